@@ -10,15 +10,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 
-import msgspec
 import pytest
 
-from console.history.database import SqliteDatabase
-from console.history.status import STATUS, Status
-from console.history.store import HistoryStore
 from deploy import redis_server
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
+from tests.support.collected import sampled_at
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
@@ -75,17 +72,6 @@ def send(port: int) -> None:
     with RawClient(port) as client:
         answer = client.ask(raw_remoting.SEND_MESSAGE, raw_remoting.send_fields(TOPIC), b"on")
     assert answer.code == raw_remoting.SUCCESS, answer
-
-
-def sampled_at(data: Path) -> int:
-    """Return when the collector wrote its newest sample without a problem."""
-    database = SqliteDatabase(data / "history.sqlite3")
-    try:
-        noted = HistoryStore(database).noted(STATUS)
-    finally:
-        database.close()
-    status = None if noted is None else msgspec.json.decode(noted, type=Status)
-    return 0 if status is None or status.problems else status.at_ms
 
 
 def refusal(visitor: Visitor) -> str:

@@ -19,9 +19,9 @@ from websockets.typing import Origin
 
 from console.celery import REDIS_TRIED_EVERY_S
 from deploy import redis_server
-from tests.faults.test_console_disk_full import sampled_at
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
+from tests.support.collected import sampled_at
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import status_of
 from tests.support.raw_remoting import RawClient

@@ -1,0 +1,25 @@
+"""What an appliance's collector has written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from console.history.database import SqliteDatabase
+from console.history.status import STATUS, Status
+from console.history.store import HistoryStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def sampled_at(data: Path) -> int:
+    """Return when the collector wrote its newest sample without a problem."""
+    database = SqliteDatabase(data / "history.sqlite3")
+    try:
+        noted = HistoryStore(database).noted(STATUS)
+    finally:
+        database.close()
+    status = None if noted is None else msgspec.json.decode(noted, type=Status)
+    return 0 if status is None or status.problems else status.at_ms
