@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from broker_core.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -24,11 +25,7 @@ class OffsetDocument(Protocol):
 
     def load(self) -> dict[str, Any] | None: ...
 
-    def save(self, table: dict[Any, Any]) -> None: ...
-
-    def text(self, table: dict[Any, Any]) -> bytes: ...
-
-    def write(self, text: bytes) -> None: ...
+    def writing(self, table: Callable[[], dict[Any, Any]]) -> Callable[[], None]: ...
 
 
 class DelayOffsets:
@@ -75,17 +72,22 @@ class DelayOffsets:
         """Return the whole table in the file's shape."""
         return {"offsetTable": dict(sorted(self.table.items()))}
 
-    def text(self) -> bytes:
-        """Return the file's new text; the table counts as written."""
+    def writing(self) -> Callable[[], None]:
+        """Return what writes the table as it is now, in any thread; it counts as written."""
         self.is_dirty = False
-        return self._document.text(self.document())
+        table = self.document()
+        return self._document.writing(lambda: table)
 
-    async def write(self, text: bytes) -> bool:
-        """Write the file in a worker thread; return whether it is written."""
+    async def write(self, writing: Callable[[], None]) -> bool:
+        """Run a result of `writing` in a worker thread; return whether the file is written."""
         try:
-            await asyncio.to_thread(self._document.write, text)
+            await asyncio.to_thread(writing)
         except OSError:
             self.is_dirty = True
             logger.exception("delay offsets are not persisted, trying again")
             return False
+        except asyncio.CancelledError:
+            # No thread may have been free yet: whoever stops the broker writes them.
+            self.is_dirty = True
+            raise
         return True

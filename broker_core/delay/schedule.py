@@ -160,7 +160,7 @@ class ScheduleService(Service):
             self._offsets.move(level, max(queue_offset, own))
         async with self._persisting:
             if self._offsets.is_dirty:
-                await self._offsets.write(self._offsets.text())
+                await self._offsets.write(self._offsets.writing())
 
     def start(self) -> None:
         self._moved = {level: asyncio.Event() for level in self._due_times}
@@ -255,11 +255,13 @@ class ScheduleService(Service):
         async with self._persisting:
             if not self._offsets.is_dirty:
                 return True
-            text = self._offsets.text()
-            if await self._store.flush():
-                return await self._offsets.write(text)
-            self._offsets.is_dirty = True
-            return False
+            writing = self._offsets.writing()
+            is_flushed = False
+            try:
+                is_flushed = await self._store.flush()
+            finally:
+                self._offsets.is_dirty |= not is_flushed
+            return is_flushed and await self._offsets.write(writing)
 
     def _deliver(self, level: int, queue_offset: int, commit_log_offset: int) -> bool:
         """Put a message to its real topic; False when the put has to be tried again."""

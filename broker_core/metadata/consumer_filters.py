@@ -306,6 +306,10 @@ class ConsumerFilters(Generic[E]):
                 self._dirty = True
                 logger.exception("consumer filters are not persisted, trying again")
                 return False
+            except asyncio.CancelledError:
+                # No thread may have been free yet: whoever stops the broker writes them.
+                self._dirty = True
+                raise
         return True
 
     def text(self, one: ConsumerFilter[E] | None) -> str:

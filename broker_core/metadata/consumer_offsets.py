@@ -183,6 +183,10 @@ class ConsumerOffsets:
             except OSError:
                 self._dirty = True
                 logger.exception("consumer offsets cannot be written; the next turn tries again")
+            except asyncio.CancelledError:
+                # No thread may have been free yet: whoever stops the broker writes them.
+                self._dirty = True
+                raise
 
     def _delete(self, keys: list[str]) -> None:
         for key in keys:

@@ -24,7 +24,7 @@ async def test_the_file_has_the_original_s_form() -> None:
     for level, offset in ((3, 50), (1, 48), (2, 48)):
         offsets.move(level, offset)
 
-    await offsets.write(offsets.text())
+    await offsets.write(offsets.writing())
 
     assert storage.read(PATH) == b'{\n\t"offsetTable":{1:48,2:48,3:50\n\t}\n}'
     assert offsets_of(storage).table == {1: 48, 2: 48, 3: 50}
@@ -48,6 +48,6 @@ async def test_a_write_that_fails_is_tried_again() -> None:
     offsets.move(1, 2)
     storage.fail("write_atomically")
 
-    await offsets.write(offsets.text())
+    await offsets.write(offsets.writing())
 
     assert offsets.is_dirty
