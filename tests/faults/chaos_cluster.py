@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.faults.clients import ANSWER_SECONDS, Server
+from tests.faults.clients import ANSWER_SECONDS, STORED_CODES, Server
 from tests.faults.operations import Cause, Happened, Started
 from tests.faults.power import cut_power
 from tests.faults.variants import ORIGINAL_MASTER, ORIGINAL_NAMESRV, ORIGINAL_SLAVE
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 NAMESRV, A, B, CLIENTS = "namesrv", "a", "b", "clients"
 HOSTS = [NAMESRV, A, B, CLIENTS]
 TOPIC, QUEUES = "chaos", 4
+FIRST_TOPIC = "chaos-first"
 LISTEN_PORT, HA_PORT, NAMESRV_PORT = 10_911, 10_912, 9_876
 BROKER_NAME = "tried"
 START_SECONDS_MAX = 120.0
@@ -175,10 +176,23 @@ class Cluster:
                 lambda: topics.exists() and f'"{last}"' in topics.read_text(errors="replace"),
                 "the slave to know the topics",
             )
+            self._make_slave_follow()
         except BaseException:
             self.__exit__()
             raise
         return self
+
+    def _make_slave_follow(self) -> None:
+        """Give the slave a message to have before any other.
+
+        A slave of the original's that finds more than a file of log leaves out all but the last.
+        """
+        fields = raw_remoting.send_fields(FIRST_TOPIC)
+        answer = self.ask(
+            self.master, raw_remoting.SEND_MESSAGE, fields, b"first", seconds=START_SECONDS_MAX
+        )
+        assert answer.code in STORED_CODES or answer.code == raw_remoting.SUCCESS, answer
+        self.until_same()
 
     def __exit__(self, *_: object) -> None:
         for node in self.nodes:

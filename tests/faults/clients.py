@@ -378,24 +378,30 @@ class Committer(Reader):
             "topic": self.topic,
             "queueId": str(self.queue_id),
         }
+        asked_at = time.monotonic_ns()
         answer = client.ask(QUERY_CONSUMER_OFFSET, fields)
         if answer.code not in (raw_remoting.SUCCESS, QUERY_NOT_FOUND):
             return
         is_known = answer.code == raw_remoting.SUCCESS
         self.queue_offset = int(answer.fields["offset"]) if is_known else 0
-        self._note_progress()
+        self._note_progress(asked_at)
         while not self.is_over:
             if self.read(client) == 0:
                 self.pause()
                 continue
             told = {**fields, "commitOffset": str(self.queue_offset)}
+            asked_at = time.monotonic_ns()
             if client.ask(UPDATE_CONSUMER_OFFSET, told).code != raw_remoting.SUCCESS:
                 return
-            self._note_progress()
+            self._note_progress(asked_at)
 
-    def _note_progress(self) -> None:
+    def _note_progress(self, asked_at: int) -> None:
+        """Note it by when the broker was asked, at which it was alive.
+
+        On a busy machine an answer may be read after its broker was killed.
+        """
         self.book.history.append(
-            Progress(self.group, self.topic, self.queue_id, self.queue_offset, time.monotonic_ns())
+            Progress(self.group, self.topic, self.queue_id, self.queue_offset, asked_at)
         )
 
 

@@ -233,7 +233,8 @@ class Member(threading.Thread):
 
     def _take_over(self, client: RawClient, queue_id: int) -> None:
         self._sessions += 1
-        self._book.history.append(Happened(Cause.REBALANCE, time.monotonic_ns(), self._group))
+        asked_at = time.monotonic_ns()
+        self._book.history.append(Happened(Cause.REBALANCE, asked_at, self._group))
         answer = client.ask(QUERY_CONSUMER_OFFSET, self._fields(queue_id))
         if answer.code not in (raw_remoting.SUCCESS, QUERY_NOT_FOUND):
             return
@@ -248,26 +249,22 @@ class Member(threading.Thread):
         is_known = answer.code == raw_remoting.SUCCESS
         reader.queue_offset = int(answer.fields["offset"]) if is_known else 0
         self._readers[queue_id] = reader
-        self._note_progress(reader)
+        self._note_progress(reader, asked_at)
 
     def _read(self, client: RawClient, queue_id: int) -> int:
         reader = self._readers[queue_id]
         count = reader.read(client)
         if count:
             told = {**self._fields(queue_id), "commitOffset": str(reader.queue_offset)}
+            asked_at = time.monotonic_ns()
             if client.ask(UPDATE_CONSUMER_OFFSET, told).code == raw_remoting.SUCCESS:
-                self._note_progress(reader)
+                self._note_progress(reader, asked_at)
         return count
 
-    def _note_progress(self, reader: Reader) -> None:
+    def _note_progress(self, reader: Reader, asked_at: int) -> None:
+        """Note it by when the broker was asked: it was alive then."""
         self._book.history.append(
-            Progress(
-                self._group,
-                self._topic,
-                reader.queue_id,
-                reader.queue_offset,
-                time.monotonic_ns(),
-            )
+            Progress(self._group, self._topic, reader.queue_id, reader.queue_offset, asked_at)
         )
 
     def _lock(self, client: RawClient, code: int, queues: list[int]) -> set[int]:
