@@ -86,6 +86,8 @@ cdef class EndTurn:
     cdef Py_buffer _log
     cdef int64_t _from, _position
     cdef int _why
+    # How many bytes of frames were served.
+    cdef Py_ssize_t _taken
 
     def __init__(self, end_transaction, transactions, puts, store_config, tracer, acknowledge,
                  clock):
@@ -121,16 +123,17 @@ cdef class EndTurn:
         self._real = _Target()
         self._op = _Target()
 
-    cdef object serve(self, Bytes begin, Py_ssize_t size, decoder, dispatcher):
+    cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, dispatcher):
         """Serve the end that comes next; return None, b"" when it is not plain."""
         cdef int64_t total = big32(begin), header = big32(begin + 4)
         cdef bint is_binary = begin[SERIALIZER_AT] == ROCKETMQ
         cdef End ending
         cdef int64_t op_offset
+        self._taken = 0
         self._why = TAKEN
         if is_binary:
             header &= HEADER_MASK
-        if total < 4 or total > <int64_t>decoder.frame_max or total + 4 > size:
+        if total < 4 or total > frame_max or total + 4 > size:
             return b""
         # The first byte of `header` is the serializer: an unknown one makes it too long.
         if header > LONG_HEADER or header > total - 4:
@@ -152,7 +155,7 @@ cdef class EndTurn:
             return b""
         if not self._commit(half, &ending):
             return b""
-        decoder.skip(4 + total)
+        self._taken = 4 + total
         return None
 
     cdef bint _may_serve(self, dispatcher) except -1:

@@ -154,6 +154,8 @@ cdef class PullTurn:
     cdef double _at_s
     # Of its messages one of so many is wanted by who watches; 0: none.
     cdef int64_t _one_of
+    # How many bytes of frames were served.
+    cdef Py_ssize_t _taken
     # Why the pull is not plain.
     cdef int _why
     cdef int64_t _low, _high, _scanned, _count, _byte_count, _first_stored, _first_offset
@@ -218,8 +220,8 @@ cdef class PullTurn:
         if any([len(parts) != FOUND_PARTS for parts in (*self._parts, *self._binary_parts)]):
             raise ValueError("the answer has other places than the turn fills")
 
-    cdef object serve(self, Bytes begin, Py_ssize_t size, connection, decoder, dispatcher,
-                      int code):
+    cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, connection,
+                      dispatcher, int code):
         """Serve the pull that comes next; return its answer, b"" when it is not plain.
 
         None when it waits.
@@ -227,13 +229,14 @@ cdef class PullTurn:
         cdef int64_t total, header
         cdef bint is_binary = begin[SERIALIZER_AT] == ROCKETMQ
         cdef Pull pull
+        self._taken = 0
         self._why = HEADER
         total = big32(begin)
         header = big32(begin + 4)
         if is_binary:
             header &= HEADER_MASK
         # The first byte of `header` is the serializer: an unknown one makes it too long.
-        if total < 4 or total > <int64_t>decoder.frame_max or header > LONG_HEADER:
+        if total < 4 or total > frame_max or header > LONG_HEADER:
             return b""
         if header > total - 4 or total + 4 > size:
             return b""
@@ -262,9 +265,9 @@ cdef class PullTurn:
             self._release()
         if answer is None:
             # It waits, and its wait is not what pulls take.
-            decoder.skip(4 + total)
+            self._taken = 4 + total
         elif PyBytes_GET_SIZE(answer):
-            decoder.skip(4 + total)
+            self._taken = 4 + total
             if started is not None:
                 self._latency.answered(self._monotonic() - started)
         return answer

@@ -39,7 +39,19 @@ class Turn:
         self, sends: SendTurn | None, pulls: PullTurn | None, ends: EndTurn | None
     ) -> None: ...
     @property
+    def taken(self) -> int: ...
+    @property
     def left(self) -> dict[str, int]: ...
+    def take(
+        self,
+        connection: object,
+        received: memoryview,
+        size: int,
+        frame_max: int,
+        dispatcher: object,
+        room: int,
+        requests_max: int,
+    ) -> bytes | Later | None: ...
     def serve(
         self,
         connection: object,

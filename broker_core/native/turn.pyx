@@ -313,6 +313,8 @@ cdef class SendTurn:
     cdef Py_buffer _log
     cdef int64_t _from, _position, _limit, _body_max, _room, _now
     cdef int64_t _wait_limit, _requests
+    # How many bytes of frames were served.
+    cdef Py_ssize_t _taken
     # Why the frame that comes next is not taken.
     cdef int _why
     cdef bint _is_loaded, _waits, _is_picking
@@ -393,21 +395,21 @@ cdef class SendTurn:
         self._open = 0
         self._is_loaded = False
 
-    cdef object serve(self, Bytes begin, Py_ssize_t size, decoder, dispatcher, bytes born_host,
-                      Py_ssize_t room, int64_t requests_max):
+    cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, dispatcher,
+                      bytes born_host, Py_ssize_t room, int64_t requests_max):
         """Serve the plain sends that come next; return their answers, b"" when there is none.
 
         None when all are oneway. Ends behind `room` bytes of answers and `requests_max` requests at
         the latest. Puts that do not count at once are told of together: then this returns a Later.
         """
         cdef Py_ssize_t taken = 0
-        self._answered = 0
+        self._answered = self._taken = 0
         self._why = TAKEN
         try:
             if not self._may_serve(dispatcher, born_host):
                 return b""
             try:
-                taken = self._run(begin, begin + size, decoder.frame_max, room, requests_max)
+                taken = self._run(begin, begin + size, frame_max, room, requests_max)
             finally:
                 self._store()
                 if self._halves:
@@ -418,7 +420,7 @@ cdef class SendTurn:
                     self._tell_picked(born_host)
             if taken == 0:
                 return b""
-            decoder.skip(taken)
+            self._taken = taken
             if self._answered == 0:
                 return None
             answers = PyBytes_FromStringAndSize(<char*>self._answers, self._answered)
@@ -1216,6 +1218,7 @@ cdef class Turn:
     cdef PullTurn _pulls
     cdef EndTurn _ends
     cdef int64_t _left[REASONS]
+    cdef readonly Py_ssize_t taken
 
     def __init__(self, SendTurn sends, PullTurn pulls, EndTurn ends):
         """Each may be None: then its requests are the Python twin's."""
@@ -1231,64 +1234,80 @@ cdef class Turn:
         """How many requests were left to Python, by reason; see PlainRequests."""
         return {LEFT[i]: self._left[i] for i in range(1, REASONS)}
 
+    def take(self, connection, received, Py_ssize_t size, int64_t frame_max, dispatcher,
+             Py_ssize_t room, int64_t requests_max):
+        """See PlainRequests."""
+        cdef Py_buffer view
+        PyObject_GetBuffer(received, &view, PyBUF_SIMPLE)
+        try:
+            if size > view.len:
+                raise ValueError(f"{size} bytes are more than the {view.len} of the buffer")
+            return self._serve(
+                connection, <Bytes>view.buf, size, frame_max, dispatcher, room, requests_max
+            )
+        finally:
+            PyBuffer_Release(&view)
+
     def serve(self, connection, decoder, dispatcher, Py_ssize_t room, int64_t requests_max):
         """See PlainRequests."""
         cdef Py_buffer view
-        cdef Bytes begin
-        cdef int code
         rest = decoder.rest
         if rest is None:
             return b""
         PyObject_GetBuffer(rest, &view, PyBUF_SIMPLE)
         try:
-            begin = <Bytes>view.buf
-            if view.len < START:
-                return b""
-            if memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) == 0:
-                code = code_at(begin + PREFIX + BEGINS_SIZE)
-            elif begin[SERIALIZER_AT] == ROCKETMQ:
-                code = begin[PREFIX] << 8 | begin[PREFIX + 1]
-            else:
-                return self._leave(begin, view.len, HEADER)
-            if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE or code == SEND_MESSAGE:
-                if self._sends is None:
-                    return self._leave(begin, view.len, STORE)
-                answers = self._sends.serve(
-                    begin, view.len, decoder, dispatcher, connection.remote_host, room,
-                    requests_max
-                )
-                if is_nothing(answers):
-                    self._leave(begin, view.len, self._sends._why)
-                return answers
-            if code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
-                if self._pulls is None:
-                    return self._leave(begin, view.len, STORE)
-                answers = self._pulls.serve(
-                    begin, view.len, connection, decoder, dispatcher, code
-                )
-                if is_nothing(answers):
-                    self._leave(begin, view.len, self._pulls._why)
-                return answers
-            if code == END_TRANSACTION:
-                if self._ends is None:
-                    return self._leave(begin, view.len, STORE)
-                answers = self._ends.serve(begin, view.len, decoder, dispatcher)
-                if is_nothing(answers):
-                    self._leave(begin, view.len, self._ends._why)
-                return answers
-            return self._leave(begin, view.len, CODE)
+            answers = self._serve(
+                connection, <Bytes>view.buf, view.len, decoder.frame_max, dispatcher, room,
+                requests_max
+            )
         finally:
             PyBuffer_Release(&view)
+        if self.taken:
+            decoder.skip(self.taken)
+        return answers
+
+    cdef object _serve(self, connection, Bytes begin, Py_ssize_t size, int64_t frame_max,
+                       dispatcher, Py_ssize_t room, int64_t requests_max):
+        cdef int code
+        cdef int why = CODE
+        self.taken = 0
+        if size < START:
+            return b""
+        if memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) == 0:
+            code = code_at(begin + PREFIX + BEGINS_SIZE)
+        elif begin[SERIALIZER_AT] == ROCKETMQ:
+            code = begin[PREFIX] << 8 | begin[PREFIX + 1]
+        else:
+            return self._leave(begin, size, HEADER)
+        answers = b""
+        if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE or code == SEND_MESSAGE:
+            why = STORE
+            if self._sends is not None:
+                answers = self._sends.serve(
+                    begin, size, frame_max, dispatcher, connection.remote_host, room,
+                    requests_max
+                )
+                self.taken = self._sends._taken
+                why = self._sends._why
+        elif code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
+            why = STORE
+            if self._pulls is not None:
+                answers = self._pulls.serve(begin, size, frame_max, connection, dispatcher, code)
+                self.taken = self._pulls._taken
+                why = self._pulls._why
+        elif code == END_TRANSACTION:
+            why = STORE
+            if self._ends is not None:
+                answers = self._ends.serve(begin, size, frame_max, dispatcher)
+                self.taken = self._ends._taken
+                why = self._ends._why
+        return answers if self.taken else self._leave(begin, size, why)
 
     cdef bytes _leave(self, Bytes begin, Py_ssize_t size, int why):
         """Count a request that is left to Python, when it is there as a whole."""
         if why != TAKEN and 4 + <int64_t>big32(begin) <= size:
             self._left[why] += 1
         return b""
-
-
-cdef inline bint is_nothing(answers):
-    return type(answers) is bytes and PyBytes_GET_SIZE(answers) == 0
 
 
 cdef inline int code_at(Bytes at) noexcept:

@@ -84,7 +84,9 @@ class FrameDecoder:
     def rest(self) -> memoryview | None:
         """What is fed and not taken, None for nothing; not to be kept until `settle`."""
         data = self._data
-        return None if data is None or self._at == self._to else data[self._at : self._to]
+        if data is None or self._at == self._to:
+            return None
+        return data[self._at :] if self._at else data
 
     @property
     def is_spent(self) -> bool:
@@ -104,7 +106,7 @@ class FrameDecoder:
                 return
             self._data = memoryview(self._kept)
         else:
-            self._data = memoryview(piece)
+            self._data = piece if isinstance(piece, memoryview) else memoryview(piece)
         self._from = self._at = 0
         self._to = len(self._data)
 

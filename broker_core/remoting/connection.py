@@ -320,8 +320,21 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_stopped:
             return
         self._was_active = True
-        self._decoder.feed(self._wire.receive_buffer[:nbytes])
-        self._handle_frames()
+        wire = self._wire
+        plain_requests = wire.plain_requests
+        taken, is_tried = 0, False
+        if (
+            plain_requests is not None
+            and self._is_writable
+            and not (self._kept_bytes or self._out or self._is_crowded)
+        ):
+            taken = self._take_plain(plain_requests, nbytes)
+            if taken == nbytes:
+                return
+            is_tried = taken == 0
+        if not self._is_stopped:
+            self._decoder.feed(wire.receive_buffer[taken:nbytes])
+            self._handle_frames(is_tried=is_tried)
 
     def eof_received(self) -> bool:
         return False
@@ -361,15 +374,56 @@ class Connection(asyncio.BufferedProtocol):
 
     # Inside.
 
-    def _handle_frames(self) -> None:
-        """Serve every whole frame received; send the answers that are ready in one write."""
+    def _take_plain(self, plain_requests: PlainRequests, nbytes: int) -> int:
+        """Serve the plain requests that what was received begins with; return their bytes.
+
+        Most turns end here: neither decoder nor dispatcher are needed.
+        """
+        wire = self._wire
+        on_turn = wire.on_turn
+        started = self.turn_began = wire.clock.monotonic() if on_turn is not None else 0.0
+        self._is_handling = True
+        answers = plain_requests.take(
+            self,
+            wire.receive_buffer,
+            nbytes,
+            self._decoder.frame_max,
+            wire.dispatcher,
+            FLUSH_BYTES,
+            self._limits.requests_in_flight_max - self._in_flight,
+        )
+        self._is_handling = False
+        if on_turn is not None:
+            on_turn(wire.clock.monotonic() - started)
+        if answers:
+            if not isinstance(answers, bytes):
+                self._begin(answers.frame_bytes, answers.requests)
+                answers.when_done(self._answered_together)
+            elif self._out or self._is_stopped:
+                self._out.append(answers)
+                self._out_bytes += len(answers)
+            elif self._transport is not None:
+                self._transport.write(answers)
+                if not self._is_writable:
+                    self._check_unread()
+        if self._out:
+            self._flush()
+        return plain_requests.taken
+
+    def _handle_frames(self, *, is_tried: bool = False) -> None:
+        """Serve every whole frame received; send the answers that are ready in one write.
+
+        `is_tried`: the first frame is not plain.
+        """
         dispatch = self._dispatch
         out = self._out
         wire = self._wire
         plain_requests = wire.plain_requests
         started = self.turn_began = wire.clock.monotonic() if wire.on_turn is not None else 0.0
         self._is_handling = True
-        frames = 0 if plain_requests is None else self._serve_plain(plain_requests)
+        frames = 0
+        if plain_requests is not None and not is_tried:
+            frames = self._serve_plain(plain_requests)
         has_room = self._is_writable and not self._is_crowded and not self._decoder.is_spent
         try:
             for command in self._decoder.commands() if has_room else ():
@@ -496,9 +550,12 @@ class Connection(asyncio.BufferedProtocol):
         out.clear()
         self._out_bytes = 0
         if not self._is_writable:
-            unread = transport.get_write_buffer_size()
-            if unread > self._limits.write_buffer_max:
-                self._abort_since(f"the peer does not read: {unread} bytes wait for it")
+            self._check_unread()
+
+    def _check_unread(self) -> None:
+        unread = self.unsent_bytes
+        if unread > self._limits.write_buffer_max:
+            self._abort_since(f"the peer does not read: {unread} bytes wait for it")
 
     def _resolve(self, answer: RemotingCommand) -> None:
         """Hand an answer to its request; ignore one that arrives after the time-out."""

@@ -15,8 +15,26 @@ class PlainRequests(Protocol):
     """Serves requests of a few kinds that need nothing unusual. Event loop only."""
 
     @property
+    def taken(self) -> int:
+        """How many bytes of frames the last `take` or `serve` has served."""
+        ...
+
+    @property
     def left(self) -> dict[str, int]:
         """How many requests it did not take, by reason."""
+        ...
+
+    def take(
+        self,
+        connection: Connection,
+        received: memoryview,
+        size: int,
+        frame_max: int,
+        dispatcher: Dispatcher,
+        room: int,
+        requests_max: int,
+    ) -> bytes | Later | None:
+        """Do as `serve` with `size` bytes that begin with a frame, and that no decoder has."""
         ...
 
     def serve(

@@ -141,23 +141,20 @@ class BrokerStats(Service):
 
     def put(self, topic: str, message_count: int, byte_count: int) -> None:
         """Count what a send stored; called for every send."""
+        self.put_each(topic, 1, message_count, byte_count)
+
+    def put_each(self, topic: str, calls: int, message_count: int, byte_count: int) -> None:
+        """Count what so many sends stored together."""
         try:
             nums, size, _ = self._puts[topic]
         except KeyError:
             nums, size, _ = self._put_flow(topic)
         nums.value += message_count
-        nums.times += 1
+        nums.times += calls
         size.value += byte_count
-        size.times += 1
+        size.times += calls
         # For the whole broker the original counts messages, not calls.
         self._broker_put.value += message_count
-
-    def put_each(self, topic: str, calls: int, message_count: int, byte_count: int) -> None:
-        """Count what so many sends stored together."""
-        self.put(topic, message_count, byte_count)
-        nums, size, _ = self._puts.get(topic) or self._put_flow(topic)
-        nums.times += calls - 1
-        size.times += calls - 1
 
     def got(
         self, topic: str, group: str, queue_id: int, message_count: int, byte_count: int

@@ -57,8 +57,9 @@ if TYPE_CHECKING:
 
 QUICK_CELLS = ("send-64", "batch-1k", "pull-32", "end-to-end")
 QUICK_BROKERS = (OURS, "4.9.7")
-WARM_UP = Cell("warm-up", "", ONE_KIB, window=64)
-ONE_SEND = Cell("one-send", "", ONE_KIB)
+# Of two connections, so that each of two brokers has one.
+WARM_UP = Cell("warm-up", "", ONE_KIB, connections=2, window=32)
+ONE_SEND = Cell("one-send", "", ONE_KIB, connections=2)
 WARM_UP_SECONDS = 6.0
 """By then the real brokers' code is compiled."""
 FILLING_BYTES = 64 * KIB

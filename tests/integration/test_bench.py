@@ -19,8 +19,8 @@ from tests.bench.cells import (
     TOPIC,
     Cell,
 )
-from tests.bench.compared import known_cells, pulls_first
-from tests.bench.contenders import BATCHES, OURS, PYTHON, cell_of, running
+from tests.bench.compared import ONE_SEND, WARM_UP, known_cells, pulls_first
+from tests.bench.contenders import BATCHES, NAMES, OURS, PYTHON, cell_of, running
 from tests.bench.results import BASE, Results, Sample
 from tests.support.raw_remoting import GET_MAX_OFFSET, RawClient
 from tests.support.waiting import until
@@ -148,6 +148,11 @@ def test_figures_replace_those_of_the_page_and_nothing_else(tmp_path: Path) -> N
 def test_every_setting_has_cells_and_every_cell_a_name_of_its_own() -> None:
     assert len(BY_KEY) == len({cell.name for cell in CELLS}) == len(CELLS)
     assert {cell.setting for cell in CELLS} == {"ASYNC_FLUSH", FLUSH, PAIR}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_broker_of_every_contender_is_warmed_up(name: str) -> None:
+    assert all(cell_of(name, each) is not None for each in (ONE_SEND, WARM_UP))
 
 
 def test_pulls_are_measured_before_sends_put_what_they_read_far_back() -> None:

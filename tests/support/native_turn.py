@@ -33,6 +33,24 @@ class Counting:
     def left(self) -> dict[str, int]:
         return self._turn.left
 
+    @property
+    def taken(self) -> int:
+        return self._turn.taken
+
+    def take(
+        self,
+        connection: Connection,
+        received: memoryview,
+        size: int,
+        frame_max: int,
+        dispatcher: Dispatcher,
+        room: int,
+        requests_max: int,
+    ) -> bytes | Later | None:
+        return self._counted(
+            self._turn.take(connection, received, size, frame_max, dispatcher, room, requests_max)
+        )
+
     def serve(
         self,
         connection: Connection,
@@ -41,7 +59,9 @@ class Counting:
         room: int,
         requests_max: int,
     ) -> bytes | Later | None:
-        answers = self._turn.serve(connection, decoder, dispatcher, room, requests_max)
+        return self._counted(self._turn.serve(connection, decoder, dispatcher, room, requests_max))
+
+    def _counted(self, answers: bytes | Later | None) -> bytes | Later | None:
         if answers is None:
             self.answers += 1
         elif isinstance(answers, bytes):

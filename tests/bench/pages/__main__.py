@@ -84,6 +84,9 @@ KEYS: dict[str, int | str] = {
     "topic": "t-00050",
     "group": "g-00050",
     "offset": 0,
+    # The second of the clients, which stay connected.
+    "member": "10.0.0.1@1",
+    "member_group": "g-00001",
 }
 
 
@@ -296,6 +299,8 @@ def measure(asked: argparse.Namespace) -> list[Measured]:
         web.start()
         stack.callback(web.stop)
         keys = keys_of(web, broker.port)
+        order = {"namespace": str(KEYS["namespace"]), "key": str(KEYS["topic"]), "value": "a:2"}
+        pipelined(broker.namesrv_port, [(RequestCode.PUT_KV_CONFIG, order, b"")])
         beats = [
             heartbeat(number, f"t-{number % few:05d}", f"g-{number % few:05d}")
             for number in range(asked.connections)

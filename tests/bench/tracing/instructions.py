@@ -40,15 +40,18 @@ OFF, RECORDER, UNPICKED, SAMPLED, WATCHED, FULL = MODES = (
 )
 SAMPLE = 100
 AT_ONCE = 32
-WARM_UP, COUNTED = 20, 100
+WARM_UP = 20
 PUSHES = 5
-"""So many take all that one mode tells."""
+"""So many take all that one mode tells; one costs as much as to tell of six messages."""
 SEND, SENDS, PULL, PULLS = KINDS = (
     "send",
     f"send, {AT_ONCE} at a time",
     "pull of 1, acknowledged",
     f"pull of {AT_ONCE}, acknowledged",
 )
+REQUESTS = {SEND: 1_000, SENDS: 100, PULL: 1_000, PULLS: 100}
+"""How many are counted: of 20,000 a second 1,000 come with each push."""
+MESSAGES = {SEND: 1, SENDS: AT_ONCE, PULL: 1, PULLS: AT_ONCE}
 SINGLE_QUEUE, MANY_QUEUE = 0, 1
 COSTS = dict[tuple[str, str], float]
 
@@ -57,6 +60,12 @@ def measure() -> COSTS:
     """Return the instructions of a message by kind of request and mode."""
     found = instructions.counted("tests.bench.tracing.instructions")
     return {(kind, mode): found[f"{mode}: {kind}"] for kind in KINDS for mode in MODES}
+
+
+def way(costs: COSTS, mode: str, *, at_once: int) -> float:
+    """Return the instructions of a message on its whole way: sent, handed out, acknowledged."""
+    kinds = [kind for kind in KINDS if MESSAGES[kind] == at_once]
+    return sum(costs[kind, mode] for kind in kinds)
 
 
 def told_cost(costs: COSTS, kind: str) -> float:
@@ -72,6 +81,11 @@ def table(costs: COSTS) -> Iterator[str]:
             cost = costs[kind, mode]
             yield f"{kind:<26}{mode:<18}{cost:12.0f}  {cost / before - 1:+.1%}"
         yield f"{kind:<26}{'to tell of one':<18}{told_cost(costs, kind):12.0f}"
+    for at_once in (1, AT_ONCE):
+        for mode in MODES:
+            cost = way(costs, mode, at_once=at_once)
+            over = cost / way(costs, OFF, at_once=at_once) - 1
+            yield f"{f'whole way, {at_once} at a time':<26}{mode:<18}{cost:12.0f}  {over:+.1%}"
 
 
 def a_key(number: int, *, is_wanted: bool) -> str:
@@ -100,7 +114,7 @@ def a_pull(queue_id: int, offset: int, most: int) -> bytes:
 
 def frames_of(kind: str, mode: str) -> list[bytes]:
     """Return what is received of a kind, the first WARM_UP uncounted."""
-    requests = range(WARM_UP + COUNTED)
+    requests = range(WARM_UP + REQUESTS[kind])
     if kind == PULL:
         return [a_pull(SINGLE_QUEUE, number, 1) for number in requests]
     if kind == PULLS:
@@ -160,11 +174,11 @@ async def count(counter: instructions.Counter, mode: str) -> None:
             await asyncio.sleep(0)  # each turn of the loop tells some more
         for _ in range(PUSHES):
             tracer.push_all()
-        counter.end(f"{mode}: {kind}", COUNTED * (AT_ONCE if kind in (SENDS, PULLS) else 1))
+        counter.end(f"{mode}: {kind}", REQUESTS[kind] * MESSAGES[kind])
     turn = twin.wire.plain_requests
     assert turn is not None
     # But for first messages and offsets, and for room in the index.
-    assert sum(turn.left.values()) < COUNTED // 4, turn.left
+    assert sum(turn.left.values()) < min(REQUESTS.values()) // 4, turn.left
     await twin.shutdown()
 
 
