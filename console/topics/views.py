@@ -414,7 +414,7 @@ def purge_danger(topic: Topic) -> Danger:
         text=_(
             "The topic is deleted and made again as it is, since brokers cannot empty one: its "
             "queues begin at 0. Producers may be refused for a moment in between, and members "
-            "find their new places with their next look at the route."
+            "that are connected find their new places within half a minute."
         ),
         undo=_("The messages cannot be brought back."),
         action=_("Purge topic"),

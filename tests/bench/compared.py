@@ -62,7 +62,8 @@ WARM_UP = Cell("warm-up", "", ONE_KIB, connections=2, window=32)
 ONE_SEND = Cell("one-send", "", ONE_KIB, connections=2)
 WARM_UP_SECONDS = 6.0
 """By then the real brokers' code is compiled."""
-FILLING_BYTES = 64 * KIB
+# 32 of them in a request are less than Kafka's message.max.bytes.
+FILLING_BYTES = 16 * KIB
 FILLING = Cell("filling", "", (a_send(FILLING_BYTES),), window=8)
 SEEDED = Cell("seeded", "", TAGGED, window=64)
 WARM_UP_SLICES = 1
@@ -135,9 +136,8 @@ def plan_of(asked: argparse.Namespace) -> Plan:
     )
 
 
-def compare(plan: Plan) -> Results:
+def compare(plan: Plan, results: Results) -> None:
     """Measure all of a plan, with a line for each step on standard error."""
-    results = Results(about(), plan.cells, plan.brokers)
     for number in range(plan.rounds):
         for setting in dict.fromkeys(cell.setting for cell in plan.cells):
             _tell(f"round {number + 1} of {plan.rounds}: {setting}")
@@ -157,7 +157,6 @@ def compare(plan: Plan) -> Results:
                         results.memory[contender.name, "under load"].append(contender.own_bytes())
     if plan.store_bytes:
         _starts_with_a_store(plan, results)
-    return results
 
 
 @contextlib.contextmanager
@@ -283,10 +282,14 @@ def main(asked: argparse.Namespace) -> int:
         _tell(str(error))
         return 2
     _tell(f"{', '.join(WORDS[name] for name in plan.brokers)}: about {plan.minutes():.0f} minutes")
-    results = compare(plan)
+    results = Results(about(), plan.cells, plan.brokers)
+    try:
+        compare(plan, results)
+    finally:
+        # Of a run that breaks off, what it has measured.
+        if asked.json is not None:
+            asked.json.write_text(results.json())
     sys.stdout.write(results.table() + "\n")
-    if asked.json is not None:
-        asked.json.write_text(results.json())
     if asked.write is not None:
         results.write_into(asked.write, f"python -m tests.bench {' '.join(sys.argv[1:])}".rstrip())
     return 0

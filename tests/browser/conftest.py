@@ -13,7 +13,9 @@ from playwright.sync_api import expect, sync_playwright
 
 from console.gateway.moment import now_ms
 from tests.support import raw_remoting
+from tests.support.addresses import KEYS
 from tests.support.appliance import PASSWORD, Appliance, Visitor
+from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ REPORT_SECONDS = 240
 REPORT_POLL_S = 1.0
 RUN_PATH = "/reports/runs/1/"
 UPDATE_CONSUMER_OFFSET = 15
+HEART_BEAT = 34
+PUT_KV_CONFIG = 100
 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
 
 
@@ -82,6 +86,9 @@ def appliance(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def world(appliance: Appliance) -> World:
     """Make a topic with messages, a group that has read some, alerts; a report begins."""
     traffic(appliance.port)
+    with RawClient(appliance.namesrv_port) as client:
+        order = {"namespace": str(KEYS["namespace"]), "key": TOPIC, "value": "broker-a:4"}
+        assert client.ask(PUT_KV_CONFIG, order).code == raw_remoting.SUCCESS
     visitor = Visitor(appliance.url)
     visitor.sign_in()
     visitor.post("/reports/start/", report="traffic", **{"traffic-hours": "1"})
@@ -96,6 +103,30 @@ def world(appliance: Appliance) -> World:
     entry = re.search(r"/offsets/restore/(\d+)/", visitor.read("/audit/"))
     assert entry is not None
     return World(appliance, {**json.loads(made.splitlines()[-1]), "entry": entry[1]})
+
+
+def member(port: int, client_id: str, group: str, topic: str, tag: str = "*") -> RawClient:
+    """Return a client of this id that reads a tag in a group; its connection stays open."""
+    client = RawClient(port)
+    subscription = {"topic": topic, "subString": tag, "expressionType": "TAG", "tagsSet": [tag]}
+    body = {
+        "clientID": client_id,
+        "consumerDataSet": [
+            {
+                "groupName": group,
+                "consumeType": "CONSUME_PASSIVELY",
+                "messageModel": "CLUSTERING",
+                "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+                "subscriptionDataSet": [{**subscription, "codeSet": [], "subVersion": 1}],
+            }
+        ],
+        "producerDataSet": [{"groupName": f"{group}-producers"}],
+    }
+    client.send_request(HEART_BEAT, body=json.dumps(body).encode())
+    # Before the answer it may be told that there is one more member: itself.
+    while client.read_answer().code != raw_remoting.SUCCESS:
+        continue
+    return client
 
 
 def wait_for_report(appliance: Appliance) -> None:
@@ -116,7 +147,7 @@ def traffic(port: int) -> None:
     now = now_ms()
     raw_remoting.create_topic(port, TOPIC)
     raw_remoting.create_topic(port, DEAD, queues=1)
-    with raw_remoting.RawClient(port) as client:
+    with RawClient(port) as client:
         for number in range(2 * COUNT):
             tag = ("created", "paid", "shipped")[number % 3]
             properties = f"KEYS\x01order-{number}\x02TAGS\x01{tag}\x02"

@@ -21,15 +21,49 @@ WITHOUT_ADDRESS = """
 [...document.querySelectorAll('main a:not([href]), main a[href=""]')]
   .map((each) => `leads nowhere: ${each.outerHTML.slice(0, 200)}`)
 """
+WATCH_FOCUS = """
+(() => {
+  const wanted = [...document.querySelectorAll(
+    "a[href], button, input, select, textarea, summary, [tabindex], [role=button], [hx-get]"
+  )].filter((each) =>
+    each.tabIndex >= 0 && !each.disabled && !each.closest("[inert]") && !each.ariaHidden
+    && each.checkVisibility({ visibilityProperty: true })
+  );
+  const plain = [...document.querySelectorAll("[role=button], [onclick]")].filter((each) =>
+    each.tabIndex < 0 && each.checkVisibility({ visibilityProperty: true }));
+  window.focused = new Set();
+  window.ringless = new Set();
+  document.addEventListener("focusin", ({ target }) => {
+    window.focused.add(target);
+    const style = getComputedStyle(target);
+    if (target.matches("a, button, summary") && style.outlineStyle === "none"
+        && style.boxShadow === "none") window.ringless.add(target);
+  });
+  window.unfocused = () => wanted.filter((each) =>
+    each.isConnected && each.checkVisibility({ visibilityProperty: true })
+    && !window.focused.has(each)
+    // One radio button of a group takes the focus; arrows lead to the others.
+    && !(each.type === "radio" && [...window.focused].some((one) => one.name === each.name)));
+  window.plain = plain;
+  return wanted.length;
+})()
+"""
+FOCUSED = """
+[["no key leads to", window.unfocused()], ["no key presses", window.plain],
+ ["nothing shows the focus of", [...window.ringless]]]
+  .flatMap(([what, found]) =>
+    found.slice(0, 3).map((one) => `${what} ${one.outerHTML.slice(0, 200)}`))
+"""
+FOCUS_SPARE = 10
+"""Parts that scroll take the focus, too."""
 PHONE = {"width": 390, "height": 900}
 
 
 def inaccessible(page: Page, scheme: Scheme, rules: dict[str, object]) -> list[str]:
-    """Return what axe calls serious or critical."""
+    """Return what axe finds, be it of little weight."""
     return [
         f"{scheme}: {found['id']}: {node['html'][:200]} {node['failureSummary']}"
         for found in AXE.run(page, options=rules).response["violations"]
-        if found["impact"] in {"serious", "critical"}
         for node in found["nodes"][:3]
     ]
 
@@ -44,6 +78,13 @@ def pointless(page: Page) -> list[str]:
     return list(page.evaluate(WITHOUT_ADDRESS))
 
 
+def out_of_reach(page: Page) -> list[str]:
+    """Go through a page by the Tab key; return what that leaves out."""
+    for _ in range(page.evaluate(WATCH_FOCUS) + FOCUS_SPARE):
+        page.keyboard.press("Tab")
+    return list(page.evaluate(FOCUSED))
+
+
 def problems_of(page: Page, name: str) -> list[str]:
     """Keep the pictures of a page as it is, wide and narrow, in both themes; say what is wrong."""
     wide, found = page.viewport_size, pointless(page)
@@ -56,6 +97,8 @@ def problems_of(page: Page, name: str) -> list[str]:
             page.screenshot(path=path, full_page=True)
             if size is wide:
                 found += inaccessible(page, scheme, EVERYTHING if scheme == "light" else COLOURS)
+        if size is wide:
+            found += out_of_reach(page)
         if (problem := too_wide(page)) is not None:
             found.append(problem)
     page.set_viewport_size(wide)

@@ -10,23 +10,20 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from console.gateway.moment import now_ms
-from tests.browser.conftest import sign_in
+from tests.browser.conftest import member, sign_in
+from tests.support.addresses import KEYS, PAGES, path_of
 from tests.support.raw_remoting import SEND_MESSAGE, RawClient, create_topic, send_fields
 from tests.support.waiting import until
-from tests.support.web_process import WebProcess
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page
 
-    from tests.support.broker_process import BrokerProcess
+    from tests.browser.conftest import World
 
 pytestmark = pytest.mark.browser
 
 TOPIC, GROUP = "Hostile", "hostile-readers"
 DEAD = f"%DLQ%{GROUP}"
-HEART_BEAT = 34
 SHOWN_SECONDS = 60
 # Each would leave an element <x-probe> behind, set a global, or open a dialogue.
 TEXTS = (
@@ -52,6 +49,8 @@ PROBED = """
       ?? each.getAttribute("action"))).length,
 })
 """
+ANSWERS = (200, 404)
+"""Some pages are about what this topic or group does not have."""
 CLEAN = {"elements": 0, "global": None, "handlers": 0, "links": 0}
 
 
@@ -93,29 +92,8 @@ def send_all(port: int) -> None:
                 client.ask(SEND_MESSAGE, fields, body.encode())
 
 
-def member(port: int, text: str) -> RawClient:
-    """Return a client whose id and expressions are `text`; its connection stays open."""
-    client = RawClient(port)
-    subscription = {"topic": TOPIC, "subString": text, "expressionType": "TAG", "tagsSet": [text]}
-    body = {
-        "clientID": text,
-        "consumerDataSet": [
-            {
-                "groupName": GROUP,
-                "consumeType": "CONSUME_PASSIVELY",
-                "messageModel": "CLUSTERING",
-                "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
-                "subscriptionDataSet": [{**subscription, "codeSet": [], "subVersion": 1}],
-            }
-        ],
-        "producerDataSet": [{"groupName": "hostile-producers"}],
-    }
-    client.send_request(HEART_BEAT, {}, json.dumps(body).encode())
-    return client
-
-
-def paths() -> list[str]:
-    """Return the pages that show something that clients have said."""
+def paths(keys: dict[str, int | str]) -> list[str]:
+    """Return every page about the topic and its group, and more of those that show texts."""
     span = urlencode({"topic": TOPIC, "range": "1h"})
     pages = ["/", "/topics/", f"/topics/t/{TOPIC}/", "/groups/", f"/groups/g/{GROUP}/"]
     pages += ["/producers/", f"/messages/?{span}", f"/messages/?{span}&field=list"]
@@ -127,7 +105,8 @@ def paths() -> list[str]:
         pages += [f"/messages/m/{place}", f"/messages/m/{place}?as=tree"]
         pages.append(f"/messages/find/?{urlencode({'by': 'key', 'topic': TOPIC, 'text': text})}")
         pages += [f"/topics/?q={quote(text)}", f"/groups/?q={quote(text)}"]
-    return pages
+    every = [path_of(name, query, keys) for name in PAGES for query in PAGES[name]]
+    return [*pages, *(each for each in every if each not in pages)]
 
 
 def settled(page: Page) -> dict[str, object]:
@@ -138,36 +117,38 @@ def settled(page: Page) -> dict[str, object]:
 
 
 def test_what_clients_say_is_text_on_each_page_and_over_the_socket(
-    chromium: str, broker_process: BrokerProcess, tmp_path: Path, browser: Browser
+    world: World, browser: Browser
 ) -> None:
-    port = broker_process.port
+    appliance = world.appliance
+    port = appliance.port
     for topic, queues in ((TOPIC, 2), (DEAD, 1)):
         create_topic(port, topic, queues=queues)
-    send_all(port)
-    web = WebProcess(tmp_path / "console", TREBUCHET_NAMESRV=broker_process.namesrv)
-    (tmp_path / "console").mkdir()
+    # Twice, so that each page of a place has a message there.
+    for _ in range(2):
+        send_all(port)
     context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB")
     context.set_default_timeout(SHOWN_SECONDS * 1_000)
+    keys = {**KEYS, **world.keys, "topic": TOPIC, "group": GROUP}
+    keys |= {"member": TEXTS[0], "member_group": GROUP}
     problems: dict[str, object] = {}
     shown = 0
     with ExitStack() as stack:
         stack.callback(context.close)
         for text in TEXTS:
-            stack.enter_context(member(port, text))
-        web.start()
-        stack.callback(web.stop)
+            stack.enter_context(member(port, text, GROUP, TOPIC, text))
         page = context.new_page()
-        sign_in(page, web.url)
+        sign_in(page, appliance.url)
         watched = Watched(page)
-        for path in paths():
-            answer = page.goto(f"{web.url}{path}")
+        for path in paths(keys):
+            answer = page.goto(f"{appliance.url}{path}")
             found = settled(page)
-            shown += "x-probe" in page.locator("main").inner_text()
-            if answer is None or answer.status != 200 or found != CLEAN or watched.problems:
+            shown += "x-probe" in page.locator("body").inner_text()
+            is_there = answer is not None and answer.status in ANSWERS
+            if not is_there or found != CLEAN or watched.problems:
                 problems[path] = (answer and answer.status, found, list(watched.problems))
                 watched.problems.clear()
 
-        page.goto(f"{web.url}/live/")
+        page.goto(f"{appliance.url}/live/")
         page.wait_for_selector("[data-state=live], [data-live=on], #river-rows", state="attached")
 
         # The watch begins a moment after the page is there.

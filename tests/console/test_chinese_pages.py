@@ -96,6 +96,7 @@ def world(actors, brokers, collector) -> dict[str, object]:
     brokers.add_group("billing", online=True, topic="Orders")
     brokers.offsets["billing", "Orders", 1] = 0
     brokers.give_up("billing", "Orders", now_ms(), tag="paid")
+    brokers.kv_entries["ORDER_TOPIC_CONFIG", "transactionCheckMax"] = "broker-a:4"
     return {
         "topic": "Orders",
         "group": "billing",
@@ -108,6 +109,8 @@ def world(actors, brokers, collector) -> dict[str, object]:
         "file": "topics.json",
         "queue_id": 1,
         "schedule_id": 1,
+        "namespace": "ORDER_TOPIC_CONFIG",
+        "member": "billing@1",
         **make(),
     }
 

@@ -108,3 +108,16 @@ def test_a_broker_that_ends_again_and_again_is_given_up_with_its_sentence(
 
     assert str(given_up.value).endswith(f"ends with: {SENTENCE}")
     assert supervisor.starts > ENDS_MAX
+
+
+@pytest.mark.parametrize("words", [[], ["Administrator admin, password a-b-c"]])
+def test_what_stands_after_the_start_has_the_password_once_and_then_how_to_set_another(
+    tmp_path: Path, words: list[str]
+) -> None:
+    options = SimpleNamespace(web_host="127.0.0.1", web_port=8080, data=tmp_path)
+    one = SimpleNamespace(namesrv="127.0.0.1:9876", advertised="127.0.0.1", listen_port=10911)
+
+    text = module.summary(options, {"broker": one}, words, has_java=True)  # type: ignore[arg-type,dict-item]
+
+    assert ("manage.py changepassword admin" in text) is not bool(words)
+    assert all(word in text for word in words)

@@ -113,3 +113,18 @@ def test_a_weak_password_for_the_administrator_is_refused(tmp_path: Path) -> Non
 
     assert "TREBUCHET_ADMIN_PASSWORD is refused" in line
     assert "12345" not in line
+
+
+def test_a_broker_that_cannot_start_ends_the_start_with_its_own_sentence(tmp_path: Path) -> None:
+    accounts = tmp_path / "plain_acl.yml"
+    accounts.write_text("accounts: [{accessKey: administrator")
+    accounts.chmod(0o600)
+    appliance = Appliance(tmp_path)
+    appliance.set_keys(aclEnable="true", aclFile=accounts)
+
+    code = appliance.run_to_end()
+
+    assert code == 1, appliance.words
+    assert str(accounts) in appliance.words.strip().splitlines()[-1]
+    assert "Traceback" not in appliance.words
+    assert not appliance.is_running

@@ -21,7 +21,6 @@ from broker_core.delivery.sql92.parser import compile_expression
 from broker_core.errors import ConfigError, RequestRefusedError, StoreError
 from broker_core.message import properties as message_properties
 from broker_core.message.data_version import DataVersion
-from broker_core.message.message import MessageExt
 from broker_core.message.names import PROPERTY_TAGS
 from broker_core.message.subscription import build_subscription
 from broker_core.processors.heartbeat import CheckClientRequest, HeartbeatData, LockBatchRequest
@@ -41,6 +40,7 @@ from broker_core.trace.filter import STAGES, STEPS, TraceWatch, compiled, stages
 from broker_core.trace.picking import Picking
 from broker_core.transaction import op
 from tests.fuzz.target import Target
+from tests.support.builders import a_message_ext
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 
@@ -62,24 +62,7 @@ GUARDED = (
     RequestCode.CHECK_CLIENT_CONFIG,
 )
 """Requests whose bodies say what an account must be allowed."""
-OP_MESSAGE = MessageExt(
-    topic="RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    queue_id=0,
-    flag=0,
-    queue_offset=0,
-    commit_log_offset=0,
-    sys_flag=0,
-    born_timestamp=0,
-    born_host="127.0.0.1:1",
-    store_timestamp=0,
-    store_host="127.0.0.1:1",
-    reconsume_times=0,
-    prepared_transaction_offset=0,
-    body=b"",
-    body_crc=0,
-    properties={PROPERTY_TAGS: op.REMOVE_TAG},
-    store_size=0,
-)
+OP_MESSAGE = a_message_ext("RMQ_SYS_TRANS_OP_HALF_TOPIC", properties={PROPERTY_TAGS: op.REMOVE_TAG})
 ACL_FILE = Path("/conf/plain_acl.yml")
 CONFIGURATION = build({})[0]
 ADDRESSES = tuple(map(parts_of, ("127.0.0.1", "10.1.2.3", "::1", "2001:db8::7")))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench import kafka, loads
+from tests.bench import compared, kafka, loads
 from tests.bench.cells import ASYNC, BATCH, CELLS, QUEUES
 from tests.bench.contenders import cell_of, running
 
@@ -51,6 +51,14 @@ def test_each_record_that_is_counted_is_stored(broker: Running, name: str, key: 
 
     assert loaded.messages == stored(broker) - before > 0
     assert len(loaded.nanoseconds) * cell.messages == loaded.messages
+
+
+def test_a_store_to_start_with_is_filled(broker: Running) -> None:
+    filling = cell_of("kafka batched", compared.FILLING)
+    assert filling is not None
+    before = stored(broker)
+
+    assert loads.run(broker.ports, filling, SECONDS).messages == stored(broker) - before > 0
 
 
 def test_a_pull_finds_a_batch(broker: Running) -> None:

@@ -44,13 +44,16 @@ PAGES: dict[str, tuple[str, ...]] = {
     "brokers:detail": ("",),
     "brokers:inside": ("",),
     "brokers:key": ("",),
+    "brokers:kv-delete": ("",),
     "brokers:kv-put": ("", "?namespace=ORDER_TOPIC_CONFIG&key={topic}"),
     "brokers:name-servers": ("", "?topic={topic}"),
     "brokers:transactions": ("",),
+    "brokers:write-perm": ("", "?do=add"),
     "browse:distribution": ("?topic={topic}&range=1h",),
     "browse:find": ("", "?by=key&topic={topic}&text=x", "?by=place&topic={topic}"),
     "browse:message": ("", "?as=tree", "?as=bytes"),
     "browse:search": ("", "?topic={topic}&range=1h", "?topic={topic}&range=1h&text=e"),
+    "clients:disconnect": ("?client={member}",),
     "clients:producers": ("", "?kind=inner"),
     "dead_letters:discard": ("",),
     "dead_letters:group": ("",),
@@ -115,8 +118,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     "tracing:recorded": ("", "?ask=errors"),
     "tracing:river": ("",),
 }
-# Strangers see the first two, with a link of theirs the second; some need a slave, a broker with
-# access control, or a client that is connected.
+# Strangers see the first two, with a link of theirs the second; one needs a slave, the others a
+# broker with access control (tests/browser/test_operator_stories.py).
 OTHER_PAGES = {
     "accounts:sign-in",
     "accounts:join",
@@ -124,10 +127,7 @@ OTHER_PAGES = {
     "broker_accounts:edit",
     "broker_accounts:renew",
     "broker_accounts:white",
-    "brokers:kv-delete",
     "brokers:promote",
-    "brokers:write-perm",
-    "clients:disconnect",
 }
 
 # What addresses take, of an appliance that has just begun; `something_of_everything` has the rest.
@@ -137,6 +137,9 @@ KEYS: dict[str, int | str] = {
     "report": "traffic",
     "run_id": 1,
     "key": "transactionCheckMax",
+    "namespace": "ORDER_TOPIC_CONFIG",
+    "member": "a-member",
+    "member_group": "standing-by",
     "file": "topics.json",
     "queue_id": 1,
     "offset": 5,
@@ -149,6 +152,8 @@ KINDS = {
     "marks:token-delete": "mark_token",
 }
 """Of which kind the key in an address is, where its name begins otherwise."""
+MEANT = {("brokers:kv-delete", "key"): "topic", ("clients:disconnect", "group"): "member_group"}
+"""Which key an address takes for a parameter, where that is not the one of its name."""
 
 # Operations of the API take tokens and answer JSON; tests/console/api walks them.
 OPERATIONS = "api:v1:"
@@ -173,5 +178,7 @@ def path_of(name: str, query: str, keys: Mapping[str, int | str]) -> str:
     """Return the path of an address by its name, with the keys that it takes of these."""
     kind = KINDS.get(name) or name.partition(":")[2].partition("-")[0]
     parameters = dict(every_address())[name]
-    values = {each: keys[kind if each == "pk" else each] for each in parameters}
+    values = {
+        each: keys[kind if each == "pk" else MEANT.get((name, each), each)] for each in parameters
+    }
     return reverse(name, kwargs=values) + query.format_map(keys)

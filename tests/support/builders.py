@@ -10,6 +10,7 @@ from broker_core.config.store import StoreConfig
 from broker_core.formats import record
 from broker_core.message import properties as message_properties
 from broker_core.message.ids import host_bytes
+from broker_core.message.message import MessageExt
 from broker_core.store.consume_queue import no_bit_map
 from broker_core.store.message_store import MessageStore
 from broker_core.store.results import (
@@ -21,7 +22,6 @@ from broker_core.store.results import (
 
 if TYPE_CHECKING:
     from broker_core.clock import Clock
-    from broker_core.message.message import MessageExt
     from broker_core.storage import Storage
     from broker_core.store.consume_queue import BitMapOf
     from broker_core.store.results import RecoveryReport
@@ -116,6 +116,29 @@ def get(
     result = store.get_message(topic, queue_id, queue_offset, num, None)
     assert not inspect.isawaitable(result)
     return result
+
+
+def a_message_ext(topic: str, **changes: Any) -> MessageExt:
+    """Return a message as a store gives it out, the first and empty but for `changes`."""
+    message = MessageExt(
+        topic=topic,
+        queue_id=0,
+        flag=0,
+        queue_offset=0,
+        commit_log_offset=0,
+        sys_flag=0,
+        born_timestamp=0,
+        born_host="127.0.0.1:1",
+        store_timestamp=0,
+        store_host="127.0.0.1:1",
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        body=b"",
+        body_crc=0,
+        properties={},
+        store_size=0,
+    )
+    return replace(message, **changes)
 
 
 def messages_of(result: GetMessageResult) -> list[MessageExt]:

@@ -5,7 +5,9 @@
   /** Names of the columns for the tables whose templates do not give them. */
   function label(scope = document) {
     for (const table of scope.querySelectorAll("table.table")) {
-      const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.replace(/\s+/g, " ").trim());
+      // What only is read aloud needs no room.
+      const heads = [...table.querySelectorAll("thead th")].map((head) =>
+        head.querySelector(".visually-hidden") ? "" : head.textContent.replace(/\s+/g, " ").trim());
       for (const row of table.querySelectorAll("tbody tr")) {
         if (row.cells.length !== heads.length) continue;
         [...row.cells].forEach((cell, index) => {

@@ -7,9 +7,9 @@ import pytest
 from broker_core.clients.producers import ProducerMember, Producers
 from broker_core.formats import record
 from broker_core.message.ids import host_bytes
-from broker_core.message.message import MessageExt
 from broker_core.processors.transaction import ProducerInquiry
 from broker_core.transaction.check import CheckedHalf
+from tests.support.builders import a_message_ext
 
 if TYPE_CHECKING:
     from broker_core.clients.client import ClientConnection
@@ -52,9 +52,8 @@ def join(producers: Producers, connection: FakeConnection, group: str = "pg") ->
 
 
 def a_half(**more: str) -> CheckedHalf:
-    message = MessageExt(
-        topic="RMQ_SYS_TRANS_HALF_TOPIC",
-        queue_id=0,
+    message = a_message_ext(
+        "RMQ_SYS_TRANS_HALF_TOPIC",
         flag=7,
         queue_offset=3,
         commit_log_offset=300,
@@ -63,12 +62,8 @@ def a_half(**more: str) -> CheckedHalf:
         born_host="[2001:db8::1]:5000",
         store_timestamp=18,
         store_host="127.0.0.1:10911",
-        reconsume_times=0,
-        prepared_transaction_offset=0,
         body=b"body",
-        body_crc=0,
         properties={"PGROUP": "pg", "UNIQ_KEY": "U", "REAL_TOPIC": "T", "REAL_QID": "5", **more},
-        store_size=0,
     )
     return CheckedHalf(message, 9, 900)
 

@@ -6,32 +6,14 @@ import json
 
 import pytest
 
-from broker_core.message.message import MessageExt
 from broker_core.trace.filter import TraceWatch
 from broker_core.trace.stored import StoredTrace
 from broker_core.trace.tracer import Tracer
 from broker_core.trace.watch import Watcher
-from tests.support.builders import HOST
+from tests.support.builders import HOST, a_message_ext
 from tests.support.clock import ManualClock
 
-HALF = MessageExt(
-    topic="RMQ_SYS_TRANS_HALF_TOPIC",
-    queue_id=0,
-    flag=0,
-    queue_offset=0,
-    commit_log_offset=0,
-    sys_flag=0,
-    born_timestamp=0,
-    born_host="127.0.0.1:1",
-    store_timestamp=0,
-    store_host="127.0.0.1:1",
-    reconsume_times=0,
-    prepared_transaction_offset=0,
-    body=b"",
-    body_crc=0,
-    properties={},
-    store_size=0,
-)
+HALF = a_message_ext("RMQ_SYS_TRANS_HALF_TOPIC")
 
 
 @pytest.mark.parametrize(("text", "times"), [("3", 3), ("²", None), ("x", None), ("", None)])

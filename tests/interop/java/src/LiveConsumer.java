@@ -12,7 +12,11 @@ import org.apache.rocketmq.common.message.MessageExt;
  * queue, "received KEY" for each delivery.
  */
 public final class LiveConsumer {
+    /** A client looks at routes every half a minute by default, and shares queues out every 20 s. */
+    private static final int ROUTES_MS = 500, REBALANCE_MS = 1_000;
+
     public static void main(String[] args) throws Exception {
+        System.setProperty("rocketmq.client.rebalance.waitInterval", String.valueOf(REBALANCE_MS));
         DefaultMQPushConsumer consumer =
                 new DefaultMQPushConsumer(
                         args[2],
@@ -21,6 +25,7 @@ public final class LiveConsumer {
         Run.patient(consumer).setNamesrvAddr(args[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPersistConsumerOffsetInterval(500);
+        consumer.setPollNameServerInterval(ROUTES_MS);
         consumer.subscribe(args[1], "*");
         consumer.registerMessageListener(
                 (MessageListenerConcurrently)

@@ -1,0 +1,163 @@
+"""Plain requests are served from what was received; what follows them is the dispatcher's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker_core.protocol.codes import RequestCode
+from broker_core.remoting.connection import Connection
+from broker_core.remoting.dispatch import Dispatcher
+from broker_core.remoting.later import Later
+from broker_core.remoting.limits import PeerLog, RemotingLimits
+from broker_core.remoting.wire import Wire
+from broker_core.service import Service
+from tests.support.clock import ManualClock
+from tests.support.raw_remoting import request
+from tests.support.twins import SeenTransport
+
+if TYPE_CHECKING:
+    from broker_core.protocol.command import RemotingCommand
+    from broker_core.protocol.frame import FrameDecoder
+
+PLAIN, OTHER = RequestCode.SEND_MESSAGE_V2, RequestCode.HEART_BEAT
+
+
+class Turn:
+    """Serves frames of one code; remembers by which way it was asked."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.left: dict[str, int] = {}
+        self.asked: list[str] = []
+        self.later: Later | None = None
+        self.closes = False
+
+    def take(
+        self,
+        connection: Connection,
+        received: memoryview,
+        size: int,
+        frame_max: int,
+        dispatcher: Dispatcher,
+        room: int,
+        requests_max: int,
+    ) -> bytes | Later | None:
+        self.asked.append("take")
+        return self._served(connection, bytes(received[:size]))
+
+    def serve(
+        self,
+        connection: Connection,
+        decoder: FrameDecoder,
+        dispatcher: Dispatcher,
+        room: int,
+        requests_max: int,
+    ) -> bytes | Later | None:
+        if decoder.rest is None:
+            return b""
+        self.asked.append("serve")
+        answers = self._served(connection, bytes(decoder.rest))
+        if self.taken:
+            decoder.skip(self.taken)
+        return answers
+
+    def _served(self, connection: Connection, data: bytes) -> bytes | Later | None:
+        self.taken, answers = 0, b""
+        while len(data) > self.taken:
+            frame = data[self.taken :]
+            whole = 4 + int.from_bytes(frame[:4], "big")
+            if len(frame) < whole or b'"code": 310' not in frame[:whole]:
+                break
+            self.taken += whole
+            answers += b"<plain>"
+        if self.closes:
+            connection.close()
+        if answers and self.later is not None:
+            self.later.frame_bytes = self.taken
+            return self.later
+        return answers
+
+
+class World:
+    """A connection, the turn that is asked before its dispatcher, and what it has written."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.turn = Turn()
+        self.turns = 0
+        self.transport = SeenTransport()
+        wire = Wire(
+            dispatcher=Dispatcher({OTHER: self.answer}),
+            clock=clock,
+            limits=RemotingLimits(),
+            owner=Service(),
+            peer_log=PeerLog(clock),
+            on_made=lambda _: None,
+            on_lost=lambda _: None,
+            on_turn=self.count,
+        )
+        wire.plain_requests = self.turn
+        self.connection = Connection(wire)
+        self.connection.connection_made(self.transport)
+
+    def answer(self, command: RemotingCommand, connection: object) -> bytes:
+        return b"<other>"
+
+    def count(self, seconds: float) -> None:
+        self.turns += 1
+
+    def receive(self, data: bytes) -> bytes:
+        """Receive bytes; return what is written in answer."""
+        before = len(self.transport.written)
+        buffer = self.connection.get_buffer(-1)
+        buffer[: len(data)] = data
+        self.connection.buffer_updated(len(data))
+        return bytes(self.transport.written[before:])
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_turn_of_plain_requests_needs_neither_decoder_nor_dispatcher(world) -> None:
+    assert world.receive(2 * request(PLAIN)) == b"<plain><plain>"
+    assert world.turn.asked == ["take"]
+    assert world.turns == 1
+
+
+async def test_what_follows_plain_requests_is_answered_behind_them(world) -> None:
+    data = request(PLAIN) + request(OTHER) + request(PLAIN) + request(PLAIN)[:9]
+
+    assert world.receive(data) == b"<plain><other><plain>"
+    assert world.receive(request(PLAIN)[9:]) == b"<plain>"
+    # The beginning of a frame was the decoder's.
+    assert world.turn.asked[0] == "take"
+    assert world.turn.asked.count("take") == 1
+
+
+async def test_a_frame_that_is_not_plain_is_asked_about_once(world) -> None:
+    assert world.receive(request(OTHER)) == b"<other>"
+    assert world.turn.asked == ["take"]
+
+
+async def test_answers_that_wait_are_sent_when_they_are_there(world) -> None:
+    later = world.turn.later = Later()
+
+    assert world.receive(request(PLAIN)) == b""
+    assert world.connection.requests_in_flight == 1
+    later.finish(b"<late>")
+
+    assert bytes(world.transport.written) == b"<late>"
+    assert world.connection.requests_in_flight == 0
+
+
+async def test_a_connection_that_is_closed_meanwhile_is_sent_nothing_and_read_no_further(
+    world,
+) -> None:
+    world.turn.closes = True
+
+    assert world.receive(request(PLAIN) + request(OTHER)) == b""
+    assert world.transport.closed
