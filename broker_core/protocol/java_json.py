@@ -15,6 +15,7 @@ Source: fastjson 1.2.69 (4.9.7), serializer/MapSerializer.java, ListSerializer.j
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PIECES_MAX = 4_096
+SCALARS = frozenset({str, int, bool, float})
 DEPTH_MAX = 32
 """How deep a body may nest; RocketMQ's deepest is seven."""
 REPEATED_MAX = 100_000
@@ -279,11 +281,12 @@ def _write_pretty(value: Any, line: str, out: list[str], text: bytearray) -> Non
             return
         before = "{"
         for key, item in _sorted_items(value):
-            is_raw = type(key) is not str
-            out.append(before if is_raw else before + inner)
-            out.append(_key(key))
-            out.append(":")
-            _write_pretty(item, inner, out, text)
+            begin = before if type(key) is not str else before + inner
+            if type(item) in SCALARS:
+                out.append(f"{begin}{_key(key)}:{_scalar(item)}")
+            else:
+                out.append(f"{begin}{_key(key)}:")
+                _write_pretty(item, inner, out, text)
             before = ","
         out.append(line + "}")
     elif isinstance(value, list | tuple):
@@ -302,7 +305,12 @@ def _write_pretty(value: Any, line: str, out: list[str], text: bytearray) -> Non
 
 def _sorted_items(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     """Return the members in order, without the null ones, as fastjson does."""
-    return sorted((pair for pair in value.items() if pair[1] is not None), key=_sort_key)
+    found = [pair for pair in value.items() if pair[1] is not None]
+    is_of_names = all(type(key) is str for key in value)
+    return sorted(found, key=_first if is_of_names else _sort_key)
+
+
+_first = itemgetter(0)
 
 
 def _sort_key(pair: tuple[Any, Any]) -> tuple[int, int, str]:

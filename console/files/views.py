@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from console.files.entries import Entries
 
 TEXT_CHARACTERS_SHOWN = 200_000
+NAMING = (ConfigFile.OFFSETS, ConfigFile.FILTERS)
+"""What they say is about topics and groups, whose names are proposed while one writes."""
 # The others move by themselves all the time: a version of each look would say nothing.
 STILL = (ConfigFile.TOPICS, ConfigFile.GROUPS, ConfigFile.FILTERS)
 
@@ -237,14 +239,10 @@ def editor(
     base: int,
     problems: list[Problem] | None = None,
 ) -> HttpResponse:
-    brokers = gateway()
-    words = {
-        ConfigFile.TOPICS: (),
-        ConfigFile.GROUPS: (),
-        ConfigFile.OFFSETS: (*brokers.topics.all(), *brokers.groups.all()),
-        ConfigFile.DELAYS: (),
-        ConfigFile.FILTERS: (*brokers.topics.all(), *brokers.groups.all()),
-    }
+    words: tuple[str, ...] = ()
+    if kind in NAMING:
+        brokers = gateway()
+        words = (*brokers.topics.all(), *brokers.groups.all())
     context = {
         "broker_name": broker_name,
         "file": kind,
@@ -252,7 +250,7 @@ def editor(
         "base": base,
         "problems": problems or [],
         "schema": json_schema(kind),
-        "words": list(words[kind]),
+        "words": list(words),
         "template": TEMPLATES[kind],
     }
     return render(request, "files/edit.html", context, status=422 if problems else 200)

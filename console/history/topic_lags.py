@@ -13,7 +13,7 @@ from console.history.series import How, Line, values_of
 from console.history.tiers import MIDDLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from console.history.points import Points
 
@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 SLOTS = 3
 """Minutes: a group that was not sampled in any of them is gone."""
+FEW = 200
+"""More topics are looked up among those of all, which takes some tenths of a second once a sample.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +40,27 @@ def topic_lags(topics: Iterable[str], now_ms: int) -> dict[str, TopicLag]:
     wanted = set(topics)
     first = now_ms // MIDDLE.step_ms - SLOTS
     try:
-        subjects = {
-            subject: number
-            for subject, number in history_store().all_subjects().items()
-            if subject.kind == PROGRESS and subject.name.partition("@")[2] in wanted
-        }
-        read = history_store().read(list(subjects.values()), MIDDLE, first, SLOTS)
+        if len(wanted) <= FEW:
+            return _lags(wanted, first)
+        every = history_store().made_once(("topic lags", first), lambda: _lags(None, first))
     except HistoryError as error:
         logger.warning("history cannot be read: %s", error)
         return {}
+    return {topic: every[topic] for topic in wanted if topic in every}
+
+
+def _lags(wanted: Container[str] | None, first: int) -> dict[str, TopicLag]:
+    """Return what is known of these topics, None for all.
+
+    Raises:
+        HistoryError: it cannot be read.
+    """
+    subjects = {
+        subject: number
+        for subject, number in history_store().all_subjects().items()
+        if subject.kind == PROGRESS and (wanted is None or subject.name.partition("@")[2] in wanted)
+    }
+    read = history_store().read(list(subjects.values()), MIDDLE, first, SLOTS)
     parts: dict[tuple[str, str], list[Points]] = {}
     for subject, number in subjects.items():
         group, _at, topic = subject.name.partition("@")

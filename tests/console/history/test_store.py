@@ -240,3 +240,20 @@ def test_a_chart_is_as_fine_as_it_can_be(hours, age_hours, tier) -> None:
     low = now - age_hours * hour
 
     assert tier_for(low, low + hours * hour, now) == tier
+
+
+def test_what_is_made_of_all_samples_is_made_anew_with_each_of_them(written: Written) -> None:
+    made: list[int] = []
+
+    def make() -> int:
+        made.append(len(made))
+        return made[-1]
+
+    written.add(0, 1)
+    first = [written.store.made_once("sum", make) for _ in range(3)]
+    written.add(1, 2)
+    second = [written.store.made_once("sum", make) for _ in range(3)]
+    written.fold()
+
+    assert (first, second) == ([0] * 3, [1] * 3)
+    assert written.store.made_once("sum", make) == 2
