@@ -87,15 +87,15 @@ cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
         return False
     keys_size = characters(properties.keys) if properties.keys.size else 0
     is_indexed = turn._index is not None and (properties.uniq_key.size or keys_size)
-    if is_indexed and turn._room <= keys_size and not turn._make_index_room(
-        place, keys_size + (1 if properties.uniq_key.size else 0)
-    ):
-        return False
     if turn._waits and turn._from + turn._position + size >= turn._wait_limit:
         turn._why = ACKNOWLEDGEMENT
         return False
     if turn._position + size > turn._limit and (
         turn._requests or not turn._make_room(place, size)
+    ):
+        return False
+    if is_indexed and turn._room <= keys_size and not turn._make_index_room(
+        place, keys_size + (1 if properties.uniq_key.size else 0)
     ):
         return False
     if turn._now < 0:

@@ -721,15 +721,16 @@ cdef class SendTurn:
             return False
         keys_size = characters(properties.keys) if properties.keys.size else 0
         is_indexed = self._index is not None and (properties.uniq_key.size or keys_size)
-        if is_indexed and self._room <= keys_size and not self._make_index_room(
-            place, keys_size + (1 if properties.uniq_key.size else 0)
-        ):
-            return False
         if self._waits and self._from + self._position + size >= self._wait_limit:
             self._why = ACKNOWLEDGEMENT
             return False
         if self._position + size > self._limit and (
             self._requests or not self._make_room(place, size)
+        ):
+            return False
+        # Last, when nothing else can leave the send to Python.
+        if is_indexed and self._room <= keys_size and not self._make_index_room(
+            place, keys_size + (1 if properties.uniq_key.size else 0)
         ):
             return False
         if self._now < 0:
@@ -882,12 +883,12 @@ cdef class SendTurn:
             or self._answered + answer_size > ANSWERS_MAX
         ):
             return False
-        if self._index is not None and self._room < entries and not self._make_index_room(
-            place, entries
-        ):
-            return False
         if self._position + size > self._limit and (
             self._requests or not self._make_room(place, size)
+        ):
+            return False
+        if self._index is not None and self._room < entries and not self._make_index_room(
+            place, entries
         ):
             return False
         if self._now < 0:
