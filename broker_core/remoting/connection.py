@@ -451,9 +451,11 @@ class Connection(asyncio.BufferedProtocol):
             self._is_handling = False
             self.close()
             return
+        finally:
+            # What was served before a frame that is none counts, too.
+            if wire.on_turn is not None:
+                wire.on_turn(wire.clock.monotonic() - started)
         self._is_handling = False
-        if wire.on_turn is not None:
-            wire.on_turn(wire.clock.monotonic() - started)
         if out:
             self._flush()
         if not self._is_stopped:
