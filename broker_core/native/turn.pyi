@@ -42,20 +42,12 @@ class Turn:
     def taken(self) -> int: ...
     @property
     def left(self) -> dict[str, int]: ...
-    def take(
+    def serve(
         self,
         connection: object,
         received: memoryview,
         size: int,
         frame_max: int,
-        dispatcher: object,
-        room: int,
-        requests_max: int,
-    ) -> bytes | Later | None: ...
-    def serve(
-        self,
-        connection: object,
-        decoder: object,
         dispatcher: object,
         room: int,
         requests_max: int,

@@ -1235,8 +1235,8 @@ cdef class Turn:
         """How many requests were left to Python, by reason; see PlainRequests."""
         return {LEFT[i]: self._left[i] for i in range(1, REASONS)}
 
-    def take(self, connection, received, Py_ssize_t size, int64_t frame_max, dispatcher,
-             Py_ssize_t room, int64_t requests_max):
+    def serve(self, connection, received, Py_ssize_t size, int64_t frame_max, dispatcher,
+              Py_ssize_t room, int64_t requests_max):
         """See PlainRequests."""
         cdef Py_buffer view
         PyObject_GetBuffer(received, &view, PyBUF_SIMPLE)
@@ -1248,24 +1248,6 @@ cdef class Turn:
             )
         finally:
             PyBuffer_Release(&view)
-
-    def serve(self, connection, decoder, dispatcher, Py_ssize_t room, int64_t requests_max):
-        """See PlainRequests."""
-        cdef Py_buffer view
-        rest = decoder.rest
-        if rest is None:
-            return b""
-        PyObject_GetBuffer(rest, &view, PyBUF_SIMPLE)
-        try:
-            answers = self._serve(
-                connection, <Bytes>view.buf, view.len, decoder.frame_max, dispatcher, room,
-                requests_max
-            )
-        finally:
-            PyBuffer_Release(&view)
-        if self.taken:
-            decoder.skip(self.taken)
-        return answers
 
     cdef object _serve(self, connection, Bytes begin, Py_ssize_t size, int64_t frame_max,
                        dispatcher, Py_ssize_t room, int64_t requests_max):

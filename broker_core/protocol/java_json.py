@@ -33,6 +33,7 @@ REPEATED_MAX = 100_000
 """How many values references may repeat: each may name a list of others, and so on."""
 
 _encode_text = msgspec.json.Encoder().encode
+_name_of = itemgetter(0)
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 # Possessive throughout: it never backtracks, so its time is linear in the text.
@@ -306,11 +307,8 @@ def _write_pretty(value: Any, line: str, out: list[str], text: bytearray) -> Non
 def _sorted_items(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     """Return the members in order, without the null ones, as fastjson does."""
     found = [pair for pair in value.items() if pair[1] is not None]
-    is_of_names = all(type(key) is str for key in value)
-    return sorted(found, key=_first if is_of_names else _sort_key)
-
-
-_first = itemgetter(0)
+    is_of_names = set(map(type, value)) == {str}
+    return sorted(found, key=_name_of if is_of_names else _sort_key)
 
 
 def _sort_key(pair: tuple[Any, Any]) -> tuple[int, int, str]:

@@ -377,13 +377,14 @@ class Connection(asyncio.BufferedProtocol):
     def _take_plain(self, plain_requests: PlainRequests, nbytes: int) -> int:
         """Serve the plain requests that what was received begins with; return their bytes.
 
-        Most turns end here: neither decoder nor dispatcher are needed.
+        Most turns end here, and need neither decoder nor dispatcher: what is called here, each of
+        them pays.
         """
         wire = self._wire
         on_turn = wire.on_turn
         started = self.turn_began = wire.clock.monotonic() if on_turn is not None else 0.0
         self._is_handling = True
-        answers = plain_requests.take(
+        answers = plain_requests.serve(
             self,
             wire.receive_buffer,
             nbytes,
@@ -392,23 +393,25 @@ class Connection(asyncio.BufferedProtocol):
             FLUSH_BYTES,
             self._limits.requests_in_flight_max - self._in_flight,
         )
+        taken = plain_requests.taken
         self._is_handling = False
         if on_turn is not None:
             on_turn(wire.clock.monotonic() - started)
-        if answers:
-            if not isinstance(answers, bytes):
-                self._begin(answers.frame_bytes, answers.requests)
-                answers.when_done(self._answered_together)
-            elif self._out or self._is_stopped:
-                self._out.append(answers)
-                self._out_bytes += len(answers)
-            elif self._transport is not None:
-                self._transport.write(answers)
+        transport = self._transport
+        if (
+            isinstance(answers, bytes)
+            and transport is not None
+            and not (self._out or self._is_stopped)
+        ):
+            if answers:
+                transport.write(answers)
                 if not self._is_writable:
                     self._check_unread()
-        if self._out:
+        else:
+            if answers:
+                self._collect(answers)
             self._flush()
-        return plain_requests.taken
+        return taken
 
     def _handle_frames(self, *, is_tried: bool = False) -> None:
         """Serve every whole frame received; send the answers that are ready in one write.
@@ -421,13 +424,13 @@ class Connection(asyncio.BufferedProtocol):
         plain_requests = wire.plain_requests
         started = self.turn_began = wire.clock.monotonic() if wire.on_turn is not None else 0.0
         self._is_handling = True
-        frames = 0
-        if plain_requests is not None and not is_tried:
-            frames = self._serve_plain(plain_requests)
+        is_served = (
+            plain_requests is not None and not is_tried and self._serve_plain(plain_requests)
+        )
         has_room = self._is_writable and not self._is_crowded and not self._decoder.is_spent
         try:
             for command in self._decoder.commands() if has_room else ():
-                frames += 1
+                is_served = True
                 if command.flag & RESPONSE_FLAG:
                     self._resolve(command)
                     continue
@@ -459,33 +462,41 @@ class Connection(asyncio.BufferedProtocol):
         if out:
             self._flush()
         if not self._is_stopped:
-            self._settle(frames)
+            self._settle(is_served=is_served)
 
-    def _serve_plain(self, plain_requests: PlainRequests) -> int:
-        """Serve the plain requests that come next; return 0 if there is none."""
-        served = 0
+    def _serve_plain(self, plain_requests: PlainRequests) -> bool:
+        """Serve the plain requests that the decoder has next; tell whether there were any."""
         decoder = self._decoder
-        while self._is_writable and not self._is_crowded:
-            room = FLUSH_BYTES - self._out_bytes
-            most = self._limits.requests_in_flight_max - self._in_flight
-            answers = plain_requests.serve(self, decoder, self._wire.dispatcher, room, most)
-            if answers is None:
-                served += 1
-            elif not isinstance(answers, bytes):
-                self._begin(answers.frame_bytes, answers.requests)
-                answers.when_done(self._answered_together)
-                served += answers.requests
-            elif answers:
-                self._out.append(answers)
-                self._out_bytes += len(answers)
-                if self._out_bytes >= FLUSH_BYTES:
-                    self._flush()
-                served += len(answers)
-            else:
+        is_served = False
+        while self._is_writable and not self._is_crowded and (rest := decoder.rest) is not None:
+            answers = plain_requests.serve(
+                self,
+                rest,
+                len(rest),
+                decoder.frame_max,
+                self._wire.dispatcher,
+                FLUSH_BYTES - self._out_bytes,
+                self._limits.requests_in_flight_max - self._in_flight,
+            )
+            taken = plain_requests.taken
+            if not taken:
                 break
-            if decoder.is_spent:
-                break
-        return served
+            decoder.skip(taken)
+            is_served = True
+            if answers:
+                self._collect(answers)
+            if self._out_bytes >= FLUSH_BYTES:
+                self._flush()
+        return is_served
+
+    def _collect(self, answers: bytes | Later) -> None:
+        """Take the answers to plain requests; those that are not there yet come by themselves."""
+        if isinstance(answers, bytes):
+            self._out.append(answers)
+            self._out_bytes += len(answers)
+        else:
+            self._begin(answers.frame_bytes, answers.requests)
+            answers.when_done(self._answered_together)
 
     def _catch_up(self) -> None:
         """Serve the frames received before the pause, then resume reading."""
@@ -499,7 +510,7 @@ class Connection(asyncio.BufferedProtocol):
     def _is_read_from(self) -> bool:
         return self.is_writable and not self._is_crowded and not self._is_stopped
 
-    def _settle(self, frames: int) -> None:
+    def _settle(self, *, is_served: bool) -> None:
         """Keep the beginning of the next frame and its time; abort above the limit of all peers."""
         wire = self._wire
         self._decoder.settle()
@@ -510,7 +521,7 @@ class Connection(asyncio.BufferedProtocol):
         self._keep(kept_bytes)
         if kept_bytes == 0:
             self._half_frame_since = -1.0
-        elif frames or self._half_frame_since < 0:
+        elif is_served or self._half_frame_since < 0:
             self._half_frame_since = wire.clock.monotonic()
         if wire.kept_bytes > wire.limits.kept_bytes_max and kept_bytes:
             self._abort_since(f"unfinished frames of all peers hold {wire.kept_bytes} bytes")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from broker_core.protocol.frame import FrameDecoder
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Dispatcher
     from broker_core.remoting.later import Later
@@ -16,7 +15,7 @@ class PlainRequests(Protocol):
 
     @property
     def taken(self) -> int:
-        """How many bytes of frames the last `take` or `serve` has served."""
+        """How many bytes of frames the last `serve` has served."""
         ...
 
     @property
@@ -24,7 +23,7 @@ class PlainRequests(Protocol):
         """How many requests it did not take, by reason."""
         ...
 
-    def take(
+    def serve(
         self,
         connection: Connection,
         received: memoryview,
@@ -34,18 +33,7 @@ class PlainRequests(Protocol):
         room: int,
         requests_max: int,
     ) -> bytes | Later | None:
-        """Do as `serve` with `size` bytes that begin with a frame, and that no decoder has."""
-        ...
-
-    def serve(
-        self,
-        connection: Connection,
-        decoder: FrameDecoder,
-        dispatcher: Dispatcher,
-        room: int,
-        requests_max: int,
-    ) -> bytes | Later | None:
-        """Take such requests from the decoder's rest, up to the first that is not plain.
+        """Take such requests from `size` bytes, which begin with a frame; end with one that is not.
 
         Returns the answers of some, little more than `room` bytes or one answer at most, for
         `requests_max` requests at most; b"" when it took none. Answers that must wait come as one

@@ -23,7 +23,6 @@ from itertools import islice
 from pathlib import Path
 
 from broker_core.native import build as native_build, loading, place
-from broker_core.protocol.frame import FrameDecoder
 from tests.support import pull_frames, transaction_frames
 from tests.support.send_frames import damaged
 from tests.support.twins import TOPICS, Pair, Twin, configuration, settled
@@ -115,14 +114,15 @@ def take(twin: Twin, frame: bytes) -> tuple[bytes | None, int]:
     The answer is None when it waits, b"" when the turn left it. A damaged length may make a shorter
     frame of it.
     """
-    wire, connection = twin.wire, twin.connection
-    decoder = FrameDecoder(wire.limits.frame)
-    decoder.feed(frame)
+    wire = twin.wire
     assert wire.plain_requests is not None
-    dispatcher = wire.dispatcher
-    answers = wire.plain_requests.serve(connection, decoder, dispatcher, ROOM, REQUESTS_MAX)
+    frame_max = wire.limits.frame.frame_bytes_max - 4
+    received = memoryview(frame)
+    answers = wire.plain_requests.serve(
+        twin.connection, received, len(frame), frame_max, wire.dispatcher, ROOM, REQUESTS_MAX
+    )
     assert answers is None or isinstance(answers, bytes)
-    size = len(frame) - (0 if decoder.rest is None else len(decoder.rest))
+    size = wire.plain_requests.taken
     assert (size > 0) == (answers != b""), "what was served was not taken, or the other way round"
     twin.parts.stats.put_latency.end_turn(0.0)
     return answers, size

@@ -12,9 +12,6 @@ from tests.support.twins import Twin
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from broker_core.protocol.frame import FrameDecoder
-    from broker_core.remoting.connection import Connection
-    from broker_core.remoting.dispatch import Dispatcher
     from broker_core.remoting.later import Later
     from broker_core.remoting.plain_requests import PlainRequests
     from broker_core.store.acknowledge import Acknowledgement
@@ -37,31 +34,8 @@ class Counting:
     def taken(self) -> int:
         return self._turn.taken
 
-    def take(
-        self,
-        connection: Connection,
-        received: memoryview,
-        size: int,
-        frame_max: int,
-        dispatcher: Dispatcher,
-        room: int,
-        requests_max: int,
-    ) -> bytes | Later | None:
-        return self._counted(
-            self._turn.take(connection, received, size, frame_max, dispatcher, room, requests_max)
-        )
-
-    def serve(
-        self,
-        connection: Connection,
-        decoder: FrameDecoder,
-        dispatcher: Dispatcher,
-        room: int,
-        requests_max: int,
-    ) -> bytes | Later | None:
-        return self._counted(self._turn.serve(connection, decoder, dispatcher, room, requests_max))
-
-    def _counted(self, answers: bytes | Later | None) -> bytes | Later | None:
+    def serve(self, *parts: Any, **more: Any) -> bytes | Later | None:
+        answers = self._turn.serve(*parts, **more)
         if answers is None:
             self.answers += 1
         elif isinstance(answers, bytes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,51 +19,25 @@ from tests.support.twins import SeenTransport
 
 if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
-    from broker_core.protocol.frame import FrameDecoder
 
 PLAIN, OTHER = RequestCode.SEND_MESSAGE_V2, RequestCode.HEART_BEAT
 
 
 class Turn:
-    """Serves frames of one code; remembers by which way it was asked."""
+    """Serves frames of one code; remembers what it was asked about."""
 
     def __init__(self) -> None:
         self.taken = 0
         self.left: dict[str, int] = {}
-        self.asked: list[str] = []
+        self.asked: list[bytes] = []
         self.later: Later | None = None
         self.closes = False
 
-    def take(
-        self,
-        connection: Connection,
-        received: memoryview,
-        size: int,
-        frame_max: int,
-        dispatcher: Dispatcher,
-        room: int,
-        requests_max: int,
-    ) -> bytes | Later | None:
-        self.asked.append("take")
-        return self._served(connection, bytes(received[:size]))
-
     def serve(
-        self,
-        connection: Connection,
-        decoder: FrameDecoder,
-        dispatcher: Dispatcher,
-        room: int,
-        requests_max: int,
+        self, connection: Connection, received: memoryview, size: int, *_: Any, **__: Any
     ) -> bytes | Later | None:
-        if decoder.rest is None:
-            return b""
-        self.asked.append("serve")
-        answers = self._served(connection, bytes(decoder.rest))
-        if self.taken:
-            decoder.skip(self.taken)
-        return answers
-
-    def _served(self, connection: Connection, data: bytes) -> bytes | Later | None:
+        data = bytes(received[:size])
+        self.asked.append(data)
         self.taken, answers = 0, b""
         while len(data) > self.taken:
             frame = data[self.taken :]
@@ -122,25 +96,27 @@ def world() -> World:
     return World()
 
 
-async def test_a_turn_of_plain_requests_needs_neither_decoder_nor_dispatcher(world) -> None:
-    assert world.receive(2 * request(PLAIN)) == b"<plain><plain>"
-    assert world.turn.asked == ["take"]
+async def test_a_turn_of_plain_requests_is_asked_about_once(world) -> None:
+    data = 2 * request(PLAIN)
+
+    assert world.receive(data) == b"<plain><plain>"
+    assert world.turn.asked == [data]
     assert world.turns == 1
 
 
 async def test_what_follows_plain_requests_is_answered_behind_them(world) -> None:
-    data = request(PLAIN) + request(OTHER) + request(PLAIN) + request(PLAIN)[:9]
+    half = request(PLAIN)[:9]
+    data = request(PLAIN) + request(OTHER) + request(PLAIN) + half
 
     assert world.receive(data) == b"<plain><other><plain>"
     assert world.receive(request(PLAIN)[9:]) == b"<plain>"
-    # The beginning of a frame was the decoder's.
-    assert world.turn.asked[0] == "take"
-    assert world.turn.asked.count("take") == 1
+    # The beginning of a frame was kept.
+    assert (world.turn.asked[0], world.turn.asked[-1]) == (data, request(PLAIN))
 
 
 async def test_a_frame_that_is_not_plain_is_asked_about_once(world) -> None:
     assert world.receive(request(OTHER)) == b"<other>"
-    assert world.turn.asked == ["take"]
+    assert world.turn.asked == [request(OTHER)]
 
 
 async def test_answers_that_wait_are_sent_when_they_are_there(world) -> None:
