@@ -7,7 +7,7 @@ the history once and takes time in proportion to its length.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -328,9 +328,12 @@ def _cause(
 
 
 def _is_behind(history: History, one: Delivered, since: int) -> bool:
-    """Tell whether the broker said since then that the group is past a message."""
+    """Tell whether the broker said since then that the group is past a message.
+
+    What was asked for when the message came, in simulated time to the nanosecond, was asked behind.
+    """
     said = history.progress.get((one.group, one.topic, one.queue_id), [])
-    number = bisect_right(said, one.at, key=at_of)
+    number = bisect_left(said, one.at, key=at_of)
     return (
         bool(number) and said[number - 1].at > since and said[number - 1].offset > one.queue_offset
     )

@@ -137,7 +137,7 @@ class GaveBack(Struct, tag="gave-back", frozen=True):
 
 
 class Progress(Struct, tag="progress", frozen=True):
-    """The broker said how far a group is."""
+    """The broker said how far a group is, asked `at`: it may be dead when its answer is read."""
 
     group: str
     topic: str

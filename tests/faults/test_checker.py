@@ -342,6 +342,22 @@ def test_a_reset_explains_what_comes_again_and_progress_that_falls() -> None:
     assert [one.invariant for one in checker.check(other).findings] == ["I15"]
 
 
+@pytest.mark.parametrize(("asked_at", "is_wrong"), [(-1, True), (0, False), (1, False)])
+def test_what_a_group_was_known_to_be_past_does_not_come_again(
+    asked_at: int, is_wrong: bool
+) -> None:
+    """A commit that is asked for when a message comes, to the nanosecond, is its own."""
+    history = [
+        *a_history(),
+        Happened(Cause.REBALANCE, 1 << 59, "export"),
+        Progress("export", TOPIC, 0, 1_000, (1 << 60) + asked_at),
+    ]
+
+    report = checker.check(copied(history, is_given("m40"), session="later", at=1 << 60))
+
+    assert [one.invariant for one in report.findings] == ["I15"] * is_wrong
+
+
 @pytest.mark.parametrize("has_crashed", [True, False])
 def test_what_was_deferred_and_given_back_may_come_twice_where_a_broker_has_crashed(
     has_crashed: bool,

@@ -264,11 +264,12 @@ class Member(Client):
 
     async def _read(self, connection: Connection, topic: str, queue_id: int) -> None:
         place = {"consumerGroup": self._group, "topic": topic, "queueId": queue_id}
+        asked_at = self._notes.now_ns()
         answer = await self.ask(connection, RequestCode.QUERY_CONSUMER_OFFSET, b"", place)
         at = 0
         if answer.code == ResponseCode.SUCCESS:
             at = int(answer.ext_fields["offset"])
-            self._note_progress(topic, queue_id, at)
+            self._note_progress(topic, queue_id, at, asked_at)
         while not self.is_over:
             fields = pull_fields(topic, queue_id, at, SUSPEND | SUBSCRIPTION) | self._filter
             fields["consumerGroup"] = self._group
@@ -287,14 +288,14 @@ class Member(Client):
             if answer.code == ResponseCode.PULL_OFFSET_MOVED:
                 await self.pause()
             commit = place | {"commitOffset": at}
+            asked_at = self._notes.now_ns()
             answer = await self.ask(connection, RequestCode.UPDATE_CONSUMER_OFFSET, b"", commit)
             if answer.code == ResponseCode.SUCCESS:
-                self._note_progress(topic, queue_id, at)
+                self._note_progress(topic, queue_id, at, asked_at)
 
-    def _note_progress(self, topic: str, queue_id: int, offset: int) -> None:
-        self._notes.operations.append(
-            Progress(self._group, topic, queue_id, offset, self._notes.now_ns())
-        )
+    def _note_progress(self, topic: str, queue_id: int, offset: int, asked_at: int) -> None:
+        """Note it by when the broker was asked: an answer may arrive after its broker's end."""
+        self._notes.operations.append(Progress(self._group, topic, queue_id, offset, asked_at))
 
     async def _take(self, connection: Connection, message: MessageExt) -> None:
         message_id, times = id_of(message.body), message.reconsume_times
