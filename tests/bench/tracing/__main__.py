@@ -5,12 +5,13 @@
     python -m tests.bench.tracing --instructions
 
 One broker is loaded slice by slice, each with another level in force, in turn; the change is the
-median over pairs of slices in a row. What counts is processor time of the broker. What is pulled
-was sent just before, at the same level. With --against a broker of another checkout, such as one
-from before a change, is what the others are compared with. Last it offers OFFERED_RATE sends a
-second to a broker that tells everything to one watcher, says how many it keeps and how many more it
-could, and whether the watcher's counts are right: --rates says that alone. --instructions counts
-within one process under valgrind, which no other process disturbs: see `instructions.py`.
+median over rounds. What counts is processor time of the broker until what was sent is flushed and
+told of. What is pulled was sent just before, at the same level. With --against a broker of another
+checkout, such as one from before a change, is what the others are compared with. Last it offers
+OFFERED_RATE sends a second to a broker that tells everything to one watcher, says how many it keeps
+and how many more it could, and whether the watcher's counts are right: --rates says that alone.
+--instructions counts within one process under valgrind, which no other process disturbs: see
+`instructions.py`.
 """
 
 from __future__ import annotations
@@ -97,12 +98,13 @@ def a_pull(queue_offset: int, count: int) -> bytes:
 
 
 SENDS = [a_send(number) for number in range(KEYS)]
-CELLS = (
-    Cell("send, window 64", 12_000, 64),
-    Cell("send, window 1", 2_000, 1),
-    Cell("pull of 32, acknowledged", 800, 1, 32),
-    Cell("pull of 1, acknowledged", 2_000, 1, 1),
-)
+SEND_64, SEND_1 = Cell("send, window 64", 60_000, 64), Cell("send, window 1", 10_000, 1)
+PULL_32 = Cell("pull of 32, acknowledged", 2_500, 1, 32)
+PULL_1 = Cell("pull of 1, acknowledged", 10_000, 1, 1)
+CELLS = (SEND_64, SEND_1, PULL_32, PULL_1)
+"""A slice takes some 0.3 s of processor time, beside which what is left of another is little."""
+WAYS = {"whole way, many at a time": (SEND_64, PULL_32), "whole way, one by one": (SEND_1, PULL_1)}
+"""What a message costs from its send to its acknowledgement."""
 
 
 def load(port: int, frames: Sequence[bytes], requests: int, window: int) -> None:
@@ -230,7 +232,6 @@ class Measured:
             messages *= cell.pulled
             first = self._stored
             self._send(messages, 64)
-            # A broker tells of flushes when they have been.
             time.sleep(FLUSHED_SECONDS)
             frames = [a_pull(at, cell.pulled) for at in range(first, first + messages, cell.pulled)]
         before = processor_seconds(self.broker.pid)
@@ -238,6 +239,8 @@ class Measured:
             load(self.broker.port, frames, cell.requests, cell.window)
         else:
             self._send(cell.requests, cell.window)
+        # A broker tells of flushes when they have been.
+        time.sleep(FLUSHED_SECONDS)
         return (processor_seconds(self.broker.pid) - before) * 1e9 / messages
 
     def _send(self, requests: int, window: int) -> None:
@@ -276,8 +279,10 @@ def measure(
     modes = list(brokers)
     for cell in CELLS:
         for slice_number in range(-1, slices):
-            # Each first in turn: what runs first finds other caches.
-            for mode in modes if slice_number % 2 else reversed(modes):
+            # Each follows each other one in turn: what ran before leaves it other caches.
+            first = slice_number % len(modes)
+            order = modes[first:] + modes[:first]
+            for mode in order if slice_number % 2 else reversed(order):
                 with brokers[mode].in_force(mode):
                     cost = brokers[mode].measure(cell)
                 if slice_number >= 0:
@@ -369,14 +374,18 @@ def main() -> int:
 def report(brokers: dict[str, Measured], found: dict[tuple[str, str], list[float]]) -> None:
     """Print the medians, and the changes over pairs."""
     first = next(iter(brokers))
-    print("a message: ns of processor")
-    for cell in CELLS:
+    for way, cells in WAYS.items():
         for mode in brokers:
-            costs = found[cell.name, mode]
-            pairs = zip(found[cell.name, first], costs, strict=True)
-            ratio = statistics.median(after / before for before, after in pairs)
+            parts = zip(*(found[cell.name, mode] for cell in cells), strict=True)
+            found[way, mode] = [sum(each) for each in parts]
+    print("a message: ns of processor, and the change with its middle half")
+    for name in (*(cell.name for cell in CELLS), *WAYS):
+        for mode in brokers:
+            costs = found[name, mode]
+            pairs = zip(found[name, first], costs, strict=True)
+            low, middle, high = statistics.quantiles(after / before - 1 for before, after in pairs)
             cost = statistics.median(costs)
-            print(f"{cell.name:<26}{mode:<15}{cost:12.0f}  {ratio - 1:+.1%}")
+            print(f"{name:<28}{mode:<15}{cost:8.0f}  {middle:+.1%}  ({low:+.1%} to {high:+.1%})")
 
 
 if __name__ == "__main__":
