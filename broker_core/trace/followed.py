@@ -7,6 +7,7 @@ they cover is looked up here.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -22,6 +23,8 @@ FOLLOWED_MAX = 50_000
 """Messages that wait for a flush, and as many for each slave."""
 STORED_MAX = 50_000
 """Messages of which is known when they were stored."""
+FORGOTTEN = STORED_MAX // 10
+"""So many go at once: a dict goes by all that was deleted to find its first entry."""
 AT_ONCE = 500
 """Events about flushes and replicas in one turn of the loop."""
 SLAVES_MAX = 16
@@ -99,7 +102,8 @@ class Followed:
     def stored(self, stored: Stored | Put) -> None:
         """Follow a message that somebody asks about."""
         if len(self.stored_at) >= STORED_MAX:
-            del self.stored_at[next(iter(self.stored_at))]
+            for each in list(islice(self.stored_at, FORGOTTEN)):
+                del self.stored_at[each]
         self.stored_at[stored.commit_log_offset] = stored.at_s
         for reach in (self._disk, *self._slaves.values()):
             if len(reach.waiting) >= FOLLOWED_MAX:
