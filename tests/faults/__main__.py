@@ -9,6 +9,7 @@
     flush-error each flush fails with EIO, then the power goes: nothing was acknowledged
     model       the store against a model of it, with crashes between any two lines
     promotion   kill -9 of a master under load, promotion of its slave, return of the old one
+    slave-kill  kill -9 of the slave of a SYNC_MASTER: its files have what was acknowledged
     partition   partitions, flapping, slow and lossy links between a master and its slave
     appliance   kill -9 of each process of an appliance: it comes back, each report is made once
     simulate    brokers, disks, network and clients in one process, on a clock that jumps
@@ -24,6 +25,7 @@
     python -m tests.faults flush-error --broker 5.3.3
     python -m tests.faults model --examples 2000
     python -m tests.faults promotion --rounds 200
+    python -m tests.faults slave-kill --cycles 200
     python -m tests.faults partition --rounds 500
     python -m tests.faults appliance --rounds 10
     python -m tests.faults simulate --seeds 0-99999
@@ -61,6 +63,7 @@ from tests.faults import (
     power,
     promotion,
     recovery_speed,
+    slave_kill,
     soak,
     soak_pages,
     syscalls,
@@ -177,6 +180,19 @@ def _promotion(arguments: Namespace, directory: Path, dice: Random) -> bool:
     is_right = True
     for kind in arguments.kind or promotion.KINDS:
         found = promotion.run(directory / kind, kind, arguments.rounds, dice, say=_say)
+        _say(f"{kind} {found}")
+        is_right = is_right and not found.wrong
+    return is_right
+
+
+def _slave_kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    is_right, lacking = True, power.missing()
+    for kind in arguments.kind or slave_kill.KINDS:
+        if kind == slave_kill.POWER and lacking:
+            _say(f"{kind} cannot be run here: it needs {lacking}.")
+            is_right = False
+            continue
+        found = slave_kill.run(directory / kind, kind, arguments.cycles, dice, say=_say)
         _say(f"{kind} {found}")
         is_right = is_right and not found.wrong
     return is_right
@@ -369,6 +385,16 @@ COMMANDS = (
         (
             ("--rounds", _number(20, "of each kind of durability")),
             ("--kind", _kinds(tuple(promotion.KINDS))),
+        ),
+    ),
+    Command(
+        "slave-kill",
+        "kill the slave of a SYNC_MASTER, and read its files",
+        _slave_kill,
+        _nothing,
+        (
+            ("--cycles", _number(20, "of each haAckMode, and of power cuts")),
+            ("--kind", _kinds(slave_kill.KINDS)),
         ),
     ),
     Command(

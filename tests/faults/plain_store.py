@@ -26,6 +26,13 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 SHOWN_MAX = 10
 
 
+class Whole(NamedTuple):
+    """A record: all its bytes, and the message's body."""
+
+    data: bytes
+    body: bytes
+
+
 class Seen(NamedTuple):
     """A record as a unit must name it."""
 
@@ -58,9 +65,33 @@ def problems(store: Path) -> list[str]:
     return wrong[:SHOWN_MAX]
 
 
+def whole_records(store: Path) -> dict[int, Whole]:
+    """Return each record by its place, up to the first that is not whole, as a torn one is."""
+    found: dict[int, Whole] = {}
+    for place, data in _pieces(store / "commitlog", []):
+        if isinstance(_record(data, place), str):
+            break
+        found[place] = Whole(data, _body(data))
+    return found
+
+
 def _records(directory: Path, wrong: list[str]) -> Iterator[tuple[int, Seen]]:
-    """Yield the records from the first file's begin to the log's end, which zeros follow."""
+    """Yield what the records say of themselves; the first that is wrong is the last."""
     stored_before = 0
+    for place, data in _pieces(directory, wrong):
+        found = _record(data, place)
+        if isinstance(found, str):
+            wrong.append(f"the record at {place}: {found}")
+            return
+        seen, stored = found
+        if stored < stored_before:
+            wrong.append(f"the record at {place} was stored before the one before it")
+        stored_before = stored
+        yield place, seen
+
+
+def _pieces(directory: Path, wrong: list[str]) -> Iterator[tuple[int, bytes]]:
+    """Yield the records from the first file's begin to the log's end, which zeros follow."""
     files = sorted(directory.iterdir())
     for file in files:
         data, at = file.read_bytes(), 0
@@ -74,16 +105,7 @@ def _records(directory: Path, wrong: list[str]) -> Iterator[tuple[int, Seen]]:
                 if file is not files[-1] or data.count(0, at) != len(data) - at:
                     wrong.append(f"the log ends at {file.name}+{at}, and something follows")
                 break
-            place = int(file.name) + at
-            found = _record(data[at : at + size], place)
-            if isinstance(found, str):
-                wrong.append(f"the record at {place}: {found}")
-                return
-            seen, stored = found
-            if stored < stored_before:
-                wrong.append(f"the record at {place} was stored before the one before it")
-            stored_before = stored
-            yield place, seen
+            yield int(file.name) + at, data[at : at + size]
             at += size
 
 
@@ -91,10 +113,8 @@ def _record(data: bytes, place: int) -> tuple[Seen, int] | str:
     """Return a record and when it was stored, or what is wrong with it."""
     try:
         size, magic, crc, queue_id, _, queue_offset, own, sys_flag = HEAD.unpack_from(data)
-        at = HEAD.size + 8 + (20 if sys_flag & BORN_IS_V6 else 8)
-        (stored,) = struct.unpack_from(">Q", data, at)
-        at += 8 + (20 if sys_flag & STORED_IS_V6 else 8) + 4 + 8
-        body, at = _part(data, at, 4)
+        (stored,) = struct.unpack_from(">Q", data, _stored_at(sys_flag))
+        body, at = _part(data, _body_at(sys_flag), 4)
         topic, at = _part(data, at, 1)
         properties, at = _part(data, at, 2)
     except struct.error:
@@ -110,6 +130,20 @@ def _record(data: bytes, place: int) -> tuple[Seen, int] | str:
     pairs = (pair.partition("\x01") for pair in properties.decode().split("\x02"))
     tags = {name: value for name, _, value in pairs}.get("TAGS", "")
     return Seen(topic.decode(), queue_id, queue_offset, size, _java_hash(tags)), stored
+
+
+def _stored_at(sys_flag: int) -> int:
+    return HEAD.size + 8 + (20 if sys_flag & BORN_IS_V6 else 8)
+
+
+def _body_at(sys_flag: int) -> int:
+    return _stored_at(sys_flag) + 8 + (20 if sys_flag & STORED_IS_V6 else 8) + 4 + 8
+
+
+def _body(data: bytes) -> bytes:
+    """Return the body of a record that is right."""
+    *_, sys_flag = HEAD.unpack_from(data)
+    return _part(data, _body_at(sys_flag), 4)[0]
 
 
 def _part(data: bytes, at: int, length_size: int) -> tuple[bytes, int]:
