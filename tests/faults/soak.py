@@ -30,7 +30,7 @@ from tests.faults.clients import Book, Sender, Server
 from tests.faults.operations import Cause
 from tests.faults.soak_console import Viewers
 from tests.faults.soak_figures import Lives, Point, Verdict
-from tests.faults.soak_segment import Checked, Segment
+from tests.faults.soak_segment import DEFERRED_PART, Checked, Segment
 from tests.support import processes, raw_remoting
 from tests.support.appliance import Appliance
 from tests.support.patience import PATIENT
@@ -248,7 +248,22 @@ class Soak:
         return figures
 
     def _calibrated(self) -> float:
-        """Return a part of what senders that wait for nothing but their answers send a second."""
+        """Return a part of what all clients together get done a second.
+
+        Senders that wait for nothing but their answers say how much that is at most; whoever reads,
+        gives back and writes down costs more than they, and has this machine as well.
+        """
+        meter = Meter()
+        segment = self._segment("calibration", CALIBRATION_SECONDS, self._sends_max(), meter)
+        segment.start()
+        time.sleep(CALIBRATION_SECONDS)
+        done = meter.acknowledged / (1 - DEFERRED_PART) / CALIBRATION_SECONDS
+        segment.end_sends()
+        self.figures.checked.append(segment.come_to_rest())
+        return round(LOAD_PART * done)
+
+    def _sends_max(self) -> float:
+        """Return how many messages a second senders alone get acknowledged."""
         book = Book()
         raw_remoting.create_topic(self.appliance.port, "Calibration", queues=CALIBRATION_SENDERS)
         senders = [
@@ -262,7 +277,7 @@ class Soak:
             sender.stop()
         for sender in senders:
             sender.join()
-        return round(LOAD_PART * book.codes[raw_remoting.SUCCESS] / CALIBRATION_SECONDS)
+        return book.codes[raw_remoting.SUCCESS] / CALIBRATION_SECONDS
 
     def _find(self) -> Server:
         return Server("broker-a", "127.0.0.1", self.appliance.port)
@@ -311,17 +326,13 @@ class Soak:
         return time.monotonic() - self._began
 
     def _next_segment(self, seconds: float) -> None:
-        segment = Segment(
-            len(self._segments),
-            self._find,
-            self._directory,
-            self._dice,
-            seconds,
-            self.figures.rate,
-            self._meter.note,
-        )
+        number = len(self._segments)
+        segment = self._segment(str(number), seconds, self.figures.rate, self._meter)
         segment.start()
         self._segments.append(segment)
+
+    def _segment(self, name: str, seconds: float, rate: float, meter: Meter) -> Segment:
+        return Segment(name, self._find, self._directory, self._dice, seconds, rate, meter.note)
 
     def _rest(self, segment: Segment) -> None:
         """Let a part come to its end beside the next one."""
@@ -331,7 +342,7 @@ class Soak:
             try:
                 checked = segment.come_to_rest()
             except Exception as error:  # noqa: BLE001  the run goes on, and is wrong
-                self.figures.wrong.append(f"part {segment.number} did not end: {error!r}")
+                self.figures.wrong.append(f"part {segment.name} did not end: {error!r}")
                 return
             self.figures.checked.append(checked)
             if checked.findings:
@@ -342,7 +353,7 @@ class Soak:
                     self._say(f"the history is in {self._keep / segment.file.name}")
             segment.file.unlink()
 
-        thread = threading.Thread(target=rest, name=f"rest-{segment.number}", daemon=True)
+        thread = threading.Thread(target=rest, name=f"rest-{segment.name}", daemon=True)
         self._resting.append(thread)
         thread.start()
 

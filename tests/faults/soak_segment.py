@@ -80,7 +80,7 @@ class Segment:
 
     def __init__(
         self,
-        number: int,
+        name: str,
         find: Callable[[], Server],
         directory: Path,
         dice: Random,
@@ -88,9 +88,9 @@ class Segment:
         rate: float,
         note_seconds: Callable[[float], None],
     ) -> None:
-        self.number = number
-        self.file = directory / f"history-{number}.jsonl"
-        self._topic = f"Soak-{number}"
+        self.name = name
+        self.file = directory / f"history-{name}.jsonl"
+        self._topic = f"Soak-{name}"
         self._find = find
         self._book = Book()
         self._wrong: list[str] = []

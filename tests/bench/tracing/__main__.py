@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 TRACE_WATCH, TRACE_UNWATCH, TRACE_LEVEL = 30001, 30002, 30021
 TOPIC = "Bench"
+BODY_SIZE = 100
 KEYS = 500
 """Messages with keys of their own, sent again and again; of a sample as many as it says."""
 STAGE = re.compile(rb'"stage":"(\w+)"')
@@ -61,6 +62,7 @@ OFF, RECORDER, SAMPLED, WATCHED, FULL, OTHER = (
     "full",
     "the other",
 )
+MODES = (OFF, RECORDER, SAMPLED, WATCHED, FULL)
 
 
 def a_request(code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
@@ -78,13 +80,13 @@ class Cell(NamedTuple):
     """How many messages each pulls and acknowledges; 0: it sends one."""
 
 
-def a_send(number: int) -> bytes:
+def a_send(number: int, body_size: int = BODY_SIZE) -> bytes:
     values = ["bench", TOPIC, "TBW102", "4", "0", "0", "1700000000000", "0"]
     fields = dict(zip("abcdefgh", values, strict=True))
     key = instructions.a_key(number, is_wanted=number % instructions.SAMPLE == 0)
     properties = f"UNIQ_KEY\x01{key}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
     fields |= {"i": properties, "j": "0", "k": "false", "m": "false"}
-    return a_request(SEND_MESSAGE_V2, fields, bytes(100))
+    return a_request(SEND_MESSAGE_V2, fields, bytes(body_size))
 
 
 def a_pull(queue_offset: int, count: int) -> bytes:
@@ -217,7 +219,8 @@ class Watch:
 class Measured:
     """A running broker."""
 
-    def __init__(self, checkout: Path, directory: Path) -> None:
+    def __init__(self, checkout: Path, directory: Path, body_size: int = BODY_SIZE) -> None:
+        self._sends = [a_send(number, body_size) for number in range(KEYS)]
         self.broker = BrokerProcess(directory, mappedFileSizeCommitLog=256 << 20)
         self.broker.checkout = checkout
         self.broker.launch()
@@ -227,7 +230,7 @@ class Measured:
 
     def measure(self, cell: Cell) -> float:
         """Return nanoseconds a message of one slice."""
-        frames, messages = SENDS, cell.requests
+        frames, messages = self._sends, cell.requests
         if cell.pulled:
             messages *= cell.pulled
             first = self._stored
@@ -244,7 +247,7 @@ class Measured:
         return (processor_seconds(self.broker.pid) - before) * 1e9 / messages
 
     def _send(self, requests: int, window: int) -> None:
-        load(self.broker.port, SENDS, requests, window)
+        load(self.broker.port, self._sends, requests, window)
         self._stored += requests
 
     def set_level(self, level: str, **more: object) -> None:
@@ -345,6 +348,14 @@ def main() -> int:
     parser.add_argument("--instructions", action="store_true", help="count by valgrind")
     parser.add_argument("--rates", action="store_true", help="only what rates are kept")
     parser.add_argument("--slices", type=int, default=20)
+    parser.add_argument("--body-size", type=int, default=BODY_SIZE, help="of each message, bytes")
+    parser.add_argument(
+        "--modes",
+        nargs="+",
+        choices=MODES,
+        default=MODES,
+        help="what is compared, the first with the others",
+    )
     asked = parser.parse_args()
     if asked.instructions:
         print("a message: instructions")
@@ -353,10 +364,10 @@ def main() -> int:
         return 0
     found: dict[tuple[str, str], list[float]] = {}
     with tempfile.TemporaryDirectory() as directory:
-        ours = Measured(ROOT, Path(directory) / "ours")
-        brokers = dict.fromkeys((OFF, RECORDER, SAMPLED, WATCHED, FULL), ours)
+        ours = Measured(ROOT, Path(directory) / "ours", asked.body_size)
+        brokers = dict.fromkeys(asked.modes, ours)
         if asked.against:
-            other = Measured(asked.against.resolve(), Path(directory) / "other")
+            other = Measured(asked.against.resolve(), Path(directory) / "other", asked.body_size)
             brokers = {OTHER: other, **brokers}
         try:
             if not asked.rates:
