@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64
 """Slaves, and whoever else connects."""
+CONNECTIONS_OF_HOST_MAX = 16
+"""One host leaves room for slaves of others, which come again after each start."""
 COLD_READ_THREADS = 2
 HANDSHAKE_SECONDS = 15.0
 TEND_SECONDS = 1.0
@@ -79,7 +81,8 @@ class HaMaster(Service):
         self._tls = tls
         self._sendable_where = sendable_where
         self._connections: list[HaConnection] = []
-        self._adopting: set[socket.socket] = set()
+        self._adopting: dict[socket.socket, str] = {}
+        """Whose connections are being made, and from which host."""
         self._sockets: list[socket.socket] = []
         self._cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, "ha-read")
         self._ends: deque[tuple[float, int]] = deque(maxlen=SAMPLES_MAX)
@@ -251,26 +254,36 @@ class HaMaster(Service):
         peer.setblocking(False)
         host = str(address[0])
         reason = self._allowed.refusal(host)
-        if reason is None and len(self._connections) + len(self._adopting) >= CONNECTIONS_MAX:
-            reason = f"there are {CONNECTIONS_MAX} connections"
+        if reason is None:
+            reason = self._lack_of_room(host)
         if reason is not None:
             self._report("HA connection refused", host, reason)
             peer.close()
             return
-        self._adopting.add(peer)
+        self._adopting[peer] = host
         self.spawn(self._adopt(peer, f"{host}:{address[1]}"), name="ha-accept")
+
+    def _lack_of_room(self, host: str) -> str | None:
+        """Return why there is no room for one more connection of a host, None if there is."""
+        hosts = [one.address.rpartition(":")[0] for one in self._connections]
+        hosts += self._adopting.values()
+        if len(hosts) >= CONNECTIONS_MAX:
+            return f"there are {CONNECTIONS_MAX} connections"
+        if hosts.count(host) >= CONNECTIONS_OF_HOST_MAX:
+            return f"there are {CONNECTIONS_OF_HOST_MAX} connections of this host"
+        return None
 
     async def _adopt(self, peer: socket.socket, address: str) -> None:
         context: ssl.SSLContext | None = None
         if self._tls is not None:
             context = await self._tls.context()
             if context is None:
-                self._adopting.discard(peer)
+                self._adopting.pop(peer, None)
                 peer.close()
                 reason = "haTls is set, but there is no certificate (tls.server.certPath)"
                 self._report("HA connection refused", address, reason)
                 return
-        self._adopting.discard(peer)
+        self._adopting.pop(peer, None)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: HaConnection(

@@ -107,7 +107,8 @@ def test_a_failing_seed_prints_the_command_that_repeats_it() -> None:
 def test_plans_draw_every_mode_and_fault() -> None:
     drawn = [plan.drawn(plan.dice_of(seed)) for seed in SEEDS]
 
-    for name in ("is_sync", "is_pooled", "is_extended", "is_guarded", "is_native", "delays"):
+    switches = ("is_sync", "is_pooled", "is_extended", "is_guarded", "is_native", "delays")
+    for name in (*switches, "has_liar"):
         assert {getattr(one, name) for one in drawn} == {True, False}, name
     assert {one.role for one in drawn} == {"ALONE", "ASYNC_MASTER", "SYNC_MASTER"}
     assert {one.ack_mode for one in drawn} == {"received", "flushed"}

@@ -19,8 +19,9 @@ class FakeSlave:
         self.opened.append(writer)
 
     @classmethod
-    async def to(cls, port: int) -> FakeSlave:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def to(cls, port: int, source: str = "127.0.0.1") -> FakeSlave:
+        """Connect from an address of this host."""
+        return cls(*await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0)))
 
     def report(self, offset: int) -> None:
         self.send(encode_report(offset))

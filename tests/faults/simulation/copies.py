@@ -32,7 +32,8 @@ class Copies:
         self._slave = slave
         self._ack_mode = ack_mode
         self._notes = notes
-        self._reported = 0
+        self.reported = 0
+        """The highest offset that the slave has ever reported."""
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -46,7 +47,7 @@ class Copies:
 
         def replicate_and_note(acknowledge: Acknowledgement, commit_log_offset: int) -> None:
             if acknowledge.is_replicating and commit_log_offset >= 0:
-                self._note("master", commit_log_offset, self._reported)
+                self._note("master", commit_log_offset, self.reported)
             replicated(acknowledge, commit_log_offset)
 
         with ExitStack() as stack:
@@ -57,7 +58,7 @@ class Copies:
             yield
 
     def _note_report(self, said: int) -> None:
-        self._reported = max(self._reported, said)
+        self.reported = max(self.reported, said)
         broker = self._slave.broker
         if broker is None:
             return

@@ -16,7 +16,8 @@ from broker_core.delivery.sql_filter import SqlFilter
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.formats import ha_frames
 from broker_core.formats.cq_unit import UNIT_SIZE
-from broker_core.ha import slave as ha_slave
+from broker_core.ha import master as ha_master, slave as ha_slave
+from broker_core.ha.connection import HaConnection
 from broker_core.ha.master import HaMaster
 from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.topics import Topics
@@ -124,6 +125,32 @@ def _reports_what_it_has_not() -> AbstractContextManager[object]:
         mock.patch.object(ha_slave, "encode_report", encode_report),
         mock.patch.object(CommitLog, "append_data", append_data),
     )
+
+
+def _believes_who_lies() -> AbstractContextManager[object]:
+    close = HaConnection.close
+
+    def believe(self: HaConnection, reason: str) -> None:
+        if reason.startswith("it reports"):
+            self.acknowledged_offset = ANY_END
+        else:
+            close(self, reason)
+
+    return mock.patch.object(HaConnection, "close", believe)
+
+
+def _keeps_who_lies() -> AbstractContextManager[object]:
+    close = HaConnection.close
+
+    def keep(self: HaConnection, reason: str) -> None:
+        if not reason.startswith("it reports"):
+            close(self, reason)
+
+    return mock.patch.object(HaConnection, "close", keep)
+
+
+def _has_no_room_for_its_slave() -> AbstractContextManager[object]:
+    return mock.patch.object(ha_master, "CONNECTIONS_OF_HOST_MAX", ha_master.CONNECTIONS_MAX)
 
 
 def _skips_bytes_as_a_slave() -> AbstractContextManager[object]:
@@ -338,6 +365,10 @@ def _with_slave(plan: Plan) -> bool:
     return plan.has_slave
 
 
+def _lied_to(plan: Plan) -> bool:
+    return plan.has_liar
+
+
 def _lasting(plan: Plan) -> bool:
     """Return whether nothing excuses what groups are given again: no process ends."""
     return has(Fault.BREAK)(plan) and not has(Fault.KILL, Fault.STOP, Fault.CUT, Fault.DISK)(plan)
@@ -363,6 +394,9 @@ MUTANTS: dict[str, Mutant] = {
     "reports as a slave what it has not": Mutant(
         _reports_what_it_has_not, lambda plan: plan.has_slave and plan.ack_mode == "flushed"
     ),
+    "believes who lies": Mutant(_believes_who_lies, _lied_to),
+    "keeps who lies": Mutant(_keeps_who_lies, _lied_to),
+    "has no room for its slave": Mutant(_has_no_room_for_its_slave, _lied_to, is_mixed=False),
     "skips bytes as a slave": Mutant(_skips_bytes_as_a_slave, _with_slave),
     "takes messages as a slave": Mutant(_takes_messages_as_a_slave, _with_slave),
     "skips units": Mutant(_skips_units, by_python),

@@ -6,6 +6,7 @@ from enum import StrEnum
 from random import Random
 from typing import NamedTuple
 
+LIAR_SHARE = 0.3
 LASTS_S = (2.0, 7.0)
 FAULTS = (1, 4)
 WALL_STEP_MS = 3_600_000
@@ -54,6 +55,8 @@ class Plan(NamedTuple):
     events: tuple[Event, ...]
     is_mixed: bool = False
     """Groups with filters and retries, and transactions, take part."""
+    has_liar: bool = False
+    """Somebody lies to the master that he is a slave."""
 
     @property
     def has_slave(self) -> bool:
@@ -67,6 +70,10 @@ def dice_of(seed: int) -> Random:
 
 def drawn(dice: Random) -> Plan:
     """Draw a plan."""
+    return _with_liar(_drawn(dice), dice)
+
+
+def _drawn(dice: Random) -> Plan:
     role = dice.choice(("ALONE", "ALONE", "ASYNC_MASTER", "SYNC_MASTER"))
     is_sync = dice.random() < 0.5
     lasts = dice.uniform(*LASTS_S)
@@ -113,7 +120,7 @@ def drawn(dice: Random) -> Plan:
 
 def mixed(dice: Random) -> Plan:
     """Draw a plan in which `groups` take part. None of its faults may lose what is acknowledged."""
-    plan = drawn(dice)
+    plan = _drawn(dice)
     has_slave = dice.random() < 0.3
     steps = dice.random() < 0.2
     faults = [Fault.STEP] if steps else [Fault.KILL, Fault.STOP, Fault.BREAK, Fault.BREAK]
@@ -132,7 +139,7 @@ def mixed(dice: Random) -> Plan:
         )
         for _ in range(dice.randint(*FAULTS))
     ]
-    return plan._replace(
+    plan = plan._replace(
         role="SYNC_MASTER" if has_slave else "ALONE",
         is_pooled=False,
         is_native=dice.random() < 0.3,
@@ -141,3 +148,9 @@ def mixed(dice: Random) -> Plan:
         events=tuple(sorted(events)),
         is_mixed=True,
     )
+    return _with_liar(plan, dice)
+
+
+def _with_liar(plan: Plan, dice: Random) -> Plan:
+    """Draw last whether there is one: all else stays what it is."""
+    return plan._replace(has_liar=plan.has_slave and dice.random() < LIAR_SHARE)

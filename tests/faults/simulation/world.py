@@ -46,6 +46,7 @@ from tests.faults.simulation.client import (
 )
 from tests.faults.simulation.copies import Copies
 from tests.faults.simulation.host import HA_PORT, NAMESRV_PORT, STORE, Host
+from tests.faults.simulation.liar import Liar
 from tests.faults.simulation.loop import InlineExecutor, SimulatedLoop
 from tests.faults.simulation.network import Network
 from tests.faults.simulation.node import HostClock, Process
@@ -116,6 +117,7 @@ class World:
         """Crashes that may lose acknowledged messages: when, and from where in the log on."""
         self.master = self._host(MASTER)
         self.slave = self._host(SLAVE) if self.plan.has_slave else None
+        self._liar: Liar | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def told(self, what: str) -> None:
@@ -146,6 +148,8 @@ class World:
                 if self.slave is not None:
                     copies = Copies(self.slave, self.plan.ack_mode, self._notes)
                     stack.enter_context(copies.watched())
+                    if self.plan.has_liar:
+                        self._liar = self._made_liar(copies)
                 stack.enter_context(errors)
                 self.loop.set_exception_handler(errors.unhandled)
                 self.loop.run_until_complete(self._run())
@@ -191,6 +195,10 @@ class World:
             is_native=plan.is_native,
         )
 
+    def _made_liar(self, copies: Copies) -> Liar:
+        dice = Random(f"liar {self._seed}")
+        return Liar(self.loop, self.master, dice, self.told, lambda: copies.reported)
+
     def _crashed(self, host: Host, safe_to: int) -> None:
         self._outcome.crashes += 1
         self._note_crash()
@@ -226,6 +234,8 @@ class World:
             members += [self._mixed(groups.Member, name) for name in GROUPS]
         for one in (*makers, reader, *members):
             self._spawn(one.run())  # type: ignore[attr-defined]
+        if self._liar is not None:
+            self._spawn(self._liar.run(), self._liar.process)
         for event in plan.events:
             self.loop.call_at(event.at, self._happen, event)
         await asyncio.sleep(plan.lasts)
@@ -246,11 +256,13 @@ class World:
         address = (host or self.master).address
         return kind(name, address, self._clock, self._notes, dice)
 
-    def _spawn(self, coroutine: Coroutine[object, object, None]) -> None:
+    def _spawn(
+        self, coroutine: Coroutine[object, object, None], process: Process | None = None
+    ) -> None:
         def spawn() -> None:
             self._tasks.append(self.loop.create_task(coroutine))
 
-        self._clients.run(spawn)
+        (process or self._clients).run(spawn)
 
     def _happen(self, event: Event) -> None:
         host = self.slave if event.host == SLAVE else self.master
@@ -318,6 +330,7 @@ class World:
             reader.is_over = True
         stored = await self._read(self.master)
         await self._compare_stores()
+        self._end_liar()
         self._judge(self._promised(stored), stored)
         for host in self._hosts():
             await self._stop(host)
@@ -326,6 +339,7 @@ class World:
         """Lose the master for good: what it acknowledged is with its slave."""
         for one in (*makers, reader):
             one.is_over = True
+        self._end_liar()
         assert self.slave is not None
         self.master.is_gone = True
         self._network.part(MASTER, SLAVE)
@@ -356,6 +370,12 @@ class World:
             (when, safe_to) for when, safe_to in self._lost_to if when < self.plan.lasts
         ]
         self._judge(self._promised(stored, reads_to=end), stored)
+
+    def _end_liar(self) -> None:
+        if self._liar is not None:
+            self._outcome.wrong += self._liar.wrong
+            self._liar.process.is_alive = False
+            self._network.close_of(self._liar.process)
 
     async def _read(self, host: Host) -> list[Stored]:
         client = Client("drain", host.address, self._clock, self._notes, self._dice)
@@ -510,6 +530,8 @@ class World:
                 for host in self._hosts():
                     host.forget()
                 self._clients.is_alive = False
+                if self._liar is not None:
+                    self._liar.process.is_alive = False
                 self._tasks.clear()
                 self.loop.forget()
         finally:

@@ -567,3 +567,23 @@ async def test_whoever_comes_when_all_connections_are_taken_is_refused(
 
         assert len(ha.connections()) == 2
         assert await third.is_closed()
+
+
+async def test_one_host_leaves_room_for_slaves_of_others(
+    master: MessageStore,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("broker_core.ha.master.CONNECTIONS_OF_HOST_MAX", 2)
+    async with serving(master, clock) as (ha, port):
+        for _ in range(2):
+            await FakeSlave.to(port)
+        await until_async(lambda: len(ha.connections()) == 2, "the connections")
+
+        third = await FakeSlave.to(port)
+        assert await third.is_closed()
+        assert "there are 2 connections of this host" in caplog.text
+        other = await FakeSlave.to(port, source="127.0.0.2")
+        other.report(0)
+        await until_async(lambda: len(ha.connections()) == 3, "the other host's")
