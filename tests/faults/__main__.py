@@ -136,8 +136,7 @@ def _check(arguments: Namespace, directory: Path, dice: Random) -> bool:
 def _power(arguments: Namespace, directory: Path, dice: Random) -> bool:
     wrong = []
     if arguments.broker == tried.OURS:
-        found = power.run(directory, arguments.cuts, dice)
-        _say(f"store {found}")
+        found = power.run(directory, arguments.cuts, dice, say=_say)
         wrong += found.wrong
     through_broker = power.run_broker(
         directory, arguments.broker_cuts, dice, kind=arguments.broker, say=_say

@@ -133,24 +133,36 @@ def file_system(directory: Path) -> Iterator[tuple[Path, Path]]:
         subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
-def run(directory: Path, cuts: int, dice: Random) -> OfStore:
-    """Put in SYNC_FLUSH and cut the power, again and again, on one file system."""
+def run(
+    directory: Path, cuts: int, dice: Random, *, say: Callable[[str], None] = lambda text: None
+) -> OfStore:
+    """Put in SYNC_FLUSH and cut the power, again and again; a file system gets a few cuts."""
     findings = OfStore()
+    stored = 0
+    while findings.cycles < cuts and not findings.wrong:
+        with file_system(directory) as (image, place):
+            _cut_a_store(image, place, min(CUTS_OF_A_STORE, cuts - findings.cycles), dice, findings)
+        # Of one file system each; a check counts anew.
+        stored += findings.stored
+        findings.stored = stored
+        say(f"store {findings}")
+    return findings
+
+
+def _cut_a_store(image: Path, place: Path, cuts: int, dice: Random, findings: OfStore) -> None:
     promised: dict[tuple[int, int], int] = {}
     number = 0
-    with file_system(directory) as (image, place):
-        for _ in range(cuts):
-            with mounted(image, place):
-                for line in _until_cut(place, number, dice):
-                    acknowledged, queue_id, queue_offset = map(int, line.split())
-                    promised[queue_id, queue_offset] = acknowledged
-                    findings.acknowledged += 1
-            with mounted(image, place):
-                number = check(place / "store", "SYNC_FLUSH", promised, findings)
-            findings.cycles += 1
-            if findings.wrong:
-                break
-    return findings
+    for _ in range(cuts):
+        with mounted(image, place):
+            for line in _until_cut(place, number, dice):
+                acknowledged, queue_id, queue_offset = map(int, line.split())
+                promised[queue_id, queue_offset] = acknowledged
+                findings.acknowledged += 1
+        with mounted(image, place):
+            number = check(place / "store", "SYNC_FLUSH", promised, findings)
+        findings.cycles += 1
+        if findings.wrong:
+            break
 
 
 def run_broker(
