@@ -90,8 +90,8 @@ class Liar:
         """Have a connection that says nothing, or less than a report; when it ends, another."""
         while True:
             end = await self._connected()
+            began = self._loop.now
             if end is not None:
-                began = self._loop.now
                 end.transport.write(bytes(self._dice.randrange(8)))
                 await end.lost
             if end is None or self._loop.now - began < 1.0:
