@@ -1,7 +1,8 @@
 """Mutants: one small change each of a module's source.
 
-What no test should look at is left alone: annotations, docstrings, `if TYPE_CHECKING`, `__slots__`,
-`__repr__`, assertions, log lines, the words of an exception, and names of threads and tasks.
+What no test should look at is left alone: annotations, the types of casts, docstrings,
+`if TYPE_CHECKING`, `__slots__`, `__repr__`, assertions, log lines, the words of an exception, and
+names of threads and tasks.
 """
 
 from __future__ import annotations
@@ -129,6 +130,9 @@ class _Reader(ast.NodeVisitor):
             self._texts_count.append(False)
             self.generic_visit(node)
             self._texts_count.pop()
+        elif isinstance(node, ast.Call) and _called(node) == "cast":
+            for argument in node.args[1:]:
+                self.visit(argument)
         elif isinstance(node, ast.arguments):
             for default in [*node.defaults, *(one for one in node.kw_defaults if one)]:
                 self.visit(default)

@@ -40,6 +40,7 @@ def changes(body: str) -> set[tuple[str, str]]:
         ("return min(a, b)", {("min(a, b)", "None"), ("min", "max")}),
         ("a.b = 'c'", {("'c'", "'cX'")}),
         ("return [c for c in a if c]", {("[c for c in a if c]", "None"), ("c", "(not c)")}),
+        ("return cast('A', -a)", {("cast('A', -a)", "None"), ("-a", "(a)")}),
     ],
 )
 def test_a_line_is_changed_in_each_of_these_ways(line, expected):
@@ -129,5 +130,6 @@ def test_strong_tests_kill_every_mutant_and_weak_ones_do_not(tmp_path: Path):
     assert outcomes[f"{WEAK}::: 10 -> 11"] == "survived"
     assert outcomes[f"{WEAK}::Room.left: LIMIT - self._used -> (LIMIT + self._used)"] == "survived"
     assert outcomes[f"{WEAK}::Room.has: wanted <= self.left -> (wanted < self.left)"] == "survived"
+    assert outcomes[f"{WEAK}::Room.__init__: super().__init__() -> pass"] == "survived"
     assert outcomes[f"{WEAK}::Room.has: wanted <= self.left -> None"] == "killed"
     assert (ROOT / STRONG).read_bytes() == before

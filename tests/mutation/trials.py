@@ -182,6 +182,9 @@ def replace(mutant: Mutant, functions: Functions) -> None:
     count = 0
     for before, after in zip(old, new, strict=True):
         if before.co_firstlineno == last:
+            if not after.co_freevars:
+                # A call of super() that is left out took the class along.
+                after = after.replace(co_freevars=before.co_freevars)
             for function in functions.get(_key(before), []):
                 function.__code__ = after
                 count += 1

@@ -5,10 +5,18 @@ from __future__ import annotations
 LIMIT = 10
 
 
-class Room:
+class Named:
+    """What has a name."""
+
+    def __init__(self) -> None:
+        self.name = "room"
+
+
+class Room(Named):
     """What is left of a limit."""
 
     def __init__(self, used: int) -> None:
+        super().__init__()
         self._used = used
 
     @property
