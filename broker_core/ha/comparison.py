@@ -167,11 +167,9 @@ class LogComparison:
             async def ask(places: Sequence[Place]) -> Sequence[str | None]:
                 return await self._peers.fingerprints_of_original(address, places)
 
-            end = limit
-            if own.max_offset > own.min_offset:
-                end = await find_shared_end(
-                    self._files.log, limit, other, ask, self._last_before(limit)
-                )
+            end = await find_shared_end(
+                self._files.log, limit, other, ask, self._last_before(limit)
+            )
         except RemotingError as error:
             raise ReplicationError(f"the logs cannot be compared: {error}") from error
         if end < own.max_offset:

@@ -164,7 +164,8 @@ class HaConnection(asyncio.Protocol):
 
     def pump(self) -> None:
         """Send what slaves may have and was not sent, as much as a turn may."""
-        if self.next_offset < 0 or self._is_paused or self._transport is None or self._pause:
+        transport = self._transport
+        if self.next_offset < 0 or self._is_paused or transport is None or self._pause:
             return
         pieces: list[bytes | memoryview] = []
         room = self._room()
@@ -188,12 +189,12 @@ class HaConnection(asyncio.Protocol):
         if pieces:
             self.last_write = self._clock.monotonic()
             self._rate.count(sum(map(len, pieces)))
-            self._transport.writelines(pieces)
+            transport.writelines(pieces)
         if room <= 0:
             self._pump_again()
         elif view is None:
             if self.next_offset < self._log.min_offset:
-                self._refuse_expired()
+                self._refuse_expired(transport)
             elif self.next_offset >= self._log.committed_where:
                 self._owner.sent_everything()
             # Else the flush of the rest tells.
@@ -266,7 +267,7 @@ class HaConnection(asyncio.Protocol):
             return log.min_offset
         return log.committed_where - log.committed_where % log.file_size
 
-    def _refuse_expired(self) -> None:
+    def _refuse_expired(self, transport: asyncio.Transport) -> None:
         """Tell a slave that wants what is gone where the log begins; it logs that."""
         self._send_heartbeat(self._log.min_offset)
         self._reason = (
@@ -274,8 +275,7 @@ class HaConnection(asyncio.Protocol):
             "the files between have expired. Stop the slave, move its store directory away and "
             "start it, so that it begins anew"
         )
-        if self._transport is not None:
-            self._transport.close()
+        transport.close()
 
     def _send_heartbeat(self, offset: int) -> None:
         if self._transport is not None:

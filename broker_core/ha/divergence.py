@@ -205,7 +205,7 @@ def save_aside(
         "epochs": _as_json(own.epochs),
         "mastersEpochs": _as_json(others),
     }
-    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(manifest, indent=2) + "\n"
     storage.write_atomically(place / MANIFEST, text.encode())
     return place
 

@@ -122,9 +122,8 @@ class HaMaster(Service):
             connection.close("")
         await super().shutdown()
         # A task cancelled before its first step runs nothing, not even a finally.
-        for peer in self._adopting:
-            peer.close()
-        self._adopting.clear()
+        while self._adopting:
+            self._adopting.popitem()[0].close()
         self._cold_reads.shutdown()
 
     def connections(self) -> list[SlaveConnection]:
@@ -140,7 +139,7 @@ class HaMaster(Service):
         return found[slaves - 1] if len(found) >= slaves else -1
 
     def in_sync_slaves(self, commit_log_offset: int) -> int:
-        """Return how many slaves are connected and at most haSlaveFallbehindMax behind."""
+        """Return how many slaves are connected and less than haSlaveFallbehindMax behind."""
         least = commit_log_offset - self._config.ha_slave_fallbehind_max
         return sum(
             one.acknowledged_offset > least and one.requested_offset >= 0
@@ -221,7 +220,7 @@ class HaMaster(Service):
         for when, end in reversed(self._ends):
             if end <= commit_log_offset:
                 return now - when
-        return now - self._ends[0][0] if self._ends else 0.0
+        return now - self._ends[0][0]
 
     def _grown(self) -> None:
         """Send after what the loop does now, so that the puts of a turn go out together."""
@@ -261,7 +260,7 @@ class HaMaster(Service):
             peer.close()
             return
         self._adopting[peer] = host
-        self.spawn(self._adopt(peer, f"{host}:{address[1]}"), name="ha-accept")
+        self.spawn(self._adopt(peer, host, address[1]), name="ha-accept")
 
     def _lack_of_room(self, host: str) -> str | None:
         """Return why there is no room for one more connection of a host, None if there is."""
@@ -273,7 +272,7 @@ class HaMaster(Service):
             return f"there are {CONNECTIONS_OF_HOST_MAX} connections of this host"
         return None
 
-    async def _adopt(self, peer: socket.socket, address: str) -> None:
+    async def _adopt(self, peer: socket.socket, host: str, port: int) -> None:
         context: ssl.SSLContext | None = None
         if self._tls is not None:
             context = await self._tls.context()
@@ -281,20 +280,25 @@ class HaMaster(Service):
                 self._adopting.pop(peer, None)
                 peer.close()
                 reason = "haTls is set, but there is no certificate (tls.server.certPath)"
-                self._report("HA connection refused", address, reason)
+                self._report("HA connection refused", host, reason)
                 return
         self._adopting.pop(peer, None)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: HaConnection(
-                    self._config, self._clock, self._log, self._cold_reads, self, address
+                    self._config,
+                    self._clock,
+                    self._log,
+                    self._cold_reads,
+                    self,
+                    f"{host}:{port}",
                 ),
                 peer,
                 ssl=context,
                 ssl_handshake_timeout=HANDSHAKE_SECONDS if context is not None else None,
             )
         except (OSError, ssl.SSLError) as error:
-            self._report("HA connection refused", address.rpartition(":")[0], str(error))
+            self._report("HA connection refused", host, str(error))
 
     def _report(self, event: str, host: str, reason: str) -> None:
         self._counted_log.report(logger, logging.WARNING, event, host, "%s", reason)

@@ -28,9 +28,6 @@ class Role:
 
     def __init__(self, broker_role: BrokerRole, broker_id: int) -> None:
         self._listeners: list[Listener] = []
-        self.broker_role: BrokerRole = broker_role
-        self.is_slave = False
-        self.broker_id = MASTER_ID
         self._become(broker_role, broker_id)
 
     def listen(self, listener: Listener) -> None:

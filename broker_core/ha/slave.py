@@ -293,18 +293,14 @@ class _Wire(asyncio.BufferedProtocol):
 
     def begin(self) -> None:
         """Report where the log ends: the master sends from there on."""
-        if self._transport is None or self.ended.done():
-            raise ReplicationError(
-                self.ended.result() if self.ended.done() else "the connection is lost"
-            )
+        if self.ended.done():
+            raise ReplicationError(self.ended.result())
         self._send(self._store.max_commit_log_offset)
 
     def report(self) -> None:
         """Tell the master what is here, or on the disk, when that is more than it knows."""
-        if self.reported_offset < 0 or self._transport is None:
-            return
         where = self._where()
-        if where > self.reported_offset:
+        if 0 <= self.reported_offset < where:
             self._send(where)
 
     def tend(self, now: float) -> None:

@@ -159,3 +159,17 @@ def read_all(store: MessageStore, topic: str = "TopicTest", queue_id: int = 0) -
         assert result.next_begin_offset > queue_offset
         queue_offset = result.next_begin_offset
         messages += messages_of(result)
+
+
+def log_bytes(store: MessageStore, begin: int = 0) -> bytes:
+    """Return the log from an offset on."""
+    data = b""
+    while (view := store.files.log.committed_view(begin + len(data))) is not None:
+        data += bytes(view)
+    return data
+
+
+def put_bodies(store: MessageStore, count: int, size: int = 300) -> None:
+    """Put so many messages of one size into one queue."""
+    for _ in range(count):
+        put(store, body=b"x" * size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import ClassVar
 
 from broker_core.formats.ha_frames import HEADER, HEADER_SIZE, encode_report
@@ -53,3 +54,12 @@ class FakeSlave:
 
     def close(self) -> None:
         self._writer.close()
+
+    @classmethod
+    async def hang_up(cls) -> None:
+        """Close all connections that were opened."""
+        while cls.opened:
+            writer = cls.opened.pop()
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()

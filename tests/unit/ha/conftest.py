@@ -9,9 +9,10 @@ import pytest
 from tests.support.builders import a_store, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
+from tests.support.memory_transport import MemoryTransport
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from broker_core.store.message_store import MessageStore
 
@@ -43,3 +44,9 @@ async def slave(clock: ManualClock, slave_disk: FaultyStorage) -> AsyncIterator[
     await store.start()
     yield store
     await store.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _close_sockets() -> Iterator[None]:
+    yield
+    MemoryTransport.close_all()

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker_core.errors import ReplicationError
+from broker_core.errors import RemotingTimeoutError, ReplicationError
 from broker_core.ha.comparison import DOUBTS_MAX, LogComparison
 from broker_core.ha.divergence import Place, fingerprint
 from broker_core.ha.ending import Ending
 from broker_core.ha.epochs import Epoch, Epochs, LogRange
 from broker_core.ha.peers import BrokerState, WithoutEpochsError
 from broker_core.store.results import DamagedRange
-from tests.support.builders import put
+from tests.support.builders import LOG_FILE_SIZE, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,11 @@ class Master:
         self.damaged: tuple[tuple[int, int], ...] = ()
         self.doubted: list[int | None] = []
         self.asked: set[str] = set()
+        self.questions: list[int] = []
+        """How many records each question named."""
+        self.error: Exception | None = None
+        """Why it cannot be asked, and from which question on."""
+        self.silent_from = 0
 
     async def state_of(
         self,
@@ -47,6 +52,9 @@ class Master:
         doubted: int | None = None,
     ) -> BrokerState:
         self.asked.add(address)
+        self._answer()
+        if places:
+            self.questions.append(len(places))
         if self.epochs is None:
             raise WithoutEpochsError(f"the broker at {address} knows no epochs")
         if follows:
@@ -65,13 +73,21 @@ class Master:
             damaged=self.damaged,
         )
 
+    def _answer(self) -> None:
+        self.silent_from -= 1
+        if self.error is not None and self.silent_from < 0:
+            raise self.error
+
     async def range_of_original(self, address: str) -> LogRange:
+        self._answer()
         log = self.store.files.log
         return LogRange((), log.min_offset, log.max_offset)
 
     async def fingerprints_of_original(
         self, address: str, places: Sequence[Place]
     ) -> list[str | None]:
+        self._answer()
+        self.questions.append(len(places))
         return [fingerprint(self.store.files.log, place) for place in places]
 
 
@@ -95,10 +111,15 @@ def epochs(slave_disk: FaultyStorage) -> Epochs:
 
 
 @pytest.fixture
+def ending() -> Ending:
+    return Ending()
+
+
+@pytest.fixture
 def comparison(
-    slave: MessageStore, slave_disk: FaultyStorage, epochs: Epochs, peer: Master
+    slave: MessageStore, slave_disk: FaultyStorage, epochs: Epochs, peer: Master, ending: Ending
 ) -> LogComparison:
-    return LogComparison(epochs, slave, slave_disk, cast("Peers", peer), Ending(), lambda: ADDRESS)
+    return LogComparison(epochs, slave, slave_disk, cast("Peers", peer), ending, lambda: ADDRESS)
 
 
 async def test_a_master_without_epochs_is_followed_by_whom_was_never_under_another(
@@ -268,3 +289,210 @@ async def test_the_master_is_asked_where_name_servers_say_and_else_beside_its_ha
     ).before_transfer(HA_ADDRESS)
 
     assert peer.asked == {asked}
+
+
+async def test_logs_that_are_the_same_cost_one_question_about_one_record(
+    comparison: LogComparison, master: MessageStore, slave: MessageStore, peer: Master
+) -> None:
+    for queue_id in (1, 0, 2, 1):
+        put(master, queue_id=queue_id)
+    put(master, "Other", 3)
+    put(master, queue_id=0)
+    receive(slave, master)
+    put(master)
+
+    for peer.epochs in (None, ()):
+        peer.questions.clear()
+        await comparison.before_transfer(HA_ADDRESS)
+        assert peer.questions == [1]
+
+    assert comparison.master_role == "ASYNC_MASTER"
+
+
+async def test_a_slave_without_a_log_compares_nothing(
+    comparison: LogComparison, master: MessageStore, peer: Master
+) -> None:
+    assert comparison.master_role == ""
+    put(master)
+
+    for peer.epochs in (None, (), (Epoch(epoch=1, start_offset=0),)):
+        await comparison.before_transfer(HA_ADDRESS)
+
+    assert peer.questions == []
+
+
+async def test_the_epochs_of_the_master_are_taken_over(
+    comparison: LogComparison, master: MessageStore, peer: Master, epochs: Epochs
+) -> None:
+    put(master)
+    peer.epochs = (Epoch(epoch=2, start_offset=0),)
+
+    for _ in range(2):
+        await comparison.before_transfer(HA_ADDRESS)
+
+    assert epochs.entries == peer.epochs
+
+
+async def test_what_the_master_lacks_is_saved_and_the_broker_starts_again_to_cut_it(
+    comparison: LogComparison,
+    master: MessageStore,
+    slave: MessageStore,
+    slave_disk: FaultyStorage,
+    peer: Master,
+    epochs: Epochs,
+    ending: Ending,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    put(master)
+    receive(slave, master)
+    end = slave.max_commit_log_offset
+    put(master, body=b"of the old master only")
+    receive(slave, master)
+    lost = slave.max_commit_log_offset - end
+    master.files.log.continue_at(end)
+    peer.epochs = (Epoch(epoch=1, start_offset=end),)
+
+    with pytest.raises(ReplicationError) as refused:
+        await comparison.before_transfer(HA_ADDRESS)
+
+    (saved,) = slave_disk.list_directory(slave.files.paths.diverged)
+    place = slave.files.paths.diverged / saved
+    reason = (
+        f"its log parts from that of the master at {ADDRESS} at offset {end}; the {lost} bytes "
+        f"behind are saved in {place} and cut"
+    )
+    assert str(refused.value) == reason
+    assert epochs.cut_at == end
+    assert (ending.is_asked, ending.failure) == (True, "")
+    assert f"the broker starts again: {reason}" in caplog.messages
+    assert epochs.entries == (), "not before the cut"
+
+
+async def test_nothing_is_cut_that_cannot_be_saved(
+    comparison: LogComparison,
+    master: MessageStore,
+    slave: MessageStore,
+    slave_disk: FaultyStorage,
+    peer: Master,
+    epochs: Epochs,
+    ending: Ending,
+) -> None:
+    put(master)
+    receive(slave, master)
+    peer.epochs = (Epoch(epoch=1, start_offset=0),)
+    master.files.log.continue_at(0)
+    slave_disk.fail("write_atomically")
+
+    with pytest.raises(ReplicationError, match=r"^the logs part, .* cannot be saved: .*error"):
+        await comparison.before_transfer(HA_ADDRESS)
+
+    assert epochs.cut_at is None
+    assert not ending.is_asked
+
+
+@pytest.mark.parametrize(
+    ("answers", "knows_epochs", "error", "words"),
+    [
+        (0, True, RemotingTimeoutError("silent"), "cannot be asked for its epochs: silent"),
+        (0, True, OSError("no file"), "the logs cannot be compared: no file"),
+        (1, True, RemotingTimeoutError("silent"), "the logs cannot be compared: silent"),
+        (1, False, RemotingTimeoutError("silent"), "the logs cannot be compared: silent"),
+        (2, False, RemotingTimeoutError("silent"), "the logs cannot be compared: silent"),
+    ],
+)
+async def test_a_master_that_stops_to_answer_is_not_followed(
+    comparison: LogComparison,
+    master: MessageStore,
+    slave: MessageStore,
+    peer: Master,
+    answers: int,
+    knows_epochs: bool,
+    error: Exception,
+    words: str,
+) -> None:
+    put(master)
+    receive(slave, master)
+    peer.epochs = () if knows_epochs else None
+    peer.error, peer.silent_from = error, answers
+
+    with pytest.raises(ReplicationError, match=words):
+        await comparison.before_transfer(HA_ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("damaged_from", "damaged_to", "is_cut"),
+    [(0, 1, False), (1, 2, False), (0, 2, False), (2, 3, True), (0, 0, True)],
+)
+async def test_a_hole_is_the_masters_own_where_his_damage_touches_it(
+    comparison: LogComparison,
+    master: MessageStore,
+    slave: MessageStore,
+    peer: Master,
+    damaged_from: int,
+    damaged_to: int,
+    is_cut: bool,
+) -> None:
+    offsets = [put(master).commit_log_offset for _ in range(5)]
+    receive(slave, master)
+    hole = DamagedRange(offsets[1] - 10, offsets[2], "a flipped bit")
+    slave.files.quarantine.add(hole)
+    slave.files.quarantine.found_at_start = [hole]
+    peer.epochs = ()
+    peer.damaged = ((offsets[damaged_from], offsets[damaged_to]),)
+
+    if is_cut:
+        with pytest.raises(ReplicationError, match="found damaged at offset"):
+            await comparison.before_transfer(HA_ADDRESS)
+    else:
+        await comparison.before_transfer(HA_ADDRESS)
+
+
+@pytest.mark.parametrize("is_expired", [True, False])
+async def test_a_hole_in_what_the_master_no_longer_has_is_kept(
+    comparison: LogComparison,
+    master: MessageStore,
+    slave: MessageStore,
+    peer: Master,
+    is_expired: bool,
+) -> None:
+    while master.max_commit_log_offset < 2 * LOG_FILE_SIZE:
+        put(master, body=b"x" * 9_000)
+    receive(slave, master)
+    receive(slave, master)
+    master.files.log.delete_first()
+    begin = master.min_commit_log_offset
+    hole = DamagedRange(begin - is_expired, begin + 100, "a flipped bit")
+    slave.files.quarantine.add(hole)
+    slave.files.quarantine.found_at_start = [hole]
+    peer.epochs = ()
+
+    if is_expired:
+        await comparison.before_transfer(HA_ADDRESS)
+    else:
+        with pytest.raises(ReplicationError, match=f"found damaged at offset {begin}"):
+            await comparison.before_transfer(HA_ADDRESS)
+
+
+async def test_a_place_that_is_doubted_three_times_in_a_row_is_named(
+    comparison: LogComparison,
+    master: MessageStore,
+    slave: MessageStore,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def sends_no_record() -> str:
+        slave.files.log.append_data(memoryview(b"\1" * 100))
+        with pytest.raises(ReplicationError):
+            slave.replay.advance()
+        await comparison.before_transfer(HA_ADDRESS)
+        return caplog.text
+
+    for _ in range(2):
+        assert "is damaged at offset" not in await sends_no_record()
+    put(master)
+    receive(slave, master)
+    end = slave.max_commit_log_offset
+    put(master)
+    # Another place: it is counted anew.
+    for _ in range(2):
+        assert "is damaged at offset" not in await sends_no_record()
+    assert f"is damaged at offset {end}: 3 times no whole record" in await sends_no_record()

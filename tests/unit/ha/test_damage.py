@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.ha.damage import DamageCheck
-from tests.support.builders import put
+from tests.support.builders import LOG_FILE_SIZE, put
 
 if TYPE_CHECKING:
     from broker_core.store.message_store import MessageStore
@@ -22,10 +22,14 @@ class Damaged:
         self.records = [put(master, body=b"%d" % number * 50) for number in range(5)]
         self.place = self.records[2].commit_log_offset
         self.end = self.records[3].commit_log_offset
-        file = self.files.log.file_at(self.place)
-        assert file is not None
-        file.view[self.place - file.file_from_offset + 100] ^= 1
+        self.break_record(self.place)
         self.check = DamageCheck(self.files, is_guarded=False)
+
+    def break_record(self, offset: int) -> None:
+        """Flip a bit of a record's body."""
+        file = self.files.log.file_at(offset)
+        assert file is not None
+        file.view[offset - file.file_from_offset + 100] ^= 1
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -84,12 +88,80 @@ async def test_the_first_record_of_a_file_is_looked_at_without_a_queue(
 
 
 async def test_one_place_is_looked_at_at_a_time(damaged: Damaged) -> None:
-    file = damaged.files.log.file_at(damaged.end)
-    assert file is not None
-    file.view[damaged.end - file.file_from_offset + 100] ^= 1
+    first, *_ = damaged.records
+    damaged.break_record(first.commit_log_offset)
 
-    await asyncio.gather(damaged.check.look(damaged.place), damaged.check.look(damaged.end))
-    assert len(damaged.ranges) == 1
+    await asyncio.gather(
+        damaged.check.look(damaged.place), damaged.check.look(first.commit_log_offset)
+    )
+    assert damaged.ranges == [(damaged.place, damaged.end)]
 
-    await damaged.check.look(damaged.end)
-    assert damaged.files.quarantine.contains(damaged.end)
+    await damaged.check.look(first.commit_log_offset)
+    assert damaged.files.quarantine.contains(first.commit_log_offset)
+
+
+async def test_a_record_whose_checksum_is_wrong_ends_no_range(damaged: Damaged) -> None:
+    damaged.break_record(damaged.end)
+
+    await damaged.check.look(damaged.place)
+
+    assert damaged.ranges == [(damaged.place, damaged.records[4].commit_log_offset)]
+
+
+async def test_a_place_in_a_later_file_is_found_as_well(master: MessageStore) -> None:
+    for _ in range(10):
+        put(master, body=b"x" * 9_000)
+    damaged = Damaged(master)
+    assert damaged.place > LOG_FILE_SIZE
+
+    await damaged.check.look(damaged.place)
+
+    assert damaged.ranges == [(damaged.place, damaged.end)]
+
+
+async def test_what_follows_the_last_unit_belongs_to_a_record_too(master: MessageStore) -> None:
+    put(master, queue_id=1)
+    last = put(master, body=b"last" * 20)
+    begin = master.max_commit_log_offset
+    master.files.log.append_data(memoryview(b"\1" * 100))
+
+    await DamageCheck(master.files, is_guarded=False).look(begin)
+
+    (found,) = master.files.quarantine.ranges
+    assert (found.offset_from, found.offset_to) == (begin, begin + 100)
+    assert last.commit_log_offset < begin
+
+
+async def test_what_a_start_left_out_of_the_log_is_not_looked_at(damaged: Damaged) -> None:
+    end = damaged.files.log.committed_where
+
+    await damaged.check.look(end)
+    await damaged.check.look(end + LOG_FILE_SIZE)
+
+    assert damaged.ranges == []
+
+
+async def test_a_look_at_many_queues_lets_others_run(
+    master: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker_core.ha.damage.QUEUES_A_TURN", 2)
+    for queue_id in range(7):
+        put(master, queue_id=queue_id)
+    damaged = Damaged(master)
+    turns = 0
+
+    async def run_meanwhile() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    # No record begins there, so that all queues are asked.
+    looking = asyncio.create_task(damaged.check.look(damaged.place + 4))
+    meanwhile = asyncio.create_task(run_meanwhile())
+    await looking
+    meanwhile.cancel()
+
+    assert damaged.ranges == []
+    # One more comes before this test itself is woken.
+    assert turns == 7 // 2 + 1

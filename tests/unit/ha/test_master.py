@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,47 +16,28 @@ from broker_core.errors import RemotingError
 from broker_core.formats.ha_frames import encode_report
 from broker_core.ha.master import ANY_END, HaMaster
 from broker_core.remoting.allowed import AllowedPeers
-from tests.support.builders import LOG_FILE_SIZE, put
+from tests.support.builders import LOG_FILE_SIZE, log_bytes, put
 from tests.support.fake_slave import FakeSlave
+from tests.support.ha_serving import EVERYBODY, serving
 from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from typing import Any
 
     from broker_core.store.message_store import MessageStore
     from tests.support.clock import ManualClock
 
-EVERYBODY = AllowedPeers(HA_PORT, "", [], has_acl=False)
-
-
-@asynccontextmanager
-async def serving(
-    store: MessageStore,
-    clock: ManualClock,
-    allowed: AllowedPeers = EVERYBODY,
-    sendable_where: Callable[[], int] | None = None,
-    **keys: Any,
-) -> AsyncIterator[tuple[HaMaster, int]]:
-    counted_log = CountedLog(clock)
-    log = store.files.log
-    master = HaMaster(HaConfig(**keys), clock, log, counted_log, allowed, None, sendable_where)
-    port = await master.start("127.0.0.1", 0)
-    try:
-        yield master, port
-    finally:
-        await master.shutdown()
-        counted_log.shutdown()
-
 
 @pytest.fixture(autouse=True)
 async def _hang_up() -> AsyncIterator[None]:
     yield
-    while FakeSlave.opened:
-        writer = FakeSlave.opened.pop()
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+    await FakeSlave.hang_up()
+
+
+def fill(store: MessageStore, count: int, size: int = 300) -> None:
+    for number in range(count):
+        put(store, body=b"%06d" % number + b"x" * size, queue_id=number % 3)
 
 
 def sent(master: HaMaster) -> int:
@@ -72,18 +51,6 @@ def has_contact(master: HaMaster, since_seconds: float) -> bool:
     return not found or found[0].last_contact_seconds <= since_seconds
 
 
-def fill(store: MessageStore, count: int, size: int = 300) -> None:
-    for number in range(count):
-        put(store, body=b"%06d" % number + b"x" * size, queue_id=number % 3)
-
-
-def whole_log(store: MessageStore, begin: int = 0) -> bytes:
-    data = b""
-    while (view := store.files.log.committed_view(begin + len(data))) is not None:
-        data += bytes(view)
-    return data
-
-
 async def test_a_slave_gets_no_more_than_it_may_show_and_the_rest_when_it_is_flushed(
     master: MessageStore, clock: ManualClock
 ) -> None:
@@ -94,7 +61,7 @@ async def test_a_slave_gets_no_more_than_it_may_show_and_the_rest_when_it_is_flu
         slave = await FakeSlave.to(port)
         slave.report(0)
 
-        assert await slave.log(0, flushed_where) == whole_log(master)[:flushed_where]
+        assert await slave.log(0, flushed_where) == log_bytes(master)[:flushed_where]
         # What is put next does not bring what is not flushed.
         fill(master, 1)
         await until_async(lambda: sent(ha_master) == flushed_where, "what is flushed to be sent")
@@ -102,7 +69,7 @@ async def test_a_slave_gets_no_more_than_it_may_show_and_the_rest_when_it_is_flu
         assert sent(ha_master) == before
         ha_master.flushed()
 
-        assert await slave.log(before, flushed_where) == whole_log(master, before)
+        assert await slave.log(before, flushed_where) == log_bytes(master, before)
 
 
 async def test_a_slave_without_a_log_gets_the_last_file(
@@ -115,7 +82,7 @@ async def test_a_slave_without_a_log_gets_the_last_file(
         slave = await FakeSlave.to(port)
         slave.report(0)
 
-        assert await slave.log(begin, master.max_commit_log_offset) == whole_log(master, begin)
+        assert await slave.log(begin, master.max_commit_log_offset) == log_bytes(master, begin)
 
 
 async def test_or_all_of_it_when_the_master_is_told_so(
@@ -126,7 +93,7 @@ async def test_or_all_of_it_when_the_master_is_told_so(
         slave = await FakeSlave.to(port)
         slave.report(0)
 
-        assert await slave.log(0, master.max_commit_log_offset) == whole_log(master)
+        assert await slave.log(0, master.max_commit_log_offset) == log_bytes(master)
 
 
 async def test_a_slave_with_a_log_gets_what_it_lacks_wherever_that_begins(
@@ -137,7 +104,7 @@ async def test_a_slave_with_a_log_gets_what_it_lacks_wherever_that_begins(
         slave = await FakeSlave.to(port)
         slave.report(123)
 
-        assert await slave.log(123, master.max_commit_log_offset) == whole_log(master)[123:]
+        assert await slave.log(123, master.max_commit_log_offset) == log_bytes(master)[123:]
 
 
 async def test_no_transfer_is_longer_than_it_may_be_or_crosses_a_file(
@@ -371,7 +338,7 @@ async def test_a_file_that_is_deleted_while_it_is_sent_is_sent_to_its_end(
     master: MessageStore, clock: ManualClock
 ) -> None:
     fill(master, 600)
-    expected = whole_log(master)
+    expected = log_bytes(master)
     async with serving(master, clock, sync_from_last_file=False, ha_transfer_batch_size=1_000) as (
         _,
         port,
@@ -409,7 +376,7 @@ async def test_what_is_not_in_memory_is_read_by_a_thread(
     monkeypatch.setattr("broker_core.ha.connection.HOT_BYTES", 1_000)
     monkeypatch.setattr("broker_core.ha.connection.READ_AHEAD_BYTES", 20_000)
     fill(master, 600)
-    expected = whole_log(master)
+    expected = log_bytes(master)
     read: list[int] = []
     for mapped in master.files.log.files:
         original = mapped.file.read_ahead
@@ -471,7 +438,7 @@ async def test_a_slave_far_behind_leaves_the_machine_to_sends(
         while not reading.done():
             clock.advance_ms(5)
             await asyncio.sleep(0.001)
-        assert reading.result() == whole_log(master)
+        assert reading.result() == log_bytes(master)
 
 
 async def test_a_slave_far_behind_is_not_held_up_while_nobody_sends(
@@ -481,7 +448,7 @@ async def test_a_slave_far_behind_is_not_held_up_while_nobody_sends(
     monkeypatch.setattr("broker_core.ha.connection.HOT_BYTES", 1)
     monkeypatch.setattr("broker_core.ha.connection.PACED_BYTES_PER_SECOND", 1)
     fill(master, 600)
-    expected = whole_log(master)
+    expected = log_bytes(master)
     async with serving(master, clock, sync_from_last_file=False) as (_, port):
         slave = await FakeSlave.to(port)
         slave.report(0)
@@ -511,13 +478,16 @@ async def test_a_slave_gets_no_more_in_a_second_than_it_may(
             got += await slave.log(len(got), min(end, second * 50_000))
             assert len(got) == ha.connections()[0].transferred_offset <= second * 50_000
 
-        assert got == whole_log(master)
+        assert got == log_bytes(master)
 
 
 async def test_a_port_that_is_taken_is_a_sentence(master: MessageStore, clock: ManualClock) -> None:
     async with serving(master, clock) as (_, port):
         other = HaMaster(HaConfig(), clock, master.files.log, CountedLog(clock), EVERYBODY, None)
-        with pytest.raises(RemotingError, match="haListenPort sets another port"):
+        with pytest.raises(
+            RemotingError,
+            match=rf"listen on 127\.0\.0\.1:{port}: address already in use; haListenPort sets",
+        ):
             await other.start("127.0.0.1", port)
         await other.shutdown()
 

@@ -39,5 +39,5 @@ def test_a_master_that_falls_silent_is_not_known_to_be_reached() -> None:
     ends = MasterEnds()
     ends.note(10.0, 100)
 
-    assert ends.behind(44.0, 100) == Behind(0, 0.0)
-    assert ends.behind(46.0, 100) is None
+    assert ends.behind(45.0, 100) == Behind(0, 0.0)
+    assert ends.behind(45.001, 100) is None

@@ -14,7 +14,7 @@ from broker_core.delay.delay_offsets import DelayOffsets
 from broker_core.delay.levels import DelayLevels
 from broker_core.delay.schedule import ScheduleService
 from broker_core.delivery.sql_filter import compile_filter
-from broker_core.errors import RemotingConnectError
+from broker_core.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
 from broker_core.formats.bloom_filter import BloomFilter
 from broker_core.ha.metadata_sync import FollowedTables, MetadataSync
 from broker_core.ha.role import Role
@@ -61,6 +61,10 @@ class Master(RemotingClient):
         super().__init__()
         self.bodies = dict(GOOD)
         self.asked: list[tuple[str, int]] = []
+        self.timeouts: set[float] = set()
+        self.error: RemotingError | None = None
+        """Why it does not answer."""
+        self.is_shut_down = False
         self.has_vip_port = True
         self.deleted_topics: str | None = None
         self.accounts: str | None = None
@@ -70,6 +74,9 @@ class Master(RemotingClient):
         self, address: str, command: RemotingCommand, timeout_s: float = 5.0
     ) -> RemotingCommand:
         self.asked.append((address, command.code))
+        self.timeouts.add(timeout_s)
+        if self.error is not None:
+            raise self.error
         await self.on_asked()
         if address == VIP and not self.has_vip_port:
             raise RemotingConnectError(f"no connection to {address}: connection refused")
@@ -85,6 +92,10 @@ class Master(RemotingClient):
         ):
             answer.ext_fields["deletedTopics"] = self.deleted_topics
         return answer
+
+    async def shutdown(self) -> None:
+        self.is_shut_down = True
+        await super().shutdown()
 
 
 async def _nothing() -> None:
@@ -296,7 +307,7 @@ async def test_where_the_masters_log_ends_is_known_until_another_master_is_follo
     assert slave.sync.state.ends.behind(clock.monotonic(), 4_000) is None
 
 
-@pytest.mark.parametrize("end", ["", "-1", "x", "9" * 30 + "x"])
+@pytest.mark.parametrize("end", ["", "-1", "x", "9" * 30 + "x", "٣"])
 async def test_an_end_that_is_no_number_is_said_and_stops_nothing_else(
     slave: Slave, clock: ManualClock, end: str
 ) -> None:
@@ -424,4 +435,129 @@ async def test_a_master_that_refuses_is_said_with_its_code(slave: Slave) -> None
 
     assert slave.sync.state.failures == {
         "delay offsets": f"the master at {MASTER} refuses: code 3 not supported"
+    }
+
+
+async def test_a_master_that_does_not_answer_within_three_seconds_is_said_and_asked_again(
+    slave: Slave, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    slave.master.error = RemotingTimeoutError("no answer")
+    await slave.sync.sync()
+    assert slave.master.timeouts == {3.0}
+    assert set(slave.sync.state.failures.values()) == {"no answer"}
+    assert set(slave.sync.state.failures) == {
+        "topics",
+        "consumer offsets",
+        "delay offsets",
+        "subscription groups",
+        "consumer filters",
+        "the ends of the log",
+    }
+    assert slave.sync.state.last_at is None
+
+    slave.master.error = None
+    await slave.sync.sync()
+    await slave.sync.sync()
+    assert slave.sync.state.failures == {}
+    assert slave.sync.state.last_at == clock.monotonic()
+    assert caplog.text.count("topics of the master are taken over again") == 1
+
+
+async def test_a_slave_asks_nobody_before_it_knows_its_master(clock: ManualClock) -> None:
+    slave = Slave(clock)
+
+    await slave.sync.sync()
+
+    assert slave.asked == []
+    assert slave.sync.state.master_addr == ""
+    assert slave.sync.state.last_at is None
+    await slave.sync.shutdown()
+
+
+async def test_after_a_shutdown_nothing_is_asked_any_more(slave: Slave, clock: ManualClock) -> None:
+    slave.sync.start()
+    await settle()
+
+    await slave.sync.shutdown()
+    await pass_time(clock, 20_000)
+
+    assert slave.asked == []
+    assert slave.master.is_shut_down
+
+
+async def test_topics_are_asked_for_two_ports_below_at_any_address(slave: Slave) -> None:
+    slave.sync.follow("[2001:db8::1]:10911")
+
+    await slave.sync.sync()
+
+    assert slave.master.asked[0][0] == "[2001:db8::1]:10909"
+
+
+@pytest.mark.parametrize("code", [*GOOD, RequestCode.GET_ALL_CONSUMER_FILTER])
+async def test_a_table_that_is_left_out_is_an_empty_one(slave: Slave, code: RequestCode) -> None:
+    slave.master.bodies[code] = b"{}"
+
+    await slave.sync.sync()
+
+    is_needed = code == RequestCode.GET_BROKER_RUNTIME_INFO
+    assert set(slave.sync.state.failures) == ({"the ends of the log"} if is_needed else set())
+
+
+async def test_system_topics_are_never_deleted_and_not_told_as_deleted(
+    slave: Slave, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    both = TOPICS.replace(
+        b'"topicConfigTable":{',
+        b'"topicConfigTable":{"SELF_TEST_TOPIC":{"topicName":"SELF_TEST_TOPIC","perm":6,'
+        b'"readQueueNums":1,"writeQueueNums":1},',
+    )
+    slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = both
+    await slave.sync.sync()
+    slave.master.bodies[RequestCode.GET_ALL_TOPIC_CONFIG] = (
+        b'{"dataVersion":{"counter":9,"timestamp":9},"topicConfigTable":{}}'
+    )
+    await slave.sync.sync()
+
+    assert slave.deleted == {"T": 40}
+    told = [line for line in caplog.messages if line.startswith("topic deleted by the master")]
+    assert told == ["topic deleted by the master: topic=T"]
+
+
+async def test_filters_of_a_slave_that_was_promoted_meanwhile_stay(slave: Slave) -> None:
+    slave.master.bodies[RequestCode.GET_ALL_CONSUMER_FILTER] = FILTERS
+
+    async def promote() -> None:
+        if slave.master.asked[-1][1] == RequestCode.GET_ALL_CONSUMER_FILTER:
+            await slave.role.changed("ASYNC_MASTER")
+
+    slave.master.on_asked = promote
+
+    await slave.sync.sync()
+
+    assert slave.filters.find("T", "g") is None
+
+
+async def test_the_end_that_a_master_says_who_is_followed_no_more_does_not_count(
+    slave: Slave, clock: ManualClock
+) -> None:
+    async def follow_another() -> None:
+        if slave.master.asked[-1][1] == RequestCode.GET_BROKER_RUNTIME_INFO:
+            slave.sync.follow("10.0.0.3:10911")
+
+    slave.master.on_asked = follow_another
+
+    await slave.sync.sync()
+
+    assert slave.sync.state.ends.behind(clock.monotonic(), 0) is None
+
+
+async def test_accounts_of_a_master_that_refuses_to_tell_them_are_said(slave: Slave) -> None:
+    slave.accounts = DataVersion(counter=2, timestamp=5)
+
+    await slave.sync.sync()
+
+    assert slave.sync.state.failures == {
+        "the version of the accounts": f"the master at {MASTER} refuses: code 3 not supported"
     }

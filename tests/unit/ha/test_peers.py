@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 import pytest
 
 from broker_core.errors import RemotingTimeoutError, ReplicationError
 from broker_core.ha.divergence import FINGERPRINT_BYTES_MAX, Place
 from broker_core.ha.epochs import LogRange
-from broker_core.ha.peers import Peers, SetMember, WithoutEpochsError
+from broker_core.ha.peers import Peers, Question, SetMember, WithoutEpochsError
 from broker_core.protocol.bodies.cluster import ClusterInfo
 from broker_core.protocol.bodies.route import BrokerData
 from broker_core.protocol.codes import RequestCode, ResponseCode
@@ -32,6 +34,9 @@ class FakeClient:
 
     def __init__(self, code: int = 0, body: bytes = b"", *, is_silent: bool = False) -> None:
         self.closed: list[str] = []
+        self.timeouts: list[float] = []
+        self.bodies: list[bytes] = []
+        self.is_shut_down = False
         self._code = code
         self._body = body
         self._is_silent = is_silent
@@ -39,12 +44,17 @@ class FakeClient:
     async def request(
         self, address: str, command: RemotingCommand, timeout_s: float
     ) -> RemotingCommand:
+        self.timeouts.append(timeout_s)
+        self.bodies.append(bytes(command.body))
         if self._is_silent:
             raise RemotingTimeoutError(f"{address} does not answer")
         return command.answer(self._code, "because", body=self._body)
 
     def close(self, address: str) -> None:
         self.closed.append(address)
+
+    async def shutdown(self) -> None:
+        self.is_shut_down = True
 
 
 def peers(client: FakeClient) -> Peers:
@@ -208,3 +218,45 @@ async def test_a_long_record_is_known_by_its_head() -> None:
     found = await asking(client).fingerprints_of_original(PEER, [Place(0, len(record) + 9)])
 
     assert found == [hashlib.sha256(bytes(FINGERPRINT_BYTES_MAX)).hexdigest()]
+
+
+async def test_a_question_says_who_asks_and_what_and_waits_three_seconds() -> None:
+    client = FakeClient(body=STATE % (b"b", b"[]"))
+    asking_peers = peers(client)
+
+    await asking_peers.state_of(PEER)
+    await asking_peers.state_of(PEER, [Place(5, 7)], follows=True, doubted=9)
+
+    who = {"clusterName": "c", "brokerName": "b", "brokerAddr": OWN.broker_addr}
+    assert [json.loads(body) for body in client.bodies] == [
+        who | {"follows": False, "places": [], "doubted": None},
+        who | {"follows": True, "places": [[5, 7]], "doubted": 9},
+    ]
+    assert client.timeouts == [3.0, 3.0]
+
+
+def test_who_does_not_say_that_it_follows_does_not() -> None:
+    body = b'{"clusterName":"c","brokerName":"b","brokerAddr":"10.0.0.2:10911"}'
+
+    question = msgspec.json.decode(body, type=Question)
+
+    assert (question.follows, question.places, question.doubted) == (False, (), None)
+
+
+async def test_several_are_asked_once_each_and_this_broker_itself_is_not() -> None:
+    client = FakeClient(body=STATE % (b"b", b"[]"))
+
+    found = await peers(client).states_of([PEER, OWN.broker_addr, "10.0.0.3:10911", PEER])
+
+    assert list(found) == [PEER, "10.0.0.3:10911"]
+    assert found[PEER].newest == 0
+    assert found[PEER].log == LogRange((), 0, 9)
+    assert len(client.timeouts) == 2
+
+
+async def test_a_shutdown_ends_the_connections() -> None:
+    client = FakeClient()
+
+    await peers(client).shutdown()
+
+    assert client.is_shut_down

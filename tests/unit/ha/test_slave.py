@@ -14,7 +14,14 @@ from broker_core.counted_log import CountedLog
 from broker_core.errors import ReplicationError
 from broker_core.formats.ha_frames import REPORT, encode_header
 from broker_core.ha.slave import HaSlave
-from tests.support.builders import LOG_FILE_SIZE, a_store, put, read_all, store_config
+from tests.support.builders import (
+    LOG_FILE_SIZE,
+    a_store,
+    log_bytes,
+    put,
+    read_all,
+    store_config,
+)
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.gate import Gate
 from tests.support.ports import free_port
@@ -86,13 +93,6 @@ async def following(
                 await writer.wait_closed()
         await server.wait_closed()
         counted_log.shutdown()
-
-
-def log_bytes(store: MessageStore, begin: int = 0) -> bytes:
-    data = b""
-    while (view := store.files.log.committed_view(begin + len(data))) is not None:
-        data += bytes(view)
-    return data
 
 
 def fill(store: MessageStore, count: int, size: int = 200) -> None:
@@ -334,6 +334,7 @@ async def test_it_follows_another_master_at_once(slave: MessageStore, clock: Man
         assert await new.first_report() == 0
         ha.follow(None)
         await until_async(lambda: ha.state().state == "idle", "it to follow nobody")
+        assert ha.state().reason == "the master has another address now"
         assert await new.is_left()
 
 
