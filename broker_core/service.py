@@ -7,9 +7,16 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
+
+    from broker_core.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+AGAIN_S = 1.0
+"""What broke off for lack of memory begins anew after it."""
+NO_THREAD = "can't start new thread"
+"""What Python says where the system gives none, for lack of memory mostly."""
 
 
 class Service:
@@ -29,6 +36,12 @@ class Service:
         task.add_done_callback(self._ended)
         return task
 
+    def keep(
+        self, clock: Clock, work: Callable[[], Coroutine[object, object, None]], *, name: str
+    ) -> asyncio.Task[None]:
+        """Run what goes on for ever; where it breaks off for lack of memory it begins anew."""
+        return self.spawn(_kept(clock, work, name), name=name)
+
     async def shutdown(self) -> None:
         """Cancel the tasks that run and return when all have ended; may be called twice."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
@@ -40,3 +53,18 @@ class Service:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("task died: name=%s", task.get_name(), exc_info=error)
+
+
+async def _kept(
+    clock: Clock, work: Callable[[], Coroutine[object, object, None]], name: str
+) -> None:
+    while True:
+        try:
+            await work()
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and str(error) != NO_THREAD:
+                raise
+            logger.warning("no memory, beginning anew: name=%s %s", name, error)
+        else:
+            return
+        await clock.sleep(AGAIN_S)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker_core.delay.due_times import DueTimes
@@ -165,8 +166,10 @@ class ScheduleService(Service):
     def start(self) -> None:
         self._moved = {level: asyncio.Event() for level in self._due_times}
         for level in self._due_times:
-            self.spawn(self._deliver_forever(level), name=f"delay-level-{level}")
-        self.spawn(self._persist_forever(), name="delay-offsets")
+            self.keep(
+                self._clock, partial(self._deliver_forever, level), name=f"delay-level-{level}"
+            )
+        self.keep(self._clock, self._persist_forever, name="delay-offsets")
 
     async def shutdown(self) -> None:
         """Stop delivering; write the offsets."""

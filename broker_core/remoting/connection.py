@@ -323,21 +323,21 @@ class Connection(asyncio.BufferedProtocol):
         wire = self._wire
         plain_requests = wire.plain_requests
         taken, is_tried = 0, False
-        if (
-            plain_requests is not None
-            and self._is_writable
-            and not (self._kept_bytes or self._out or self._is_crowded)
-        ):
-            taken = self._take_plain(plain_requests, nbytes)
-            if taken == nbytes:
-                return
-            is_tried = taken == 0
-        if not self._is_stopped:
-            self._decoder.feed(wire.receive_buffer[taken:nbytes])
-            self._handle_frames(is_tried=is_tried)
-
-    def eof_received(self) -> bool:
-        return False
+        try:
+            if (
+                plain_requests is not None
+                and self._is_writable
+                and not (self._kept_bytes or self._out or self._is_crowded)
+            ):
+                taken = self._take_plain(plain_requests, nbytes)
+                if taken == nbytes:
+                    return
+                is_tried = taken == 0
+            if not self._is_stopped:
+                self._decoder.feed(wire.receive_buffer[taken:nbytes])
+                self._handle_frames(is_tried=is_tried)
+        except MemoryError:
+            self._give_up()
 
     def pause_writing(self) -> None:
         if self._transport is not None and self._is_read_from():
@@ -454,6 +454,9 @@ class Connection(asyncio.BufferedProtocol):
             self._is_handling = False
             self.close()
             return
+        except MemoryError:
+            self._give_up()
+            return
         finally:
             # What was served before a frame that is none counts, too.
             if wire.on_turn is not None:
@@ -463,6 +466,12 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
         if not self._is_stopped:
             self._settle(is_served=is_served)
+
+    def _give_up(self) -> None:
+        """End for lack of memory: what was begun may be half done, and nothing is said of it."""
+        reason = "there is no memory for its requests"
+        self._wire.peer_log.report("connection closed", self.remote_address, reason)
+        self.abort()
 
     def _serve_plain(self, plain_requests: PlainRequests) -> bool:
         """Serve the plain requests that the decoder has next; tell whether there were any."""

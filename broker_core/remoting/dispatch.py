@@ -76,6 +76,9 @@ class Dispatcher:
                 return None
             if isinstance(answer, RemotingCommand | bytes):
                 return self._frame(command, answer)
+        except MemoryError:
+            # What was begun may be half done: the connection ends, and says neither yes nor no.
+            raise
         except Exception as error:  # noqa: BLE001
             # The boundary: one bad request must not end the connection.
             return self._frame(command, self._answer_to(command, connection, error))

@@ -12,6 +12,7 @@ Source: store/CommitLog.java FlushRealTimeService, GroupCommitService (4.9.8).
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 4096
+AGAIN_S = 1.0
+"""What could not be handed to the thread is handed over after it."""
 
 
 class Flush(NamedTuple):
@@ -96,6 +99,7 @@ class CommitLogFlusher(Service):
 
         On a slave nobody puts.
         """
+        self._thread.start()
         config = self._config
         if not counts_when_flushed(config) or config.broker_role == "SLAVE":
             if not config.flush_commit_log_timed:
@@ -103,7 +107,7 @@ class CommitLogFlusher(Service):
                 # After the put that wakes: what it writes counts.
                 loop = asyncio.get_running_loop()
                 self._commit_log.on_wake = lambda: loop.call_soon(self._flush_enough)
-            self.spawn(self._flush_by_interval(), name="flush-commit-log")
+            self.keep(self._clock, self._flush_by_interval, name="flush-commit-log")
 
     async def shutdown(self) -> None:
         """Flush what is left, unless a flush has failed."""
@@ -173,7 +177,17 @@ class CommitLogFlusher(Service):
         if store_timestamp is None:
             store_timestamp = log.put_state.store_timestamp
         self._target, self._store_timestamp = target, store_timestamp
-        self._thread.hand(files, self._flushed)
+        try:
+            self._thread.hand(files, self._flushed)
+        except (MemoryError, RuntimeError) as error:
+            # Nothing was flushed, so that nothing is lost by doing it later.
+            logger.warning("the log is flushed later: %s", repr(error))
+            self._is_scheduled = True
+            self._clock.call_at(self._began_at + AGAIN_S, self._flush_again)
+
+    def _flush_again(self) -> None:
+        self._is_flushing = False
+        self._flush()
 
     def _flushed(self, error: Exception | None) -> None:
         self._is_flushing = False
@@ -223,7 +237,9 @@ class ConsumeQueueFlusher(Service):
 
     def start(self) -> None:
         """Begin to flush by interval."""
-        self.spawn(self._flush_by_interval(), name="flush-consume-queues")
+        # Its thread is there from the start on: later there may be none to have.
+        self._thread.submit(_nothing)
+        self.keep(self._clock, self._flush_by_interval, name="flush-consume-queues")
 
     async def shutdown(self) -> None:
         """Flush what is left and write the checkpoint; the log must have been flushed before."""
@@ -236,12 +252,12 @@ class ConsumeQueueFlusher(Service):
         """Flush queues with so many new units; when that is all of them, write the checkpoint."""
         store_timestamp = self._files.put_state.store_timestamp
         index_timestamp = 0 if self._index is None else self._index.end_timestamp
-        files, directories = self._queues.take_files_to_flush(least_units)
-        if self._index is not None and least_units == 0:
-            files += self._index.files_to_flush()
-            directories += self._index.directories_to_flush()
-        self._queues.is_flushing = True
         try:
+            files, directories = self._queues.take_files_to_flush(least_units)
+            if self._index is not None and least_units == 0:
+                files += self._index.files_to_flush()
+                directories += self._index.directories_to_flush()
+            self._queues.is_flushing = True
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, _sync, files)
             await loop.run_in_executor(self._thread, self._sync_directories, directories)
@@ -255,6 +271,9 @@ class ConsumeQueueFlusher(Service):
                 self._files.checkpoint = page
         except OSError as error:
             self._on_failed(error)
+        except (MemoryError, RuntimeError) as error:
+            # What was taken is flushed by nobody any more, and no checkpoint may say that it was.
+            self._on_failed(OSError(errno.ENOMEM, str(error) or "no memory to flush the queues"))
         finally:
             self._queues.is_flushing = False
 
@@ -285,6 +304,10 @@ class ConsumeQueueFlusher(Service):
             file.fdatasync()
         finally:
             file.close()
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _sync(files: list[StorageFile]) -> None:

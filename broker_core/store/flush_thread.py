@@ -7,6 +7,7 @@ which is most of what a flush costs when senders come one by one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -19,19 +20,30 @@ if TYPE_CHECKING:
     Done = Callable[[Exception | None], None]
     Work = tuple[list[StorageFile], asyncio.AbstractEventLoop, Done]
 
+AGAIN_S = 0.1
+
 
 class FlushThread:
-    """Flushes what it is handed, in that order. Event loop only; it starts with the first."""
+    """Flushes what it is handed, in that order. Event loop only."""
 
     def __init__(self) -> None:
         self._handed: SimpleQueue[Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._pause = threading.Event()
+
+    def start(self) -> None:
+        """Begin; else it does with the first it is handed, when there may be no thread to have."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="flush", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def hand(self, files: list[StorageFile], done: Done) -> None:
-        """Flush files; the loop then calls `done` with what went wrong, or None."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
-            self._thread.start()
+        """Flush files; the loop then calls `done` with what went wrong, or None.
+
+        What it raises for lack of a thread, or of memory, says that nothing was handed over.
+        """
+        self.start()
         self._handed.put((files, asyncio.get_running_loop(), done))
 
     def shutdown(self) -> None:
@@ -45,10 +57,17 @@ class FlushThread:
         while (work := self._handed.get()) is not None:
             files, loop, done = work
             error = sync(files)
-            try:
-                loop.call_soon_threadsafe(done, error)
-            except RuntimeError:
-                return  # the loop was closed: nobody is left to be told
+            is_told = False
+            while not is_told:
+                # Without memory it is told later: it waits, and hands over nothing until then.
+                with contextlib.suppress(MemoryError):
+                    try:
+                        loop.call_soon_threadsafe(done, error)
+                    except RuntimeError:
+                        return  # the loop was closed: nobody is left to be told
+                    is_told = True
+                if not is_told:
+                    self._pause.wait(AGAIN_S)
 
 
 def sync(files: list[StorageFile]) -> Exception | None:

@@ -217,13 +217,15 @@ class MessageStore(Service):
     async def start(self) -> None:
         """Take writes; flush and clean in the background."""
         self.files.mark_running()
+        # Its thread is there from the start on: later there may be none to have.
+        self._allocator.submit(_nothing)
         self.retention.check_disk()
         if self._committer is not None:
             self._committer.start()
         self._flusher.start()
         self.queue_flusher.start()
         self.retention.start()
-        self.spawn(self._sample_forever(), name="store-stats")
+        self.keep(self._clock, self._sample_forever, name="store-stats")
         self.availability.start()
 
     async def shutdown(self) -> None:
@@ -466,3 +468,7 @@ class MessageStore(Service):
         while True:
             await self._clock.sleep(1.0)
             self.stats.sample()
+
+
+def _nothing() -> None:
+    """Do nothing."""

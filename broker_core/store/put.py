@@ -221,49 +221,53 @@ class MessagePut:
         body_from = position + fixed_size
         tail_from = body_from + body_size
         end = position + size
-        # The head comes last: a process that is killed here leaves zeros where it would be.
-        buffer[body_from:tail_from] = body
-        buffer[tail_from:end] = topic_field + pack_text_size(properties_size) + properties_bytes
-        fixed.pack_into(
-            buffer,
-            position,
-            size,
-            MESSAGE_MAGIC,
-            crc32(body) & CRC_MASK if body_size else 0,
-            queue_id,
-            flag,
-            queue_offset,
-            commit_log_offset,
-            sys_flag,
-            born_timestamp,
-            born_host,
-            store_timestamp,
-            self.store_host,
-            reconsume_times,
-            prepared_transaction_offset,
-            body_size,
-        )
-        state.position = end
-        if state.is_timed:
-            state.appended_at = self._monotonic()
-
-        if has_place:
-            code_of = queue.code_of
-            if code_of is None:
-                code = tags_code_of(tags) if tags else 0
-            else:
-                code = code_of(store_timestamp, tags, properties)
-            pack_unit_into(queue.buffer, queue.position, commit_log_offset, size, code)
-            queue.position += UNIT_SIZE
-            queue.next_offset = queue_offset + 1
-            if not queue.dirty:
-                queue.dirty = True
-                self.queues.dirty.append(queue)
-        if index is not None:
-            index.waiting.append(
-                (queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
+        try:
+            # The head comes last: a process that is killed here leaves zeros where it would be.
+            buffer[body_from:tail_from] = body
+            buffer[tail_from:end] = topic_field + pack_text_size(properties_size) + properties_bytes
+            fixed.pack_into(
+                buffer,
+                position,
+                size,
+                MESSAGE_MAGIC,
+                crc32(body) & CRC_MASK if body_size else 0,
+                queue_id,
+                flag,
+                queue_offset,
+                commit_log_offset,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                store_timestamp,
+                self.store_host,
+                reconsume_times,
+                prepared_transaction_offset,
+                body_size,
             )
-            index.room -= 1 + len(keys) if keys else 1
+            state.position = end
+            if state.is_timed:
+                state.appended_at = self._monotonic()
+
+            if has_place:
+                code_of = queue.code_of
+                if code_of is None:
+                    code = tags_code_of(tags) if tags else 0
+                else:
+                    code = code_of(store_timestamp, tags, properties)
+                pack_unit_into(queue.buffer, queue.position, commit_log_offset, size, code)
+                queue.position += UNIT_SIZE
+                queue.next_offset = queue_offset + 1
+                if not queue.dirty:
+                    queue.dirty = True
+                    self.queues.dirty.append(queue)
+            if index is not None:
+                index.waiting.append(
+                    (queue.key_seed, uniq_key, keys, commit_log_offset, store_timestamp)
+                )
+                index.room -= 1 + len(keys) if keys else 1
+        except MemoryError:
+            self._break_off()
+            raise
         state.put_times += 1
         state.put_bytes += size
         now = self._monotonic()
@@ -315,51 +319,68 @@ class MessagePut:
         offsets: list[int] = []
         units: list[bytes] = []
         entries: list[Waiting] = []
-        # All without their heads, then head by head.
-        buffer[position : position + total] = parts.records
-        for flag, part, text, size, tags, keys, uniq_key in parts.items:
-            body_size = len(part)
-            pack_into(
-                buffer,
-                position,
-                size,
-                MESSAGE_MAGIC,
-                crc32(part) & CRC_MASK if body_size else 0,
-                queue_id,
-                flag,
-                queue_offset,
-                commit_log_offset,
-                sys_flag,
-                born_timestamp,
-                born_host,
-                store_timestamp,
-                store_host,
-                reconsume_times,
-                0,
-                body_size,
-            )
-            offsets.append(commit_log_offset)
-            if code_of is None:
-                code = tags_code_of(tags) if tags else 0
-            else:
-                code = code_of(store_timestamp, tags, text.decode())
-            units.append(pack_unit(commit_log_offset, size, code))
-            if uniq_key or keys:
-                entries.append((seed, uniq_key, keys, commit_log_offset, store_timestamp))
-            position += size
-            commit_log_offset += size
-            queue_offset += 1
-        state.position = position
-        self._dispatch(queue, units, entries, parts.entries)
-        state.put_times += len(offsets)
-        state.put_bytes += total
+        try:
+            # All without their heads, then head by head.
+            buffer[position : position + total] = parts.records
+            for flag, part, text, size, tags, keys, uniq_key in parts.items:
+                body_size = len(part)
+                pack_into(
+                    buffer,
+                    position,
+                    size,
+                    MESSAGE_MAGIC,
+                    crc32(part) & CRC_MASK if body_size else 0,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    commit_log_offset,
+                    sys_flag,
+                    born_timestamp,
+                    born_host,
+                    store_timestamp,
+                    store_host,
+                    reconsume_times,
+                    0,
+                    body_size,
+                )
+                offsets.append(commit_log_offset)
+                if code_of is None:
+                    code = tags_code_of(tags) if tags else 0
+                else:
+                    code = code_of(store_timestamp, tags, text.decode())
+                units.append(pack_unit(commit_log_offset, size, code))
+                if uniq_key or keys:
+                    entries.append((seed, uniq_key, keys, commit_log_offset, store_timestamp))
+                position += size
+                commit_log_offset += size
+                queue_offset += 1
+            state.position = position
+            self._dispatch(queue, units, entries, parts.entries)
+        except MemoryError:
+            self._break_off()
+            raise
+        self._end_batch(queue, len(offsets), total, commit_log_offset)
+        return PutBatchResult(PUT_OK, offsets, first_queue_offset, store_timestamp, total)
+
+    def _end_batch(self, queue: ConsumeQueue, messages: int, size: int, end: int) -> None:
+        """Count a batch that is in the log and its queue, and show it."""
+        state = self.state
+        state.put_times += messages
+        state.put_bytes += size
         now = self._monotonic()
         if state.is_timed:
             state.dispatched_at = now
         if now > state.slow_at:
-            self.watch.tell(topic, queue_id, total)
-        self.show(queue, commit_log_offset)
-        return PutBatchResult(PUT_OK, offsets, first_queue_offset, store_timestamp, total)
+            self.watch.tell(queue.topic, queue.queue_id, size)
+        self.show(queue, end)
+
+    def _break_off(self) -> None:
+        """Refuse puts until a restart, whose recovery reads the log as it is.
+
+        A record may lack its unit by now, or what is behind the log's end may not be zeros.
+        """
+        logger.error("a put broke off for lack of memory, writes are refused until a restart")
+        self._availability.fail(OSError(errno.ENOMEM, "a put broke off for lack of memory"))
 
     def _dispatch(
         self, queue: ConsumeQueue, units: list[bytes], entries: list[Waiting], room: int

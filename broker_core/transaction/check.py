@@ -88,8 +88,8 @@ class TransactionCheck(Service):
 
     def start(self) -> None:
         self._transactions.start()
-        self.spawn(self._check_forever(), name="transaction-check")
-        self.spawn(self._settle_forever(), name="transaction-progress")
+        self.keep(self._clock, self._check_forever, name="transaction-check")
+        self.keep(self._clock, self._settle_forever, name="transaction-progress")
 
     async def shutdown(self) -> None:
         """Stop asking; commit the progress."""

@@ -49,6 +49,9 @@ class InlineExecutor:
 class LoopFlushThread:
     """A FlushThread whose work is the loop's, as that of executors."""
 
+    def start(self) -> None:
+        pass
+
     def hand(self, files: list[StorageFile], done: Callable[[Exception | None], None]) -> None:
         flush = asyncio.get_running_loop().run_in_executor(self, sync, files)  # type: ignore[arg-type]
         flush.add_done_callback(lambda flush: done(flush.result()))

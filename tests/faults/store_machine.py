@@ -105,7 +105,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.damaged: set[int] = set()
         self.patches = ExitStack()
         enter = self.patches.enter_context
-        enter(mock.patch.object(message_store, "ThreadPoolExecutor", InlineExecutor))
+        for module in (message_store, flush):
+            enter(mock.patch.object(module, "ThreadPoolExecutor", InlineExecutor))
         enter(mock.patch.object(flush, "FlushThread", LoopFlushThread))
 
     @initialize(is_sync=st.booleans(), is_extended=st.booleans(), is_guarded=st.booleans())

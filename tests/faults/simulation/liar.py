@@ -89,6 +89,7 @@ class Liar:
     async def _hold(self) -> None:
         """Have a connection that says nothing, or less than a report; when it ends, another."""
         while True:
+            began = self._loop.now
             end = await self._connected()
             began = self._loop.now
             if end is not None:

@@ -136,7 +136,7 @@ class World:
         errors = _Errors(self._outcome.wrong)
         try:
             with ExitStack() as stack:
-                for module in (message_store, recovery, bulk_scan):
+                for module in (message_store, flush, recovery, bulk_scan):
                     stack.enter_context(
                         mock.patch.object(module, "ThreadPoolExecutor", InlineExecutor)
                     )

@@ -514,3 +514,23 @@ async def test_shutdown_does_not_wait_for_ever(setup: Setup) -> None:
 
     await ending
     assert await peer.ended()
+
+
+async def test_what_memory_lacks_for_ends_its_connection_and_no_other(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was begun may be half done: no answer says that it was, or was not."""
+
+    def lack(request: RemotingCommand, _: Connection) -> RemotingCommand:
+        raise MemoryError
+
+    await setup.serve({ECHO: echo, BIG: lack})
+    peer, other = await setup.connect(), await setup.connect()
+
+    peer.send(RemotingCommand.request(BIG, {}))
+
+    assert await peer.ended()
+    assert "there is no memory for its requests" in caplog.text
+    assert "request failed" not in caplog.text
+    other.send(a_request(opaque=3))
+    assert (await other.receive()).opaque == 3

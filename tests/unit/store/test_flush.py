@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
+from broker_core.service import NO_THREAD
+from broker_core.store import flush as store_flush
+from broker_core.store.flush_thread import FlushThread
 from broker_core.store.results import GetMessageStatus, PutMessageStatus
 from tests.support.builders import a_store, durable, get, messages_of, put, read_all, store_config
 from tests.support.gate import Gate, until
@@ -201,3 +206,35 @@ async def test_each_flush_tells_how_many_messages_came_since_the_one_before(sync
         await asyncio.gather(*waits)
 
     assert [flush.together for flush in flushes] == [2, 3, 1]
+
+
+@pytest.mark.parametrize("lack", [MemoryError(), RuntimeError(NO_THREAD)])
+async def test_what_cannot_be_handed_to_the_thread_is_flushed_later(sync_store, clock, lack):
+    with mock.patch.object(FlushThread, "hand", side_effect=lack):
+        wait = sync_store.acknowledge.until_acknowledged(put(sync_store))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not wait.done()
+
+    clock.advance_ms(1_000)
+
+    assert await wait is PutMessageStatus.PUT_OK
+    assert await durable(sync_store, put(sync_store)) is PutMessageStatus.PUT_OK
+
+
+async def test_queues_that_lacked_memory_for_their_flush_are_in_no_checkpoint(clock, storage):
+    """A start reads the log anew, then: their units may not be on the disk."""
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+    put(store)
+    with mock.patch.object(store_flush, "sync", side_effect=MemoryError):
+        await store.queue_flusher.flush()
+    assert put(store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    await store.shutdown()
+
+    again = a_store(clock, storage.cut_power(random.Random(1)))
+    again.load()
+    assert len(read_all(again)) <= 1
+    assert again.files.checkpoint.logics_msg_timestamp == 0
+    again.close()

@@ -6,9 +6,11 @@ import asyncio
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
+from broker_core.service import NO_THREAD
 from broker_core.store.flush_thread import FlushThread
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.gate import Gate
@@ -115,3 +117,34 @@ def test_a_closed_loop_is_told_nothing_and_the_thread_ends(storage):
     thread.shutdown()
 
     assert "flush" not in [each.name for each in threading.enumerate()]
+
+
+async def test_without_a_thread_nothing_is_handed_over_and_later_it_is(storage, thread):
+    told = Told()
+    with (
+        mock.patch.object(threading.Thread, "start", side_effect=RuntimeError(NO_THREAD)),
+        pytest.raises(RuntimeError),
+    ):
+        thread.hand([a_file(storage)], told)
+    assert storage.calls["fdatasync"] == 0
+
+    thread.hand([a_file(storage)], told)
+    await told.until(1)
+    assert told.errors == [None]
+
+
+async def test_a_loop_without_memory_is_told_later(storage, thread):
+    told, loop = Told(), asyncio.get_running_loop()
+    call, lacks = loop.call_soon_threadsafe, [MemoryError(), MemoryError()]
+
+    def call_soon_threadsafe(*arguments: object) -> object:
+        if lacks:
+            raise lacks.pop()
+        return call(*arguments)
+
+    with mock.patch.object(loop, "call_soon_threadsafe", call_soon_threadsafe):
+        thread.hand([a_file(storage)], told)
+        await told.until(1)
+
+    assert told.errors == [None]
+    assert not lacks

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 from typing import TYPE_CHECKING
+from unittest import mock
+from zlib import crc32
 
 import pytest
 
@@ -11,6 +13,7 @@ from broker_core.formats import record
 from broker_core.formats.cq_unit import UNIT
 from broker_core.message import properties as message_properties
 from broker_core.message.ids import host_bytes
+from broker_core.store import put as store_put
 from broker_core.store.results import PutMessageStatus
 from tests.support.builders import (
     HOST,
@@ -355,3 +358,48 @@ async def test_properties_survive_as_a_map(store):
 
 def _unit_file(storage: FaultyStorage) -> Path:
     return min(path for path in storage.files if "consumequeue" in path.parts)
+
+
+@pytest.mark.parametrize("place", ["pack_text_size", "crc32", "pack_unit_into", "tags_code_of"])
+async def test_a_put_that_breaks_off_for_lack_of_memory_is_the_last_until_a_start(
+    clock, storage, place
+):
+    """Else the next one would take its place in the queue, or end in front of half a record."""
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+    kept = [put(store, body=b"kept", tags="t") for _ in range(3)]
+    with (
+        mock.patch.object(store_put, place, side_effect=MemoryError),
+        pytest.raises(MemoryError),
+    ):
+        put(store, body=b"broken off", tags="t")
+
+    assert put(store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert [one.body for one in read_all(store)] == [b"kept"] * 3
+    await store.shutdown()
+    again = a_store(clock, storage.crash())
+    again.load()
+    await again.start()
+    put(again, body=b"after")
+    bodies = [one.body for one in read_all(again)]
+    assert bodies[: len(kept)] == [b"kept"] * 3
+    assert bodies[len(kept) :] in ([b"after"], [b"broken off", b"after"])
+    await again.shutdown()
+
+
+async def test_a_batch_that_breaks_off_for_lack_of_memory_is_the_last_put_until_a_start(
+    clock, storage
+):
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+    put(store, body=b"kept")
+    with (
+        mock.patch.object(store_put, "crc32", side_effect=[crc32(b"first"), MemoryError()]),
+        pytest.raises(MemoryError),
+    ):
+        put_batch(store, batch_item(b"first"), batch_item(b"second"))
+
+    assert put(store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    await store.shutdown()
