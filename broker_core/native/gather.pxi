@@ -610,7 +610,7 @@ cdef class PullTurn:
         cdef Bytes at = end - self._byte_count
         cdef int64_t size, offset, limit = queue_offset + self._scanned
         cdef int number = 0, count = 0
-        cdef bint is_picked, is_known = False
+        cdef bint is_picked
         cdef Picks picks = self._picking.picked.get(self._queue)
         if picks is not None:
             if (
@@ -621,7 +621,6 @@ cdef class PullTurn:
                 picks = None
             else:
                 number = picks.at_or_behind(queue_offset)
-                is_known = self._one_of == picks.one_of
         while at < end:
             size = big32(at)
             if size < STORED_END_MAX:
@@ -635,7 +634,7 @@ cdef class PullTurn:
                 is_picked = number < picks.count and picks.places[number] == offset
             else:
                 is_picked = True
-            if is_picked and (is_known or is_in_sample(at, at + size, self._one_of)):
+            if is_picked and is_in_sample(at, at + size, self._one_of):
                 self._chosen[count] = at
                 count += 1
             at += size
