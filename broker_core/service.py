@@ -36,11 +36,11 @@ class Service:
         task.add_done_callback(self._ended)
         return task
 
-    def keep(
+    def spawn_forever(
         self, clock: Clock, work: Callable[[], Coroutine[object, object, None]], *, name: str
     ) -> asyncio.Task[None]:
         """Run what goes on for ever; where it breaks off for lack of memory it begins anew."""
-        return self.spawn(_kept(clock, work, name), name=name)
+        return self.spawn(_forever(clock, work, name), name=name)
 
     async def shutdown(self) -> None:
         """Cancel the tasks that run and return when all have ended; may be called twice."""
@@ -55,7 +55,7 @@ class Service:
             logger.error("task died: name=%s", task.get_name(), exc_info=error)
 
 
-async def _kept(
+async def _forever(
     clock: Clock, work: Callable[[], Coroutine[object, object, None]], name: str
 ) -> None:
     while True:

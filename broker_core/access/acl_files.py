@@ -120,7 +120,7 @@ class AclFiles(Service):
             )
 
     def start(self) -> None:
-        self.keep(self._clock, self._watch_forever, name="acl-files")
+        self.spawn_forever(self._clock, self._watch_forever, name="acl-files")
 
     async def refresh(self) -> bool:
         """Read the files again; True when a change took effect."""

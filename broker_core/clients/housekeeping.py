@@ -44,7 +44,7 @@ class ClientHousekeeping(Service):
         self._lost = Backlog(self._forget, FORGOTTEN_AT_ONCE)
 
     def start(self) -> None:
-        self.keep(self._clock, self._scan_forever, name="client-housekeeping")
+        self.spawn_forever(self._clock, self._scan_forever, name="client-housekeeping")
 
     def on_connection_lost(self, connection: ClientConnection) -> None:
         """Forget a client, at once unless very many leave together."""

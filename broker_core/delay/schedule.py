@@ -166,10 +166,10 @@ class ScheduleService(Service):
     def start(self) -> None:
         self._moved = {level: asyncio.Event() for level in self._due_times}
         for level in self._due_times:
-            self.keep(
+            self.spawn_forever(
                 self._clock, partial(self._deliver_forever, level), name=f"delay-level-{level}"
             )
-        self.keep(self._clock, self._persist_forever, name="delay-offsets")
+        self.spawn_forever(self._clock, self._persist_forever, name="delay-offsets")
 
     async def shutdown(self) -> None:
         """Stop delivering; write the offsets."""

@@ -76,7 +76,9 @@ class SlowConsumers(Service):
         self.is_watching = watching
         self._behind.clear()
         if watching:
-            self._scanning = self.keep(self._clock, self._scan_forever, name="slow-consumers")
+            self._scanning = self.spawn_forever(
+                self._clock, self._scan_forever, name="slow-consumers"
+            )
         elif self._scanning is not None:
             self._scanning.cancel()
 

@@ -107,7 +107,7 @@ class HaMaster(Service):
         for one in self._sockets:
             loop.add_reader(one, self._accept, one)
         self._log.on_growth = self._grown
-        self.keep(self._clock, self._tend_forever, name="ha-tend")
+        self.spawn_forever(self._clock, self._tend_forever, name="ha-tend")
         bound: int = self._sockets[0].getsockname()[1]
         return bound
 

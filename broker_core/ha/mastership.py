@@ -72,7 +72,7 @@ class Mastership(Service):
             )
         if self._ending.is_asked:
             raise ReplicationError(self._ending.failure or "this broker was replaced")
-        self.keep(self._clock, self._check_forever, name="mastership")
+        self.spawn_forever(self._clock, self._check_forever, name="mastership")
 
     async def shutdown(self) -> None:
         await super().shutdown()

@@ -128,7 +128,7 @@ class MetadataSync(Service):
 
     def start(self) -> None:
         """Ask first after three seconds, then every ten."""
-        self.keep(self._clock, self._follow_forever, name="metadata-sync")
+        self.spawn_forever(self._clock, self._follow_forever, name="metadata-sync")
 
     async def shutdown(self) -> None:
         await super().shutdown()

@@ -101,7 +101,7 @@ class HaSlave(Service):
         if self._task is None:
             if self._flushed not in self._store.on_flushed:
                 self._store.on_flushed.append(self._flushed)
-            self._task = self.keep(self._clock, self._follow_forever, name="ha-slave")
+            self._task = self.spawn_forever(self._clock, self._follow_forever, name="ha-slave")
 
     async def stop(self) -> None:
         """Follow nobody; nothing is appended once this returns."""

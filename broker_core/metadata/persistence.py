@@ -45,9 +45,9 @@ class MetadataPersistence(Service):
         self._clock = clock
 
     def start(self) -> None:
-        self.keep(self._clock, self._write_changes_forever, name="metadata-changes")
-        self.keep(self._clock, self._persist_offsets_forever, name="consumer-offsets")
-        self.keep(self._clock, self._persist_filters_forever, name="consumer-filters")
+        self.spawn_forever(self._clock, self._write_changes_forever, name="metadata-changes")
+        self.spawn_forever(self._clock, self._persist_offsets_forever, name="consumer-offsets")
+        self.spawn_forever(self._clock, self._persist_filters_forever, name="consumer-filters")
 
     async def shutdown(self) -> None:
         """Stop, and write the last changes."""

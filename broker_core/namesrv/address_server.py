@@ -43,7 +43,7 @@ class AddressServer(Service):
     async def start(self) -> None:
         """Ask once, then every PERIOD_S."""
         await self.refresh()
-        self.keep(self._clock, self._refresh_forever, name="address-server")
+        self.spawn_forever(self._clock, self._refresh_forever, name="address-server")
 
     async def refresh(self) -> None:
         """Ask now; a failure is logged and leaves the last list in force."""

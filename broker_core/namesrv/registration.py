@@ -122,7 +122,7 @@ class BrokerRegistration(Service):
         """Register everywhere, then every period; an unreachable name server is only logged."""
         self._is_started = True
         await self.register_now()
-        self.keep(self._clock, self._register_forever, name="registration")
+        self.spawn_forever(self._clock, self._register_forever, name="registration")
 
     async def shutdown(self) -> None:
         """Stop and unregister everywhere; an unreachable name server lets the broker expire."""

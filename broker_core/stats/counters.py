@@ -132,7 +132,7 @@ class BrokerStats(Service):
         self.got_until_yesterday = 0
 
     def start(self) -> None:
-        self.keep(self._clock, self._sample_forever, name="stats")
+        self.spawn_forever(self._clock, self._sample_forever, name="stats")
 
     @property
     def put_total(self) -> int:

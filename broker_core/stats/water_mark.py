@@ -51,7 +51,7 @@ class WaterMark(Service):
         self._slave_behind_bytes = slave_behind_bytes
 
     def start(self) -> None:
-        self.keep(self._clock, self._print_forever, name="water-mark")
+        self.spawn_forever(self._clock, self._print_forever, name="water-mark")
 
     def print_water_mark(self, late_ms: float) -> None:
         """Log one measurement."""

@@ -65,7 +65,7 @@ class CommitLogCommitter(Service):
 
     def start(self) -> None:
         """Begin to commit by interval."""
-        self.keep(self._clock, self._commit_by_interval, name="commit-commit-log")
+        self.spawn_forever(self._clock, self._commit_by_interval, name="commit-commit-log")
 
     async def shutdown(self) -> None:
         """Commit what is left, unless something has failed."""

@@ -107,7 +107,7 @@ class CommitLogFlusher(Service):
                 # After the put that wakes: what it writes counts.
                 loop = asyncio.get_running_loop()
                 self._commit_log.on_wake = lambda: loop.call_soon(self._flush_enough)
-            self.keep(self._clock, self._flush_by_interval, name="flush-commit-log")
+            self.spawn_forever(self._clock, self._flush_by_interval, name="flush-commit-log")
 
     async def shutdown(self) -> None:
         """Flush what is left, unless a flush has failed."""
@@ -239,7 +239,7 @@ class ConsumeQueueFlusher(Service):
         """Begin to flush by interval."""
         # Its thread is there from the start on: later there may be none to have.
         self._thread.submit(_nothing)
-        self.keep(self._clock, self._flush_by_interval, name="flush-consume-queues")
+        self.spawn_forever(self._clock, self._flush_by_interval, name="flush-consume-queues")
 
     async def shutdown(self) -> None:
         """Flush what is left and write the checkpoint; the log must have been flushed before."""

@@ -225,7 +225,7 @@ class MessageStore(Service):
         self._flusher.start()
         self.queue_flusher.start()
         self.retention.start()
-        self.keep(self._clock, self._sample_forever, name="store-stats")
+        self.spawn_forever(self._clock, self._sample_forever, name="store-stats")
         self.availability.start()
 
     async def shutdown(self) -> None:

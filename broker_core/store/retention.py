@@ -73,8 +73,8 @@ class Retention(Service):
 
     def start(self) -> None:
         """Begin to check the disk and to clean."""
-        self.keep(self._clock, self._check_disk_forever, name="check-disk")
-        self.keep(self._clock, self._clean_forever, name="clean-files")
+        self.spawn_forever(self._clock, self._check_disk_forever, name="check-disk")
+        self.spawn_forever(self._clock, self._clean_forever, name="clean-files")
 
     def delete_soon(self) -> None:
         """Delete expired files in the next runs at whatever hour (DELETE_EXPIRED_COMMITLOG)."""

@@ -63,7 +63,7 @@ class SelfCheck(Service):
         self._storage = storage
 
     def start(self) -> None:
-        self.keep(self._clock, self._check_forever, name="self-check")
+        self.spawn_forever(self._clock, self._check_forever, name="self-check")
 
     async def check(self) -> None:
         """Look once; log the gaps that are new."""

@@ -88,8 +88,8 @@ class TransactionCheck(Service):
 
     def start(self) -> None:
         self._transactions.start()
-        self.keep(self._clock, self._check_forever, name="transaction-check")
-        self.keep(self._clock, self._settle_forever, name="transaction-progress")
+        self.spawn_forever(self._clock, self._check_forever, name="transaction-check")
+        self.spawn_forever(self._clock, self._settle_forever, name="transaction-progress")
 
     async def shutdown(self) -> None:
         """Stop asking; commit the progress."""

@@ -65,7 +65,7 @@ async def test_what_goes_on_for_ever_begins_anew_after_a_lack_of_memory(
     lack: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     service, clock = Service(), ManualClock()
-    lives = []
+    lives: list[int] = []
 
     async def work() -> None:
         lives.append(len(lives))
@@ -73,7 +73,7 @@ async def test_what_goes_on_for_ever_begins_anew_after_a_lack_of_memory(
             raise lack
         await asyncio.Event().wait()
 
-    task = service.keep(clock, work, name="kept")
+    task = service.spawn_forever(clock, work, name="kept")
     for _ in range(3):
         await asyncio.sleep(0)
         clock.advance_ms(1_000)
@@ -88,7 +88,7 @@ async def test_what_goes_on_for_ever_begins_anew_after_a_lack_of_memory(
 async def test_what_goes_on_for_ever_ends_with_a_bug(caplog: pytest.LogCaptureFixture) -> None:
     service = Service()
 
-    task = service.keep(ManualClock(), _die, name="doomed")
+    task = service.spawn_forever(ManualClock(), _die, name="doomed")
     await asyncio.wait([task])
     await asyncio.sleep(0)
 

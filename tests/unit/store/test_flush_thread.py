@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
@@ -137,7 +137,7 @@ async def test_a_loop_without_memory_is_told_later(storage, thread):
     told, loop = Told(), asyncio.get_running_loop()
     call, lacks = loop.call_soon_threadsafe, [MemoryError(), MemoryError()]
 
-    def call_soon_threadsafe(*arguments: object) -> object:
+    def call_soon_threadsafe(*arguments: Any) -> object:
         if lacks:
             raise lacks.pop()
         return call(*arguments)
