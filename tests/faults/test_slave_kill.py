@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CYCLES = {slave_kill.RECEIVED: 3, slave_kill.POWER: 2}
+TRIES = 20
+"""A kill between two transfers finds all of them written."""
 KEPT = Whole(b"head-body-tail", b"body")
 
 
@@ -40,7 +42,7 @@ def test_a_slave_that_writes_later_than_it_reports_is_found(
 ) -> None:
     module = ["tests.faults.late_slave"]
 
-    findings = slave_kill.run(tmp_path, slave_kill.RECEIVED, 1, rng, module=module)
+    findings = slave_kill.run(tmp_path, slave_kill.RECEIVED, TRIES, rng, module=module)
 
     assert any("is not in the slave's files" in one for one in findings.wrong), findings
 
