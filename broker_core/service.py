@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Executor
 
     from broker_core.clock import Clock
 
@@ -53,6 +54,11 @@ class Service:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("task died: name=%s", task.get_name(), exc_info=error)
+
+
+def begin_thread(executor: Executor) -> None:
+    """Have the first thread of an executor now: later there may be none to have."""
+    executor.submit(lambda: None)
 
 
 async def _forever(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.formats import checkpoint as checkpoint_format
 from broker_core.formats.cq_unit import UNIT_SIZE
-from broker_core.service import Service
+from broker_core.service import AGAIN_S, Service, begin_thread
 from broker_core.store.acknowledge import counts_when_flushed
 from broker_core.store.flush_thread import FlushThread, sync
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 4096
-AGAIN_S = 1.0
-"""What could not be handed to the thread is handed over after it."""
 
 
 class Flush(NamedTuple):
@@ -237,8 +235,7 @@ class ConsumeQueueFlusher(Service):
 
     def start(self) -> None:
         """Begin to flush by interval."""
-        # Its thread is there from the start on: later there may be none to have.
-        self._thread.submit(_nothing)
+        begin_thread(self._thread)
         self.spawn_forever(self._clock, self._flush_by_interval, name="flush-consume-queues")
 
     async def shutdown(self) -> None:
@@ -304,10 +301,6 @@ class ConsumeQueueFlusher(Service):
             file.fdatasync()
         finally:
             file.close()
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 def _sync(files: list[StorageFile]) -> None:

@@ -7,7 +7,6 @@ which is most of what a flush costs when senders come one by one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     Work = tuple[list[StorageFile], asyncio.AbstractEventLoop, Done]
 
 AGAIN_S = 0.1
+"""A loop that lacks memory is told so much later; it hands over nothing until then."""
 
 
 class FlushThread:
@@ -57,17 +57,14 @@ class FlushThread:
         while (work := self._handed.get()) is not None:
             files, loop, done = work
             error = sync(files)
-            is_told = False
-            while not is_told:
-                # Without memory it is told later: it waits, and hands over nothing until then.
-                with contextlib.suppress(MemoryError):
-                    try:
-                        loop.call_soon_threadsafe(done, error)
-                    except RuntimeError:
-                        return  # the loop was closed: nobody is left to be told
-                    is_told = True
-                if not is_told:
+            while True:
+                try:
+                    loop.call_soon_threadsafe(done, error)
+                    break
+                except MemoryError:
                     self._pause.wait(AGAIN_S)
+                except RuntimeError:
+                    return  # the loop was closed: nobody is left to be told
 
 
 def sync(files: list[StorageFile]) -> Exception | None:

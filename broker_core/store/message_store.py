@@ -13,7 +13,7 @@ from broker_core.errors import StoreError
 from broker_core.message.ids import parse_host
 from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from broker_core.message.properties import encode as encode_properties
-from broker_core.service import Service
+from broker_core.service import Service, begin_thread
 from broker_core.store.acknowledge import Acknowledgement, counts_when_flushed
 from broker_core.store.availability import Availability
 from broker_core.store.commit import CommitLogCommitter
@@ -217,8 +217,7 @@ class MessageStore(Service):
     async def start(self) -> None:
         """Take writes; flush and clean in the background."""
         self.files.mark_running()
-        # Its thread is there from the start on: later there may be none to have.
-        self._allocator.submit(_nothing)
+        begin_thread(self._allocator)
         self.retention.check_disk()
         if self._committer is not None:
             self._committer.start()
@@ -468,7 +467,3 @@ class MessageStore(Service):
         while True:
             await self._clock.sleep(1.0)
             self.stats.sample()
-
-
-def _nothing() -> None:
-    """Do nothing."""
