@@ -274,11 +274,7 @@ class Transactions:
 
     def with_key(self, key: str) -> list[MessageExt]:
         """Return the half messages that have a key, decided or not, in the order of their queue."""
-        found = (
-            each for each in self._stored.with_key(HALF_TOPIC, key) if each.topic == HALF_TOPIC
-        )
-        named = (each for each in found if key in (each.keys or "").split() or key == each.uniq_key)
-        return sorted(named, key=lambda each: each.queue_offset)
+        return self._stored.with_key(HALF_TOPIC, key)
 
     def at(self, queue_offset: int) -> MessageExt | None:
         """Return the half message at a place of their queue, decided or not."""

@@ -28,7 +28,7 @@ class StoredMessages:
         self._store = store
 
     def with_key(self, topic: str, key: str) -> list[MessageExt]:
-        """Return messages of a topic that carry a key; none for the empty key."""
+        """Return messages of a topic that carry a key, oldest first; none for the empty key."""
         if not key:
             return []
         views = self._store.query_message(topic, key, FOUND_MAX, 0, FOR_EVER)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_core.processors.around.listened import Ask, ListenedTransactions
+    from broker_core.transaction.check import CheckedHalf
     from broker_core.transaction.half import Outcome
     from tests.support.clock import ManualClock
     from tests.support.faulty_storage import FaultyStorage
@@ -309,7 +310,7 @@ class Resolved:
         self.ask = ask
         self._outcome = outcome
 
-    def resolve_discard(self, _: object, __: object) -> Outcome:
+    def resolve_discard(self, half: object, message: object) -> Outcome:
         return self._outcome
 
 
@@ -374,12 +375,65 @@ async def test_progress_is_committed_each_second(transacted: Transacted) -> None
     transacted.end(transacted.send(), COMMIT)
     await transacted.store.flush()
 
-    for _ in range(3):
+    known = []
+    for milliseconds in (0, 999, 1):
+        transacted.clock.advance_ms(milliseconds)
         for _ in range(10):
             await asyncio.sleep(0)
-        transacted.clock.advance_ms(1_000)
+        known.append(transacted.offsets.query("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0))
 
-    assert transacted.offsets.query("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0) == 1
+    assert known == [-1, -1, 1]
+
+
+async def test_others_run_between_the_parts_of_a_long_round(transacted: Transacted) -> None:
+    for _ in range(check.HALVES_PER_TURN + 1):
+        transacted.send()
+    transacted.clock.advance_ms(INTERVAL_MS)
+
+    checking = asyncio.create_task(transacted.check.check())
+    await asyncio.sleep(0)
+
+    assert len(transacted.asked) == check.HALVES_PER_TURN
+    await checking
+    assert len(transacted.asked) == check.HALVES_PER_TURN + 1
+
+
+async def test_what_cannot_be_parked_is_parked_by_a_later_round(
+    transacted: Transacted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    transacted.send(b"forgotten")
+    for _ in range(CHECK_MAX):
+        await transacted.round()
+    caplog.set_level(logging.INFO, "broker_core.transaction.check")
+    failed = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+    with monkeypatch.context() as patch:
+        patch.setattr(transacted.store, "put_copy", lambda *_, **__: failed)
+        await transacted.round()
+    assert transacted.transactions.pending
+    assert caplog.messages == []
+
+    await transacted.round()
+
+    assert not transacted.transactions.pending
+    assert transacted.bodies(MAX_TIME_TOPIC) == [b"forgotten"]
+
+
+async def test_after_a_restart_too_a_copy_is_as_old_as_its_transaction(
+    transacted: Transacted, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    """Otherwise what is asked about all the time is never given up."""
+    transacted.send(b"old")
+    clock.advance_ms(72 * HOUR - 2 * INTERVAL_MS)
+    assert len(await transacted.round()) == 1
+    await transacted.stop()
+    again = Transacted(clock, storage)
+    await again.start()
+
+    clock.advance_ms(INTERVAL_MS)
+    assert await again.round() == []
+
+    assert again.bodies(MAX_TIME_TOPIC) == [b"old"]
+    await again.stop()
 
 
 async def test_what_an_earlier_run_left_is_asked_about_at_once(
@@ -395,3 +449,24 @@ async def test_what_an_earlier_run_left_is_asked_about_at_once(
 
     assert len(again.asked) == 1
     await again.stop()
+
+
+async def test_a_listener_may_end_by_itself_what_was_checked_too_often(
+    clock: ManualClock, storage: FaultyStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Ending(Resolved):
+        def resolve_discard(self, half: object, message: object) -> Outcome:
+            transacted.end(cast("CheckedHalf", half), COMMIT)
+            return COMMIT
+
+    transacted = Transacted(
+        clock, storage, listened=cast("Listened", lambda ask: Ending(ask, COMMIT))
+    )
+    await transacted.start()
+    transacted.send(b"forgotten", UNIQ_KEY="U")
+    for _ in range(CHECK_MAX + 1):
+        await transacted.round()
+
+    assert transacted.bodies() == [b"forgotten"]
+    assert caplog.messages[-1].endswith("status=ended before")
+    await transacted.stop()

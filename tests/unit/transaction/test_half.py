@@ -19,7 +19,17 @@ def test_a_half_message_remembers_where_it_goes_and_forgets_a_delay() -> None:
 
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
-    [(None, None), ("30", 30_000), ("0", 0), ("-1", None), ("x", None), ("9" * 40, None)],
+    [
+        (None, None),
+        ("30", 30_000),
+        ("0", 0),
+        ("1000000000", 1_000_000_000_000),
+        ("1000000001", None),
+        ("00000000030", None),
+        ("-1", None),
+        ("x", None),
+        ("9" * 40, None),
+    ],
 )
 def test_immunity_is_in_seconds_and_nonsense_is_none(
     text: str | None, milliseconds: int | None

@@ -33,7 +33,15 @@ def test_ours_says_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("body", "offsets"),
-    [(b"17", [17]), (b"3,4,5,", [3, 4, 5]), (b"", []), (b"-1", []), (b"x", []), (b"9" * 30, [])],
+    [
+        (b"17", [17]),
+        (b"3,4,5,", [3, 4, 5]),
+        (b"9223372036854775807", [2**63 - 1]),
+        (b"9" * 20, []),
+        (b"", []),
+        (b"-1", []),
+        (b"x", []),
+    ],
 )
 def test_the_body_names_one_half_message_or_several(body: bytes, offsets: list[int]) -> None:
     message = dataclasses.replace(record.decode(GOLDEN), body=body)
@@ -45,3 +53,19 @@ def test_another_tag_deals_with_nothing() -> None:
     message = dataclasses.replace(record.decode(GOLDEN), properties={"TAGS": "x"})
 
     assert op.half_queue_offsets(message) == []
+
+
+def test_the_native_turn_writes_the_real_brokers_op_messages() -> None:
+    message = record.decode(GOLDEN)
+    commits = op.PlainCommits.of(lambda: 5)
+
+    assert commits.op_topic == message.topic
+    assert GOLDEN.endswith(commits.op_properties)
+    assert commits.op_tag == b"d"
+    assert commits.half_topic == b"RMQ_SYS_TRANS_HALF_TOPIC"
+    assert commits.steady_ms() == 5
+
+
+@pytest.mark.parametrize(("uniq_key", "is_one"), [("U", True), ("", False), ("U V", False)])
+def test_what_is_empty_or_would_be_two_keys_is_no_key(uniq_key: str, is_one: bool) -> None:
+    assert op.is_key(uniq_key) is is_one

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -10,6 +9,7 @@ from broker_core.clock import SteadyClock
 from broker_core.errors import RequestRefusedError
 from broker_core.message.names import RMQ_SYS_TRANS_OP_HALF_TOPIC
 from broker_core.message.sys_flag import TRANSACTION_COMMIT_TYPE as COMMITTED_FLAG
+from broker_core.protocol.codes import ResponseCode
 from broker_core.store.results import PutMessageResult, PutMessageStatus
 from broker_core.transaction.half import PlainHalf, key_of_message, withhold
 from broker_core.transaction.resolve import Transactions
@@ -19,6 +19,7 @@ from tests.support.transacted import CHECK_MAX, COMMIT, GROUP, ROLLBACK, Transac
 if TYPE_CHECKING:
     import random
 
+    from broker_core.message.message import MessageExt
     from broker_core.transaction.half import Outcome
     from tests.support.clock import ManualClock
     from tests.support.faulty_storage import FaultyStorage
@@ -154,46 +155,6 @@ async def test_a_late_end_for_the_original_changes_nothing(transacted: Transacte
     assert transacted.refusal(half, COMMIT) == "the transaction was rolled back"
 
     assert transacted.bodies() == []
-
-
-async def test_a_restart_knows_what_is_undecided_and_how_often_it_was_asked(
-    transacted: Transacted, clock: ManualClock, storage: FaultyStorage
-) -> None:
-    done = transacted.send(b"done")
-    transacted.send(b"asked twice")
-    transacted.end(done, COMMIT)
-    await transacted.round()
-    await transacted.round()
-    transacted.send(b"fresh")
-    await transacted.stop()
-
-    again = Transacted(clock, storage)
-    await again.start()
-
-    counts = {half.check_times for half in again.transactions.pending.values()}
-    assert counts == {2, 0}
-    asked = await again.round()
-    assert {one.message.properties["TRANSACTION_CHECK_TIMES"] for one in asked} == {"3", "1"}
-    await again.stop()
-
-
-async def test_progress_lets_a_restart_look_at_the_undecided_only(
-    transacted: Transacted, clock: ManualClock, storage: FaultyStorage
-) -> None:
-    for _ in range(50):
-        transacted.end(transacted.send(), COMMIT)
-    waits = transacted.send(b"waits")
-    for _ in range(50):
-        transacted.end(transacted.send(), ROLLBACK)
-    await transacted.stop()
-
-    again = Transacted(clock, storage)
-    await again.start()
-
-    assert again.offsets.query("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", 0) == 50
-    assert again.offsets.query("CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_OP_HALF_TOPIC", 0) == 50
-    assert list(again.transactions.pending) == [waits.queue_offset]
-    await again.stop()
 
 
 async def test_a_kill_between_message_and_op_message_does_not_commit_twice(
@@ -357,8 +318,10 @@ async def without_op_message(
         transacted.end(half, COMMIT)
 
 
-@pytest.mark.parametrize("uniq_key", ["U", ""])
-@pytest.mark.parametrize("before", [0, 70])
+@pytest.mark.parametrize(
+    ("uniq_key", "before", "behind"),
+    [("U", 0, 0), ("", 0, 0), ("U", 70, 0), ("", 70, 0), ("U", 0, 70)],
+)
 async def test_a_committed_message_is_found_by_its_key_or_at_its_queues_end(
     transacted: Transacted,
     clock: ManualClock,
@@ -366,11 +329,14 @@ async def test_a_committed_message_is_found_by_its_key_or_at_its_queues_end(
     monkeypatch: pytest.MonkeyPatch,
     uniq_key: str,
     before: int,
+    behind: int,
 ) -> None:
     for _ in range(before):
         put(transacted.store, "T")
     half = transacted.send(b"once", UNIQ_KEY=uniq_key)
     await without_op_message(transacted, half, monkeypatch)
+    for _ in range(behind):
+        put(transacted.store, "T")
 
     again = Transacted(clock, storage.crash())
     await again.start()
@@ -493,6 +459,10 @@ async def test_what_became_of_a_transaction_is_known(
     await without_op_message(transacted, halves[2], monkeypatch)
     fates = [transacted.transactions.fate_of(message) for message in transacted.half_queue()]
     assert fates == ["committed", "rolled_back", "committed", "undecided"]
+    await transacted.round()
+    (*_, original, copy) = transacted.half_queue()
+    assert transacted.transactions.fate_of(original) == "undecided"
+    assert transacted.transactions.fate_of(copy) == "undecided"
 
     for _ in range(CHECK_MAX + 1):
         await transacted.round()
@@ -539,24 +509,6 @@ async def test_a_half_message_of_the_native_turn_is_one_of_ours(transacted: Tran
     assert transacted.bodies("T", 3) == [b"native"]
 
 
-async def test_a_damaged_half_message_does_not_hide_the_others(
-    transacted: Transacted, clock: ManualClock, storage: FaultyStorage
-) -> None:
-    damaged, whole = transacted.send(b"damaged"), transacted.send(b"whole")
-    other = put(transacted.store, "T")
-    await transacted.stop()
-    log = storage.open(Path("/store/commitlog") / f"{0:020d}")
-    log.pwrite(damaged.commit_log_offset + 90, b"\xff" * 8)
-
-    again = Transacted(clock, storage)
-    await again.start()
-
-    assert other.commit_log_offset > whole.commit_log_offset
-    assert list(again.transactions.pending) == [whole.queue_offset]
-    assert again.refusal(whole, COMMIT) is None
-    await again.stop()
-
-
 async def test_a_message_without_a_clients_id_leaves_no_key_behind(transacted: Transacted) -> None:
     table = {"TRAN_MSG": "true", "PGROUP": GROUP}
     place = withhold(table, "T", 0)
@@ -570,3 +522,32 @@ async def test_a_message_without_a_clients_id_leaves_no_key_behind(transacted: T
     ops = transacted.arrived(RMQ_SYS_TRANS_OP_HALF_TOPIC)
     assert [op.keys for op in ops] == [None, None]
     assert transacted.bodies() == [b"plain"]
+
+
+async def test_a_half_message_makes_its_topic_known(transacted: Transacted) -> None:
+    assert "RMQ_SYS_TRANS_HALF_TOPIC" not in transacted.topics
+
+    transacted.send()
+
+    assert "RMQ_SYS_TRANS_HALF_TOPIC" in transacted.topics
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+async def test_an_end_that_is_not_permitted_decides_nothing(
+    transacted: Transacted, outcome: Outcome
+) -> None:
+    half = transacted.send(b"half")
+    asked: list[bytes | memoryview] = []
+
+    def refuse(message: MessageExt) -> None:
+        asked.append(message.body)
+        raise RequestRefusedError(ResponseCode.NO_PERMISSION, "not yours")
+
+    with pytest.raises(RequestRefusedError, match="not yours"):
+        transacted.transactions.end(
+            GROUP, half.queue_offset, half.commit_log_offset, outcome, refuse
+        )
+
+    assert asked == [b"half"]
+    assert list(transacted.transactions.pending) == [half.queue_offset]
+    assert transacted.refusal(half, ROLLBACK if outcome is COMMIT else COMMIT) is None
