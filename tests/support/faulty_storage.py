@@ -111,7 +111,9 @@ class FaultyFile:
         return True
 
     def close(self) -> None:
-        self._closed = True
+        if not self._closed:
+            self._closed = True
+            self._storage.open_files.subtract([self.path])
         if self._holds_lock:
             self._inode.locked = self._holds_lock = False
 
@@ -127,6 +129,8 @@ class FaultyStorage:
         self.calls: Counter[str] = Counter()
         self.free_bytes = free_bytes
         self.used_bytes = 0
+        self.open_files: Counter[Path] = Counter()
+        """How often each file is open; see `left_open`."""
         self._names = threading.RLock()
         """Held while names change or are copied: the store has threads."""
         self._unsynced: list[tuple[Path, Inode | None]] = []
@@ -229,7 +233,12 @@ class FaultyStorage:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
                 inode = self.files[path] = Inode()
                 self._unsynced.append((path, inode))
+            self.open_files[path] += 1
             return FaultyFile(self, path, inode)
+
+    def left_open(self) -> list[Path]:
+        """Return the files that somebody opened and did not close."""
+        return sorted(+self.open_files)
 
     def exists(self, path: Path) -> bool:
         return path in self.files or path in self.directories

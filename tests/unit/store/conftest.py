@@ -32,6 +32,7 @@ async def store(clock, storage, arrived):
     await store.start()
     yield store
     await store.shutdown()
+    assert storage.left_open() == []
 
 
 @pytest.fixture
@@ -42,3 +43,4 @@ async def sync_store(clock, storage, arrived):
     await store.start()
     yield store
     await store.shutdown()
+    assert storage.left_open() == []

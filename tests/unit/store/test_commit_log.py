@@ -10,6 +10,7 @@ import pytest
 from broker_core.errors import StoreError
 from broker_core.formats.paths import offset_file_name
 from tests.support.builders import LOG_FILE_SIZE, a_store, put, read_all
+from tests.support.gate import until
 
 if TYPE_CHECKING:
     from tests.support.faulty_storage import FaultyStorage
@@ -70,6 +71,7 @@ async def test_a_file_that_belongs_to_no_log_keeps_a_store_from_its_start(
 
     with pytest.raises(StoreError, match=reason):
         store.load()
+    assert storage.left_open() == []
 
 
 async def test_an_empty_file_between_others_is_no_file_of_the_log(clock, storage):
@@ -87,3 +89,24 @@ async def test_after_a_put_looked_ahead_the_next_ones_need_not(store):
 
     state = store.files.put_state
     assert state.limit - state.position > LOG_FILE_SIZE // 3
+
+
+async def test_pages_are_touched_ahead_of_the_puts_by_half_a_piece_at_least(
+    clock, storage, monkeypatch
+):
+    ahead = 16 * 1024
+    monkeypatch.setattr("broker_core.store.commit_log.POPULATE_AHEAD", ahead)
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+
+    def is_touched_ahead() -> bool:
+        wanted = min(store.max_commit_log_offset + ahead // 2, LOG_FILE_SIZE)
+        return any(
+            int(path.name) + start + length >= wanted for path, start, length in storage.populated
+        )
+
+    while store.max_commit_log_offset < LOG_FILE_SIZE - 2_000:
+        put(store, body=b"x" * 900)
+        await until(is_touched_ahead)
+    await store.shutdown()

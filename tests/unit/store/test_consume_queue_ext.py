@@ -7,12 +7,20 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from broker_core.delivery.sql92.parser import compile_expression
 from broker_core.delivery.sql_filter import FilterBits, SqlFilter
 from broker_core.delivery.tag_filter import TagFilter
-from broker_core.formats.cq_ext_unit import ADDRESS_BASE, ADDRESS_MAX, END_MARK, CqExtUnit, decode
+from broker_core.formats.cq_ext_unit import (
+    ADDRESS_BASE,
+    ADDRESS_MAX,
+    END_MARK,
+    CqExtUnit,
+    decode,
+    encode,
+)
 from broker_core.formats.cq_unit import FILLER_SIZE, UNIT
 from broker_core.formats.record import decode as decode_record
 from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC
@@ -159,6 +167,38 @@ def test_a_unit_that_fits_no_file_is_not_written() -> None:
     assert ext.put(CqExtUnit(1, 1, bytes(277))) is None
     assert ext.put(CqExtUnit(1, 1, bytes(276))) == ADDRESS_BASE
     assert ext.put(CqExtUnit(1, 1, b"")) == ADDRESS_BASE + FILE_SIZE
+
+
+@pytest.mark.parametrize("hurt", [(0, 1), (18, 1), (2, 8), (10, 8)])
+def test_units_are_compared_as_a_whole(hurt: tuple[int, int]) -> None:
+    position, size = hurt
+    storage = FaultyStorage()
+    ext = ConsumeQueueExt("T", 0, QUEUE, FILE_SIZE, storage, lambda files, start: None)
+    ext.load(None, trust_end=True)
+    addresses = [ext.put(CqExtUnit(5, 7, b"\x0f")) for _ in range(2)]
+    ask = [np.array(column, np.int64) for column in (addresses, [5, 5], [7, 7])]
+    assert ext.sizes(*ask).tolist() == [21, 21]
+
+    data = storage.files[QUEUE / FIRST].data
+    for at in range(position, position + size):
+        data[at] ^= 1
+
+    assert ext.sizes(*ask).tolist() == [-1, 21]
+
+
+def test_a_unit_that_reaches_into_its_files_end_is_none() -> None:
+    storage = FaultyStorage()
+    ext = ConsumeQueueExt("T", 0, QUEUE, FILE_SIZE, storage, lambda files, start: None)
+    ext.load(None, trust_end=True)
+    address = ext.put(CqExtUnit(5, 7, bytes(270)))
+    assert address == ADDRESS_BASE
+    ask = [np.array([number], np.int64) for number in (address, 5, 7)]
+    assert ext.sizes(*ask).tolist() == [290]
+    data = storage.files[QUEUE / FIRST].data
+
+    data[:20] = encode(CqExtUnit(5, 7, bytes(277)))[:20]
+
+    assert ext.sizes(*ask).tolist() == [-1]
 
 
 async def test_without_room_for_an_extension_the_unit_has_the_plain_code(
@@ -410,4 +450,22 @@ async def test_extensions_of_expired_messages_are_deleted() -> None:
     await store.shutdown()
     store = opened(storage)
     assert store.max_offset_in_queue("TopicTest", 0) > 0
+    store.close()
+
+
+async def test_the_unit_of_a_lost_message_whose_extension_is_gone_loses_its_address() -> None:
+    storage = FaultyStorage()
+    running = await started(storage)
+    puts = [put(running, tags="A") for _ in range(3)]
+    left = storage.crash()
+    await running.shutdown()
+    left.files[Path("/store/commitlog") / FIRST].data[puts[1].commit_log_offset + 8] ^= 1
+    left.files[QUEUE / FIRST].data[21:23] = bytes(2)
+
+    store = a_store(ManualClock(), left, CONFIG, bit_map_of)
+    report = store.load()
+
+    assert (report.units_written, report.units_missing) == (1, 1)
+    assert [code for _, _, code in units_of(left)] == [ADDRESS_BASE, 0, ADDRESS_BASE + 42]
+    assert [queue.topic for queue in store.files.queues.dirty] == ["TopicTest"]
     store.close()

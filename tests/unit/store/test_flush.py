@@ -175,6 +175,31 @@ async def test_a_flush_that_is_not_timed_is_woken_by_enough_pages(clock, storage
     await store.shutdown()
 
 
+@pytest.mark.parametrize(("missing", "is_flushed"), [(0, True), (1, False)])
+async def test_a_flush_that_is_not_timed_takes_its_least_pages_and_no_byte_less(
+    clock, storage, monkeypatch, missing, is_flushed
+):
+    store = a_store(clock, storage, store_config(flush_commit_log_timed=False))
+    store.load()
+    await store.start()
+    overhead = put(store, body=b"").wrote_size
+    assert await store.flush()
+    least = 4 * 4096 - missing
+    hand, handed = FlushThread.hand, []
+
+    def note(thread, files, done):
+        handed.append(files)
+        hand(thread, files, done)
+
+    monkeypatch.setattr(FlushThread, "hand", note)
+    assert put(store, body=b"x" * (least - overhead)).wrote_size == least
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert bool(handed) is is_flushed
+    await store.shutdown()
+
+
 @pytest.mark.parametrize("mode", [{"flush_disk_type": "SYNC_FLUSH"}, {}])
 async def test_so_many_messages_wait_for_a_disk_that_stands_still_and_no_more(
     clock, storage, monkeypatch, mode

@@ -291,3 +291,17 @@ async def test_a_slot_that_leads_behind_the_counted_entries_finds_nothing(clock,
 
     assert index.find(key_hash, 0, FOR_EVER, 32) == []
     index.close()
+
+
+async def test_an_entry_before_its_files_first_ends_the_chain(clock, storage):
+    path = await left_index(clock, storage)
+    index = IndexFile(storage.open(path), SLOTS, 400)
+    (newest,) = index.entries(index.count - 1, index.count)
+    key_hash, offset = int(newest["hash"]), int(newest["offset"])
+    assert offset in index.find(key_hash, 0, FOR_EVER, 32)
+    entry = ENTRIES_FROM + (index.count - 1) * ENTRY.size
+
+    ENTRY.pack_into(storage.files[path].data, entry, key_hash, offset, -1, index.count - 2)
+
+    assert index.find(key_hash, 0, FOR_EVER, 32) == []
+    index.close()

@@ -153,6 +153,41 @@ async def test_damage_is_kept_and_stepped_over(storage, clean, where, damaged):
     store.close()
 
 
+@pytest.mark.parametrize("behind", [0, 100, 4095])
+async def test_damage_to_the_last_record_is_kept_wherever_in_a_page_it_ends(storage, behind):
+    left, puts = await filled(storage, 3)
+    end = puts[-1].commit_log_offset + puts[-1].wrote_size
+    store, _ = reopened(left)
+    await store.start()
+    overhead = put(store, queue_id=1, body=b"").wrote_size
+    last = put(store, body=b"x" * (2 * 4096 + behind - end - 2 * overhead))
+    left = left.crash()
+    await store.shutdown()
+    assert (last.commit_log_offset + last.wrote_size) % 4096 == behind
+    left.files[LOG].data[last.commit_log_offset + 4] ^= 1
+
+    store, report = reopened(left)
+
+    assert [found.offset_from for found in report.damaged] == [last.commit_log_offset]
+    assert store.max_offset_in_queue("TopicTest", 0) == last.queue_offset + 1
+    store.close()
+
+
+async def test_a_cut_takes_the_units_of_damage_behind_it(storage):
+    left, puts = await filled(storage, 10)
+    left.files[LOG].data[puts[6].commit_log_offset + 8] ^= 1
+    store, _ = reopened(left)
+    assert store.max_offset_in_queue("TopicTest", 0) == 5
+    store.close()
+
+    store = a_store(ManualClock(), left)
+    store.load(cut_at=puts[6].commit_log_offset)
+
+    assert store.max_offset_in_queue("TopicTest", 0) == 3
+    assert store.runtime_info()["damagedRanges"] == "0"
+    store.close()
+
+
 async def test_damage_is_on_record_under_the_root_after_the_next_clean_start(storage):
     left, puts = await filled(storage, 10)
     left.files[LOG].data[puts[4].commit_log_offset + 8] ^= 1
@@ -381,6 +416,13 @@ async def test_recovery_may_be_killed_and_begun_again(storage, seed):
     again, _ = reopened(left)
     assert [bodies(again, queue_id=q) for q in (0, 1)] == expected
     again.close()
+
+
+async def test_the_lock_file_says_what_it_is(storage):
+    store, _ = reopened(storage)
+
+    assert bytes(storage.files[Path("/store/lock")].data) == b"lock"
+    store.close()
 
 
 async def test_two_stores_on_a_directory_are_refused_by_name(storage):

@@ -58,6 +58,7 @@ async def test_files_go_when_their_time_is_over_and_it_is_the_hour(storage):
 
     assert before > 3
     assert len(store.files.log.files) == 1
+    assert [path for path in storage.left_open() if path not in storage.files] == []
     await store.shutdown()
 
 
@@ -212,4 +213,15 @@ async def test_the_last_file_never_goes(storage):
         await run(store.retention.clean(), clock)
 
     assert len(store.files.log.files) == 1
+    await store.shutdown()
+
+
+async def test_a_store_that_starts_on_a_full_disk_takes_no_puts(clock, storage):
+    store = a_store(clock, storage)
+    store.load()
+    storage.used_bytes, storage.free_bytes = 91 << 30, 9 << 30
+
+    await store.start()
+
+    assert put(store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     await store.shutdown()

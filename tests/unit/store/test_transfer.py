@@ -177,7 +177,10 @@ def test_a_unit_that_leads_to_another_record_is_passed_over():
     units = units_of((0, 100), (100, 100))
     FILES[0].buffer[0:4] = (60).to_bytes(4, "big")
 
-    assert places(plan(units)) == [(100, 100)]
+    found = plan(units)
+
+    assert places(found) == [(100, 100)]
+    assert found.is_removing
 
 
 def test_what_is_gone_behind_a_message_is_no_removal():
@@ -256,3 +259,8 @@ def test_usual_records_are_planned_as_unusual_ones_are(wanted, bounds, between, 
     asked = plan_transfer(units, bounds, between, file_at, is_lost=lambda _: False)
 
     assert usual == asked
+
+
+@pytest.mark.parametrize("is_lost", [None, lambda _: False])
+def test_what_has_room_for_its_size_is_planned(is_lost):
+    assert places(plan(units_of((0, 4)), is_lost=is_lost)) == [(0, 4)]

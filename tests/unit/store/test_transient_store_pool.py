@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from resource import RLIM_INFINITY
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -336,7 +337,11 @@ async def test_the_buffers_are_locked_in_memory(store, storage):
     assert {len(buffer) for buffer in storage.locked} == {LOG_FILE_SIZE}
 
 
-async def test_memory_that_may_not_be_locked_is_said_once_and_used(clock, storage, caplog):
+@pytest.mark.parametrize(("limit", "said_limit"), [(65_536, "65536"), (RLIM_INFINITY, "any")])
+async def test_memory_that_may_not_be_locked_is_said_once_and_used(
+    clock, storage, caplog, monkeypatch, limit, said_limit
+):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
     storage.fail("lock_memory", error=errno.ENOMEM)
     store = await started(clock, storage)
     put(store)
@@ -344,7 +349,7 @@ async def test_memory_that_may_not_be_locked_is_said_once_and_used(clock, storag
 
     said = [entry for entry in caplog.records if "is not locked" in entry.message]
     assert len(said) == 1
-    assert "RLIMIT_MEMLOCK" in said[0].message
+    assert f"RLIMIT_MEMLOCK allows {said_limit} bytes" in said[0].message
 
 
 async def test_a_pool_that_no_machine_has_memory_for_is_one_sentence(clock, storage):
