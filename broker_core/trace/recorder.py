@@ -166,8 +166,7 @@ class Recorder:
         spans.append(span)
         self._entries.append(span)
         self.byte_count += SPAN_BYTES
-        if self.byte_count > self.bytes_max:
-            self.forget()
+        self.forget()
 
     def acknowledged(self, queue: Queue, offset: int, client: str) -> None:
         """Note that a group's offset of a queue is this now."""
@@ -203,6 +202,7 @@ class Recorder:
                 self.byte_count -= EVENT_BYTES + len(entry[1])
             else:
                 self.byte_count -= SPAN_BYTES
+                self._forget_span(entry)
 
     def clear(self) -> None:
         """Forget everything, and begin anew."""
@@ -238,6 +238,15 @@ class Recorder:
                 if entry.acknowledged_s:
                     found.append(self._event_of(entry, ACKNOWLEDGED))
         return found
+
+    def _forget_span(self, span: Span) -> None:
+        """Keep no queue whose last span is gone: topics and groups come and go."""
+        spans = self.spans.get(span.queue)
+        # Of a queue the oldest goes first; it may have gone when it was acknowledged.
+        if spans and spans[0] is span:
+            del spans[0]
+            if not spans:
+                del self.spans[span.queue]
 
     def _forget_queues(self) -> None:
         for spans in self.spans.values():

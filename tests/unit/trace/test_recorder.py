@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_core.trace.recorder import Recorder, Span
+from broker_core.trace.recorder import SPAN_BYTES, Recorder, Span
 from tests.support.clock import ManualClock
 
 QUEUE = ("group", "Topic", 0)
@@ -50,6 +50,36 @@ def test_what_a_client_asks_for_again_and_again_takes_no_more_room(recorder: Rec
     deliver(recorder, 0, 32, client="another")
 
     assert spans(recorder) == [(10, 42), (0, 32), (0, 32)]
+
+
+def test_what_is_older_than_its_minutes_goes_though_nobody_asks(
+    recorder: Recorder, clock: ManualClock
+) -> None:
+    for number in range(1_000):
+        queue = ("group", f"Topic-{number}", 0)
+        recorder.delivered(queue, 0, 1, STORED_MS, 100, "c", is_cold=False)
+    kept = recorder.spans["group", "Topic-0", 0]
+    clock.advance_ms(5 * 60_000)
+    deliver(recorder, 0, 1)
+    clock.advance_ms(5 * 60_000 + 1_000)
+    deliver(recorder, 1, 2)
+
+    assert (len(recorder), recorder.byte_count) == (2, 2 * SPAN_BYTES)
+    assert list(recorder.spans) == [QUEUE]
+    assert kept == []
+
+
+def test_a_message_that_is_acknowledged_after_its_span_is_forgotten_is_passed_over(
+    recorder: Recorder, clock: ManualClock
+) -> None:
+    deliver(recorder, 0, 4)
+    clock.advance_ms(11 * 60_000)
+    deliver(recorder, 4, 8)
+
+    recorder.acknowledged(QUEUE, 8, "c")
+
+    assert spans(recorder) == [(4, 8)]
+    assert recorder.spans[QUEUE][-1].acknowledged_by == "c"
 
 
 def test_who_keeps_a_list_of_spans_finds_it_empty_once_it_is_forgotten(
