@@ -210,7 +210,7 @@ class Soak:
         self._say = say
         self._viewers = Viewers(self.appliance)
         self._meter = Meter()
-        self._lives = Lives()
+        self._lives = Lives(self.appliance.data / "store")
         self._used: list[Point] = []
         self._acknowledged: list[Point] = []
         self._segments: list[Segment] = []

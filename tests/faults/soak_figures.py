@@ -4,6 +4,11 @@ A quantity of a process is looked at over its longest life between two restarts,
 level when the median of the last fifth is at most LEVEL_PART above that of the second one, or at
 most by the slack of its kind: the first fifth is what a process needs to get warm. The disk is
 looked at over the whole run, as bytes for each acknowledged message.
+
+A broker holds a descriptor of each file of its log and index until the file expires, as the
+original does, and of files of queues. So one for each file that the store holds is counted by
+itself: there are as many as files, whose growth is the disk's. A second one of the same file, or
+one of a file that is gone, is a descriptor as any other.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
 LEVEL_PART = 0.05
 MEMORY, DESCRIPTORS, THREADS, TASKS, DISK = "memory", "descriptors", "threads", "tasks", "disk"
+STORE_FILES = "store files"
 MIB = 1 << 20
 SLACKS = {MEMORY: 4.0 * MIB, DESCRIPTORS: 4.0, THREADS: 2.0, TASKS: 4.0}
 """A rise that is no trend: a connection more, a page of an allocator."""
@@ -88,9 +94,10 @@ def _shown(what: str, value: float) -> str:
 
 
 class Lives:
-    """All processes of a run by program, the newest last."""
+    """All processes of a run by program, the newest last. `store`: where the store's files are."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Path) -> None:
+        self._store = store
         self.by_name: defaultdict[str, list[Life]] = defaultdict(list)
 
     def note(
@@ -105,7 +112,7 @@ class Lives:
             lives = self.by_name[name]
             if not lives or lives[-1].pid != pid:
                 lives.append(Life(name, pid))
-            seen = seen_of(pid, *below)
+            seen = seen_of(self._store, pid, *below)
             if name == "broker" and tasks is not None:
                 seen[TASKS] = tasks
             for what, value in seen.items():
@@ -119,7 +126,8 @@ class Lives:
         for name, lives in sorted(self.by_name.items()):
             longest = max(lives, key=lambda one: one.seconds)
             for what, points in sorted(longest.series.items()):
-                found += verdict_of(name, what, points)
+                if what in SLACKS:
+                    found += verdict_of(name, what, points)
         return found
 
 
@@ -161,9 +169,12 @@ def _rise(points: Sequence[Point]) -> float:
     return points[-1].value - points[0].value
 
 
-def seen_of(*pids: int) -> dict[str, float]:
-    """Return memory of their own, descriptors and threads of processes together."""
-    memory = descriptors = threads = 0
+def seen_of(store: Path, *pids: int) -> dict[str, float]:
+    """Return memory of their own, descriptors and threads of processes together.
+
+    Of each file below `store` one descriptor of a process is among STORE_FILES.
+    """
+    memory = descriptors = store_files = threads = 0
     for each in pids:
         status = processes.status_of(each)
         if "RssAnon" not in status:
@@ -171,8 +182,18 @@ def seen_of(*pids: int) -> dict[str, float]:
         memory += int(status["RssAnon"].split()[0]) * 1024
         threads += int(status["Threads"])
         with suppress(OSError):
-            descriptors += sum(1 for _ in Path(f"/proc/{each}/fd").iterdir())
-    return {MEMORY: memory, DESCRIPTORS: descriptors, THREADS: threads} if memory else {}
+            targets = processes.open_by(each)
+            files = {one for one in targets if one.is_relative_to(store) and one.is_file()}
+            store_files += len(files)
+            descriptors += len(targets) - len(files)
+    if not memory:
+        return {}
+    return {
+        MEMORY: memory,
+        DESCRIPTORS: descriptors,
+        STORE_FILES: store_files,
+        THREADS: threads,
+    }
 
 
 def tasks_of(port: int) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import socket
 import threading
@@ -18,9 +19,11 @@ from tests.faults.soak_figures import (
     DESCRIPTORS,
     MEMORY,
     MIB,
+    STORE_FILES,
     Lives,
     Point,
     disk_verdict,
+    seen_of,
     verdict_of,
 )
 
@@ -130,14 +133,29 @@ def test_a_rise_below_the_slack_of_its_kind_is_none() -> None:
     assert found.is_level
 
 
+def test_of_each_file_that_the_store_holds_one_descriptor_is_no_growth(tmp_path: Path) -> None:
+    store, outside = tmp_path / "store", tmp_path / "outside"
+    store.mkdir()
+
+    def seen() -> tuple[float, float]:
+        found = seen_of(store, os.getpid())
+        return found[DESCRIPTORS] - before[DESCRIPTORS], found[STORE_FILES]
+
+    before = seen_of(store, os.getpid())
+    with (store / "0").open("w"), (store / "1").open("w"):
+        assert seen() == (0, 2)
+        with outside.open("w"), (store / "1").open():
+            assert seen() == (2, 2)
+        (store / "1").unlink()
+        assert seen() == (1, 1)
+
+
 def test_a_restart_begins_a_life_of_its_own_and_the_longest_one_counts(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     has = {1: 500.0, 2: 100.0}
-    monkeypatch.setattr(
-        "tests.faults.soak_figures.seen_of", lambda *pids: {DESCRIPTORS: has[pids[0]]}
-    )
-    lives = Lives()
+    monkeypatch.setattr("tests.faults.soak_figures.seen_of", lambda _, pid: {DESCRIPTORS: has[pid]})
+    lives = Lives(tmp_path)
     for at in range(100):
         pid = 1 if at < 30 else 2
         lives.note(at, {"web": [pid]}, None)

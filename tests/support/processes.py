@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -37,14 +38,22 @@ def status_of(pid: int) -> dict[str, str]:
     return {key: value.strip() for key, _, value in lines}
 
 
+def open_by(pid: int) -> list[Path]:
+    """Return what each descriptor of a process leads to; a deleted file's name ends in (deleted).
+
+    Raises:
+        OSError: the process is gone, or somebody else's.
+    """
+    found = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.append(descriptor.readlink())
+    return found
+
+
 def listening(pid: int) -> set[tuple[str, int]]:
     """Return what a process listens on: addresses as the kernel writes them, with their ports."""
-    sockets = set()
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            sockets.add(str(descriptor.readlink()))
-        except FileNotFoundError:
-            continue
+    sockets = {str(one) for one in open_by(pid)}
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
