@@ -10,6 +10,8 @@ from broker_core.message.properties import decode as decode_properties
 from broker_core.message.ids import host_text
 from broker_core.trace.event import encode as encode_json
 from broker_core.trace.recorder import decode_event
+from broker_core.trace.followed import FOLLOWED_MAX as FOLLOWED_LIMIT
+from broker_core.trace.followed import STORED_MAX as STORED_LIMIT
 from broker_core.trace.watch import FRESH_MAX as FRESH_LIMIT
 from broker_core.trace.deliveries import DELIVERIES_MAX as DELIVERIES_LIMIT
 
@@ -26,6 +28,9 @@ cdef enum:
 cdef Py_ssize_t FRESH_MAX = FRESH_LIMIT
 cdef Py_ssize_t DELIVERIES_MAX = DELIVERIES_LIMIT
 cdef int64_t V6_FLAGS = HOST_V6_MASK
+cdef Py_ssize_t FOLLOWED_MAX = FOLLOWED_LIMIT
+cdef Py_ssize_t STORED_MAX = STORED_LIMIT
+cdef str FLUSHED = "flushed"
 cdef str STORED = "stored"
 cdef str DELIVERED = "delivered"
 cdef str ACKNOWLEDGED = "acknowledged"
@@ -487,17 +492,49 @@ cdef class Put:
     def properties(self):
         return decode_properties(self._properties.decode("utf-8", "replace"))
 
-    def covered(self, str stage not None, client, double at_s, int64_t together):
+    def covered(self, messages not None, Py_ssize_t count, takers_of_puts, str stage not None,
+                client, double at_s, int64_t together):
+        """See `Put.covered` of broker_core/trace/followed.py."""
+        cdef bytes name = stage.encode()
+        cdef bytes who = b"" if client is None else b',"client":' + encode_json(client)
+        cdef bint is_flush = stage == FLUSHED
+        cdef str topic = None
+        cdef tuple watches = None
+        cdef list told = []
+        cdef Py_ssize_t taken = 0
+        cdef Put put
+        if PyBytes_GET_SIZE(name) > DECIMAL_MAX:
+            raise ValueError(f"{stage} is longer than stages are")
+        while taken < count:
+            message = messages[0]
+            if type(message) is not Put:
+                break
+            put = <Put>message
+            if put.topic is not topic:
+                takers = takers_of_puts[put.topic]
+                if takers is None:
+                    break
+                if told:
+                    give(watches, told)
+                    told = []
+                topic = put.topic
+                watches = <tuple>(takers.flushed if is_flush else takers.replicated)
+            messages.popleft()
+            taken += 1
+            if watches:
+                told.append(put.covered_told(stage, name, who, at_s, together))
+        if told:
+            give(watches, told)
+        return taken
+
+    cdef Told covered_told(self, str stage, bytes name, bytes who, double at_s,
+                           int64_t together):
         """Return what is told when the disk or a slave has it."""
         cdef uint8_t room[NUMBERS_ROOM]
         cdef uint8_t* to
         cdef Py_ssize_t begin
         cdef int64_t latency_us = micros(at_s - self.at_s)
-        cdef bytes name = stage.encode()
-        cdef bytes who = b"" if client is None else b',"client":' + encode_json(client)
         cdef Told told = Told.__new__(Told)
-        if PyBytes_GET_SIZE(name) > DECIMAL_MAX:
-            raise ValueError(f"{stage} is longer than stages are")
         to = put_times(room, self._now_ms + latency_us // 1000, at_s)
         to = put_word(put_part(to, name), b'",', 2)
         begin = to - room

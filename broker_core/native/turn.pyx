@@ -284,6 +284,8 @@ cdef class SendTurn:
     cdef object _puts, _config, _state, _queues, _index, _stats
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
     cdef object _waiting, _timestamp, _picking, _trace, _received_s, _tracer, _followed
+    cdef object _unflushed
+    cdef dict _stored_at, _slaves
     cdef list _picked, _told, _halves
     cdef str _half_topic
     cdef bint _takes_halves
@@ -353,6 +355,9 @@ cdef class SendTurn:
         self._tracer = tracer
         self._picking = tracer.picking
         self._followed = tracer.followed
+        self._stored_at = tracer.followed.stored_at
+        self._slaves = tracer.followed.slaves
+        self._unflushed = tracer.followed.unflushed
         self._trace = send.trace
         self._picked = []
         self._halves = []
@@ -824,9 +829,22 @@ cdef class SendTurn:
             for takers, each in told:
                 put = <Put>each
                 give(<tuple>takers.stored, [put.told])
-                self._followed.stored(put)
+                self._follow(put)
         except Exception as error:
             self._trace.failed(len(told), error)
+        return 0
+
+    cdef int _follow(self, Put put) except -1:
+        """Note that more of a message is to come, as `Followed.stored` does."""
+        if (
+            self._slaves
+            or len(self._stored_at) >= STORED_MAX
+            or len(self._unflushed) >= FOLLOWED_MAX
+        ):
+            self._followed.stored(put)
+            return 0
+        self._stored_at[put.commit_log_offset] = put.at_s
+        self._unflushed.append(put)
         return 0
 
     cdef int _tell_picked(self, bytes born_host) except -1:

@@ -15,8 +15,11 @@ import msgspec
 from broker_core.backlog import Backlog
 
 if TYPE_CHECKING:
-    from broker_core.trace.event import Emitted, TraceEvent
+    from collections.abc import Mapping
+
+    from broker_core.trace.event import TraceEvent
     from broker_core.trace.filter import Properties
+    from broker_core.trace.takers import ToldOfPuts
     from broker_core.trace.tracer import Tracer
 
 FOLLOWED_MAX = 50_000
@@ -52,8 +55,21 @@ class Put(Protocol):
     event: TraceEvent
     properties: Properties
 
-    def covered(self, stage: str, client: str | None, at_s: float, together: int) -> Emitted:
-        """Return what is told when the disk or a slave has it."""
+    def covered(
+        self,
+        messages: deque[Stored | Put],
+        count: int,
+        takers_of_puts: Mapping[str, ToldOfPuts | None],
+        stage: str,
+        client: str | None,
+        at_s: float,
+        together: int,
+    ) -> int:
+        """Tell that the disk or a slave has some messages, of which this one is the first.
+
+        Takes up to `count` of them off the beginning, and returns how many: up to the first that
+        is no Put, or whose topic has somebody who holds events against filters.
+        """
 
 
 class _Reach:
@@ -85,13 +101,18 @@ class Followed:
     """Emits "flushed" and "replicated". Event loop only.
 
     Attributes:
-        stored_at: when messages were stored, by their offsets in the log. The native turn looks.
+        stored_at: when messages were stored, by their offsets in the log.
+        unflushed: those that wait for a flush, in the log's order.
+        slaves: what each slave has not yet, by its address.
+
+    The native turn looks at all of them, and adds as long as there is room and no slave.
     """
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._disk = _Reach(FLUSHED, None)
-        self._slaves: dict[str, _Reach] = {}
+        self.unflushed = self._disk.waiting
+        self.slaves: dict[str, _Reach] = {}
         self.stored_at: dict[int, float] = {}
         self._backlog: Backlog[_Covered] = Backlog(self._tell_some, AT_ONCE)
 
@@ -105,7 +126,7 @@ class Followed:
             for each in list(islice(self.stored_at, FORGOTTEN)):
                 del self.stored_at[each]
         self.stored_at[stored.commit_log_offset] = stored.at_s
-        for reach in (self._disk, *self._slaves.values()):
+        for reach in (self._disk, *self.slaves.values()):
             if len(reach.waiting) >= FOLLOWED_MAX:
                 reach.waiting.popleft()
                 self._tracer.lose(reach.stage)
@@ -122,20 +143,20 @@ class Followed:
     def replicated(self, address: str, commit_log_offset: int, at_s: float) -> None:
         """Emit "replicated" for what a slave has by now; an offset below 0: it is gone."""
         if commit_log_offset < 0:
-            self._slaves.pop(address, None)
+            self.slaves.pop(address, None)
             return
-        reach = self._slaves.get(address)
+        reach = self.slaves.get(address)
         if reach is None:
-            if len(self._slaves) >= SLAVES_MAX:
+            if len(self.slaves) >= SLAVES_MAX:
                 return
             # What was stored before its first report is nobody's to tell.
-            self._slaves[address] = _Reach(REPLICATED, address)
+            self.slaves[address] = _Reach(REPLICATED, address)
         else:
             self._reach(reach, commit_log_offset, at_s, 0)
 
     def clear(self) -> None:
         self._disk.waiting.clear()
-        self._slaves.clear()
+        self.slaves.clear()
         self.stored_at.clear()
 
     def _reach(self, reach: _Reach, commit_log_offset: int, at_s: float, together: int) -> None:
@@ -147,24 +168,31 @@ class Followed:
 
     def _tell_some(self, covered: _Covered) -> int:
         """Emit the events of some messages; the others have their turn later."""
-        messages = covered.messages
-        count = min(len(messages), AT_ONCE)
-        for _ in range(count):
-            self._tell(messages.popleft(), covered)
+        messages, reach = covered.messages, covered.reach
+        count = room = min(len(messages), AT_ONCE)
+        while room > 0:
+            first = messages[0]
+            told = 0
+            if not isinstance(first, Stored):
+                told = first.covered(
+                    messages,
+                    room,
+                    self._tracer.takers.of_puts,
+                    reach.stage,
+                    reach.client,
+                    covered.at_s,
+                    covered.together,
+                )
+            if not told:
+                self._tell(messages.popleft(), covered)
+                told = 1
+            room -= told
         if messages:
             self._backlog.add(covered)
         return count
 
     def _tell(self, stored: Stored | Put, covered: _Covered) -> None:
         reach = covered.reach
-        if not isinstance(stored, Stored):
-            takers = self._tracer.takers.of_puts[stored.topic]
-            if takers is not None:
-                takers.give(
-                    reach.stage,
-                    stored.covered(reach.stage, reach.client, covered.at_s, covered.together),
-                )
-                return
         latency_us = max(0, round((covered.at_s - stored.at_s) * 1_000_000))
         event = msgspec.structs.replace(
             stored.event,

@@ -17,7 +17,6 @@ from broker_core.trace.picking import ALL, TOPICS_MAX, Rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker_core.trace.event import Emitted
     from broker_core.trace.watch import Watch
 
     _Asked = tuple[Watch, Rule, bool]
@@ -41,11 +40,6 @@ class ToldOfPuts(NamedTuple):
     stored: tuple[Watch, ...]
     flushed: tuple[Watch, ...]
     replicated: tuple[Watch, ...]
-
-    def give(self, stage: str, event: Emitted) -> None:
-        """Hand over that the disk or a slave has a message."""
-        for watch in self.flushed if stage == "flushed" else self.replicated:
-            watch.take(event)
 
 
 class Takers:

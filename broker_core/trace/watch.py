@@ -118,12 +118,6 @@ class Watch:
         self.number_fresh()
         self._count(stage)
 
-    def take(self, event: Emitted) -> None:
-        """Take an event that is known to match the only filter."""
-        self.fresh.append(event)
-        if len(self.fresh) >= FRESH_MAX:
-            self.number_fresh()
-
     def number_fresh(self) -> None:
         """Take what matched without having been offered: all at once, for little each."""
         fresh = self.fresh

@@ -149,15 +149,16 @@ async def test_who_watches_is_told_the_same_of_pulls(
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    ("wanted", "slaves"),
     [
-        {"sample": 2},
-        {"sample": 3, "stages": ["flushed", "dispatched", "replicated"], "topic": "O*"},
+        ({"sample": 2}, 0),
+        ({"sample": 2}, 1),
+        ({"sample": 3, "stages": ["flushed", "dispatched", "replicated"], "topic": "O*"}, 1),
     ],
-    ids=lambda wanted: ",".join(wanted),
+    ids=["sample, no slave", "sample", "sample,stages,topic"],
 )
 async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follows(
-    wanted: dict[str, Any], rng: random.Random, monkeypatch: pytest.MonkeyPatch
+    wanted: dict[str, Any], slaves: int, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Pair(configuration()) as pair:
         told: list[list[dict[str, Any]]] = [[], []]
@@ -169,7 +170,8 @@ async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follow
 
             followed = twin.parts.tracer.followed
             twin.parts.tracer.watch("watcher", TraceWatch(**wanted), Watcher(take))
-            followed.replicated("10.0.0.9:1", 0, 0.0)
+            if slaves:
+                followed.replicated("10.0.0.9:1", 0, 0.0)
             # The disk's thread decides when; here the test does.
             monkeypatch.setattr(followed, "flushed", lambda *_: None)
         for number in range(ROUNDS * FRAMES_A_ROUND // 8):
@@ -182,14 +184,47 @@ async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follow
                 tracer, end = twin.parts.tracer, twin.parts.store.files.log.max_offset
                 if number % 3:
                     Followed.flushed(tracer.followed, end, twin.clock.monotonic(), number % 5)
-                tracer.followed.replicated("10.0.0.9:1", end, twin.clock.monotonic())
+                if slaves:
+                    tracer.followed.replicated("10.0.0.9:1", end, twin.clock.monotonic())
             await settled()
             for twin in (pair.native, pair.python):
                 twin.parts.tracer.push_all()
             # Of one turn the twins tell in an order of their own.
             assert_same_events(*told)
         stages = {event["stage"] for event in told[0]}
-        assert stages >= {"stored", "flushed", "replicated"}
+        assert stages >= {"stored", "flushed"}
+        assert ("replicated" in stages) == bool(slaves)
+
+
+async def test_a_flush_of_topics_with_and_without_filters_is_told_of_in_the_logs_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Pair(configuration()) as pair:
+        twin = pair.native
+        tracer, told = twin.parts.tracer, list[dict[str, Any]]()
+
+        def take(body: bytes) -> bool:
+            told.extend(json.loads(body)["events"])
+            return True
+
+        tracer.watch("all", TraceWatch(sample=2, stages=["flushed"]), Watcher(take))
+        flushed = tracer.followed.flushed
+        monkeypatch.setattr(tracer.followed, "flushed", lambda *_: None)
+        topics = [TOPICS[0 if number % 3 else 2] for number in range(40)]
+        for number, topic in enumerate(topics):
+            text = f"UNIQ_KEY\x01K{number}\x02"
+            await pair.feed(send_frames.send(send_frames.fields_of(topic, 0, text), b"body", 1))
+        # What goes to the first topic is held against this one's filter from now on.
+        one = TraceWatch(topic=TOPICS[0], tag="none")
+        tracer.watch("one", one, Watcher(lambda _: True))
+        flushed(twin.parts.store.files.log.max_offset, twin.clock.monotonic(), 40)
+        await settled()
+        tracer.push_all()
+
+        sampled = [f"K{number}" for number in range(40) if crc32(b"K%d" % number) % 2 == 0]
+        assert [event["uniqKey"] for event in told] == sampled
+        assert [event["topic"] for event in told] == [topics[int(key[1:])] for key in sampled]
+        assert len({event["topic"] for event in told}) == 2
 
 
 async def test_what_the_turn_told_is_held_against_filters_of_who_came_later(

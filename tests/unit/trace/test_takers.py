@@ -87,10 +87,10 @@ def test_two_samples_and_the_level_full_are_left_to_filters() -> None:
 def test_what_is_taken_has_its_number_among_what_is_offered() -> None:
     peer = Peer()
     watch = a_watch(peer, filters={"mine": TraceFilter(sample=1)})
-    watch.take(told("stored"))
+    watch.fresh.append(told("stored"))
     event = TraceEvent(time_ms="1", stage="filtered", topic="T")
     watch.offer(Emitted(event), event, {}, 0.0)
-    watch.take(told("delivered"))
+    watch.fresh.append(told("delivered"))
     watch.lose("flushed")
     watch.send()
 
@@ -109,7 +109,7 @@ def test_what_a_watcher_may_not_see_has_no_number() -> None:
     peer.hidden.add("Secret")
     watch = a_watch(peer, sample=8)
     for topic in ("Secret", "T", "Secret"):
-        watch.take(told("stored", topic))
+        watch.fresh.append(told("stored", topic))
     watch.send()
 
     (batch,) = peer.batches
@@ -121,26 +121,14 @@ def test_a_watch_that_nobody_reads_keeps_the_newest_and_counts_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watches, "RING_EVENTS", 5)
-    monkeypatch.setattr(watches, "FRESH_MAX", 3)
     peer = Peer()
     watch = a_watch(peer, sample=8)
     watch.lose_connection(0.0)
     for _ in range(10):
-        watch.take(told("stored"))
-    assert len(watch.fresh) < 3
+        watch.fresh.append(told("stored"))
     watch.resume(Watcher(peer.push), 0, 0)
     watch.send()
 
     (batch,) = peer.batches
     assert [each["seq"] for each in batch["events"]] == ["6", "7", "8", "9", "10"]
     assert (batch["offered"], batch["dropped"]) == ({"stored": "10"}, "5")
-
-
-def test_a_watch_hands_over_what_the_disk_and_a_slave_have_by_stage() -> None:
-    flushed, replicated = (a_watch(sample=8, stages=[name]) for name in ("flushed", "replicated"))
-    asked = Takers([flushed, replicated]).of_puts["T"]
-    assert asked is not None
-
-    asked.give("flushed", told("flushed"))
-
-    assert ([each.stage for each in flushed.fresh], replicated.fresh) == (["flushed"], [])
