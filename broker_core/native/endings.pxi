@@ -44,15 +44,15 @@ cdef class _Target:
         """Tell whether the queue is there, a plain one, with room for a unit."""
         queues = table.get(topic)
         queue = None if queues is None else queues.get(queue_id)
-        if queue is None or queue.code_of is not None:
+        if not is_plain_queue(queue):
             return False
-        self.position = queue.position
-        if not 0 <= self.position < <int64_t>queue.limit:
+        self.position = number_slot(queue, QUEUE_POSITION)
+        if not 0 <= self.position < number_slot(queue, QUEUE_LIMIT):
             return False
         self.queue = queue
-        self.topic_field = queue.topic_field
-        self.next_offset = queue.next_offset
-        PyObject_GetBuffer(queue.buffer, &self.units, PyBUF_WRITABLE)
+        self.topic_field = slot(queue, QUEUE_TOPIC_FIELD)
+        self.next_offset = number_slot(queue, QUEUE_NEXT_OFFSET)
+        PyObject_GetBuffer(slot(queue, QUEUE_BUFFER), &self.units, PyBUF_WRITABLE)
         self.is_open = True
         return self.position + UNIT_SIZE <= self.units.len
 
@@ -60,8 +60,8 @@ cdef class _Target:
         put_unit(<uint8_t*>self.units.buf + self.position, offset, <int32_t>size, code)
 
     cdef int store(self) except -1:
-        self.queue.position = self.position + UNIT_SIZE
-        self.queue.next_offset = self.next_offset + 1
+        set_slot(self.queue, QUEUE_POSITION, self.position + UNIT_SIZE)
+        set_slot(self.queue, QUEUE_NEXT_OFFSET, self.next_offset + 1)
         return 0
 
     cdef void close(self) noexcept:
@@ -76,7 +76,7 @@ cdef class EndTurn:
     """Serves plain commits of one broker. Event loop only."""
 
     cdef object _handler, _raw, _transactions, _tracer, _acknowledge, _puts, _config
-    cdef object _state, _queues, _index, _now_ms, _monotonic, _steady_ms
+    cdef object _state, _visibility, _queues, _index, _now_ms, _monotonic, _steady_ms
     cdef object _op_topic
     cdef bytes _store_host, _half_topic, _op_properties, _op_tag
     cdef int32_t _v6_mask, _born_v6_flag, _set_flags, _op_flags
@@ -101,7 +101,8 @@ cdef class EndTurn:
         self._acknowledge = acknowledge
         self._puts = puts
         self._config = store_config
-        self._state = puts.state
+        self._state = exactly(StateType, puts.state)
+        self._visibility = exactly(VisibilityType, puts.visibility)
         self._queues = puts.queues
         self._index = puts.index
         self._now_ms = clock.now_ms
@@ -171,7 +172,10 @@ cdef class EndTurn:
         if self._acknowledge.waits:
             return False
         self._why = STORE
-        if not self._state.is_writable or self._puts.waits:
+        if (
+            slot(self._state, STATE_IS_WRITABLE) is not True
+            or slot(self._visibility, VISIBILITY_WAITS) is not False
+        ):
             return False
         self._why = WATCHED
         return not self._tracer.watching
@@ -180,9 +184,9 @@ cdef class EndTurn:
         """Put the committed message and the op message, if that is plain; tell whether it is."""
         cdef Withheld found
         state = self._state
-        self._from = state.file_from_offset
-        self._position = state.position
-        PyObject_GetBuffer(state.buffer, &self._log, PyBUF_WRITABLE)
+        self._from = number_slot(state, STATE_FROM)
+        self._position = number_slot(state, STATE_POSITION)
+        PyObject_GetBuffer(slot(state, STATE_BUFFER), &self._log, PyBUF_WRITABLE)
         try:
             self._why = MESSAGES
             if not self._read(ending, &found):
@@ -283,7 +287,7 @@ cdef class EndTurn:
             self._op, PyBytes_GET_SIZE(self._store_host), &op_body, &op_properties
         )
         self._why = ROOM
-        limit = state.limit
+        limit = number_slot(state, STATE_LIMIT)
         keys_size = characters(keys[0]) if keys.size else 0
         is_indexed = index is not None and (found.half.uniq_key.size or keys_size)
         if (
@@ -321,7 +325,7 @@ cdef class EndTurn:
     cdef int64_t _begin_time(self) except -1:
         """Return the time of both puts."""
         now = self._now_ms()
-        if now != self._state.store_timestamp:
+        if now != slot(self._state, STATE_STORE_TIMESTAMP):
             now = self._puts.begin_millisecond(now)
         return now
 
@@ -329,7 +333,8 @@ cdef class EndTurn:
         """Return what the index is given; see IndexService."""
         uniq_key = text_of(half.uniq_key) if half.uniq_key.size else None
         keys = text_of(half.keys) if half.keys.size else None
-        return (queue.key_seed, uniq_key, keys, offset, self._state.store_timestamp)
+        timestamp = slot(self._state, STATE_STORE_TIMESTAMP)
+        return (slot(queue, QUEUE_KEY_SEED), uniq_key, keys, offset, timestamp)
 
     cdef int64_t _size_of(self, _Target target, Py_ssize_t born_size, Text* body,
                           Text* properties) noexcept:
@@ -379,13 +384,13 @@ cdef class EndTurn:
         """Write back what has moved, then tell who is told of puts and outcomes."""
         cdef int64_t end = self._from + self._position
         state = self._state
-        state.position = self._position
-        state.put_times += 2
-        state.put_bytes += size
+        set_slot(state, STATE_POSITION, self._position)
+        set_slot(state, STATE_PUT_TIMES, number_slot(state, STATE_PUT_TIMES) + 2)
+        set_slot(state, STATE_PUT_BYTES, number_slot(state, STATE_PUT_BYTES) + size)
         self._real.store()
         self._op.store()
         self._transactions.note_commit(half, op_offset)
-        if self._monotonic() > state.slow_at:
+        if self._monotonic() > slot(state, STATE_SLOW_AT):
             self._puts.tell_slow(topic, queue_id, size)
         self._puts.show(self._real.queue, end)
         self._puts.show(self._op.queue, end)

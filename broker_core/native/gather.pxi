@@ -206,9 +206,9 @@ cdef class PullTurn:
         self._store_config = reader.config
         self._log = reader.log
         self._queues = reader.queues
-        self._visibility = reader.visibility
+        self._visibility = exactly(VisibilityType, reader.visibility)
         self._quarantine = reader.quarantine
-        self._state = put_state
+        self._state = exactly(StateType, put_state)
         self._stats = stats
         self._latency = stats.get_latency
         self._monotonic = clock.monotonic
@@ -703,10 +703,12 @@ cdef class PullTurn:
         queue = None if queues is None else queues.get(queue_id)
         self._queue = queue
         if queue is not None:
-            self._high = queue.max_offset
+            if type(queue) is not QueueType:
+                return NOT_PLAIN
+            self._high = number_slot(queue, QUEUE_MAX_OFFSET)
         if self._high == 0:
             return EMPTY if queue_offset == 0 else NOT_PLAIN
-        self._low = queue.min_offset
+        self._low = number_slot(queue, QUEUE_MIN_OFFSET)
         if not self._low <= queue_offset <= self._high:
             return NOT_PLAIN
         if queue_offset == self._high:
@@ -748,8 +750,8 @@ cdef class PullTurn:
         """Go through units until a limit is reached; see `plan_transfer`. Tells if all is plain."""
         cdef Py_buffer view
         state, config = self._state, self._store_config
-        cdef int64_t max_offset = <int64_t>state.file_from_offset + <int64_t>state.position
-        cdef int64_t read_limit = self._visibility.read_limit
+        cdef int64_t max_offset = number_slot(state, STATE_FROM) + number_slot(state, STATE_POSITION)
+        cdef int64_t read_limit = number_slot(self._visibility, VISIBILITY_READ_LIMIT)
         cdef int64_t disk_before = max_offset - <int64_t>self._reader.memory_bytes
         cdef int64_t bytes_max = config.max_transfer_bytes_on_message_in_memory
         cdef int64_t count_max = config.max_transfer_count_on_message_in_memory

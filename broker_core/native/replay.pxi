@@ -96,19 +96,19 @@ cdef class NativePlainReplay:
         queue = self._known.get(key)
         if queue is None:
             queue = self._find(key, offset)
-        if queue is None or <int64_t>queue.next_offset != queue_offset or queue.code_of is not None:
+        if not is_plain_queue(queue) or number_slot(queue, QUEUE_NEXT_OFFSET) != queue_offset:
             return 0
         if (
             (body_size and crc32_of(record + HEAD, body_size) & CRC_MASK != big32(record + 8))
             or not find_properties(text, text + text_size, &found)
         ):
             return 0
-        if queue.position >= queue.limit:
+        if number_slot(queue, QUEUE_POSITION) >= number_slot(queue, QUEUE_LIMIT):
             queue.make_room()
         if self._index is not None and (found.uniq_key.size or found.keys.size):
             self._put_keys(queue, &found, offset, stored)
-        at = queue.position
-        PyObject_GetBuffer(queue.buffer, &units, PyBUF_WRITABLE)
+        at = number_slot(queue, QUEUE_POSITION)
+        PyObject_GetBuffer(slot(queue, QUEUE_BUFFER), &units, PyBUF_WRITABLE)
         try:
             if at < 0 or at + UNIT_SIZE > units.len:
                 raise ValueError("a unit is not in the file of its queue")
@@ -120,8 +120,8 @@ cdef class NativePlainReplay:
             )
         finally:
             PyBuffer_Release(&units)
-        queue.position = at + UNIT_SIZE
-        queue.next_offset = queue_offset + 1
+        set_slot(queue, QUEUE_POSITION, at + UNIT_SIZE)
+        set_slot(queue, QUEUE_NEXT_OFFSET, queue_offset + 1)
         self.grown[queue] = None
         self.records += 1
         self.store_timestamp = stored
@@ -135,7 +135,7 @@ cdef class NativePlainReplay:
         if <int64_t>index.room <= entries:
             self._keys.put(queue.key_seed, uniq_key, keys, offset, stored)
             return 0
-        (<list>index.waiting).append((queue.key_seed, uniq_key, keys, offset, stored))
+        (<list>index.waiting).append((slot(queue, QUEUE_KEY_SEED), uniq_key, keys, offset, stored))
         index.room -= 1 + entries
         return 0
 

@@ -85,6 +85,8 @@ from broker_core.native.scan cimport (
 from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPARATOR
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK
 
+include "slots.pxi"
+
 cdef enum:
     PREFIX = 8
     START = 20
@@ -345,10 +347,10 @@ cdef class SendTurn:
         self._is_raw = self._is_raw_batch = self._is_raw_long = False
         self._puts = puts
         self._config = store_config
-        self._state = puts.state
+        self._state = exactly(StateType, puts.state)
         self._queues = puts.queues
         self._index = puts.index
-        self._visibility = puts.visibility
+        self._visibility = exactly(VisibilityType, puts.visibility)
         self._waited_for = parked_pulls.parked
         self._stats = stats
         self._latency = stats.put_latency
@@ -448,12 +450,12 @@ cdef class SendTurn:
             self._why = HANDLER
             return False
         self._why = STORE
-        if not self._state.is_writable:
+        if slot(self._state, STATE_IS_WRITABLE) is not True:
             return False
         self._waits = self._acknowledge.waits
         if self._waits:
             self._wait_limit = self._acknowledge.plain_limit
-        elif self._puts.waits:
+        elif slot(self._visibility, VISIBILITY_WAITS) is not False:
             # A put counts before it may be read: with a TransientStorePool.
             return False
         self._is_picking = self._picking.is_on
@@ -585,10 +587,10 @@ cdef class SendTurn:
 
     cdef int _load_log(self) except -1:
         state = self._state
-        self._from = state.file_from_offset
-        self._position = state.position
-        self._limit = state.limit
-        PyObject_GetBuffer(state.buffer, &self._log, PyBUF_WRITABLE)
+        self._from = number_slot(state, STATE_FROM)
+        self._position = number_slot(state, STATE_POSITION)
+        self._limit = number_slot(state, STATE_LIMIT)
+        PyObject_GetBuffer(slot(state, STATE_BUFFER), &self._log, PyBUF_WRITABLE)
         if self._limit > self._log.len:
             self._limit = self._log.len
         return 0
@@ -636,25 +638,25 @@ cdef class SendTurn:
         if not self._take_topic(place, send):
             return False
         queue = place.queues.get(send.queue_id)
-        if queue is None or queue.code_of is not None:
+        if not is_plain_queue(queue):
             return False
-        place.position = queue.position
-        place.limit = queue.limit
+        place.position = number_slot(queue, QUEUE_POSITION)
+        place.limit = number_slot(queue, QUEUE_LIMIT)
         if place.position >= place.limit or place.position < 0:
             return False
         place.queue = queue
-        place.seed = queue.key_seed
-        place.topic_field = queue.topic_field
+        place.seed = slot(queue, QUEUE_KEY_SEED)
+        place.topic_field = slot(queue, QUEUE_TOPIC_FIELD)
         place.name = send.topic.at
         place.name_size = send.topic.size
         place.queue_id = send.queue_id
-        place.next_offset = queue.next_offset
+        place.next_offset = number_slot(queue, QUEUE_NEXT_OFFSET)
         place.calls = place.count = place.size = 0
         place.one_of = 0
         place.picks = None
         if self._is_picking:
             self._take_picks(place, queue, place.topic)
-        PyObject_GetBuffer(queue.buffer, &place.units, PyBUF_WRITABLE)
+        PyObject_GetBuffer(slot(queue, QUEUE_BUFFER), &place.units, PyBUF_WRITABLE)
         return True
 
     cdef bint _take_topic(self, _Place place, Send* send) except -1:
@@ -1109,7 +1111,7 @@ cdef class SendTurn:
     cdef int _begin_time(self) except -1:
         """Take the time of this turn's puts."""
         now = self._now_ms()
-        if now != self._state.store_timestamp:
+        if now != slot(self._state, STATE_STORE_TIMESTAMP):
             now = self._puts.begin_millisecond(now)
         self._timestamp = now
         self._now = now
@@ -1129,8 +1131,8 @@ cdef class SendTurn:
             place = <_Place>self._places[i]
             PyBuffer_Release(&place.units)
             if place.count:
-                place.queue.position = place.position
-                place.queue.next_offset = place.next_offset
+                set_slot(place.queue, QUEUE_POSITION, place.position)
+                set_slot(place.queue, QUEUE_NEXT_OFFSET, place.next_offset)
                 count += place.count
                 size += place.size
                 first = <_Place>self._places[place.first]
@@ -1141,12 +1143,12 @@ cdef class SendTurn:
                     last = place
         if count:
             state = self._state
-            state.position = self._position
-            state.put_times += count
-            state.put_bytes += size
+            set_slot(state, STATE_POSITION, self._position)
+            set_slot(state, STATE_PUT_TIMES, number_slot(state, STATE_PUT_TIMES) + count)
+            set_slot(state, STATE_PUT_BYTES, number_slot(state, STATE_PUT_BYTES) + size)
             if self._index is not None:
                 self._index.room = self._room
-            if self._monotonic() > state.slow_at:
+            if self._monotonic() > slot(state, STATE_SLOW_AT):
                 self._puts.tell_slow(last.topic, last.queue_id, size)
             self._show(end)
             if not self._waits:
@@ -1172,19 +1174,19 @@ cdef class SendTurn:
         cdef dict waited_for = self._waited_for
         cdef bint is_waited_for = len(waited_for) > 0
         visibility = self._visibility
-        cdef bint waits = visibility.waits
+        cdef bint waits = slot(visibility, VISIBILITY_WAITS)
         for i in range(self._open):
             place = <_Place>self._places[i]
             if not place.count:
                 continue
             queue = place.queue
-            if not queue.dirty:
-                queue.dirty = True
+            if slot(queue, QUEUE_DIRTY) is False:
+                set_slot(queue, QUEUE_DIRTY, True)
                 dirty.append(queue)
             if waits:
                 visibility.leave_unflushed(queue, end)
                 continue
-            queue.max_offset = place.next_offset
+            set_slot(queue, QUEUE_MAX_OFFSET, place.next_offset)
             if is_waited_for and (place.topic, place.queue_id) in waited_for:
                 visibility.on_arrival(place.topic, place.queue_id, place.next_offset)
         return 0

@@ -8,6 +8,7 @@ from zlib import crc32
 
 import pytest
 
+from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.trace.filter import TraceWatch
 from broker_core.trace.followed import Followed
 from broker_core.trace.watch import Watcher
@@ -194,6 +195,31 @@ async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follow
         stages = {event["stage"] for event in told[0]}
         assert stages >= {"stored", "flushed"}
         assert ("replicated" in stages) == bool(slaves)
+
+
+async def test_a_queue_of_another_class_is_left_to_python() -> None:
+    class OtherQueue(ConsumeQueue):
+        __slots__ = ()
+
+    async with Pair(configuration()) as pair:
+        fields = send_frames.fields_of(TOPICS[0], 0, "UNIQ_KEY\x01K")
+        await pair.feed(send_frames.send(fields, b"body", 1))
+        for twin in (pair.native, pair.python):
+            twin.parts.store.files.queues.table[TOPICS[0]][0].__class__ = OtherQueue
+        plain = pair.native.wire.plain_requests
+        assert plain is not None
+        left = plain.left["queue"]
+        for number in range(20):
+            fields = send_frames.fields_of(TOPICS[0], number % 2, f"UNIQ_KEY\x01K{number}")
+            pulled = pull_frames.fields_of(TOPICS[0], number % 2, 0, flags=3)
+            await pair.feed(
+                send_frames.send(fields, b"body", number) + pull_frames.pull(pulled, number)
+            )
+        native, python = pair.native.seen(), pair.python.seen()
+        for name in native.keys() - DISKS:
+            assert native[name] == python[name], name
+        # Those of the other class, and the first message of the other queue.
+        assert plain.left["queue"] - left == 10 + 1
 
 
 async def test_a_flush_of_topics_with_and_without_filters_is_told_of_in_the_logs_order(

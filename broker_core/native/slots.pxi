@@ -1,0 +1,90 @@
+"""Slots: fields of the broker's objects, read and written where their class keeps them.
+
+A look-up by name takes some ninety instructions, and a turn does a dozen for each queue; a class
+with `__slots__` has each field at a place of its own, of which its descriptor tells. Objects are
+of exactly that class, or are left to Python.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+
+from broker_core.store.consume_queue import ConsumeQueue as QueueType
+from broker_core.store.put_state import PutState as StateType
+from broker_core.store.visibility import Visibility as VisibilityType
+
+cdef extern from *:
+    """
+    #include <structmember.h>
+    static Py_ssize_t offset_of_slot(PyObject *descriptor) {
+        PyMemberDef *member;
+        if (Py_TYPE(descriptor) != &PyMemberDescr_Type) return 0;
+        member = ((PyMemberDescrObject *)descriptor)->d_member;
+        return member->type == T_OBJECT_EX ? member->offset : 0;
+    }
+    """
+    Py_ssize_t offset_of_slot(object descriptor)
+
+
+cdef Py_ssize_t slot_of_class(kind, str name) except 0:
+    cdef Py_ssize_t at = offset_of_slot(getattr(kind, name))
+    if at <= 0:
+        raise ImportError(f"{name} of {kind.__name__} is no slot")
+    return at
+
+
+cdef Py_ssize_t QUEUE_BUFFER = slot_of_class(QueueType, "buffer")
+cdef Py_ssize_t QUEUE_CODE_OF = slot_of_class(QueueType, "code_of")
+cdef Py_ssize_t QUEUE_DIRTY = slot_of_class(QueueType, "dirty")
+cdef Py_ssize_t QUEUE_KEY_SEED = slot_of_class(QueueType, "key_seed")
+cdef Py_ssize_t QUEUE_LIMIT = slot_of_class(QueueType, "limit")
+cdef Py_ssize_t QUEUE_MAX_OFFSET = slot_of_class(QueueType, "max_offset")
+cdef Py_ssize_t QUEUE_MIN_OFFSET = slot_of_class(QueueType, "min_offset")
+cdef Py_ssize_t QUEUE_NEXT_OFFSET = slot_of_class(QueueType, "next_offset")
+cdef Py_ssize_t QUEUE_POSITION = slot_of_class(QueueType, "position")
+cdef Py_ssize_t QUEUE_TOPIC_FIELD = slot_of_class(QueueType, "topic_field")
+cdef Py_ssize_t STATE_BUFFER = slot_of_class(StateType, "buffer")
+cdef Py_ssize_t STATE_FROM = slot_of_class(StateType, "file_from_offset")
+cdef Py_ssize_t STATE_IS_WRITABLE = slot_of_class(StateType, "is_writable")
+cdef Py_ssize_t STATE_LIMIT = slot_of_class(StateType, "limit")
+cdef Py_ssize_t STATE_POSITION = slot_of_class(StateType, "position")
+cdef Py_ssize_t STATE_PUT_BYTES = slot_of_class(StateType, "put_bytes")
+cdef Py_ssize_t STATE_PUT_TIMES = slot_of_class(StateType, "put_times")
+cdef Py_ssize_t STATE_SLOW_AT = slot_of_class(StateType, "slow_at")
+cdef Py_ssize_t STATE_STORE_TIMESTAMP = slot_of_class(StateType, "store_timestamp")
+cdef Py_ssize_t VISIBILITY_READ_LIMIT = slot_of_class(VisibilityType, "read_limit")
+cdef Py_ssize_t VISIBILITY_WAITS = slot_of_class(VisibilityType, "waits")
+
+
+cdef inline object slot(object owner, Py_ssize_t at):
+    """Return what a slot holds."""
+    cdef PyObject* found = (<PyObject**>(<char*><PyObject*>owner + at))[0]
+    if found == NULL:
+        raise AttributeError(f"a {type(owner).__name__} is not whole")
+    return <object>found
+
+
+cdef inline int64_t number_slot(object owner, Py_ssize_t at) except? -1:
+    """Return the number that a slot holds."""
+    return <int64_t>slot(owner, at)
+
+
+cdef inline int set_slot(object owner, Py_ssize_t at, object value) except -1:
+    """Put something into a slot."""
+    cdef PyObject** place = <PyObject**>(<char*><PyObject*>owner + at)
+    cdef PyObject* before = place[0]
+    Py_INCREF(value)
+    place[0] = <PyObject*>value
+    Py_XDECREF(before)
+    return 0
+
+
+cdef inline bint is_plain_queue(object queue) except -1:
+    """Tell whether a queue is one whose units the turn writes itself."""
+    return type(queue) is QueueType and slot(queue, QUEUE_CODE_OF) is None
+
+
+cdef object exactly(kind, owner):
+    """Return an object whose slots are looked at; refuse one of another class."""
+    if type(owner) is not kind:
+        raise TypeError(f"a {type(owner).__name__} is no {kind.__name__}")
+    return owner
