@@ -33,6 +33,7 @@ async def store(clock, storage, arrived):
     yield store
     await store.shutdown()
     assert storage.left_open() == []
+    assert clock.waiting == 0
 
 
 @pytest.fixture
@@ -44,3 +45,4 @@ async def sync_store(clock, storage, arrived):
     yield store
     await store.shutdown()
     assert storage.left_open() == []
+    assert clock.waiting == 0

@@ -42,6 +42,7 @@ async def master(clock, storage):
     store.acknowledge.replicated(0)
     yield store
     await store.shutdown()
+    assert clock.waiting == 0
 
 
 @pytest.fixture
@@ -50,6 +51,7 @@ async def flushing_master(clock, storage):
     store.acknowledge.replicated(0)
     yield store
     await store.shutdown()
+    assert clock.waiting == 0
 
 
 def wait_for(store: MessageStore, result: PutMessageResult) -> Any:
@@ -232,9 +234,12 @@ async def test_a_slave_takes_no_puts_and_a_master_that_it_becomes_does(clock, st
     store.take_role(is_slave=False, terms=Terms())
     store.acknowledge.replicated(0)
 
-    result = put(store)
-    assert not wait_for(store, result).done()
+    waiting = wait_for(store, put(store))
+    assert not waiting.done()
+    assert (store.acknowledge.waits, store.acknowledge.is_replicating) == (True, True)
     store.take_role(is_slave=False)
+    assert await waiting is NO_SLAVE
+    assert (store.acknowledge.waits, store.acknowledge.is_replicating) == (False, False)
     assert wait_for(store, put(store)) is None
     assert len(read_all(store)) == 2
     await store.shutdown()
@@ -308,3 +313,36 @@ class Waiting:
 
     def end(self, status: PutMessageStatus) -> None:
         self.statuses.append(status)
+
+
+async def test_before_the_first_report_no_slave_has_anything(clock, storage):
+    store = await a_sync_master(clock, storage)
+    assert store.acknowledge.replicated_where == -1
+    store.acknowledge.replicated(0)
+    assert store.acknowledge.replicated_where == 0
+
+    store.take_role(is_slave=False, terms=Terms())
+
+    assert store.acknowledge.replicated_where == -1
+    assert await wait_for(store, put(store)) is NO_SLAVE
+    await store.shutdown()
+
+
+@pytest.mark.parametrize(("lacks", "is_shown"), [(10_000, True), (9_999, False)])
+async def test_what_nobody_waits_for_is_shown_when_the_slave_is_too_far_behind(
+    master, lacks, is_shown
+):
+    overhead = put(master, body=b"").wrote_size
+
+    put(master, body=b"x" * (lacks - 2 * overhead))
+    await asyncio.sleep(0)
+
+    assert master.max_commit_log_offset == lacks
+    assert len(read_all(master)) == (2 if is_shown else 0)
+
+
+async def test_a_master_that_waits_for_slaves_no_more_still_waits_for_its_disk(flushing_master):
+    flushing_master.take_role(is_slave=False)
+
+    assert flushing_master.acknowledge.waits
+    assert await wait_for(flushing_master, put(flushing_master)) is OK

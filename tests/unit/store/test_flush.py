@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
 
+from broker_core.formats import checkpoint
 from broker_core.service import NO_THREAD
 from broker_core.store import flush as store_flush
 from broker_core.store.flush_thread import FlushThread
 from broker_core.store.results import GetMessageStatus, PutMessageStatus
-from tests.support.builders import a_store, durable, get, messages_of, put, read_all, store_config
+from tests.support.builders import (
+    a_store,
+    durable,
+    get,
+    log_bytes,
+    messages_of,
+    put,
+    read_all,
+    store_config,
+)
+from tests.support.faulty_storage import FaultyStorage
 from tests.support.gate import Gate, until
 
 if TYPE_CHECKING:
     from broker_core.store.flush import Flush
+    from tests.support.clock import ManualClock
 
 
 async def test_async_flush_flushes_by_interval(store, clock):
@@ -100,6 +114,73 @@ async def test_a_message_that_nobody_waits_for_is_flushed_and_read_too(sync_stor
     assert len(read_all(sync_store)) == 1
 
 
+async def test_a_slaves_log_is_flushed_by_interval_in_either_mode(clock, storage, sync_store):
+    put(sync_store, body=b"x" * 20_000)
+    slave_storage = FaultyStorage()
+    config = store_config(broker_role="SLAVE", flush_disk_type="SYNC_FLUSH")
+    slave = a_store(clock, slave_storage, config)
+    slave.take_role(is_slave=True)
+    slave.load()
+    await slave.start()
+    await asyncio.sleep(0)
+
+    slave.files.log.append_data(memoryview(log_bytes(sync_store)))
+    slave.replay.advance()
+    clock.advance_ms(500)
+
+    await until(lambda: slave.flushed_where == sync_store.max_commit_log_offset)
+    await slave.shutdown()
+
+
+async def pass_seconds(clock: ManualClock, seconds: int) -> None:
+    """Let seconds pass, each when all that the one before has woken sleeps again."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    sleepers = clock.waiting
+    for _ in range(seconds):
+        clock.advance_ms(1_000)
+        await until(lambda: clock.waiting == sleepers)
+
+
+def checkpointed(storage: FaultyStorage) -> int:
+    """Return up to when the ConsumeQueues are durable."""
+    page = storage.read(Path("/store/checkpoint"))
+    return 0 if page is None else checkpoint.decode(page).logics_msg_timestamp
+
+
+async def test_queues_are_flushed_by_interval_and_vouched_for_at_the_thorough_one(
+    store, storage, clock
+):
+    put(store)
+    stored = put(store).store_timestamp
+    await pass_seconds(clock, 59)
+    assert store.files.queues.dirty
+    assert checkpointed(storage) == 0
+
+    await pass_seconds(clock, 1)
+
+    assert checkpointed(storage) == stored
+    assert not store.files.queues.dirty
+
+
+async def test_a_queue_with_two_pages_of_units_need_not_wait_for_the_thorough_interval(
+    store, storage, clock
+):
+    least = 2 * 4096 // 20
+    for _ in range(least - 1):
+        put(store, body=b"")
+    await pass_seconds(clock, 1)
+    assert store.files.queues.dirty
+
+    put(store, body=b"")
+    await pass_seconds(clock, 1)
+
+    assert not store.files.queues.dirty
+    first = Path("/store/consumequeue/TopicTest/0") / f"{0:020d}"
+    assert any(storage.files[first].durable)
+    assert checkpointed(storage) == 0
+
+
 async def test_a_failed_flush_is_never_tried_again(sync_store, storage):
     storage.fail("fdatasync")
     await durable(sync_store, put(sync_store))
@@ -110,6 +191,20 @@ async def test_a_failed_flush_is_never_tried_again(sync_store, storage):
     await asyncio.sleep(0)
     assert storage.calls["fdatasync"] == calls
     assert sync_store.runtime_info()["storeState"].startswith("read-only after a failed write")
+    assert sync_store.availability.failure.errno == errno.EIO
+
+
+async def test_whatever_a_flush_raises_ends_acknowledgement(sync_store, storage):
+    def raise_value_error(call: str) -> None:
+        if call == "fdatasync":
+            raise ValueError("no file any more")
+
+    storage.on_call = raise_value_error
+
+    assert await durable(sync_store, put(sync_store)) is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    storage.on_call = None
+    assert isinstance(sync_store.availability.failure, OSError)
+    assert "no file any more" in sync_store.runtime_info()["storeState"]
 
 
 async def test_reads_go_on_up_to_what_was_flushed(sync_store, storage):
