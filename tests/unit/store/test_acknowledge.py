@@ -158,3 +158,22 @@ async def test_puts_of_a_turn_are_told_together_when_the_last_is_durable(sync_st
     await until(lambda: told.statuses)
     assert told.statuses == [PutMessageStatus.PUT_OK]
     assert sync_store.flushed_where == end
+
+
+async def test_puts_of_a_turn_whose_disk_is_late_are_told_so_after_their_time(
+    sync_store, storage, clock
+):
+    gate = Gate(storage, "fdatasync")
+    put(sync_store)
+    put_at = clock.monotonic()
+    clock.advance_ms(1_000)
+    told = Told()
+    sync_store.acknowledge.tell_together(sync_store.max_commit_log_offset, told, put_at)
+    await gate.until_entered()
+
+    clock.advance_ms(3_999)
+    assert told.statuses == []
+    clock.advance_ms(1)
+
+    assert told.statuses == [PutMessageStatus.FLUSH_DISK_TIMEOUT]
+    gate.open.set()

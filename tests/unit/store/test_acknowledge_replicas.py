@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker_core.store.flush_thread import FlushThread
 from broker_core.store.results import PutMessageStatus
 from tests.support.builders import a_store, put, read_all, store_config
 from tests.support.gate import Gate, until
@@ -346,3 +347,77 @@ async def test_a_master_that_waits_for_slaves_no_more_still_waits_for_its_disk(f
 
     assert flushing_master.acknowledge.waits
     assert await wait_for(flushing_master, put(flushing_master)) is OK
+
+
+@pytest.mark.parametrize(("reach", "status"), [(10_000, NO_SLAVE), (9_999, None)])
+async def test_a_slave_is_waited_for_that_lacks_less_than_it_may(master, reach, status):
+    overhead = put(master, body=b"").wrote_size
+
+    wait = wait_for(master, put(master, body=b"x" * (reach - 2 * overhead)))
+
+    assert (wait.result() if wait.done() else None) is status
+
+
+async def test_with_sync_flush_a_missing_slave_is_told_at_once_of_what_is_flushed(flushing_master):
+    flushing_master.acknowledge.replicated(-1)
+    result = put(flushing_master)
+    await until(lambda: flushing_master.flushed_where == end_of(result))
+
+    wait = wait_for(flushing_master, result)
+
+    assert wait.done()
+    assert await wait is NO_SLAVE
+
+
+async def test_with_sync_flush_and_in_sync_replicas_of_one_no_put_waits_in_the_usual_way(
+    clock, storage
+):
+    class Alone(Terms):
+        slaves = 0
+
+    store = a_store(clock, storage, store_config(flush_disk_type="SYNC_FLUSH"))
+    store.take_role(is_slave=False, terms=Alone())
+    store.load()
+    await store.start()
+
+    assert store.acknowledge.plain_limit == 0
+    assert await wait_for(store, put(store)) is OK
+    await store.shutdown()
+
+
+async def test_whoever_waits_for_a_slave_alone_has_nothing_flushed(master, monkeypatch):
+    handed: list[object] = []
+    monkeypatch.setattr(FlushThread, "hand", lambda *flush: handed.append(flush))
+    result = put(master)
+    wait = wait_for(master, result)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    master.acknowledge.replicated(end_of(result))
+
+    assert await wait is OK
+    assert handed == []
+    monkeypatch.undo()
+
+
+async def test_each_put_that_nobody_waits_for_has_its_own_time(master, clock):
+    for wait_ms in (1_000, 2_000):
+        put(master)
+        await asyncio.sleep(0)
+        clock.advance_ms(wait_ms)
+    assert len(read_all(master)) == 1
+
+    clock.advance_ms(2_999)
+    assert len(read_all(master)) == 1
+    clock.advance_ms(1)
+
+    assert len(read_all(master)) == 2
+
+
+async def test_where_all_is_promised_no_timer_runs(master, clock):
+    sleepers = clock.waiting
+    result = put(master)
+    master.acknowledge.replicated(end_of(result))
+    await asyncio.sleep(0)
+
+    assert len(read_all(master)) == 1
+    assert clock.waiting == sleepers

@@ -358,3 +358,16 @@ async def test_queues_that_lacked_memory_for_their_flush_are_in_no_checkpoint(cl
     assert len(read_all(again)) <= 1
     assert again.files.checkpoint.logics_msg_timestamp == 0
     again.close()
+
+
+async def test_without_an_index_a_checkpoint_says_nothing_of_one(clock, storage):
+    store = a_store(clock, storage, store_config(message_index_enable=False))
+    store.load()
+    await store.start()
+    put(store)
+
+    await store.shutdown()
+
+    page = checkpoint.decode(storage.read(Path("/store/checkpoint")))
+    assert page.index_msg_timestamp == 0
+    assert page.logics_msg_timestamp > 0

@@ -12,6 +12,7 @@ import pytest
 
 from broker_core.errors import StoreError
 from broker_core.formats import checkpoint, record
+from broker_core.store.flush_thread import FlushThread
 from broker_core.store.results import GetMessageStatus, PutMessageStatus
 from tests.support.builders import (
     LOG_FILE_SIZE,
@@ -185,6 +186,29 @@ async def test_what_is_flushed_is_committed_first(store, storage, clock):
     again.load()
     assert len(read_all(again)) == 10
     again.close()
+
+
+@pytest.mark.parametrize(("is_timed", "is_flushed"), [(False, True), (True, False)])
+async def test_what_is_committed_is_flushed_at_once_unless_that_is_timed(
+    clock, storage, monkeypatch, is_timed, is_flushed
+):
+    store = await started(clock, storage, flush_commit_log_timed=is_timed)
+    hand, handed = FlushThread.hand, []
+
+    def note(thread, files, done):
+        handed.append(files)
+        hand(thread, files, done)
+
+    monkeypatch.setattr(FlushThread, "hand", note)
+    put(store, body=b"x" * 4 * PAGE)
+    assert handed == []
+
+    await until_committed(store)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert bool(handed) is is_flushed
+    await store.shutdown()
 
 
 async def test_a_flush_vouches_for_what_is_committed_only(store, storage, clock):

@@ -115,3 +115,20 @@ def test_after_a_failure_reads_end_where_it_says(stage):
     stage.visibility.stop_at(50)
 
     assert (stage.visibility.read_limit, stage.a.max_offset) == (50, 0)
+
+
+def test_when_puts_do_not_wait_any_more_all_is_shown_and_told(stage, monkeypatch):
+    monkeypatch.setattr("broker_core.store.visibility.UNFLUSHED_MAX", 2)
+    stage.visibility.show_up_to(0)
+    stage.put(stage.a)
+    stage.put(stage.b)
+    assert not stage.state.is_writable
+
+    stage.visibility.show_all()
+
+    assert (stage.a.max_offset, stage.b.max_offset) == (1, 1)
+    assert stage.arrived == [("A", 0, 1), ("B", 0, 1)]
+    assert stage.visibility.read_limit == NO_LIMIT
+    assert stage.state.is_writable
+    stage.visibility.show_up_to(200)
+    assert len(stage.arrived) == 2
