@@ -28,7 +28,7 @@ from tests.faults import soak_figures
 from tests.faults.appliance_kills import MAKE_SCHEDULE
 from tests.faults.clients import Book, Sender, Server
 from tests.faults.operations import Cause
-from tests.faults.soak_console import Viewers
+from tests.faults.soak_console import PAUSE_SECONDS, Viewers
 from tests.faults.soak_figures import Lives, Point, Verdict
 from tests.faults.soak_segment import DEFERRED_PART, Checked, Segment
 from tests.support import processes, raw_remoting
@@ -200,7 +200,12 @@ class Soak:
     ) -> None:
         self._metrics_port = free_port()
         self.appliance = Appliance(directory / "appliance", TREBUCHET_LAKE="true")
-        self.appliance.set_keys(metricsListenPort=self._metrics_port, **PATIENT)
+        self.appliance.set_keys(
+            metricsListenPort=self._metrics_port,
+            # The recorder is full, and level, when a life's first fifth is over.
+            traceRecorderMinutes=1,
+            **PATIENT,
+        )
         self._directory = directory
         self._keep = keep
         self._seconds = minutes * 60
@@ -208,7 +213,7 @@ class Soak:
         self._sample_seconds = min(SAMPLE_SECONDS, self._seconds / SAMPLES_MIN)
         self._dice = dice
         self._say = say
-        self._viewers = Viewers(self.appliance)
+        self._viewers = Viewers(self.appliance, min(PAUSE_SECONDS, self._seconds / 10))
         self._meter = Meter()
         self._lives = Lives(self.appliance.data / "store")
         self._used: list[Point] = []
@@ -327,7 +332,8 @@ class Soak:
 
     def _next_segment(self, seconds: float) -> None:
         number = len(self._segments)
-        segment = self._segment(str(number), seconds, self.figures.rate, self._meter)
+        # Names of one length: what is kept of messages then takes as much in the last part.
+        segment = self._segment(f"{number:03}", seconds, self.figures.rate, self._meter)
         segment.start()
         self._segments.append(segment)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 
 from websockets.exceptions import WebSocketException
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from tests.support.appliance import Visitor
@@ -26,6 +27,9 @@ SAMPLE = 10
 PAGE_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 LOOK_SECONDS = 1.0
+PAUSE_SECONDS = 60.0
+"""At first the live page stands still: what waits for it then, and what it was sent last, are as
+many events as the web process keeps of a page (14 MB), not only after some stall later."""
 GRACE_SECONDS = 60.0
 """After a restart a page may say that something is away."""
 
@@ -39,11 +43,12 @@ class Viewers:
         wrong: pages that were refused though nothing had been restarted.
     """
 
-    def __init__(self, appliance: Appliance) -> None:
+    def __init__(self, appliance: Appliance, pause_seconds: float = PAUSE_SECONDS) -> None:
         self.frames: Counter[str] = Counter()
         self.pages: Counter[str] = Counter()
         self.wrong: list[str] = []
         self._appliance = appliance
+        self._pause_seconds = pause_seconds
         self._visitor = Visitor(appliance.url)
         self._over = threading.Event()
         self._excused_until = 0.0
@@ -98,11 +103,18 @@ class Viewers:
             ):
                 if path == LIVE:
                     socket.send(json.dumps({"type": "filter", "sample": SAMPLE}))
-                while not self._over.is_set():
-                    with suppress(TimeoutError):
-                        socket.recv(LOOK_SECONDS)
-                        self.frames[path] += 1
+                    socket.send(json.dumps({"type": "pause"}))
+                    self._count_frames(socket, path, self._pause_seconds)
+                    socket.send(json.dumps({"type": "resume"}))
+                self._count_frames(socket, path)
             self._over.wait(AGAIN_SECONDS)
+
+    def _count_frames(self, socket: ClientConnection, path: str, seconds: float = math.inf) -> None:
+        end = time.monotonic() + seconds
+        while not self._over.is_set() and time.monotonic() < end:
+            with suppress(TimeoutError):
+                socket.recv(LOOK_SECONDS)
+                self.frames[path] += 1
 
     def _note(self, text: str) -> None:
         if time.monotonic() > self._excused_until:

@@ -56,7 +56,7 @@ DEFERRED_PART = 0.1
 DELAY_NS = 1_000_000_000
 JOIN_SECONDS = 60.0
 END_SECONDS_MAX = 300.0
-DELETE_TOPIC_IN_BROKER = 215
+DELETE_TOPIC_IN_BROKER, DELETE_SUBSCRIPTIONGROUP = 215, 207
 WRITE_SECONDS = 2.0
 LONG_SECONDS = 180.0
 """A part that is shorter has no members that leave without a word, whose locks last a minute."""
@@ -97,6 +97,8 @@ class Segment:
         self._writing = threading.Lock()
         self._is_written = threading.Event()
         self._writer = threading.Thread(target=self._write_on, daemon=True)
+        self._readers = f"{self._topic}-readers"
+        self._committers = f"{self._topic}-committers"
         self._retries = f"{self._topic}-retriers"
         self._members = f"{self._topic}-members"
         self._clients: list[Client] = []
@@ -115,8 +117,8 @@ class Segment:
             else:
                 self._clients.append(PacedSender(*common, rate=plain, note_seconds=note_seconds))
             self._clients += [
-                PatientReader(*common, group=f"{self._topic}-readers"),
-                PatientCommitter(*common, group=f"{self._topic}-committers"),
+                PatientReader(*common, group=self._readers),
+                PatientCommitter(*common, group=self._committers),
                 Retrier(*common, group=self._retries),
             ]
         retry = (f"%RETRY%{self._retries}", 0)
@@ -147,7 +149,10 @@ class Segment:
             sender.join(JOIN_SECONDS)
 
     def come_to_rest(self) -> Checked:
-        """Read to the end, write down what is stored, check the history, delete the topic."""
+        """Read to the end, write down what is stored, check the history, delete topic and groups.
+
+        What a part left behind would be a row more on pages, and in each of the broker's tables.
+        """
         self._crowd.end()
         self._settle()
         self._wait_for_deferred()
@@ -168,6 +173,9 @@ class Segment:
         with RawClient(self._find().port) as connection:
             for topic in (self._topic, f"%RETRY%{self._retries}"):
                 connection.ask(DELETE_TOPIC_IN_BROKER, {"topic": topic})
+            for group in (self._readers, self._committers, self._retries, self._members):
+                fields = {"groupName": group, "cleanOffset": "true"}
+                connection.ask(DELETE_SUBSCRIPTIONGROUP, fields)
         return checked
 
     def _member(self, number: int, leaves_without_a_word: bool) -> Member:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.faults.soak_figures import DESCRIPTORS, MEMORY, MIB, STORE_FILES, seen_of
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.raw_remoting import RawClient
@@ -33,6 +34,14 @@ LOG_BYTES = 1 << 20
 BODY = b"x" * 40_000
 SENDS_OVER_THE_END = 60
 SECONDS_MAX = 120.0
+TRACE_WATCH = 30001
+ROUNDS = 3
+SENDS_OF_A_ROUND = 55_000
+"""A watch keeps 20,000 events, 10,000 deliveries, and when 50,000 messages were stored."""
+SENDS_AT_ONCE = 1_000
+WATCHED_MIB_MAX = 96
+"""74 when all of that is full, counted on 2026-11-26; once it is, a round adds nothing."""
+ROUND_MIB_MAX = 4
 
 
 class Size(NamedTuple):
@@ -187,3 +196,56 @@ def test_without_descriptors_a_broker_serves_who_is_there_and_recovers_by_itself
         assert broker.stop() == 0
     finally:
         broker.kill()
+
+
+def test_a_watched_broker_takes_no_more_for_messages_that_nobody_acknowledges(
+    broker_process: BrokerProcess,
+) -> None:
+    """Though more come than the watch keeps, once each of its tables is full."""
+    broker = broker_process
+    raw_remoting.create_topic(broker.port, TOPIC, queues=1)
+    one = raw_remoting.request(raw_remoting.SEND_MESSAGE, raw_remoting.send_fields(TOPIC), b"one")
+    with (
+        socket.create_connection(("127.0.0.1", broker.port)) as watcher,
+        RawClient(broker.port) as client,
+    ):
+        seen = [seen_of(broker.store, broker.pid)]
+        watcher.sendall(raw_remoting.request(TRACE_WATCH, {}, b"{}"))
+        told = Told(watcher)
+        told.start()
+        until(lambda: told.size > 0, "the watch to begin", seconds=SECONDS_MAX)
+        offset = 0
+        for _ in range(ROUNDS):
+            for _ in range(SENDS_OF_A_ROUND // SENDS_AT_ONCE):
+                client.send_bytes(one * SENDS_AT_ONCE)
+                client.read_successes(SENDS_AT_ONCE)
+            while offset < SENDS_OF_A_ROUND * len(seen):
+                fields = raw_remoting.pull_fields(TOPIC, 0, offset)
+                answer = client.ask(raw_remoting.PULL_MESSAGE, fields)
+                offset = int(answer.fields["nextBeginOffset"])
+            seen.append(seen_of(broker.store, broker.pid))
+        watcher.shutdown(socket.SHUT_RDWR)
+        told.join(SECONDS_MAX)
+    before, _, second, third = (one[MEMORY] / MIB for one in seen)
+    assert told.size > offset * NOTICE_BYTES_MIN
+    assert third - before < WATCHED_MIB_MAX
+    assert third - second < ROUND_MIB_MAX
+
+
+def test_a_broker_holds_a_descriptor_of_each_file_of_its_log_and_no_other(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, mappedFileSizeCommitLog=LOG_BYTES)
+    broker.start()
+    try:
+        with RawClient(broker.port) as client:
+            fields = raw_remoting.send_fields(TOPIC)
+            for _ in range(SENDS_OVER_THE_END):
+                assert client.ask(raw_remoting.SEND_MESSAGE, fields, BODY).code == 0
+            before = seen_of(broker.store, broker.pid)
+            for _ in range(10 * SENDS_OVER_THE_END):
+                assert client.ask(raw_remoting.SEND_MESSAGE, fields, BODY).code == 0
+            after = seen_of(broker.store, broker.pid)
+        files = len(list((broker.store / "commitlog").iterdir()))
+    finally:
+        broker.stop()
+    assert before[STORE_FILES] < files <= after[STORE_FILES]
+    assert after[DESCRIPTORS] == before[DESCRIPTORS]

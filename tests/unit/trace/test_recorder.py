@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
+from broker_core.trace.event import TraceEvent
 from broker_core.trace.recorder import SPAN_BYTES, Recorder, Span
 from tests.support.clock import ManualClock
 
 QUEUE = ("group", "Topic", 0)
 STORED_MS = ManualClock().now_ms()
+BYTES_MAX = 1 << 20
+MORE_THAN_FITS = 10_000
 
 
 @pytest.fixture
 def recorder(clock: ManualClock) -> Recorder:
-    return Recorder(clock, 1 << 20, 10)
+    return Recorder(clock, BYTES_MAX, 10)
 
 
 @pytest.fixture
@@ -50,6 +55,30 @@ def test_what_a_client_asks_for_again_and_again_takes_no_more_room(recorder: Rec
     deliver(recorder, 0, 32, client="another")
 
     assert spans(recorder) == [(10, 42), (0, 32), (0, 32)]
+
+
+def test_a_full_recorder_takes_little_more_than_its_bytes_whatever_it_keeps(
+    clock: ManualClock,
+) -> None:
+    def spans_of_a_queue(recorder: Recorder, number: int) -> None:
+        deliver(recorder, 2 * number, 2 * number + 1, client=f"192.168.100.100@12345#{number}")
+
+    def spans_of_queues(recorder: Recorder, number: int) -> None:
+        queue = (f"a-group-with-its-name-{number}", f"a-topic-with-its-name-{number}", 0)
+        recorder.delivered(queue, 0, 1, STORED_MS, 100, "c", is_cold=False)
+
+    def events(recorder: Recorder, number: int) -> None:
+        recorder.keep(TraceEvent(time_ms=str(number), stage="stored", topic="T" * 30))
+
+    for fill in (spans_of_a_queue, spans_of_queues, events):
+        tracemalloc.start()
+        recorder = Recorder(clock, BYTES_MAX, 10)
+        for number in range(MORE_THAN_FITS):
+            fill(recorder, number)
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+        assert BYTES_MAX / 2 < taken < BYTES_MAX * 1.5, fill.__name__
 
 
 def test_what_is_older_than_its_minutes_goes_though_nobody_asks(
