@@ -15,7 +15,7 @@ from broker_core.message import names
 from broker_core.message.topic_config import QUEUE_NUMS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from broker_core.config.limits import LimitsConfig
     from broker_core.metadata.document import Document
@@ -32,7 +32,11 @@ NAME_CHARS_MAX = 255
 
 
 class ConsumerOffsets:
-    """The next queue_offset of each group in each queue. Event loop only."""
+    """The next queue_offset of each group in each queue. Event loop only.
+
+    Attributes:
+        table: "topic@group" -> queue_id -> offset. Not to be changed by others.
+    """
 
     def __init__(
         self,
@@ -46,15 +50,10 @@ class ConsumerOffsets:
         self._count = 0
         self._unknown: dict[str, tuple[str, str]] = {}
         self._unknown_count = 0
-        self._table: dict[str, dict[int, int]] = {}
+        self.table: dict[str, dict[int, int]] = {}
         self._dirty = False
         self._followed: dict[str, dict[int, int]] = {}
         """What the master had when `follow` was called last."""
-
-    @property
-    def table(self) -> Mapping[str, Mapping[int, int]]:
-        """All offsets: "topic@group" -> queue_id -> offset."""
-        return self._table
 
     def load(self) -> None:
         """Read the file.
@@ -64,13 +63,13 @@ class ConsumerOffsets:
         """
         document = self._document.load() or {}
         try:
-            self._table = {
+            self.table = {
                 str(key): {int(queue): int(offset) for queue, offset in queues.items()}
                 for key, queues in (document.get("offsetTable") or {}).items()
             }
         except (AttributeError, TypeError, ValueError) as error:
             raise StoreError(f"{self._document.path}: {error}") from error
-        self._count = sum(map(_count, self._table.values()))
+        self._count = sum(map(_count, self.table.values()))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store an offset, also a smaller one than before: that is a reset.
@@ -79,10 +78,10 @@ class ConsumerOffsets:
             RequestRefusedError: the group has none of this queue yet, and there are too many.
         """
         key = f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"
-        queues = self._table.get(key)
+        queues = self.table.get(key)
         if queues is None:
             self._make_room(group, topic, queue_id, NEW_PAIR_COUNT + 1)
-            queues = self._table[key] = {}
+            queues = self.table[key] = {}
         before = queues.get(queue_id)
         if before != offset:
             if before is None and queues:
@@ -100,15 +99,15 @@ class ConsumerOffsets:
         """
         before, self._followed = self._followed, table
         merged = {
-            key: _merged(queues, self._table.get(key, {}), before.get(key, {}))
+            key: _merged(queues, self.table.get(key, {}), before.get(key, {}))
             for key, queues in table.items()
         }
-        for key, queues in self._table.items():
+        for key, queues in self.table.items():
             if key not in merged and key not in before:
                 merged[key] = queues
         # In the order of the master, whose file this one is to equal.
-        if list(merged.items()) != list(self._table.items()):
-            self._table = merged
+        if list(merged.items()) != list(self.table.items()):
+            self.table = merged
             self._count = sum(map(_count, merged.values()))
             own = {key: pair for key, pair in self._unknown.items() if key not in table}
             self._unknown = {key: pair for key, pair in own.items() if key in merged}
@@ -117,22 +116,22 @@ class ConsumerOffsets:
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """Return the stored offset, -1 without one."""
-        queues = self._table.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}")
+        queues = self.table.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}")
         return -1 if queues is None else queues.get(queue_id, -1)
 
     def queues(self, group: str, topic: str) -> dict[int, int]:
         """Return a copy of queue_id -> offset."""
-        return dict(self._table.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {}))
+        return dict(self.table.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {}))
 
     def topics_of(self, group: str) -> set[str]:
         """Return the topics in which the group has offsets."""
         suffix = TOPIC_GROUP_SEPARATOR + group
-        return {key[: -len(suffix)] for key in self._table if key.endswith(suffix)}
+        return {key[: -len(suffix)] for key in self.table if key.endswith(suffix)}
 
     def topics_by_group(self) -> dict[str, list[str]]:
         """Return the topics in which each group has offsets."""
         topics: dict[str, list[str]] = {}
-        for key in self._table:
+        for key in self.table:
             topic, _, group = key.rpartition(TOPIC_GROUP_SEPARATOR)
             topics.setdefault(group, []).append(topic)
         return topics
@@ -140,20 +139,20 @@ class ConsumerOffsets:
     def groups_of(self, topic: str) -> set[str]:
         """Return the groups that have offsets in the topic."""
         prefix = topic + TOPIC_GROUP_SEPARATOR
-        return {key[len(prefix) :] for key in self._table if key.startswith(prefix)}
+        return {key[len(prefix) :] for key in self.table if key.startswith(prefix)}
 
     def delete_group(self, group: str) -> None:
         suffix = TOPIC_GROUP_SEPARATOR + group
-        self._delete([key for key in self._table if key.endswith(suffix)])
+        self._delete([key for key in self.table if key.endswith(suffix)])
 
     def delete_topic(self, topic: str) -> None:
         prefix = topic + TOPIC_GROUP_SEPARATOR
-        self._delete([key for key in self._table if key.startswith(prefix)])
+        self._delete([key for key in self.table if key.startswith(prefix)])
 
     def clamp(self, max_offset_in_queue: Callable[[str, int], int]) -> int:
         """Lower the offsets that lie behind the ends of their queues; return how many."""
         count = 0
-        for key, queues in self._table.items():
+        for key, queues in self.table.items():
             topic = key.partition(TOPIC_GROUP_SEPARATOR)[0]
             for queue_id, offset in queues.items():
                 end = max_offset_in_queue(topic, queue_id)
@@ -165,7 +164,7 @@ class ConsumerOffsets:
 
     def document(self) -> dict[str, Any]:
         """Return the whole table in the file's shape."""
-        return {"offsetTable": self._table}
+        return {"offsetTable": self.table}
 
     def persist(self) -> None:
         """Write the file if an offset moved since the last time."""
@@ -176,7 +175,7 @@ class ConsumerOffsets:
     async def persist_in_thread(self) -> None:
         """Do the same, but encode and write in a thread."""
         if self._dirty:
-            table = {key: dict(queues) for key, queues in self._table.items()}
+            table = {key: dict(queues) for key, queues in self.table.items()}
             self._dirty = False
             try:
                 await asyncio.to_thread(self._document.writing(lambda: {"offsetTable": table}))
@@ -190,7 +189,7 @@ class ConsumerOffsets:
 
     def _delete(self, keys: list[str]) -> None:
         for key in keys:
-            count = _count(self._table.pop(key))
+            count = _count(self.table.pop(key))
             self._count -= count
             if self._unknown.pop(key, None) is not None:
                 self._unknown_count -= count
@@ -217,7 +216,7 @@ class ConsumerOffsets:
                 f"the offset is not stored: there are {self._count} and no more than "
                 f"consumerOffsetNumsMax={limits.consumer_offset_nums_max}",
             )
-        is_new = key not in self._table
+        is_new = key not in self.table
         if key in self._unknown or (is_new and not is_own and not self._is_known(group, topic)):
             if self._unknown_count + count > limits.unknown_offset_nums_max:
                 self._find_known()
@@ -237,7 +236,7 @@ class ConsumerOffsets:
         for key, (group, topic) in list(self._unknown.items()):
             if self._is_known(group, topic):
                 del self._unknown[key]
-                self._unknown_count -= _count(self._table[key])
+                self._unknown_count -= _count(self.table[key])
 
 
 def _merged(queues: dict[int, int], own: dict[int, int], before: dict[int, int]) -> dict[int, int]:

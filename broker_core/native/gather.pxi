@@ -14,6 +14,7 @@ was made, of those messages alone that a sample wants: which these are is known 
 """
 
 from broker_core.message.names import HIDDEN_TOPICS
+from broker_core.message.subscription import EXPRESSION_TYPE_TAG
 from broker_core.message.topic_config import PERM_READ
 from broker_core.trace.recorder import SPAN_SECONDS
 
@@ -129,7 +130,8 @@ cdef class PullTurn:
 
     cdef object _raw, _check, _kept_filter, _filter_type, _commits, _offsets, _which_broker, _tracer
     cdef object _slow_consumers, _config, _reader, _store_config, _log, _state, _queues
-    cdef object _visibility, _quarantine, _stats, _latency, _monotonic, _parked_pulls, _again
+    cdef Counts _counts
+    cdef object _visibility, _quarantine, _latency, _monotonic, _parked_pulls, _again
     cdef object _handler, _recorder, _picking, _tell_trace, _answered
     cdef dict _delivered_queues
     cdef Teller _teller
@@ -209,7 +211,7 @@ cdef class PullTurn:
         self._visibility = exactly(VisibilityType, reader.visibility)
         self._quarantine = reader.quarantine
         self._state = exactly(StateType, put_state)
-        self._stats = stats
+        self._counts = Counts(stats)
         self._latency = stats.get_latency
         self._monotonic = clock.monotonic
         self._handler = None
@@ -454,7 +456,7 @@ cdef class PullTurn:
         if kind == FOUND:
             reader.get_found_times += 1
             reader.transferred_messages += self._count
-            self._stats.got(topic, group, queue_id, self._count, self._byte_count)
+            self._counts.got(topic, group, queue_id, self._count, self._byte_count)
             if self._recorder.is_on:
                 self._note_delivered(
                     group, topic, queue_id, queue_offset, connection.remote_address
@@ -673,7 +675,9 @@ cdef class PullTurn:
         if subscription is None:
             return False
         data = subscription.data
-        if <int64_t>data.sub_version < pull.sub_version or not data.is_tag_expression:
+        if <int64_t>data.sub_version < pull.sub_version:
+            return False
+        if data.expression_type != EXPRESSION_TYPE_TAG and not data.is_tag_expression:
             return False
         self._wanted = subscription.tag_filter
         return True
@@ -724,7 +728,7 @@ cdef class PullTurn:
             units_max = max(units_max, most)
         if self._quarantine.ranges:
             return NOT_PLAIN
-        if not self._gather(queue.units(queue_offset, units_max), most, is_filtered):
+        if not self._gather(queue, queue_offset, units_max, most, is_filtered):
             return NOT_PLAIN
         if self._count:
             return FOUND
@@ -746,9 +750,11 @@ cdef class PullTurn:
                 return True
         return code <= ADDRESS_MAX
 
-    cdef bint _gather(self, units, int64_t most, bint is_filtered) except -1:
+    cdef bint _gather(self, queue, int64_t queue_offset, int64_t units_max, int64_t most,
+                      bint is_filtered) except -1:
         """Go through units until a limit is reached; see `plan_transfer`. Tells if all is plain."""
         cdef Py_buffer view
+        cdef int64_t begin = queue_offset * UNIT_SIZE, end = 0
         state, config = self._state, self._store_config
         cdef int64_t max_offset = number_slot(state, STATE_FROM) + number_slot(state, STATE_POSITION)
         cdef int64_t read_limit = number_slot(self._visibility, VISIBILITY_READ_LIMIT)
@@ -758,10 +764,23 @@ cdef class PullTurn:
         count_max = min(count_max, most)
         if not 1 <= count_max <= MAX_MSG_NUMS_MAX:
             return False
+        # As `ConsumeQueue.units` finds them, where they lie in the file that is written.
+        mapped = slot(queue, QUEUE_WRITE)
+        if type(mapped) is MappedType:
+            begin -= number_slot(mapped, MAPPED_FROM)
+            end = min(begin + units_max * UNIT_SIZE, number_slot(mapped, MAPPED_SIZE))
+            end = min(end, begin + (self._high - queue_offset) * UNIT_SIZE)
+        if 0 <= begin < end:
+            units = slot(mapped, MAPPED_BUFFER)
+        else:
+            units = queue.units(queue_offset, units_max)
+            begin, end = 0, len(units)
         PyObject_GetBuffer(units, &view, PyBUF_SIMPLE)
         try:
+            if end > view.len:
+                return False
             return self._go_through(
-                <Bytes>view.buf, view.len // UNIT_SIZE, max_offset, read_limit, disk_before,
+                <Bytes>view.buf + begin, (end - begin) // UNIT_SIZE, max_offset, read_limit, disk_before,
                 count_max, bytes_max, is_filtered
             )
         finally:

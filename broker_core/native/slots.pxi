@@ -9,6 +9,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 
 from broker_core.store.consume_queue import ConsumeQueue as QueueType
+from broker_core.store.mapped_file import MappedFile as MappedType
 from broker_core.store.put_state import PutState as StateType
 from broker_core.store.visibility import Visibility as VisibilityType
 
@@ -32,6 +33,9 @@ cdef Py_ssize_t slot_of_class(kind, str name) except 0:
     return at
 
 
+cdef Py_ssize_t MAPPED_BUFFER = slot_of_class(MappedType, "buffer")
+cdef Py_ssize_t MAPPED_FROM = slot_of_class(MappedType, "file_from_offset")
+cdef Py_ssize_t MAPPED_SIZE = slot_of_class(MappedType, "size")
 cdef Py_ssize_t QUEUE_BUFFER = slot_of_class(QueueType, "buffer")
 cdef Py_ssize_t QUEUE_CODE_OF = slot_of_class(QueueType, "code_of")
 cdef Py_ssize_t QUEUE_DIRTY = slot_of_class(QueueType, "dirty")
@@ -42,6 +46,7 @@ cdef Py_ssize_t QUEUE_MIN_OFFSET = slot_of_class(QueueType, "min_offset")
 cdef Py_ssize_t QUEUE_NEXT_OFFSET = slot_of_class(QueueType, "next_offset")
 cdef Py_ssize_t QUEUE_POSITION = slot_of_class(QueueType, "position")
 cdef Py_ssize_t QUEUE_TOPIC_FIELD = slot_of_class(QueueType, "topic_field")
+cdef Py_ssize_t QUEUE_WRITE = slot_of_class(QueueType, "write")
 cdef Py_ssize_t STATE_BUFFER = slot_of_class(StateType, "buffer")
 cdef Py_ssize_t STATE_FROM = slot_of_class(StateType, "file_from_offset")
 cdef Py_ssize_t STATE_IS_WRITABLE = slot_of_class(StateType, "is_writable")

@@ -86,6 +86,7 @@ from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPAR
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK
 
 include "slots.pxi"
+include "counts.pxi"
 
 cdef enum:
     PREFIX = 8
@@ -283,7 +284,8 @@ cdef class SendTurn:
 
     cdef object _send, _handler, _raw, _batch_handler, _raw_batch, _dispatcher
     cdef object _long_handler, _raw_long
-    cdef object _puts, _config, _state, _queues, _index, _stats
+    cdef object _puts, _config, _state, _queues, _index
+    cdef Counts _counts
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
     cdef object _waiting, _timestamp, _picking, _trace, _received_s, _tracer, _followed
     cdef object _unflushed
@@ -352,7 +354,7 @@ cdef class SendTurn:
         self._index = puts.index
         self._visibility = exactly(VisibilityType, puts.visibility)
         self._waited_for = parked_pulls.parked
-        self._stats = stats
+        self._counts = Counts(stats)
         self._latency = stats.put_latency
         self._tracer = tracer
         self._picking = tracer.picking
@@ -1157,7 +1159,7 @@ cdef class SendTurn:
             place = <_Place>self._places[i]
             if place.first == i and place.topic_count:
                 # What a topic was sent counts together, whatever its queues.
-                self._stats.put_each(
+                self._counts.put(
                     place.topic, place.topic_calls, place.topic_count, place.topic_size
                 )
             place.queue = place.topic = place.queues = place.seed = place.topic_field = None

@@ -72,7 +72,12 @@ class Flow(NamedTuple):
 
 
 class BrokerStats(Service):
-    """All counters. Event loop only."""
+    """All counters. Event loop only.
+
+    Attributes:
+        puts, gets: what a put of a topic, and a pull of a topic, group and queue, moves together.
+        broker_put, broker_get: the same of the whole broker. The native turn adds to all of them.
+    """
 
     def __init__(
         self,
@@ -102,12 +107,12 @@ class BrokerStats(Service):
         self.sndbck_put_nums = StatsSet(clock)
         self.broker_put_nums = StatsSet(clock)
         self.broker_get_nums = StatsSet(clock)
-        self._broker_put = self.broker_put_nums[cluster_name]
-        self._broker_get = self.broker_get_nums[cluster_name]
+        self.broker_put = self.broker_put_nums[cluster_name]
+        self.broker_get = self.broker_get_nums[cluster_name]
         self.got_cold: dict[tuple[str, str], int] = {}
         """Messages that came from the disk, by group and topic."""
-        self._puts: dict[str, Flow] = {}
-        self._gets: dict[tuple[str, str, int], Flow] = {}
+        self.puts: dict[str, Flow] = {}
+        self.gets: dict[tuple[str, str, int], Flow] = {}
         self.sets = {
             TOPIC_PUT_NUMS: self.topic_put_nums,
             TOPIC_PUT_SIZE: self.topic_put_size,
@@ -146,7 +151,7 @@ class BrokerStats(Service):
     def put_each(self, topic: str, calls: int, message_count: int, byte_count: int) -> None:
         """Count what so many sends stored together."""
         try:
-            nums, size, _ = self._puts[topic]
+            nums, size, _ = self.puts[topic]
         except KeyError:
             nums, size, _ = self._put_flow(topic)
         nums.value += message_count
@@ -154,7 +159,7 @@ class BrokerStats(Service):
         size.value += byte_count
         size.times += calls
         # For the whole broker the original counts messages, not calls.
-        self._broker_put.value += message_count
+        self.broker_put.value += message_count
 
     def got(
         self, topic: str, group: str, queue_id: int, message_count: int, byte_count: int
@@ -168,7 +173,7 @@ class BrokerStats(Service):
             return
         self.got_total += message_count
         try:
-            nums, size, latency = self._gets[topic, group, queue_id]
+            nums, size, latency = self.gets[topic, group, queue_id]
         except KeyError:
             nums, size, latency = self._get_flow(topic, group, queue_id)
         nums.value += message_count
@@ -177,7 +182,7 @@ class BrokerStats(Service):
         size.times += 1
         if latency is not None:
             latency.times += 1
-        self._broker_get.value += message_count
+        self.broker_get.value += message_count
 
     def got_late(
         self, topic: str, group: str, queue_id: int, message_count: int, seconds: float
@@ -214,7 +219,7 @@ class BrokerStats(Service):
         self.group_get_size[key].add(byte_count)
         self.topic_put_nums[topic].add(1)
         self.topic_put_size[topic].add(byte_count)
-        self._broker_put.value += 1
+        self.broker_put.value += 1
 
     def put_again(self, topic: str, byte_count: int) -> None:
         """Count a message that is put once more, by topic alone."""
@@ -223,9 +228,9 @@ class BrokerStats(Service):
 
     def forget_topic(self, topic: str) -> None:
         """Drop a deleted topic's counters."""
-        self._puts.pop(topic, None)
-        for place in [place for place in self._gets if place[0] == topic]:
-            del self._gets[place]
+        self.puts.pop(topic, None)
+        for place in [place for place in self.gets if place[0] == topic]:
+            del self.gets[place]
         self.topic_put_nums.pop(topic, None)
         self.topic_put_size.pop(topic, None)
         for reader in [reader for reader in self.got_cold if reader[1] == topic]:
@@ -238,8 +243,8 @@ class BrokerStats(Service):
 
     def forget_group(self, group: str) -> None:
         """Drop a deleted group's counters."""
-        for place in [place for place in self._gets if place[1] == group]:
-            del self._gets[place]
+        for place in [place for place in self.gets if place[1] == group]:
+            del self.gets[place]
         for reader in [reader for reader in self.got_cold if reader[0] == group]:
             del self.got_cold[reader]
         for table in (*self._by_topic_and_group(), self.group_get_latency):
@@ -256,8 +261,8 @@ class BrokerStats(Service):
 
     def _put_flow(self, topic: str) -> Flow:
         flow = Flow(self.topic_put_nums[topic], self.topic_put_size[topic])
-        if len(self._puts) < ITEMS_MAX:
-            self._puts[topic] = flow
+        if len(self.puts) < ITEMS_MAX:
+            self.puts[topic] = flow
         return flow
 
     def _get_flow(self, topic: str, group: str, queue_id: int) -> Flow:
@@ -267,8 +272,8 @@ class BrokerStats(Service):
             self.group_get_size[key],
             self.group_get_latency[self._latency_key(topic, group, queue_id)],
         )
-        if len(self._gets) < ITEMS_MAX:
-            self._gets[topic, group, queue_id] = flow
+        if len(self.gets) < ITEMS_MAX:
+            self.gets[topic, group, queue_id] = flow
         return flow
 
     def _latency_key(self, topic: str, group: str, queue_id: int) -> str:

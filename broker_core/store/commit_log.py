@@ -58,6 +58,7 @@ class CommitLog:
 
     Attributes:
         put_state: where the next record goes.
+        files: oldest first. Not to be changed by others.
         flushed_where: up to here the log is durable.
         wake_bytes: 0, or after how many bytes at most `on_wake` is called again.
         on_growth: called once after each `watch_growth`, in the course of the next put or commit.
@@ -86,14 +87,14 @@ class CommitLog:
         self._pool = pool
         self._warm_up = warm_up
         self._uncommitted: deque[MappedFile] = deque()
-        self._files: list[MappedFile] = []
+        self.files: list[MappedFile] = []
         self._populated_to = 0
         self._next: Future[MappedFile] | None = None
 
     @property
     def min_offset(self) -> int:
         """Where the first file begins; 0 in an empty log."""
-        return self._files[0].file_from_offset if self._files else 0
+        return self.files[0].file_from_offset if self.files else 0
 
     @property
     def max_offset(self) -> int:
@@ -108,11 +109,6 @@ class CommitLog:
             return self.max_offset
         first = self._uncommitted[0]
         return first.file_from_offset + first.committed_position
-
-    @property
-    def files(self) -> list[MappedFile]:
-        """The files, oldest first. Not to be changed."""
-        return self._files
 
     def load(self) -> None:
         """Map what is there.
@@ -138,17 +134,17 @@ class CommitLog:
                 raise StoreError(
                     f"{path} has {size} bytes, but mappedFileSizeCommitLog is {self.file_size}"
                 )
-            if self._files and file_from_offset != self._files[-1].file_from_offset + size:
+            if self.files and file_from_offset != self.files[-1].file_from_offset + size:
                 file.close()
                 raise StoreError(
                     f"{self.directory}: a file is missing before {name}; "
                     "restore it, or move the files before it away"
                 )
-            self._files.append(MappedFile(file, file_from_offset, size))
+            self.files.append(MappedFile(file, file_from_offset, size))
 
     def file_at(self, commit_log_offset: int) -> MappedFile | None:
         """Return the file that holds an offset."""
-        files = self._files
+        files = self.files
         if not files:
             return None
         index = (commit_log_offset - files[0].file_from_offset) // self.file_size
@@ -202,7 +198,7 @@ class CommitLog:
 
     def cut_at(self, commit_log_offset: int) -> None:
         """Remove all behind an offset, durably; a log that ends before it stays as it is."""
-        if self._files and commit_log_offset < self._files[-1].file_from_offset + self.file_size:
+        if self.files and commit_log_offset < self.files[-1].file_from_offset + self.file_size:
             self.continue_at(commit_log_offset)
             # A deleted file that came back would look as if the log before it was damaged.
             self._storage.sync_directory(self.directory)
@@ -213,18 +209,18 @@ class CommitLog:
         zero_from: from here on that file is known to be zero.
         Returns the number of bytes that were not zero in the file that holds the end.
         """
-        if self._files and self._files[-1].file_from_offset > commit_log_offset:
+        if self.files and self.files[-1].file_from_offset > commit_log_offset:
             # It would be the one behind a file that goes.
             self._drop_next()
-        while self._files and self._files[-1].file_from_offset > commit_log_offset:
-            self._delete(self._files[-1])
-        if not self._files:
+        while self.files and self.files[-1].file_from_offset > commit_log_offset:
+            self._delete(self.files[-1])
+        if not self.files:
             state = self.put_state
             state.position = commit_log_offset % self.file_size
             state.file_from_offset = commit_log_offset - state.position
             self.flushed_where = commit_log_offset
             return 0
-        last = self._files[-1]
+        last = self.files[-1]
         position = commit_log_offset - last.file_from_offset
         zero_at = last.size if zero_from is None else zero_from - last.file_from_offset
         dirty = zero_tail(last, position, min(zero_at, last.size))
@@ -257,7 +253,7 @@ class CommitLog:
             following = self._take_next()
             if state.position < self.file_size:
                 encode_blank(state.buffer, state.position, self.file_size - state.position)
-            self._roll(self._files[-1])
+            self._roll(self.files[-1])
             self._append(following, 0)
         self._look_ahead(state.position + size)
 
@@ -267,7 +263,7 @@ class CommitLog:
         Raises:
             StoreError: it has files, or no file begins there.
         """
-        if self._files or commit_log_offset % self.file_size:
+        if self.files or commit_log_offset % self.file_size:
             raise StoreError(f"the log cannot begin at offset {commit_log_offset}")
         self.continue_at(commit_log_offset)
 
@@ -282,7 +278,7 @@ class CommitLog:
             self._append(self._allocate(state.file_from_offset), state.position)
         elif state.position == self.file_size:
             following = self._take_next()
-            self._roll(self._files[-1])
+            self._roll(self.files[-1])
             self._append(following, 0)
         end = state.position + len(data)
         if end > self.file_size:
@@ -330,16 +326,16 @@ class CommitLog:
         """Return the files that hold bytes of [offset_from, offset_to)."""
         return [
             mapped.file
-            for mapped in self._files
+            for mapped in self.files
             if mapped.file_from_offset < offset_to
             and mapped.file_from_offset + mapped.size > offset_from
         ]
 
     def delete_first(self) -> None:
         """Delete the oldest file; readers of it go on. The last file is never deleted."""
-        if len(self._files) > 1:
-            gone = [self._files[0]]
-            self._delete(self._files[0])
+        if len(self.files) > 1:
+            gone = [self.files[0]]
+            self._delete(self.files[0])
             # With the mapping the kernel gives up a gigabyte of pages, which takes some 30 ms: who
             # holds it last is that thread.
             self._allocator.submit(gone.clear)
@@ -347,12 +343,12 @@ class CommitLog:
     def close(self) -> None:
         """Give back descriptors; delete a file that was allocated ahead and not used."""
         self._drop_next()
-        for mapped in self._files:
+        for mapped in self.files:
             mapped.close()
         self.put_state.limit = -1
 
     def _delete(self, mapped: MappedFile) -> None:
-        self._files.remove(mapped)
+        self.files.remove(mapped)
         self._storage.unlink(mapped.path)
         mapped.close()
 
@@ -361,7 +357,7 @@ class CommitLog:
             mapped.write_buffer = self._pool.borrow_buffer()
             mapped.committed_position = position
             self._uncommitted.append(mapped)
-        self._files.append(mapped)
+        self.files.append(mapped)
         self._write_to(mapped, position)
 
     def _roll(self, mapped: MappedFile) -> None:
@@ -381,7 +377,7 @@ class CommitLog:
 
     def _look_ahead(self, end: int) -> None:
         """Raise the limit to where the next piece of background work is due, at least to end."""
-        mapped = self._files[-1]
+        mapped = self.files[-1]
         if self._populated_to < self.file_size and end > self._populated_to - POPULATE_AHEAD // 2:
             start = max(self._populated_to, end)
             length = min(POPULATE_AHEAD, self.file_size - start)

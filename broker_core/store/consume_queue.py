@@ -261,7 +261,7 @@ class ConsumeQueue(QueueFiles):
         """Return up to count units that may be read, of one file."""
         byte = queue_offset * UNIT_SIZE
         file_from_offset = byte - byte % self._file_size
-        write = self._write
+        write = self.write
         if write is not None and write.file_from_offset == file_from_offset:
             mapped = write
         else:
@@ -408,7 +408,7 @@ class ConsumeQueue(QueueFiles):
 
     def _set_end(self, next_offset: int) -> None:
         self.next_offset = self.max_offset = self.flushed_offset = next_offset
-        self._write = None
+        self.write = None
         self.limit = -1
 
     def _delayed_code(self, store_timestamp: int, tags: str | None, properties: str) -> int:

@@ -97,7 +97,7 @@ class ConsumeQueueExt(QueueFiles):
             position = 0
         if offset + size > EXT_OFFSET_MAX:
             return None
-        write = self._write
+        write = self.write
         if (
             write is None
             or write.file_from_offset != offset - position

@@ -28,6 +28,7 @@ class QueueFiles:
         topic, queue_id: whose files these are.
         dirty: written since the last flush.
         is_new: the directory was made since the last flush.
+        write: the file that is written, None without one.
     """
 
     __slots__ = (
@@ -41,13 +42,13 @@ class QueueFiles:
         "_size_key",
         "_step",
         "_storage",
-        "_write",
         "buffer",
         "dirty",
         "is_new",
         "limit",
         "queue_id",
         "topic",
+        "write",
     )
 
     def __init__(
@@ -73,7 +74,7 @@ class QueueFiles:
         self._on_mapped = on_mapped
         self._files: list[int] = []
         self._mapped: dict[int, MappedFile] = {}
-        self._write: MappedFile | None = None
+        self.write: MappedFile | None = None
         self._rolled: list[StorageFile] = []
         self._step = ALLOCATE_STEP_MIN
         # Blocks are reserved up to here, beyond the file that is written.
@@ -87,8 +88,8 @@ class QueueFiles:
         """Return the files that were written since the last call."""
         files = self._rolled
         self._rolled = []
-        if self._write is not None:
-            files.append(self._write.file)
+        if self.write is not None:
+            files.append(self.write.file)
         return files
 
     def has_mapped(self, file_from_offset: int) -> bool:
@@ -100,7 +101,7 @@ class QueueFiles:
         mapped = self._mapped[file_from_offset]
         if mapped.file in self._rolled:
             return False
-        if mapped is self._write:
+        if mapped is self.write:
             if self.dirty:
                 return False
             self._stop_writing()
@@ -146,7 +147,7 @@ class QueueFiles:
             OSError: there is no space; nothing has changed.
         """
         file_from_offset = offset - offset % self._file_size
-        write = self._write
+        write = self.write
         if write is None or write.file_from_offset != file_from_offset:
             following = self._map(file_from_offset, create=True)
             if write is not None:
@@ -160,7 +161,7 @@ class QueueFiles:
             length = min(max(self._step, least), self._file_size - position)
             write.file.allocate(position, length)
             self._step = min(self._step * 2, ALLOCATE_STEP_MAX)
-        self._write = write
+        self.write = write
         self.buffer = write.buffer
         self.limit = position + length
         return position
@@ -171,7 +172,7 @@ class QueueFiles:
         Raises:
             OSError: there is no space; empty files may have been made.
         """
-        write = self._write
+        write = self.write
         assert write is not None
         start = write.file_from_offset + self._file_size
         while start < end:
@@ -181,7 +182,7 @@ class QueueFiles:
             start += length
 
     def _stop_writing(self) -> None:
-        self._write = None
+        self.write = None
         self.buffer = bytearray()
         self.limit = -1
 
@@ -228,7 +229,7 @@ class QueueFiles:
         mapped = self._mapped.pop(file_from_offset, None)
         if mapped is not None:
             mapped.close()
-        if self._write is mapped:
-            self._write = None
+        if self.write is mapped:
+            self.write = None
             self.limit = -1
         self._storage.unlink(self._directory / offset_file_name(file_from_offset))

@@ -1,0 +1,54 @@
+"""Counts: what puts and pulls add to the counters; the twin is `stats/counters.py`."""
+
+from broker_core.stats.windows import StatsItem as ItemType
+
+cdef Py_ssize_t ITEM_TIMES = slot_of_class(ItemType, "times")
+cdef Py_ssize_t ITEM_VALUE = slot_of_class(ItemType, "value")
+
+
+cdef inline int count(item, int64_t value, int64_t times) except -1:
+    """Add to a counter."""
+    set_slot(item, ITEM_VALUE, number_slot(item, ITEM_VALUE) + value)
+    if times:
+        set_slot(item, ITEM_TIMES, number_slot(item, ITEM_TIMES) + times)
+    return 0
+
+
+@cython.final
+cdef class Counts:
+    """Counts for one broker. Event loop only."""
+
+    cdef object _stats, _broker_put, _broker_get
+    cdef dict _puts, _gets
+
+    def __init__(self, stats):
+        self._stats = stats
+        self._puts = stats.puts
+        self._gets = stats.gets
+        self._broker_put = exactly(ItemType, stats.broker_put)
+        self._broker_get = exactly(ItemType, stats.broker_get)
+
+    cdef int put(self, topic, int64_t calls, int64_t messages, int64_t size) except -1:
+        """Count what so many sends stored together, as `put_each` does."""
+        flow = self._puts.get(topic)
+        if flow is None:
+            self._stats.put_each(topic, calls, messages, size)
+            return 0
+        count((<tuple>flow)[0], messages, calls)
+        count((<tuple>flow)[1], size, calls)
+        count(self._broker_put, messages, 0)
+        return 0
+
+    cdef int got(self, topic, group, int32_t queue_id, int64_t messages, int64_t size) except -1:
+        """Count the messages that a pull was answered with, as `got` does."""
+        flow = self._gets.get((topic, group, queue_id))
+        if flow is None:
+            self._stats.got(topic, group, queue_id, messages, size)
+            return 0
+        self._stats.got_total += messages
+        count((<tuple>flow)[0], messages, 1)
+        count((<tuple>flow)[1], size, 1)
+        if (<tuple>flow)[2] is not None:
+            count((<tuple>flow)[2], 0, 1)
+        count(self._broker_get, messages, 0)
+        return 0
