@@ -29,7 +29,7 @@ from tests.faults.appliance_kills import MAKE_SCHEDULE
 from tests.faults.clients import Book, Sender, Server
 from tests.faults.operations import Cause
 from tests.faults.soak_console import PAUSE_SECONDS, Viewers
-from tests.faults.soak_figures import Lives, Point, Verdict
+from tests.faults.soak_figures import MIB, Lives, Point, Verdict
 from tests.faults.soak_segment import DEFERRED_PART, Checked, Segment
 from tests.support import processes, raw_remoting
 from tests.support.appliance import Appliance
@@ -203,6 +203,7 @@ class Soak:
         self.appliance.set_keys(
             metricsListenPort=self._metrics_port,
             # The recorder is full, and level, when a life's first fifth is over.
+            traceRecorderMaxBytes=MIB,
             traceRecorderMinutes=1,
             **PATIENT,
         )

@@ -27,9 +27,9 @@ SAMPLE = 10
 PAGE_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 LOOK_SECONDS = 1.0
-PAUSE_SECONDS = 60.0
-"""At first the live page stands still: what waits for it then, and what it was sent last, are as
-many events as the web process keeps of a page (14 MB), not only after some stall later."""
+PAUSE_SECONDS = 100.0
+"""At first the live page wants everything and stands still: all is full then that broker and web
+process keep for it, which else fills within half an hour, or at some stall."""
 GRACE_SECONDS = 60.0
 """After a restart a page may say that something is away."""
 
@@ -102,9 +102,10 @@ class Viewers:
                 ) as socket,
             ):
                 if path == LIVE:
-                    socket.send(json.dumps({"type": "filter", "sample": SAMPLE}))
+                    socket.send(json.dumps({"type": "filter", "sample": 1}))
                     socket.send(json.dumps({"type": "pause"}))
                     self._count_frames(socket, path, self._pause_seconds)
+                    socket.send(json.dumps({"type": "filter", "sample": SAMPLE}))
                     socket.send(json.dumps({"type": "resume"}))
                 self._count_frames(socket, path)
             self._over.wait(AGAIN_SECONDS)
