@@ -18,6 +18,7 @@ from tests.support.builders import HOST, put
 from tests.support.transacted import CHECK_MAX, COMMIT, GROUP, ROLLBACK
 
 if TYPE_CHECKING:
+    from broker_core.transaction.half import Outcome
     from tests.support.transacted import Transacted
 
 FAILED = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
@@ -140,3 +141,32 @@ async def test_op_messages_that_are_owed_are_written_in_one_go_and_not_tried_whe
 
     assert not transacted.transactions.pending
     assert len(transacted.arrived(OP_TOPIC)) == 3
+
+
+async def test_nobody_is_asked_about_a_copy_that_cannot_be_put_and_no_check_counts(
+    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = transacted.send()
+    with monkeypatch.context() as patch:
+        patch.setattr(transacted.store, "put_copy", lambda *_, **__: FAILED)
+        assert await transacted.round() == []
+    assert list(transacted.transactions.pending) == [half.queue_offset]
+
+    (asked,) = await transacted.round()
+
+    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+async def test_an_outcome_that_memory_has_forgotten_is_found_in_the_store(
+    transacted: Transacted, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    monkeypatch.setattr("broker_core.transaction.resolve.ENDED_KEPT", 2)
+    halves = [transacted.send(b"%d" % number) for number in range(4)]
+    for half in halves:
+        transacted.end(half, outcome)
+
+    for half in halves:
+        assert transacted.end(half, outcome) is None
+
+    assert len(transacted.bodies()) == (4 if outcome is COMMIT else 0)

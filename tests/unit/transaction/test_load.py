@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker_core.clock import SteadyClock
 from broker_core.transaction.resolve import Transactions
 from tests.support.builders import HOST, put
-from tests.support.transacted import COMMIT, ROLLBACK, Transacted
+from tests.support.transacted import COMMIT, GROUP, ROLLBACK, Transacted
 
 if TYPE_CHECKING:
     from tests.support.clock import ManualClock
@@ -108,3 +108,18 @@ async def test_a_slave_that_becomes_master_reads_anew_what_is_undecided(
     promoted.load()
 
     assert list(promoted.pending) == [waits.queue_offset]
+
+
+async def test_a_half_message_that_says_no_place_does_not_hide_the_others(
+    transacted: Transacted, clock: ManualClock, storage: FaultyStorage
+) -> None:
+    half = put(transacted.store, "RMQ_SYS_TRANS_HALF_TOPIC", more={"PGROUP": GROUP})
+    other = transacted.send(b"other")
+
+    again = Transacted(clock, storage.crash())
+    await again.start()
+
+    assert list(again.transactions.pending) == [half.queue_offset, other.queue_offset]
+    assert again.refusal(other, COMMIT) is None
+    assert again.refusal(half, ROLLBACK) is None
+    await again.stop()
