@@ -239,7 +239,7 @@ async def test_a_slave_takes_no_puts_and_a_master_that_it_becomes_does(clock, st
     assert not waiting.done()
     assert (store.acknowledge.waits, store.acknowledge.is_replicating) == (True, True)
     store.take_role(is_slave=False)
-    assert await waiting is NO_SLAVE
+    assert waiting.result() is NO_SLAVE
     assert (store.acknowledge.waits, store.acknowledge.is_replicating) == (False, False)
     assert wait_for(store, put(store)) is None
     assert len(read_all(store)) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from broker_core.errors import StoreError
 from broker_core.formats.paths import offset_file_name
-from tests.support.builders import LOG_FILE_SIZE, a_store, put, read_all
+from tests.support.builders import LOG_FILE_SIZE, a_store, log_bytes, put, read_all
 from tests.support.gate import until
 
 if TYPE_CHECKING:
@@ -110,3 +110,62 @@ async def test_pages_are_touched_ahead_of_the_puts_by_half_a_piece_at_least(
         put(store, body=b"x" * 900)
         await until(is_touched_ahead)
     await store.shutdown()
+
+
+async def test_nothing_is_read_that_the_log_does_not_hold_in_one_file(store):
+    log = store.files.log
+    assert log.committed_view(0) is None
+    while log.max_offset <= LOG_FILE_SIZE:
+        put(store, body=b"x" * 4000)
+    end = log.max_offset
+
+    view = log.read(end - 10, 10)
+
+    assert view is not None
+    assert bytes(view) == log_bytes(store, end - 10)
+    for offset, size in [(end - 10, 11), (LOG_FILE_SIZE - 5, 10), (0, 0), (end + LOG_FILE_SIZE, 1)]:
+        assert log.read(offset, size) is None
+    assert log.committed_view(end) is None
+    assert log.written_view(end) is None
+    assert log.committed_view(end + LOG_FILE_SIZE) is None
+
+
+async def test_an_empty_log_may_begin_with_any_file(store):
+    log = store.files.log
+    with pytest.raises(StoreError, match="the log cannot begin at offset 5"):
+        log.begin_at(5)
+
+    log.begin_at(3 * LOG_FILE_SIZE)
+
+    assert put(store).commit_log_offset == log.min_offset == 3 * LOG_FILE_SIZE
+    with pytest.raises(StoreError, match="the log cannot begin at offset 0"):
+        log.begin_at(0)
+
+
+async def test_what_would_cross_the_end_of_a_file_is_not_appended(store):
+    log = store.files.log
+    log.append_data(memoryview(b"x" * (LOG_FILE_SIZE - 10)))
+
+    with pytest.raises(ValueError, match="11 bytes cross the end of a file"):
+        log.append_data(memoryview(b"y" * 11))
+
+    assert log.max_offset == LOG_FILE_SIZE - 10
+    log.append_data(memoryview(b"y" * 10))
+    log.append_data(memoryview(b"z"))
+    assert log_bytes(store, LOG_FILE_SIZE - 10) == b"y" * 10 + b"z"
+    log.continue_at(0)
+
+
+async def test_whoever_watches_the_log_is_told_once_of_its_growth(store):
+    told = []
+    log = store.files.log
+    log.on_growth = lambda: told.append(log.max_offset)
+    put(store)
+    assert told == []
+
+    log.watch_growth()
+    assert told == []
+    put(store)
+    put(store)
+
+    assert len(told) == 1

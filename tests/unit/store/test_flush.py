@@ -342,6 +342,18 @@ async def test_what_cannot_be_handed_to_the_thread_is_flushed_later(sync_store, 
     assert await durable(sync_store, put(sync_store)) is PutMessageStatus.PUT_OK
 
 
+async def test_queues_whose_flush_failed_are_in_no_checkpoint_and_end_the_puts(store, storage):
+    put(store)
+    storage.fail("fdatasync", error=errno.EIO)
+
+    await store.queue_flusher.flush()
+
+    assert put(store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert store.availability.failure.errno == errno.EIO
+    assert checkpointed(storage) == 0
+    storage.heal("fdatasync")
+
+
 async def test_queues_that_lacked_memory_for_their_flush_are_in_no_checkpoint(clock, storage):
     """A start reads the log anew, then: their units may not be on the disk."""
     store = a_store(clock, storage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -131,3 +132,37 @@ async def test_a_batch_is_told_as_one_put(store, storage, clock, caplog):
     assert [line.partition(" took")[0] for line in told(caplog)] == [
         f"slow put: topic=TopicTest queue_id=0 size={store.max_commit_log_offset}"
     ]
+
+
+async def test_whoever_notes_slow_puts_is_told_where_they_are_and_how_long_they_took(store, clock):
+    noted = []
+    store.note_slow_puts(lambda *slow: noted.append(slow))
+    put(store)
+    clock.hold_ms(1)
+    slow = store.files.put_state.buffer = SlowBuffer(clock, 30)
+    result = put(store)
+    await asyncio.sleep(0)
+
+    ((offset, seconds),) = noted
+    assert offset == result.commit_log_offset
+    assert round(seconds, 3) == 0.06
+    slow.milliseconds = 0
+    clock.hold_ms(1)
+    put(store)
+    await asyncio.sleep(0)
+    assert len(noted) == 1
+
+
+async def test_puts_that_are_timed_leave_when_they_were_appended_and_dispatched(store, clock):
+    state = store.files.put_state
+    store.time_puts(True)
+
+    for one in (put, put_batch):
+        clock.advance_ms(1_000)
+        one(store)
+        assert state.appended_at == state.dispatched_at == clock.monotonic()
+
+    store.time_puts(False)
+    clock.advance_ms(1_000)
+    put(store)
+    assert state.appended_at == clock.monotonic() - 1

@@ -479,3 +479,18 @@ async def test_recover_is_a_plain_call(storage):
 
     assert report.records == 10
     reopened(left)[0].close()
+
+
+async def test_a_queue_whose_middle_file_is_missing_keeps_a_store_from_its_start(storage):
+    left, _ = await filled(storage, 2 * 3 * UNITS_PER_FILE, clean=True)
+    del left.files[UNITS.with_name(f"{UNITS_PER_FILE * 20:020d}")]
+
+    with pytest.raises(StoreError, match="a file is missing before 00000000000000004000"):
+        reopened(left)
+
+
+async def test_an_unknown_queue_has_no_units(storage):
+    store, _ = reopened(storage)
+
+    assert store.units("T", 0, 0, 10) == store.extended_units("T", 0, 0, 10) == []
+    store.close()

@@ -382,3 +382,17 @@ async def test_a_pool_that_no_machine_has_memory_for_is_one_sentence(clock, stor
 
     with pytest.raises(StoreError, match=r"need \d+ bytes of memory"):
         store.load()
+
+
+async def test_memory_that_stays_locked_is_no_obstacle_to_a_shutdown(clock, storage, caplog):
+    store = await started(clock, storage)
+    await until(lambda: len(storage.locked) == 5)
+    put(store)
+    storage.fail("unlock_memory", error=errno.ENOMEM)
+
+    await store.shutdown()
+
+    again = a_store(clock, storage.cut_power())
+    assert again.load().clean_exit
+    assert len(read_all(again)) == 1
+    again.close()
