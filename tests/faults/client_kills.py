@@ -53,6 +53,8 @@ KEYS: dict[str, object] = {
     "messageDelayLevel": "1s 2s",
     "transactionCheckInterval": 500,
     "transactionTimeOut": 500,
+    # The Go client tells a broker that starts of its producers up to half a minute later only.
+    "transactionCheckMax": 1_000,
     "mappedFileSizeCommitLog": 4 << 20,
     "maxHashSlotNum": 1_000,
     "maxIndexNum": 100_000,

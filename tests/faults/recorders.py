@@ -2,8 +2,8 @@
 
 Each is a producer and a push consumer of a group of its own, in a process that goes on whatever
 happens to the broker: `tests/interop/java/src/Recorder.java` and `tests/interop/go/record.go`. They
-send plain and delayed messages, the Java client transactions, too; they give some back once or
-twice, and a few as dead letters.
+send plain and delayed messages and transactions; they give some back once or twice, and a few as
+dead letters.
 """
 
 from __future__ import annotations

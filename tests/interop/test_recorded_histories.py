@@ -30,6 +30,8 @@ def test_java_go_and_raw_clients_lose_nothing_when_their_broker_is_killed(
     senders = {one.client.partition("-")[0] for one in found.history if isinstance(one, Sent)}
     assert {"java", "go"} < senders
     assert {one.kind for one in found.history if isinstance(one, Sent)} == set(Kind)
+    decided = {one.id.partition("-")[0] for one in found.history if isinstance(one, Ended)}
+    assert decided == {"java", "go"}
     for kind in (Consumed, Ended, GaveBack):
         assert any(isinstance(one, kind) for one in found.history), kind
     assert found.report.explained["given back"] > 0

@@ -72,8 +72,37 @@ func (r *recorder) write(kind string, words line) {
 	check(err)
 }
 
+// end decides a transaction by its id, the same each time.
+func (r *recorder) end(id string) primitive.LocalTransactionState {
+	outcome, state := "commit", primitive.CommitMessageState
+	if numberOf(id)%30 == 13 {
+		outcome, state = "rollback", primitive.RollbackMessageState
+	}
+	r.write("ended", line{"id": id, "outcome": outcome, "invoked": monotonic()})
+	return state
+}
+
+// ExecuteLocalTransaction is asked once a half message is stored.
+func (r *recorder) ExecuteLocalTransaction(message *primitive.Message) primitive.LocalTransactionState {
+	return r.end(message.GetKeys())
+}
+
+// CheckLocalTransaction is asked by a broker that does not know the outcome.
+func (r *recorder) CheckLocalTransaction(message *primitive.MessageExt) primitive.LocalTransactionState {
+	return r.end(message.GetKeys())
+}
+
+// sendInTransaction sends a half message, and what becomes of it.
+func sendInTransaction(t rocketmq.TransactionProducer, one *primitive.Message) (*primitive.SendResult, error) {
+	result, err := t.SendMessageInTransaction(context.Background(), one)
+	if err != nil {
+		return nil, err
+	}
+	return result.SendResult, nil
+}
+
 // send sends one message until it is answered, each try with two records: before its bytes leave, and with its answer.
-func (r *recorder) send(p rocketmq.Producer, number, size int) {
+func (r *recorder) send(p rocketmq.Producer, t rocketmq.TransactionProducer, number, size int) {
 	id := fmt.Sprintf("%s-%d", r.name, number)
 	body := []byte(id)
 	if size > len(body) {
@@ -88,9 +117,18 @@ func (r *recorder) send(p rocketmq.Producer, number, size int) {
 			one.WithDelayTimeLevel(1)
 			words["kind"], words["delay_ns"] = "delayed", int64(r.delay)
 		}
+		if number%10 == 3 {
+			words["kind"] = "half"
+		}
 		words["invoked"], words["wall_ms"] = monotonic(), time.Now().UnixMilli()
 		r.write("sent", words)
-		result, err := p.SendSync(context.Background(), one)
+		var result *primitive.SendResult
+		var err error
+		if words["kind"] == "half" {
+			result, err = sendInTransaction(t, one)
+		} else {
+			result, err = p.SendSync(context.Background(), one)
+		}
 		if err != nil && (!strings.Contains(err.Error(), "CODE: ") || strings.Contains(err.Error(), notAvailable)) {
 			time.Sleep(recordPause)
 			continue
@@ -200,6 +238,11 @@ func record(namesrv, topic, group, history string, seed int, duration, delay tim
 	)
 	check(err)
 	check(p.Start())
+	t, err := rocketmq.NewTransactionProducer(
+		r, producer.WithNsResolver(resolver), producer.WithGroupName(group+"-transactions"), producer.WithRetry(0),
+	)
+	check(err)
+	check(t.Start())
 	lines := bufio.NewScanner(os.Stdin)
 	asked, ended := make(chan bool), make(chan bool)
 	go func() {
@@ -213,7 +256,7 @@ func record(namesrv, topic, group, history string, seed int, duration, delay tim
 	dice := rand.New(rand.NewSource(int64(seed)))
 	over := time.After(duration)
 	for i, goesOn := 1, true; goesOn; i++ {
-		r.send(p, i, dice.Intn(recordedBodyMax))
+		r.send(p, t, i, dice.Intn(recordedBodyMax))
 		select {
 		case <-asked:
 			goesOn = false
@@ -226,6 +269,7 @@ func record(namesrv, topic, group, history string, seed int, duration, delay tim
 	}
 	fmt.Println("rests")
 	<-ended
+	check(t.Shutdown())
 	check(p.Shutdown())
 	check(c.Shutdown())
 }
