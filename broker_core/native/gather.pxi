@@ -190,7 +190,7 @@ cdef class PullTurn:
         self._recorder = tracer.recorder
         self._extends_spans = tracer.recorder.span_type is Span
         self._readings = [_no_reading() for _ in range(READINGS)]
-        self._picking = tracer.picking
+        self._picking = exactly(PickingType, tracer.picking)
         self._delivered_queues = tracer.deliveries.queues
         self._teller = Teller(tracer, plain.check.consumers, plain.store_host, clock)
         self._tell_trace = plain.tell
@@ -491,7 +491,7 @@ cdef class PullTurn:
     cdef int64_t _wanted_of(self, group, topic, int32_t queue_id) except -1:
         """Return one of how many messages that a reader is handed somebody wants; 0: none."""
         cdef _Reading reading = self._reading_of(group, topic, queue_id)
-        pulls = self._picking.pulls
+        pulls = slot(self._picking, PICKING_PULLS)
         if reading.pulls is not pulls:
             reading.pulls = pulls
             reading.one_of = pulls[topic, group]
@@ -613,7 +613,7 @@ cdef class PullTurn:
         cdef int64_t size, offset, limit = queue_offset + self._scanned
         cdef int number = 0, count = 0
         cdef bint is_picked
-        cdef Picks picks = self._picking.picked.get(self._queue)
+        cdef Picks picks = (<dict>slot(self._picking, PICKING_PICKED)).get(self._queue)
         if picks is not None:
             if (
                 queue_offset < picks.begin

@@ -12,6 +12,7 @@ from broker_core.store.consume_queue import ConsumeQueue as QueueType
 from broker_core.store.mapped_file import MappedFile as MappedType
 from broker_core.store.put_state import PutState as StateType
 from broker_core.store.visibility import Visibility as VisibilityType
+from broker_core.trace.picking import Picking as PickingType
 
 cdef extern from *:
     """
@@ -36,6 +37,10 @@ cdef Py_ssize_t slot_of_class(kind, str name) except 0:
 cdef Py_ssize_t MAPPED_BUFFER = slot_of_class(MappedType, "buffer")
 cdef Py_ssize_t MAPPED_FROM = slot_of_class(MappedType, "file_from_offset")
 cdef Py_ssize_t MAPPED_SIZE = slot_of_class(MappedType, "size")
+cdef Py_ssize_t PICKING_IS_ON = slot_of_class(PickingType, "is_on")
+cdef Py_ssize_t PICKING_ONE_OF = slot_of_class(PickingType, "one_of")
+cdef Py_ssize_t PICKING_PICKED = slot_of_class(PickingType, "picked")
+cdef Py_ssize_t PICKING_PULLS = slot_of_class(PickingType, "pulls")
 cdef Py_ssize_t QUEUE_BUFFER = slot_of_class(QueueType, "buffer")
 cdef Py_ssize_t QUEUE_CODE_OF = slot_of_class(QueueType, "code_of")
 cdef Py_ssize_t QUEUE_DIRTY = slot_of_class(QueueType, "dirty")

@@ -208,13 +208,12 @@ cdef inline int64_t micros(double seconds) noexcept:
 cdef class Teller:
     """Tells of what pulls hand out and acknowledge. Event loop only."""
 
-    cdef object _deliveries, _order, _now_ms, _consumers
+    cdef object _order, _now_ms, _consumers
     cdef dict _queues, _stored_at
     # As ids of messages have it.
     cdef bytes _store_host
 
     def __init__(self, tracer, consumers, bytes store_host not None, clock):
-        self._deliveries = tracer.deliveries
         self._order = tracer.deliveries.order
         self._queues = tracer.deliveries.queues
         self._stored_at = tracer.followed.stored_at
@@ -343,9 +342,14 @@ cdef class Teller:
 
     cdef int _note(self, _Reading reading, int64_t queue_offset, Handed handed) except -1:
         """Remember a delivery, as `Deliveries.note` does."""
+        cdef dict others
         if len(self._order) >= DELIVERIES_MAX:
-            self._deliveries.note(reading.queue, queue_offset, handed)
-            return 0
+            before, number = self._order.popleft()
+            others = <dict>self._queues.get(before)
+            if others is not None:
+                others.pop(number, None)
+                if not others:
+                    del self._queues[before]
         number = queue_offset
         waiting = self._queues.get(reading.queue)
         if waiting is None:

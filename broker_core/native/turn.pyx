@@ -104,8 +104,9 @@ cdef enum:
     HOST_MAX = 20
     HEAD_MAX = 72 + 2 * HOST_MAX
     ANSWERS_MAX = 262144
-    PICKS_MAX = 256
-    PICKS_HALF = 128
+    # Eight kilobytes a queue: of one in 100 those of a consumer that is 50,000 messages behind.
+    PICKS_MAX = 1024
+    PICKS_HALF = 512
     PICKS_GAP_MAX = 16
     PICKS_QUEUES_MAX = 4096
     MAGIC = 0xDAA320A7
@@ -357,7 +358,7 @@ cdef class SendTurn:
         self._counts = Counts(stats)
         self._latency = stats.put_latency
         self._tracer = tracer
-        self._picking = tracer.picking
+        self._picking = exactly(PickingType, tracer.picking)
         self._followed = tracer.followed
         self._stored_at = tracer.followed.stored_at
         self._slaves = tracer.followed.slaves
@@ -460,7 +461,7 @@ cdef class SendTurn:
         elif slot(self._visibility, VISIBILITY_WAITS) is not False:
             # A put counts before it may be read: with a TransientStorePool.
             return False
-        self._is_picking = self._picking.is_on
+        self._is_picking = slot(self._picking, PICKING_IS_ON)
         if self._is_picking:
             self._received_s = self._monotonic()
             if born_host != self._client_host:
@@ -687,10 +688,10 @@ cdef class SendTurn:
 
     cdef int _take_picks(self, _Place place, queue, topic) except -1:
         """Find out which of a queue's messages somebody wants to see."""
-        cdef dict picked = self._picking.picked
+        cdef dict picked = slot(self._picking, PICKING_PICKED)
         cdef Picks picks = picked.get(queue)
         if picks is None:
-            place.one_of = self._picking.one_of[topic]
+            place.one_of = slot(self._picking, PICKING_ONE_OF)[topic]
             if place.one_of <= 1:
                 return 0
             if len(picked) >= PICKS_QUEUES_MAX:

@@ -34,6 +34,8 @@ class Picking:
             sample wants. Another watch makes it void.
     """
 
+    __slots__ = ("is_on", "one_of", "picked", "pulls")
+
     def __init__(self) -> None:
         self.take((), is_full=False)
 

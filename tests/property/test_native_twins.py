@@ -9,6 +9,7 @@ from zlib import crc32
 import pytest
 
 from broker_core.store.consume_queue import ConsumeQueue
+from broker_core.trace.deliveries import DELIVERIES_MAX, Delivered
 from broker_core.trace.filter import TraceWatch
 from broker_core.trace.followed import Followed
 from broker_core.trace.watch import Watcher
@@ -195,6 +196,33 @@ async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follow
         stages = {event["stage"] for event in told[0]}
         assert stages >= {"stored", "flushed"}
         assert ("replicated" in stages) == bool(slaves)
+
+
+async def test_of_more_deliveries_than_are_kept_the_oldest_are_forgotten() -> None:
+    async with Pair(configuration()) as pair:
+        group, topic = pull_frames.SUBSCRIBED, TOPICS[0]
+        for twin in (pair.native, pair.python):
+            wanted = TraceWatch(sample=2, stages=["delivered", "acknowledged"])
+            twin.parts.tracer.watch("watcher", wanted, Watcher(lambda _: True))
+            deliveries = twin.parts.tracer.deliveries
+            for number in range(DELIVERIES_MAX):
+                other = ("g", "T", number % 3)
+                deliveries.note(other, number, Delivered({}, number, "", 0, 0.0))
+        for number in range(40):
+            fields = send_frames.fields_of(topic, 0, f"UNIQ_KEY\x01K{number}")
+            await pair.feed(send_frames.send(fields, b"body", number))
+        for number in range(0, 40, 4):
+            pulled = pull_frames.fields_of(topic, 0, number, flags=2, most=4)
+            await pair.feed(pull_frames.pull(pulled, number))
+        native, python = (twin.parts.tracer.deliveries for twin in (pair.native, pair.python))
+        handed = sum(crc32(b"K%d" % number) % 2 == 0 for number in range(40))
+        assert native.order == python.order
+        assert len(native.order) == DELIVERIES_MAX
+        assert {queue: list(each) for queue, each in native.queues.items()} == {
+            queue: list(each) for queue, each in python.queues.items()
+        }
+        assert len(native.queues[group, topic, 0]) == handed > 10
+        assert min(native.queues["g", "T", 0]) >= handed
 
 
 async def test_a_queue_of_another_class_is_left_to_python() -> None:
