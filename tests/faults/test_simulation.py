@@ -16,6 +16,7 @@ from tests.faults.simulation.mutants import MUTANTS
 SEEDS = range(1_000)
 REPEATED = range(6)
 MIXED_SEEDS = range(60)
+POOLED_STOP_SEED = 107_400
 SEEDS_OF_A_MUTANT = range(2_000)
 TRIES_OF_A_MUTANT = 30
 PRINTED = "from tests.faults.simulation import world; print(world.run({}).digest)"
@@ -60,6 +61,15 @@ def test_no_seed_finds_anything_wrong() -> None:
     assert findings.acknowledged > len(SEEDS) * 20
     assert findings.delivered > len(SEEDS) * 20
     assert findings.crashes > len(SEEDS) // 3
+
+
+@pytest.mark.fault
+def test_what_a_pool_could_not_commit_before_a_stop_counts_as_lost_in_a_crash() -> None:
+    """The disk fails, then the broker is stopped: acknowledged means in memory there."""
+    outcome = world.run(POOLED_STOP_SEED)
+
+    assert outcome.wrong == []
+    assert outcome.crashes == 2
 
 
 @pytest.mark.fault

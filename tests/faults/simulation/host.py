@@ -137,6 +137,9 @@ class Host:
         """Ask the broker to stop; it starts again by itself."""
         if self.process.is_alive and self.broker is not None and not self.broker.ending.is_asked:
             self._told(f"stop {self.name}")
+            if self.is_disk_failing:
+                # It ends with what it could not commit or flush, as one that is killed does.
+                self._on_crash(self, self._safe_to(is_cut=False))
             self.process.run(self.broker.ending.start_again, "the simulation wants it")
 
     def forget(self) -> None:

@@ -201,12 +201,9 @@ class World:
 
     def _crashed(self, host: Host, safe_to: int) -> None:
         self._outcome.crashes += 1
-        self._note_crash()
+        self._notes.operations.append(Happened(cause=Cause.CRASH, at=self._notes.now_ns()))
         if host is self.master:
             self._lost_to.append((self.loop.now + IN_FLIGHT_S, safe_to))
-
-    def _note_crash(self) -> None:
-        self._notes.operations.append(Happened(cause=Cause.CRASH, at=self._notes.now_ns()))
 
     async def _run(self) -> None:
         plan = self.plan
@@ -285,9 +282,6 @@ class World:
                 else:
                     crash()
             case Fault.STOP:
-                if host.is_disk_failing:
-                    # It ends with what it could not flush, as one that is killed does.
-                    self._note_crash()
                 host.stop()
             case Fault.PART:
                 self._network.part(MASTER, SLAVE)
