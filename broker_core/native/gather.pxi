@@ -756,7 +756,8 @@ cdef class PullTurn:
         cdef Py_buffer view
         cdef int64_t begin = queue_offset * UNIT_SIZE, end = 0
         state, config = self._state, self._store_config
-        cdef int64_t max_offset = number_slot(state, STATE_FROM) + number_slot(state, STATE_POSITION)
+        cdef int64_t max_offset = number_slot(state, STATE_FROM)
+        max_offset += number_slot(state, STATE_POSITION)
         cdef int64_t read_limit = number_slot(self._visibility, VISIBILITY_READ_LIMIT)
         cdef int64_t disk_before = max_offset - <int64_t>self._reader.memory_bytes
         cdef int64_t bytes_max = config.max_transfer_bytes_on_message_in_memory
@@ -780,8 +781,8 @@ cdef class PullTurn:
             if end > view.len:
                 return False
             return self._go_through(
-                <Bytes>view.buf + begin, (end - begin) // UNIT_SIZE, max_offset, read_limit, disk_before,
-                count_max, bytes_max, is_filtered
+                <Bytes>view.buf + begin, (end - begin) // UNIT_SIZE, max_offset, read_limit,
+                disk_before, count_max, bytes_max, is_filtered
             )
         finally:
             PyBuffer_Release(&view)

@@ -32,24 +32,14 @@ cdef _Place half_place(SendTurn turn, Send* send):
         return None
     queues = turn._queues.table.get(turn._half_topic)
     queue = None if queues is None else queues.get(0)
-    if not is_plain_queue(queue):
-        return None
     place = <_Place>turn._places[turn._open]
-    place.position = number_slot(queue, QUEUE_POSITION)
-    place.limit = number_slot(queue, QUEUE_LIMIT)
-    if place.position >= place.limit or place.position < 0:
+    if not place.load(queue):
         return None
-    place.queue = queue
     place.topic = turn._half_topic
-    place.seed = slot(queue, QUEUE_KEY_SEED)
-    place.topic_field = slot(queue, QUEUE_TOPIC_FIELD)
     place.name_size = NAMELESS
     place.queue_id = 0
-    place.next_offset = number_slot(queue, QUEUE_NEXT_OFFSET)
-    place.calls = place.count = place.size = place.one_of = 0
     place.topic_calls = place.topic_count = place.topic_size = 0
     place.first = turn._open
-    place.picks = None
     PyObject_GetBuffer(slot(queue, QUEUE_BUFFER), &place.units, PyBUF_WRITABLE)
     turn._open += 1
     return place

@@ -30,7 +30,6 @@ cdef Py_ssize_t DELIVERIES_MAX = DELIVERIES_LIMIT
 cdef int64_t V6_FLAGS = HOST_V6_MASK
 cdef Py_ssize_t FOLLOWED_MAX = FOLLOWED_LIMIT
 cdef Py_ssize_t STORED_MAX = STORED_LIMIT
-cdef str FLUSHED = "flushed"
 cdef str STORED = "stored"
 cdef str DELIVERED = "delivered"
 cdef str ACKNOWLEDGED = "acknowledged"
@@ -501,7 +500,6 @@ cdef class Put:
         """See `Put.covered` of broker_core/trace/followed.py."""
         cdef bytes name = stage.encode()
         cdef bytes who = b"" if client is None else b',"client":' + encode_json(client)
-        cdef bint is_flush = stage == FLUSHED
         cdef str topic = None
         cdef tuple watches = None
         cdef list told = []
@@ -522,7 +520,8 @@ cdef class Put:
                     give(watches, told)
                     told = []
                 topic = put.topic
-                watches = <tuple>(takers.flushed if is_flush else takers.replicated)
+                # Its fields are named as the stages are.
+                watches = <tuple>getattr(takers, stage)
             messages.popleft()
             taken += 1
             if watches:

@@ -278,6 +278,22 @@ cdef class _Place:
     # Where it is noted which; None unless a sample is wanted.
     cdef Picks picks
 
+    cdef bint load(self, queue) except -1:
+        """Load a queue but its buffer; tell whether it is a plain one with room."""
+        if not is_plain_queue(queue):
+            return False
+        self.position = number_slot(queue, QUEUE_POSITION)
+        self.limit = number_slot(queue, QUEUE_LIMIT)
+        if not 0 <= self.position < self.limit:
+            return False
+        self.queue = queue
+        self.seed = slot(queue, QUEUE_KEY_SEED)
+        self.topic_field = slot(queue, QUEUE_TOPIC_FIELD)
+        self.next_offset = number_slot(queue, QUEUE_NEXT_OFFSET)
+        self.calls = self.count = self.size = self.one_of = 0
+        self.picks = None
+        return True
+
 
 @cython.final
 cdef class SendTurn:
@@ -641,22 +657,11 @@ cdef class SendTurn:
         if not self._take_topic(place, send):
             return False
         queue = place.queues.get(send.queue_id)
-        if not is_plain_queue(queue):
+        if not place.load(queue):
             return False
-        place.position = number_slot(queue, QUEUE_POSITION)
-        place.limit = number_slot(queue, QUEUE_LIMIT)
-        if place.position >= place.limit or place.position < 0:
-            return False
-        place.queue = queue
-        place.seed = slot(queue, QUEUE_KEY_SEED)
-        place.topic_field = slot(queue, QUEUE_TOPIC_FIELD)
         place.name = send.topic.at
         place.name_size = send.topic.size
         place.queue_id = send.queue_id
-        place.next_offset = number_slot(queue, QUEUE_NEXT_OFFSET)
-        place.calls = place.count = place.size = 0
-        place.one_of = 0
-        place.picks = None
         if self._is_picking:
             self._take_picks(place, queue, place.topic)
         PyObject_GetBuffer(slot(queue, QUEUE_BUFFER), &place.units, PyBUF_WRITABLE)

@@ -145,11 +145,7 @@ class Latency:
 
     def answered(self, seconds: float) -> None:
         """Count one request that held the loop until it was answered."""
-        took_ms = seconds * 1000.0
-        if took_ms > self.max_ms:
-            self.max_ms = took_ms
-        self.total_ms += took_ms
-        self._counts[bisect_left(FINE_MS, took_ms)] += 1
+        self.record(seconds)
         if seconds > self._longest_s:
             self._longest_s = seconds
 

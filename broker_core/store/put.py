@@ -145,11 +145,6 @@ class MessagePut:
         self.store_v6_flag = STOREHOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0
         self.watch = PutWatch(self.state, clock)
 
-    @property
-    def waits(self) -> bool:
-        """Whether what is put may not be read at once."""
-        return self.visibility.waits
-
     def put_message(
         self,
         topic: str,

@@ -34,8 +34,8 @@ class Deliveries:
     """The newest DELIVERIES_MAX that are not acknowledged; those before are forgotten.
 
     Attributes:
-        queues: what there is, by queue and queue offset. The native turn notes and takes as well,
-            as long as there is room.
+        queues: what there is, by queue and queue offset. The native turn notes, takes and
+            forgets as well.
         order: all that were noted, the oldest first.
     """
 

@@ -12,7 +12,7 @@ from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.trace.deliveries import DELIVERIES_MAX, Delivered
 from broker_core.trace.filter import TraceWatch
 from broker_core.trace.followed import Followed
-from broker_core.trace.watch import Watcher
+from broker_core.trace.watch import FRESH_MAX, Watcher
 from tests.property import native_fuzz
 from tests.support import pull_frames, send_frames
 from tests.support.twins import TOPICS, Pair, Twin, configuration, is_compiled, settled
@@ -123,14 +123,7 @@ async def test_who_watches_is_told_the_same_of_pulls(
     wanted: dict[str, Any], rng: random.Random
 ) -> None:
     async with Pair(configuration()) as pair:
-        told: list[list[dict[str, Any]]] = [[], []]
-        for twin, events in zip((pair.native, pair.python), told, strict=True):
-
-            def take(body: bytes, events: list[dict[str, Any]] = events) -> bool:
-                events.extend(json.loads(body)["events"])
-                return True
-
-            twin.parts.tracer.watch("watcher", TraceWatch(**wanted), Watcher(take))
+        told = [told_to("watcher", twin, **wanted) for twin in (pair.native, pair.python)]
         for number in range(ROUNDS * FRAMES_A_ROUND // 4):
             stream = b"".join(
                 pull_frames.any_request(rng, TOPICS, number * 4 + each) for each in range(4)
@@ -163,15 +156,9 @@ async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follow
     wanted: dict[str, Any], slaves: int, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Pair(configuration()) as pair:
-        told: list[list[dict[str, Any]]] = [[], []]
-        for twin, events in zip((pair.native, pair.python), told, strict=True):
-
-            def take(body: bytes, events: list[dict[str, Any]] = events) -> bool:
-                events.extend(json.loads(body)["events"])
-                return True
-
+        told = [told_to("watcher", twin, **wanted) for twin in (pair.native, pair.python)]
+        for twin in (pair.native, pair.python):
             followed = twin.parts.tracer.followed
-            twin.parts.tracer.watch("watcher", TraceWatch(**wanted), Watcher(take))
             if slaves:
                 followed.replicated("10.0.0.9:1", 0, 0.0)
             # The disk's thread decides when; here the test does.
@@ -202,8 +189,7 @@ async def test_of_more_deliveries_than_are_kept_the_oldest_are_forgotten() -> No
     async with Pair(configuration()) as pair:
         group, topic = pull_frames.SUBSCRIBED, TOPICS[0]
         for twin in (pair.native, pair.python):
-            wanted = TraceWatch(sample=2, stages=["delivered", "acknowledged"])
-            twin.parts.tracer.watch("watcher", wanted, Watcher(lambda _: True))
+            told_to("watcher", twin, sample=2, stages=["delivered", "acknowledged"])
             deliveries = twin.parts.tracer.deliveries
             for number in range(DELIVERIES_MAX):
                 other = ("g", "T", number % 3)
@@ -215,7 +201,7 @@ async def test_of_more_deliveries_than_are_kept_the_oldest_are_forgotten() -> No
             pulled = pull_frames.fields_of(topic, 0, number, flags=2, most=4)
             await pair.feed(pull_frames.pull(pulled, number))
         native, python = (twin.parts.tracer.deliveries for twin in (pair.native, pair.python))
-        handed = sum(crc32(b"K%d" % number) % 2 == 0 for number in range(40))
+        handed = len(sampled_keys(40))
         assert native.order == python.order
         assert len(native.order) == DELIVERIES_MAX
         assert {queue: list(each) for queue, each in native.queues.items()} == {
@@ -255,13 +241,8 @@ async def test_a_flush_of_topics_with_and_without_filters_is_told_of_in_the_logs
 ) -> None:
     async with Pair(configuration()) as pair:
         twin = pair.native
-        tracer, told = twin.parts.tracer, list[dict[str, Any]]()
-
-        def take(body: bytes) -> bool:
-            told.extend(json.loads(body)["events"])
-            return True
-
-        tracer.watch("all", TraceWatch(sample=2, stages=["flushed"]), Watcher(take))
+        tracer = twin.parts.tracer
+        told = told_to("all", twin, sample=2, stages=["flushed"])
         flushed = tracer.followed.flushed
         monkeypatch.setattr(tracer.followed, "flushed", lambda *_: None)
         topics = [TOPICS[0 if number % 3 else 2] for number in range(40)]
@@ -269,13 +250,12 @@ async def test_a_flush_of_topics_with_and_without_filters_is_told_of_in_the_logs
             text = f"UNIQ_KEY\x01K{number}\x02"
             await pair.feed(send_frames.send(send_frames.fields_of(topic, 0, text), b"body", 1))
         # What goes to the first topic is held against this one's filter from now on.
-        one = TraceWatch(topic=TOPICS[0], tag="none")
-        tracer.watch("one", one, Watcher(lambda _: True))
+        told_to("one", twin, topic=TOPICS[0], tag="none")
         flushed(twin.parts.store.files.log.max_offset, twin.clock.monotonic(), 40)
         await settled()
         tracer.push_all()
 
-        sampled = [f"K{number}" for number in range(40) if crc32(b"K%d" % number) % 2 == 0]
+        sampled = sampled_keys(40)
         assert [event["uniqKey"] for event in told] == sampled
         assert [event["topic"] for event in told] == [topics[int(key[1:])] for key in sampled]
         assert len({event["topic"] for event in told}) == 2
@@ -286,29 +266,53 @@ async def test_what_the_turn_told_is_held_against_filters_of_who_came_later(
 ) -> None:
     async with Pair(configuration()) as pair:
         twin = pair.native
-        tracer, told = twin.parts.tracer, list[dict[str, Any]]()
-        tracer.watch("first", TraceWatch(sample=2), Watcher(lambda _: True))
+        tracer = twin.parts.tracer
+        told_to("first", twin, sample=2)
         flushed = tracer.followed.flushed
         monkeypatch.setattr(tracer.followed, "flushed", lambda *_: None)
         for number in range(20):
             text = f"UNIQ_KEY\x01K{number}\x02colour\x01{'red' if number % 4 else 'blue'}"
             await pair.feed(send_frames.send(send_frames.fields_of("Orders", 0, text), b"body", 1))
-
-        def take(body: bytes) -> bool:
-            told.extend(json.loads(body)["events"])
-            return True
-
-        wanted = TraceWatch(properties={"colour": "blue"}, stages=["flushed"])
-        tracer.watch("later", wanted, Watcher(take))
+        told = told_to("later", twin, properties={"colour": "blue"}, stages=["flushed"])
         flushed(twin.parts.store.files.log.max_offset, twin.clock.monotonic(), 20)
         await settled()
         tracer.push_all()
 
-        sampled = [f"K{number}" for number in range(20) if crc32(b"K%d" % number) % 2 == 0]
         assert [event["uniqKey"] for event in told] == [
-            key for key in sampled if int(key[1:]) % 4 == 0
+            key for key in sampled_keys(20) if int(key[1:]) % 4 == 0
         ]
         assert all(event["together"] == 20 and "steps" not in event for event in told)
+
+
+async def test_what_a_watch_has_not_numbered_has_a_bound_though_nothing_is_pushed() -> None:
+    async with Pair(configuration()) as pair:
+        told_to("watcher", pair.native, sample=2)
+        stored = 0
+        for number in range(0, 3 * FRESH_MAX, FRAMES_A_TURN):
+            fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{sampled_keys(10)[0]}")
+            await pair.feed(send_frames.send(fields, b"body", number) * FRAMES_A_TURN)
+            takers = pair.native.parts.tracer.takers.of_puts[TOPICS[0]]
+            assert takers is not None
+            (watch,) = takers.stored
+            stored = max(stored, len(watch.fresh))
+        assert FRESH_MAX // 2 < stored < FRESH_MAX
+
+
+def told_to(name: str, twin: Twin, **wanted: Any) -> list[dict[str, Any]]:
+    """Watch a twin; return the list to which what is pushed is added."""
+    told: list[dict[str, Any]] = []
+
+    def take(body: bytes) -> bool:
+        told.extend(json.loads(body)["events"])
+        return True
+
+    twin.parts.tracer.watch(name, TraceWatch(**wanted), Watcher(take))
+    return told
+
+
+def sampled_keys(count: int) -> list[str]:
+    """Return which of the keys K0, K1 and so on a sample of 2 wants."""
+    return [f"K{number}" for number in range(count) if crc32(b"K%d" % number) % 2 == 0]
 
 
 def assert_same_events(*told: list[dict[str, Any]]) -> None:

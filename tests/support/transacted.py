@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from broker_core.clock import SteadyClock
 from broker_core.counted_log import CountedLog
@@ -12,18 +14,17 @@ from broker_core.message import properties as message_properties
 from broker_core.message.names import RMQ_SYS_TRANS_HALF_TOPIC
 from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.document import Document
-from broker_core.store.results import PutMessageStatus
+from broker_core.store.results import PutMessageResult, PutMessageStatus
 from broker_core.transaction.check import CheckSettings, TransactionCheck
 from broker_core.transaction.half import Outcome, withhold
 from broker_core.transaction.resolve import Transactions
 from tests.support.builders import HOST, a_store, read_all, store_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from broker_core.message.message import MessageExt
     from broker_core.processors.around.listened import Ask, ListenedTransactions
-    from broker_core.store.results import PutMessageResult
     from broker_core.transaction.check import CheckedHalf
     from tests.support.clock import ManualClock
     from tests.support.faulty_storage import FaultyStorage
@@ -33,6 +34,7 @@ INTERVAL_MS = 60_000
 CHECK_MAX = 15
 GROUP = "pg"
 COMMIT, ROLLBACK = Outcome.COMMITTED, Outcome.ROLLED_BACK
+FAILED = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
 
 class Transacted:
@@ -67,6 +69,12 @@ class Transacted:
         self.settings = CheckSettings(TIMEOUT_MS, INTERVAL_MS, CHECK_MAX, 72 * 3_600_000)
         self._numbers = 0
         self._is_running = False
+
+    @contextmanager
+    def refused_copies(self) -> Iterator[None]:
+        """Have the store take no copy of a message: each is FAILED."""
+        with mock.patch.object(self.store, "put_copy", return_value=FAILED):
+            yield
 
     async def start(self) -> None:
         self.store.load()

@@ -29,6 +29,10 @@ class Terms:
     fall_behind_max = 10_000
 
 
+class Alone(Terms):
+    slaves = 0
+
+
 async def a_sync_master(clock: Clock, storage: FaultyStorage, **changes: Any) -> MessageStore:
     store = a_store(clock, storage, store_config(broker_role="SYNC_MASTER", **changes))
     store.take_role(is_slave=False, terms=Terms())
@@ -203,9 +207,6 @@ async def test_after_a_failure_nothing_counts_that_no_slave_has(master):
 
 
 async def test_in_sync_replicas_of_one_wait_for_nobody(clock, storage):
-    class Alone(Terms):
-        slaves = 0
-
     store = a_store(clock, storage, store_config(broker_role="SYNC_MASTER"))
     store.take_role(is_slave=False, terms=Alone())
     store.load()
@@ -372,9 +373,6 @@ async def test_with_sync_flush_a_missing_slave_is_told_at_once_of_what_is_flushe
 async def test_with_sync_flush_and_in_sync_replicas_of_one_no_put_waits_in_the_usual_way(
     clock, storage
 ):
-    class Alone(Terms):
-        slaves = 0
-
     store = a_store(clock, storage, store_config(flush_disk_type="SYNC_FLUSH"))
     store.take_role(is_slave=False, terms=Alone())
     store.load()

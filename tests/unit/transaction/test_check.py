@@ -399,15 +399,13 @@ async def test_others_run_between_the_parts_of_a_long_round(transacted: Transact
 
 
 async def test_what_cannot_be_parked_is_parked_by_a_later_round(
-    transacted: Transacted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    transacted: Transacted, caplog: pytest.LogCaptureFixture
 ) -> None:
     transacted.send(b"forgotten")
     for _ in range(CHECK_MAX):
         await transacted.round()
     caplog.set_level(logging.INFO, "broker_core.transaction.check")
-    failed = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-    with monkeypatch.context() as patch:
-        patch.setattr(transacted.store, "put_copy", lambda *_, **__: failed)
+    with transacted.refused_copies():
         await transacted.round()
     assert transacted.transactions.pending
     assert caplog.messages == []

@@ -12,16 +12,14 @@ from broker_core.message.names import (
     RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC as MAX_TIME_TOPIC,
     RMQ_SYS_TRANS_OP_HALF_TOPIC as OP_TOPIC,
 )
-from broker_core.store.results import PutMessageResult, PutMessageStatus
 from broker_core.transaction.half import PlainHalf, withhold
 from tests.support.builders import HOST, put
-from tests.support.transacted import CHECK_MAX, COMMIT, GROUP, ROLLBACK
+from tests.support.transacted import CHECK_MAX, COMMIT, FAILED, GROUP, ROLLBACK
 
 if TYPE_CHECKING:
+    from broker_core.store.results import PutMessageResult
     from broker_core.transaction.half import Outcome
     from tests.support.transacted import Transacted
-
-FAILED = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
 
 async def parked(transacted: Transacted) -> PutMessageResult:
@@ -34,11 +32,10 @@ async def parked(transacted: Transacted) -> PutMessageResult:
 
 
 async def test_a_parked_transaction_whose_commit_cannot_be_put_stays_open(
-    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
+    transacted: Transacted,
 ) -> None:
     half = await parked(transacted)
-    with monkeypatch.context() as patch:
-        patch.setattr(transacted.store, "put_copy", lambda *_, **__: FAILED)
+    with transacted.refused_copies():
         assert transacted.end(half, COMMIT) is FAILED
 
     ended = transacted.end(half, COMMIT)
@@ -60,13 +57,10 @@ async def test_a_resumed_transaction_is_asked_about_from_the_first_time_on(
     assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
 
 
-async def test_what_cannot_be_put_back_is_refused_and_stays_parked(
-    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_cannot_be_put_back_is_refused_and_stays_parked(transacted: Transacted) -> None:
     await parked(transacted)
     (message,) = transacted.arrived(MAX_TIME_TOPIC)
-    with monkeypatch.context() as patch:
-        patch.setattr(transacted.store, "put_copy", lambda *_, **__: FAILED)
+    with transacted.refused_copies():
         with pytest.raises(RequestRefusedError, match="SERVICE_NOT_AVAILABLE"):
             transacted.transactions.resume(message)
 
@@ -144,11 +138,10 @@ async def test_op_messages_that_are_owed_are_written_in_one_go_and_not_tried_whe
 
 
 async def test_nobody_is_asked_about_a_copy_that_cannot_be_put_and_no_check_counts(
-    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
+    transacted: Transacted,
 ) -> None:
     half = transacted.send()
-    with monkeypatch.context() as patch:
-        patch.setattr(transacted.store, "put_copy", lambda *_, **__: FAILED)
+    with transacted.refused_copies():
         assert await transacted.round() == []
     assert list(transacted.transactions.pending) == [half.queue_offset]
 

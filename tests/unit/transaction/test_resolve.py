@@ -14,7 +14,7 @@ from broker_core.store.results import PutMessageResult, PutMessageStatus
 from broker_core.transaction.half import PlainHalf, key_of_message, withhold
 from broker_core.transaction.resolve import Transactions
 from tests.support.builders import HOST, put
-from tests.support.transacted import CHECK_MAX, COMMIT, GROUP, ROLLBACK, Transacted
+from tests.support.transacted import CHECK_MAX, COMMIT, FAILED, GROUP, ROLLBACK, Transacted
 
 if TYPE_CHECKING:
     import random
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from broker_core.transaction.half import Outcome
     from tests.support.clock import ManualClock
     from tests.support.faulty_storage import FaultyStorage
-
-FAILED = PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
 
 def refuse_op_messages(transacted: Transacted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,12 +207,9 @@ async def test_a_kill_between_copy_and_op_message_asks_about_the_copy_only(
     await again.stop()
 
 
-async def test_a_refused_put_leaves_the_transaction_undecided(
-    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refused_put_leaves_the_transaction_undecided(transacted: Transacted) -> None:
     half = transacted.send()
-    with monkeypatch.context() as patch:
-        patch.setattr(transacted.store, "put_copy", lambda *_, **__: FAILED)
+    with transacted.refused_copies():
         ended = transacted.end(half, COMMIT)
 
     assert ended is not None
@@ -424,9 +419,7 @@ async def test_the_op_message_of_a_checked_transaction_has_its_key(transacted: T
     assert (decided.body, decided.keys, decided.flag) == (b"1", "U", 0)
 
 
-async def test_outcomes_are_told_when_they_are_put(
-    transacted: Transacted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_outcomes_are_told_when_they_are_put(transacted: Transacted) -> None:
     told: list[object] = []
     transactions = Transactions(
         transacted.store,
@@ -440,8 +433,7 @@ async def test_outcomes_are_told_when_they_are_put(
     kept, dropped = transacted.send(b"kept", "T", 2), transacted.send(b"dropped")
     transactions.load()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(transacted.store, "put_copy", lambda *_, **__: FAILED)
+    with transacted.refused_copies():
         transactions.end(GROUP, kept.queue_offset, kept.commit_log_offset, COMMIT)
     assert told == []
     transactions.end(GROUP, kept.queue_offset, kept.commit_log_offset, COMMIT)
