@@ -1,7 +1,7 @@
 /* CRC-32 as zlib computes it, with carry-less multiplication where the processor has it.
 
    Folding after Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
-   (Intel, 2009); what folding leaves, and the tail, go through tables. */
+   (Intel, 2009), whose constants these are; less than 16 bytes, and the tail, go through tables. */
 #ifndef TREBUCHET_CRC32_H
 #define TREBUCHET_CRC32_H
 
@@ -60,45 +60,64 @@ FOLD_TARGET static inline __m128i crc_fold(__m128i value, __m128i factors, __m12
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/* size: at least 64. */
+/* What 16 bytes leave: 96 bits after the first step, 64 after the second, then Barrett's way. */
+FOLD_TARGET static inline uint32_t crc_left(__m128i value, __m128i by_one)
+{
+    const __m128i by_half = _mm_cvtsi64_si128(0x0163cd6124);
+    const __m128i barrett = _mm_set_epi64x(0x01f7011641, 0x01db710641);
+    const __m128i low_32 = _mm_set_epi32(0, ~0, 0, ~0);
+    __m128i quotient;
+    value = _mm_xor_si128(_mm_clmulepi64_si128(value, by_one, 0x10), _mm_srli_si128(value, 8));
+    value = _mm_xor_si128(
+        _mm_clmulepi64_si128(_mm_and_si128(value, low_32), by_half, 0x00),
+        _mm_srli_si128(value, 4));
+    quotient = _mm_clmulepi64_si128(_mm_and_si128(value, low_32), barrett, 0x10);
+    quotient = _mm_clmulepi64_si128(_mm_and_si128(quotient, low_32), barrett, 0x00);
+    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(value, quotient), 1);
+}
+
+/* size: at least 16. */
 FOLD_TARGET static uint32_t crc32_by_folding(
     uint32_t value, const unsigned char *data, size_t size)
 {
     const __m128i by_four = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
     const __m128i by_one = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
-    __m128i a = _mm_loadu_si128((const __m128i *)data);
-    __m128i b = _mm_loadu_si128((const __m128i *)(data + 16));
-    __m128i c = _mm_loadu_si128((const __m128i *)(data + 32));
-    __m128i d = _mm_loadu_si128((const __m128i *)(data + 48));
-    unsigned char rest[16];
-    a = _mm_xor_si128(a, _mm_cvtsi32_si128((int)value));
-    data += 64;
-    size -= 64;
-    while (size >= 64) {
-        a = crc_fold(a, by_four, _mm_loadu_si128((const __m128i *)data));
-        b = crc_fold(b, by_four, _mm_loadu_si128((const __m128i *)(data + 16)));
-        c = crc_fold(c, by_four, _mm_loadu_si128((const __m128i *)(data + 32)));
-        d = crc_fold(d, by_four, _mm_loadu_si128((const __m128i *)(data + 48)));
+    __m128i a = _mm_xor_si128(
+        _mm_loadu_si128((const __m128i *)data), _mm_cvtsi32_si128((int)value));
+    if (size >= 64) {
+        __m128i b = _mm_loadu_si128((const __m128i *)(data + 16));
+        __m128i c = _mm_loadu_si128((const __m128i *)(data + 32));
+        __m128i d = _mm_loadu_si128((const __m128i *)(data + 48));
         data += 64;
         size -= 64;
+        while (size >= 64) {
+            a = crc_fold(a, by_four, _mm_loadu_si128((const __m128i *)data));
+            b = crc_fold(b, by_four, _mm_loadu_si128((const __m128i *)(data + 16)));
+            c = crc_fold(c, by_four, _mm_loadu_si128((const __m128i *)(data + 32)));
+            d = crc_fold(d, by_four, _mm_loadu_si128((const __m128i *)(data + 48)));
+            data += 64;
+            size -= 64;
+        }
+        a = crc_fold(a, by_one, b);
+        a = crc_fold(a, by_one, c);
+        a = crc_fold(a, by_one, d);
+    } else {
+        data += 16;
+        size -= 16;
     }
-    a = crc_fold(a, by_one, b);
-    a = crc_fold(a, by_one, c);
-    a = crc_fold(a, by_one, d);
     while (size >= 16) {
         a = crc_fold(a, by_one, _mm_loadu_si128((const __m128i *)data));
         data += 16;
         size -= 16;
     }
-    _mm_storeu_si128((__m128i *)rest, a);
-    return crc32_by_tables(crc32_by_tables(0, rest, 16), data, size);
+    return crc32_by_tables(crc_left(a, by_one), data, size);
 }
 #endif
 
 static inline uint32_t crc32_of(const unsigned char *data, size_t size)
 {
 #if defined(__x86_64__)
-    if (size >= 64 && crc_folds)
+    if (size >= 16 && crc_folds)
         return ~crc32_by_folding(0xFFFFFFFFu, data, size);
 #endif
     return ~crc32_by_tables(0xFFFFFFFFu, data, size);

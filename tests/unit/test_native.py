@@ -106,7 +106,7 @@ def test_the_parts_of_an_answer_are_its_template_without_the_places() -> None:
 
 
 @compiled
-@pytest.mark.parametrize("size", [*range(80), 127, 128, 1024, 4096, 65_537])
+@pytest.mark.parametrize("size", [*range(150), 1024, 4096, 65_537])
 def test_the_checksum_is_zlibs(size: int, rng: random.Random) -> None:
     data = rng.randbytes(size)
 
