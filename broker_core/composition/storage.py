@@ -26,7 +26,7 @@ from broker_core.stats.counters import BrokerStats
 from broker_core.store.message_store import MessageStore
 from broker_core.store.self_check import SelfCheck
 from broker_core.trace.stored import StoredTrace
-from broker_core.trace.tracer import OFF, Tracer
+from broker_core.trace.tracer import Tracer
 from broker_core.transaction.resolve import Transactions
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ def _tracer(foundation: Foundation, store: MessageStore, stats: BrokerStats) -> 
         numbered_type=foundation.native.numbered,
     )
     tracer.on_watching = store.time_puts
-    if config.trace_level == OFF:
-        tracer.set_level(OFF)
+    if config.trace_level != tracer.level:
+        tracer.set_level(config.trace_level)
 
     def flushed(flush: Flush) -> None:
         stats.flush_latency.record(flush.took_s)

@@ -105,7 +105,7 @@ class BrokerConfig:
     """Whether every administrator's account is one that requires fresh signatures."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting("INFO", live=True)
     """Of all packages but those with a logLevel.PACKAGE of their own."""
-    trace_level: Literal["off", "recorder"] = "recorder"
+    trace_level: Literal["off", "watched", "recorder"] = "recorder"
     """Of the live trace, from a start on: docs/tracing.md."""
     trace_recorder_max_bytes: int = setting(16 << 20, low=1 << 20, high=1 << 30, unit=BYTES)
     trace_recorder_minutes: int = setting(10, low=1, high=24 * 60)

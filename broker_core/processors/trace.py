@@ -37,7 +37,7 @@ Minutes = Annotated[int, msgspec.Meta(ge=1, le=FULL_MINUTES_MAX)]
 class WantedLevel(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """The body of TRACE_LEVEL; an empty one asks."""
 
-    level: Literal["off", "recorder", "full"] | None = None
+    level: Literal["off", "watched", "recorder", "full"] | None = None
     minutes: Minutes | None = None
 
 

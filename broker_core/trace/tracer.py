@@ -49,7 +49,7 @@ LOST_SECONDS = 60.0
 PROPERTY_TRACEPARENT = "traceparent"
 RECORDER_BYTES = 16 << 20
 RECORDER_MINUTES = 10
-OFF, RECORDER, FULL = "off", "recorder", "full"
+OFF, WATCHED, RECORDER, FULL = "off", "watched", "recorder", "full"
 
 
 class Watched(NamedTuple):
@@ -101,6 +101,7 @@ class Tracer(Service):
         self.picking = Picking()
         self.takers = Takers()
         self._is_off = False
+        self._level_after_full = RECORDER
         self._is_pushing = False
         self._full_until_ms: int | None = None
         self._full_timer: Timer | None = None
@@ -112,8 +113,11 @@ class Tracer(Service):
 
     @property
     def level(self) -> str:
-        """What is noted: OFF, RECORDER or FULL."""
-        return OFF if self._is_off else FULL if self.recorder.is_full else RECORDER
+        """What is noted: OFF, WATCHED, RECORDER or FULL."""
+        if self._is_off:
+            return OFF
+        recorder = self.recorder
+        return FULL if recorder.is_full else RECORDER if recorder.is_on else WATCHED
 
     @property
     def full_until_ms(self) -> int | None:
@@ -126,20 +130,27 @@ class Tracer(Service):
         return len(self._watches)
 
     def set_level(self, level: str, minutes: int = 0) -> None:
-        """Note nothing, what the recorder affords, or for some minutes everything."""
+        """Note nothing, what who watches wants, besides what the recorder affords, or everything.
+
+        The last one for some minutes: then it is again what it was before.
+        """
+        if self.level != FULL:
+            self._level_after_full = self.level
         if self._full_timer is not None:
             self._full_timer.cancel()
             self._full_timer = None
         self._is_off = level == OFF
         self._full_until_ms = None
         self.recorder.is_full = level == FULL
-        self.recorder.is_on = level != OFF
-        if level == OFF:
-            self.recorder.clear()
-        elif level == FULL:
+        self.recorder.is_on = level in (RECORDER, FULL)
+        if level == FULL:
             self._full_until_ms = self._clock.now_ms() + minutes * 60_000
             when = self._monotonic() + minutes * 60
-            self._full_timer = self._clock.call_at(when, lambda: self.set_level(RECORDER))
+            self._full_timer = self._clock.call_at(
+                when, lambda: self.set_level(self._level_after_full)
+            )
+        elif not self.recorder.is_on:
+            self.recorder.clear()
         logger.info("live trace: level=%s minutes=%d", level, minutes)
         self._settle()
 

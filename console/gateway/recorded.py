@@ -17,6 +17,7 @@ class Level(StrEnum):
     """How much a broker traces; `full` ends by itself."""
 
     OFF = "off"
+    WATCHED = "watched"
     RECORDER = "recorder"
     FULL = "full"
 

@@ -41,9 +41,12 @@ QUESTIONS = {
 }
 LEVEL_LABELS = {
     Level.OFF: gettext_lazy("off"),
+    Level.WATCHED: gettext_lazy("live only"),
     Level.RECORDER: gettext_lazy("flight recorder"),
     Level.FULL: gettext_lazy("everything"),
 }
+RECORDING = frozenset({Level.RECORDER, Level.FULL})
+"""Levels at which a broker's recorder keeps something."""
 WORDS = ("topic", "group", "tag", "key", "client")
 
 
@@ -51,7 +54,7 @@ class LevelError(ValueError):
     """Nobody can trace as much as this."""
 
     def __init__(self) -> None:
-        super().__init__(_("A level is off, recorder, or full for 1 to 60 minutes."))
+        super().__init__(_("A level is off, watched, recorder, or full for 1 to 60 minutes."))
 
 
 class Row(NamedTuple):
@@ -127,6 +130,8 @@ def recorded(request: HttpRequest) -> HttpResponse:
         rows, problems = rows_of(question, minutes, wanted)
     except FilterError as error:
         problems = [str(error)]
+    in_force = levels()
+    are_off = [found.level not in RECORDING for _, found, _ in in_force]
     context: dict[str, Any] = {
         "rows": rows,
         "problems": problems,
@@ -134,7 +139,8 @@ def recorded(request: HttpRequest) -> HttpResponse:
         "questions": QUESTIONS.items(),
         "minutes": minutes,
         "words": words,
-        "levels": levels(),
+        "levels": in_force,
+        "no_recorder": bool(are_off) and all(are_off),
         "full_minutes": FULL_MINUTES,
         "read_at_ms": now_ms(),
     }

@@ -494,3 +494,18 @@ def test_an_administrator_has_everything_traced_for_some_minutes(
     assert brokers.trace_level == ("full", 5)
     assert Entry.objects.get(action="trace.level").after == {"level": "full", "minutes": 5}
     assert "everything" in actors.reader.get(reverse("tracing:recorded")).text
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("level", "is_off"), [("off", True), ("watched", True), ("recorder", False)]
+)
+def test_where_no_recorder_is_on_the_page_says_so(
+    actors: Actors, brokers: FakeBroker, level: str, is_off: bool
+) -> None:
+    actors.admin.post(reverse("tracing:level"), {"level": level})
+
+    text = actors.reader.get(reverse("tracing:recorded")).text
+
+    assert brokers.trace_level == (level, None)
+    assert ("flight recorder is on" in text) is is_off

@@ -298,6 +298,38 @@ async def test_the_level_full_keeps_every_event_and_ends_by_itself(tmp_path: Pat
         await client.shutdown()
 
 
+@pytest.mark.parametrize("before", ["watched", "recorder"])
+async def test_what_was_the_level_before_full_is_it_again(before: str, tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running_broker(tmp_path, clock=clock, traceLevel=before) as broker:
+        watched = Watched(f"127.0.0.1:{broker.listen_port}")
+
+        at_first = await watched.level()
+        await watched.level(level="full", minutes=5)
+        await watched.level(level="full", minutes=1)
+        await pass_time(clock, 60_000)
+
+        assert at_first["level"] == before
+        assert (await watched.level())["level"] == before
+        await watched.shutdown()
+
+
+async def test_watched_alone_everything_is_pushed_and_nothing_kept(
+    client: Client, watched: Watched
+) -> None:
+    await watched.begin(topic="T")
+    await watched.level(level="watched")
+    await client.send("T", UNIQ_KEY="seen")
+    await consume(client)
+
+    events = await watched.next(1)
+    level = await watched.level()
+
+    assert events[0]["uniqKey"] == "seen"
+    assert await watched.recorded() == []
+    assert (level["level"], level["entries"]) == ("watched", 0)
+
+
 async def test_switched_off_nothing_is_noted_and_nothing_pushed(
     client: Client, watched: Watched
 ) -> None:
