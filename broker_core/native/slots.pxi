@@ -8,11 +8,14 @@ of exactly that class, or are left to Python.
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 
+from broker_core.clients.consumers import ConsumerGroup as GroupType
+from broker_core.clients.consumers import ConsumerMember as MemberType
 from broker_core.store.consume_queue import ConsumeQueue as QueueType
 from broker_core.store.mapped_file import MappedFile as MappedType
 from broker_core.store.put_state import PutState as StateType
 from broker_core.store.visibility import Visibility as VisibilityType
 from broker_core.trace.picking import Picking as PickingType
+from broker_core.trace.watch import Watch as WatchType
 
 cdef extern from *:
     """
@@ -34,9 +37,11 @@ cdef Py_ssize_t slot_of_class(kind, str name) except 0:
     return at
 
 
+cdef Py_ssize_t GROUP_MEMBERS = slot_of_class(GroupType, "members")
 cdef Py_ssize_t MAPPED_BUFFER = slot_of_class(MappedType, "buffer")
 cdef Py_ssize_t MAPPED_FROM = slot_of_class(MappedType, "file_from_offset")
 cdef Py_ssize_t MAPPED_SIZE = slot_of_class(MappedType, "size")
+cdef Py_ssize_t MEMBER_CLIENT_ID = slot_of_class(MemberType, "client_id")
 cdef Py_ssize_t PICKING_IS_ON = slot_of_class(PickingType, "is_on")
 cdef Py_ssize_t PICKING_ONE_OF = slot_of_class(PickingType, "one_of")
 cdef Py_ssize_t PICKING_PICKED = slot_of_class(PickingType, "picked")
@@ -63,6 +68,7 @@ cdef Py_ssize_t STATE_SLOW_AT = slot_of_class(StateType, "slow_at")
 cdef Py_ssize_t STATE_STORE_TIMESTAMP = slot_of_class(StateType, "store_timestamp")
 cdef Py_ssize_t VISIBILITY_READ_LIMIT = slot_of_class(VisibilityType, "read_limit")
 cdef Py_ssize_t VISIBILITY_WAITS = slot_of_class(VisibilityType, "waits")
+cdef Py_ssize_t WATCH_FRESH = slot_of_class(WatchType, "fresh")
 
 
 cdef inline object slot(object owner, Py_ssize_t at):
@@ -93,7 +99,7 @@ cdef inline bint is_plain_queue(object queue) except -1:
     return type(queue) is QueueType and slot(queue, QUEUE_CODE_OF) is None
 
 
-cdef object exactly(kind, owner):
+cdef inline object exactly(kind, owner):
     """Return an object whose slots are looked at; refuse one of another class."""
     if type(owner) is not kind:
         raise TypeError(f"a {type(owner).__name__} is no {kind.__name__}")

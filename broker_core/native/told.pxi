@@ -14,6 +14,7 @@ from broker_core.trace.followed import FOLLOWED_MAX as FOLLOWED_LIMIT
 from broker_core.trace.followed import STORED_MAX as STORED_LIMIT
 from broker_core.trace.watch import FRESH_MAX as FRESH_LIMIT
 from broker_core.trace.deliveries import DELIVERIES_MAX as DELIVERIES_LIMIT
+from broker_core.trace.tracer import PUSH_SECONDS
 
 cdef enum:
     COMMIT_LOG_OFFSET_AT = 28
@@ -24,7 +25,10 @@ cdef enum:
     TEXTS_MAX = 2048
     NUMBERS_ROOM = 1024
     GROUP_MAX = 255
+    NAMES_MAX = 8
 
+# So long a wall clock that is set goes unnoticed: what is told goes by the pushes anyhow.
+cdef double WALL_SECONDS = PUSH_SECONDS
 cdef Py_ssize_t FRESH_MAX = FRESH_LIMIT
 cdef Py_ssize_t DELIVERIES_MAX = DELIVERIES_LIMIT
 cdef int64_t V6_FLAGS = HOST_V6_MASK
@@ -57,12 +61,18 @@ cdef class Handed:
 
     cdef readonly int64_t commit_log_offset, body_size
     cdef readonly double at_s
+    # Below 0 where that is not known.
+    cdef double _stored_s
     # The fields that are the same in all of its events, as JSON.
     cdef bytes _what, _properties, _store_host
 
     @property
     def properties(self):
         return decode_properties(self._properties.decode("utf-8", "replace"))
+
+    @property
+    def stored_s(self):
+        return None if self._stored_s < 0 else self._stored_s
 
     @property
     def offset_msg_id(self):
@@ -207,18 +217,31 @@ cdef inline int64_t micros(double seconds) noexcept:
 cdef class Teller:
     """Tells of what pulls hand out and acknowledge. Event loop only."""
 
-    cdef object _order, _now_ms, _consumers
-    cdef dict _queues, _stored_at
+    cdef object _order, _append, _popleft, _now_ms
+    cdef dict _queues, _stored_at, _groups
+    # Wall time less monotonic time in milliseconds, as it was found at some moment of the latter.
+    cdef double _wall_ms, _wall_at_s
     # As ids of messages have it.
     cdef bytes _store_host
 
     def __init__(self, tracer, consumers, bytes store_host not None, clock):
         self._order = tracer.deliveries.order
+        self._append = self._order.append
+        self._popleft = self._order.popleft
         self._queues = tracer.deliveries.queues
         self._stored_at = tracer.followed.stored_at
-        self._consumers = consumers
+        self._groups = consumers.groups
         self._store_host = store_host.hex().upper().encode()
         self._now_ms = clock.now_ms
+        self._wall_ms = self._wall_at_s = -1.0
+
+    cdef int64_t _now(self, double at_s) except -1:
+        """Return the wall time of a moment of just now; the clock is asked once in a while."""
+        if not self._wall_at_s <= at_s < self._wall_at_s + WALL_SECONDS:
+            self._wall_ms = <double>self._now_ms() - at_s * 1000
+            self._wall_at_s = at_s
+        # Floating point may fall just short of a whole millisecond.
+        return <int64_t>(self._wall_ms + at_s * 1000 + 0.001)
 
     cdef bint delivered(self, _Reading reading, connection, Bytes* records, int count,
                         int64_t one_of, double at_s) except -1:
@@ -228,7 +251,7 @@ cdef class Teller:
         cdef Told told
         cdef Bytes record
         cdef int i
-        cdef int64_t now_ms = self._now_ms(), size
+        cdef int64_t now_ms = self._now(at_s), size
         cdef bytes who = self._who(reading, connection)
         cdef list all_handed = [], all_told = []
         for i in range(count):
@@ -242,6 +265,8 @@ cdef class Teller:
             handed.commit_log_offset = big64(record + COMMIT_LOG_OFFSET_AT)
             handed.body_size = known.body_size
             handed.at_s = at_s
+            stored = self._stored_at.get(handed.commit_log_offset)
+            handed._stored_s = -1.0 if stored is None else <double>stored
             handed._store_host = self._store_host
             handed._properties = PyBytes_FromStringAndSize(
                 <char*>known.properties.at, known.properties.size
@@ -268,7 +293,7 @@ cdef class Teller:
         cdef uint8_t* to = put_times(room, now_ms, handed.at_s)
         cdef Py_ssize_t begin
         cdef int64_t latency_us, waited_ms, reconsumed = <int32_t>big32(record + RECONSUMED_AT)
-        cdef double stored_s = self._stored_s(handed.commit_log_offset)
+        cdef double stored_s = handed._stored_s
         cdef uint8_t* end
         to = put_word(to, b'delivered",', 11)
         begin = to - room
@@ -305,7 +330,7 @@ cdef class Teller:
             return True
         if len(offsets) > 1:
             offsets.sort()
-        now_ms = self._now_ms()
+        now_ms = self._now(at_s)
         who = self._who(reading, connection)
         for number in offsets:
             handed = <Handed>waiting.pop(number)
@@ -325,7 +350,7 @@ cdef class Teller:
         cdef uint8_t room[NUMBERS_ROOM]
         cdef uint8_t* to = put_times(room, now_ms, at_s)
         cdef Py_ssize_t begin
-        cdef double stored_s = self._stored_s(handed.commit_log_offset)
+        cdef double stored_s = handed._stored_s
         to = put_word(to, b'acknowledged",', 14)
         begin = to - room
         to = put_decimal(put_word(to, b',"latencyUs":', 13), micros(at_s - handed.at_s))
@@ -334,16 +359,11 @@ cdef class Teller:
         to = put_word(to, b"}", 1)
         return joined(room, begin, to - room, reading.where, handed._what, who)
 
-    cdef double _stored_s(self, int64_t commit_log_offset) except? -1.0:
-        """Return when a message was stored, below 0 where that is not known."""
-        found = self._stored_at.get(commit_log_offset)
-        return -1.0 if found is None else <double>found
-
     cdef int _note(self, _Reading reading, int64_t queue_offset, Handed handed) except -1:
         """Remember a delivery, as `Deliveries.note` does."""
         cdef dict others
         if len(self._order) >= DELIVERIES_MAX:
-            before, number = self._order.popleft()
+            before, number = self._popleft()
             others = <dict>self._queues.get(before)
             if others is not None:
                 others.pop(number, None)
@@ -354,21 +374,18 @@ cdef class Teller:
         if waiting is None:
             waiting = self._queues[reading.queue] = {}
         (<dict>waiting)[number] = handed
-        self._order.append((reading.queue, number))
+        self._append((reading.queue, number))
         return 0
 
     cdef bytes _who(self, _Reading reading, connection):
         """Return the JSON of who reads."""
         cdef str client = connection.remote_address
-        cdef dict groups = self._consumers.groups
-        cdef dict members
         client_id = None
-        group = groups.get(reading.group)
+        group = self._groups.get(reading.group)
         if group is not None:
-            members = group.members
-            member = members.get(connection)
+            member = (<dict>slot(exactly(GroupType, group), GROUP_MEMBERS)).get(connection)
             if member is not None:
-                client_id = member.client_id
+                client_id = slot(exactly(MemberType, member), MEMBER_CLIENT_ID)
         if reading.who is None or reading.client is not client or reading.client_id is not client_id:
             who = {"group": reading.group, "client": client}
             if client_id is not None:
@@ -403,7 +420,7 @@ cdef int give(tuple watches, list told) except -1:
     """Hand events to watches, which number them later."""
     cdef list fresh
     for watch in watches:
-        fresh = watch.fresh
+        fresh = <list>slot(exactly(WatchType, watch), WATCH_FRESH)
         if len(told) == 1:
             fresh.append(told[0])
         else:
@@ -429,18 +446,25 @@ cdef class Numbered:
     def stages(self):
         """Return how many of each stage they are."""
         cdef dict found = {}
-        cdef object stage, last = None
-        cdef Py_ssize_t count = 0
+        # Of those that come first it is known without a look-up which they are.
+        cdef list names = []
+        cdef int64_t counts[NAMES_MAX]
+        cdef Py_ssize_t i
         for event in self.events:
             stage = (<Told>event).stage if type(event) is Told else event.stage
-            if stage is not last:
-                if count:
-                    found[last] = found.get(last, 0) + count
-                last = stage
-                count = 0
-            count += 1
-        if count:
-            found[last] = found.get(last, 0) + count
+            for i in range(len(names)):
+                if names[i] is stage:
+                    counts[i] += 1
+                    break
+            else:
+                if len(names) < NAMES_MAX:
+                    counts[len(names)] = 1
+                    names.append(stage)
+                else:
+                    found[stage] = found.get(stage, 0) + 1
+        for i in range(len(names)):
+            stage = names[i]
+            found[stage] = found.get(stage, 0) + counts[i]
         return found
 
     def body(self):

@@ -188,7 +188,7 @@ class ConsumerTrace:
                 body_size=delivered.body_size,
                 offset_msg_id=delivered.offset_msg_id,
                 latency_us=max(0, round((now_s - delivered.at_s) * 1_000_000)),
-                total_us=self._total_us(delivered.commit_log_offset, now_s),
+                total_us=_total_us(delivered.stored_s, now_s),
                 **who,
             )
         if next_offset < offset or not seen:
@@ -215,12 +215,15 @@ class ConsumerTrace:
     ) -> None:
         msg_id = offset_msg_id(self.store_host, message.commit_log_offset)
         body_size = message.body_size
+        stored_s = self.tracer.followed.stored_s(message.commit_log_offset)
         self.tracer.deliveries.note(
             pull.queue,
             message.queue_offset,
-            Delivered(message.properties, message.commit_log_offset, msg_id, body_size, at_s),
+            Delivered(
+                message.properties, message.commit_log_offset, msg_id, body_size, at_s, stored_s
+            ),
         )
-        total_us = self._total_us(message.commit_log_offset, at_s)
+        total_us = _total_us(stored_s, at_s)
         waited_ms = max(0, self._clock.now_ms() - message.store_timestamp)
         self.tracer.emit(
             "delivered",
@@ -259,10 +262,6 @@ class ConsumerTrace:
             "client_id": self._consumers.client_id_of(group, connection),
         }
 
-    def _total_us(self, commit_log_offset: int, now_s: float) -> int | None:
-        stored_s = self.tracer.followed.stored_s(commit_log_offset)
-        return None if stored_s is None else max(0, round((now_s - stored_s) * 1_000_000))
-
     def _in_memory(self, commit_log_offset: int, one_of: int) -> Glimpse | None:
         """Return a message that one of so many may be, if it is in memory."""
         found = self._store.glance(commit_log_offset)
@@ -282,3 +281,7 @@ def _by(message_filter: MessageFilter, code: int, ext: CqExtUnit | None) -> str:
         # A filter of tags decides by the tag that the extension repeats.
         return "bitmap" if message_filter.by_tags_code(ext.tags_code) else "tag"
     return "sql"
+
+
+def _total_us(stored_s: float | None, now_s: float) -> int | None:
+    return None if stored_s is None else max(0, round((now_s - stored_s) * 1_000_000))

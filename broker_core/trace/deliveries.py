@@ -24,6 +24,8 @@ class Delivered(NamedTuple):
     body_size: int
     at_s: float
     """By the monotonic clock."""
+    stored_s: float | None
+    """When it was stored, by the same clock, if that is known."""
 
 
 Queue = tuple[str, str, int]

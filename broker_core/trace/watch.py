@@ -61,6 +61,30 @@ class Watch:
             to them; it sees to FRESH_MAX.
     """
 
+    __slots__ = (
+        "_heads",
+        "_last_seq",
+        "_matchers",
+        "_may_see",
+        "_names",
+        "_numbered",
+        "_offered",
+        "_push",
+        "_rate_max",
+        "_ring",
+        "_second",
+        "_seen",
+        "_sent_count",
+        "_this_second",
+        "_told_seq",
+        "fresh",
+        "host",
+        "lost_at",
+        "owner",
+        "wanted",
+        "watch_id",
+    )
+
     def __init__(
         self,
         watch_id: str,

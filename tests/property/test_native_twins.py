@@ -193,7 +193,7 @@ async def test_of_more_deliveries_than_are_kept_the_oldest_are_forgotten() -> No
             deliveries = twin.parts.tracer.deliveries
             for number in range(DELIVERIES_MAX):
                 other = ("g", "T", number % 3)
-                deliveries.note(other, number, Delivered({}, number, "", 0, 0.0))
+                deliveries.note(other, number, Delivered({}, number, "", 0, 0.0, None))
         for number in range(40):
             fields = send_frames.fields_of(topic, 0, f"UNIQ_KEY\x01K{number}")
             await pair.feed(send_frames.send(fields, b"body", number))

@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from broker_core.trace.filter import TraceWatch
-from broker_core.trace.tracer import FULL as LEVEL_FULL, OFF as LEVEL_OFF
+from broker_core.trace.tracer import (
+    FULL as LEVEL_FULL,
+    OFF as LEVEL_OFF,
+    WATCHED as LEVEL_WATCHED,
+)
 from broker_core.trace.watch import Watcher
 from tests.bench.instructions import __main__ as instructions
 from tests.support import pull_frames, send_frames
@@ -30,14 +34,16 @@ if TYPE_CHECKING:
 
     from tests.support.twins import Twin
 
-OFF, RECORDER, UNPICKED, SAMPLED, WATCHED, FULL = MODES = (
+OFF, RECORDER, UNPICKED, SAMPLED, RECORDED, WATCHED, FULL = MODES = (
     "off",
     "recorder",
     "none of a sample",
     "sampled",
+    "sampled, recorder",
     "watched",
     "full",
 )
+"""Without a recorder but where it is named, and at the level full."""
 SAMPLE = 100
 AT_ONCE = 32
 WARM_UP = 20
@@ -140,6 +146,8 @@ def trace(twin: Twin, mode: str) -> None:
     elif mode == FULL:
         tracer.set_level(LEVEL_FULL, 60)
     elif mode != RECORDER:
+        if mode != RECORDED:
+            tracer.set_level(LEVEL_WATCHED)
         wanted = TraceWatch() if mode == WATCHED else TraceWatch(sample=SAMPLE)
         assert tracer.watch("watcher", wanted, Watcher(lambda _: True)) is not None
 

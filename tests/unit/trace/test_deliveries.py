@@ -12,7 +12,7 @@ QUEUE = ("g", "T", 0)
 
 
 def delivered(name: str = "") -> Delivered:
-    return Delivered({"UNIQ_KEY": name}, 0, "0A", 4, 1.0)
+    return Delivered({"UNIQ_KEY": name}, 0, "0A", 4, 1.0, None)
 
 
 def noted(*offsets: int) -> Deliveries:
