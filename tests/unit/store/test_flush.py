@@ -295,6 +295,21 @@ async def test_a_flush_that_is_not_timed_takes_its_least_pages_and_no_byte_less(
     await store.shutdown()
 
 
+@pytest.mark.parametrize(("missing", "is_flushed"), [(0, True), (1, False)])
+async def test_an_interval_flushes_its_least_pages_and_no_byte_less(
+    store, clock, missing, is_flushed
+):
+    overhead = put(store, body=b"").wrote_size
+    assert await store.flush()
+    before = store.flushed_where
+    least = 4 * 4096 - missing
+    assert put(store, body=b"x" * (least - overhead)).wrote_size == least
+
+    await pass_seconds(clock, 1)
+
+    assert store.flushed_where == before + (least if is_flushed else 0)
+
+
 @pytest.mark.parametrize("mode", [{"flush_disk_type": "SYNC_FLUSH"}, {}])
 async def test_so_many_messages_wait_for_a_disk_that_stands_still_and_no_more(
     clock, storage, monkeypatch, mode
