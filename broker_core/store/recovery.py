@@ -308,7 +308,8 @@ class Recovery:
             return None
         size = unit[2]
         position = offset - file.file_from_offset
-        if position + size > file.size:
+        if not 0 < size <= file.size - position:
+            # A damaged one, by which the start would never come further.
             return None
         end = position + size
         last_page = bytes(file.view[max(position, (end - 1) // PAGE_SIZE * PAGE_SIZE) : end])

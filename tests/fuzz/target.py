@@ -27,3 +27,6 @@ class Target:
     """Of all runs, beside the other targets: less where one takes long."""
     grown_bytes: int = GROWN_BYTES_MAX
     """How long an input may grow by repeating a piece of it: what grows with the square shows."""
+    compares_arrays: bool = False
+    """Whether what it runs compares arrays: atheris keeps for good what such a comparison returns
+    (3.0.0), so its memory is judged at random alone."""

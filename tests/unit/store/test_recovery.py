@@ -173,6 +173,26 @@ async def test_damage_to_the_last_record_is_kept_wherever_in_a_page_it_ends(stor
     store.close()
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("size", [0, -1, -(1 << 31), LOG_FILE_SIZE])
+async def test_a_start_ends_where_the_last_record_and_the_size_in_its_unit_are_damaged(
+    storage, clean, size
+):
+    left, puts = await filled(storage, 3, clean=clean)
+    last = puts[-1]
+    left.files[LOG].data[last.commit_log_offset + 4] ^= 1
+    offset, _, code = UNIT.unpack_from(left.files[UNITS].data, UNIT.size)
+    assert offset == last.commit_log_offset
+    UNIT.pack_into(left.files[UNITS].data, UNIT.size, offset, size, code)
+
+    store, report = reopened(left)
+
+    assert report.damaged == []
+    assert store.max_commit_log_offset == last.commit_log_offset
+    assert (bodies(store), bodies(store, queue_id=1)) == ([b"0"], [b"1"])
+    store.close()
+
+
 async def test_a_cut_takes_the_units_of_damage_behind_it(storage):
     left, puts = await filled(storage, 10)
     left.files[LOG].data[puts[6].commit_log_offset + 8] ^= 1
