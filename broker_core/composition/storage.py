@@ -252,6 +252,8 @@ def _store(
     )
     if foundation.native.plain_replay is not None:
         store.replay.use(foundation.native.plain_replay)
+    if foundation.native.write_entries is not None and store.files.index is not None:
+        store.files.index.use(foundation.native.write_entries)
     if extensions.store_plug_ins:
         plug(store, extensions.store_plug_ins, extensions.failures)
     return store

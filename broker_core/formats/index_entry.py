@@ -23,8 +23,20 @@ import struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from mmap import mmap
+
     import numpy as np
     from numpy.typing import NDArray
+
+    Waiting = tuple[int, str | None, str | None, int, int]
+    """A message whose keys are to be found: seed, UNIQ_KEY, KEYS, offset in the log, store
+    timestamp; the seed is the hash of its topic with a "#"."""
+    WriteEntries = Callable[
+        [mmap | bytearray, list[Waiting], int, int, int, int], tuple[int, int, int, int] | None
+    ]
+    """The native turn's: into the file, of these messages, with so many slots and entries at most,
+    from an entry's number on, counted from a begin timestamp. See native/index.pxi."""
 
 HEADER = struct.Struct(">qqqqii")
 HEADER_SIZE = 40

@@ -49,6 +49,8 @@ class Native(NamedTuple):
     """See broker_core.trace.recorder."""
     numbered: type[Numbered] | None = None
     """See broker_core.trace.ring."""
+    write_entries: Callable[..., tuple[int, int, int, int] | None] | None = None
+    """See WriteEntries of broker_core.formats.index_entry."""
 
 
 class NativeRecords(Protocol):
@@ -103,6 +105,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Native:
         module.EndTurn,
         module.Span,
         module.Numbered,
+        module.write_entries,
     )
 
 

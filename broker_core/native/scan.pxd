@@ -10,6 +10,11 @@ from libc.string cimport memchr, memcmp, memcpy
 
 ctypedef const uint8_t* Bytes
 
+cdef extern from "texts.h" nogil:
+    Bytes past_plain(Bytes at, Bytes end)
+    size_t copy_to_slash(uint8_t* to, Bytes at, Bytes end)
+    int hex_code(Bytes at)
+
 cdef enum:
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -179,27 +184,6 @@ cdef inline bint is_text(Text text, const char* word, Py_ssize_t size) noexcept 
     return text.size == size and memcmp(text.at, word, size) == 0
 
 
-cdef inline int hex_digit(uint8_t c) noexcept nogil:
-    if 48 <= c <= 57:
-        return c - 48
-    if 97 <= c <= 102:
-        return c - 87
-    if 65 <= c <= 70:
-        return c - 55
-    return -1
-
-
-cdef inline int hex_code(Bytes at) noexcept nogil:
-    """Return the number that four hexadecimal digits make, -1 for other characters."""
-    cdef int i, digit, code = 0
-    for i in range(4):
-        digit = hex_digit(at[i])
-        if digit < 0:
-            return -1
-        code = code << 4 | digit
-    return code
-
-
 cdef inline int paired_code(Bytes at, Bytes end, int high) noexcept nogil:
     """Return the character of a surrogate and the escape that follows it, -1 if that is no pair."""
     cdef int low
@@ -273,7 +257,10 @@ cdef inline Bytes read_text(Bytes at, Bytes end, Text* text) noexcept nogil:
     at += 1
     text.at = at
     text.is_escaped = False
-    while at < end:
+    while True:
+        at = past_plain(at, end)
+        if at == end:
+            return NULL
         c = at[0]
         if c == 34:
             text.size = at - text.at
@@ -308,7 +295,6 @@ cdef inline Bytes read_text(Bytes at, Bytes end, Text* text) noexcept nogil:
             if code == 0:
                 return NULL
             at += code
-    return NULL
 
 
 cdef inline Bytes read_int(Bytes at, Bytes end, int64_t least, int64_t most,
@@ -930,10 +916,16 @@ cdef inline Py_ssize_t unescape(Text text, uint8_t* out) noexcept nogil:
     cdef uint8_t* to = out
     cdef uint8_t c
     cdef int code
+    cdef Py_ssize_t plain
     if not text.is_escaped:
         memcpy(out, at, text.size)
         return text.size
-    while at < end:
+    while True:
+        plain = copy_to_slash(to, at, end)
+        to += plain
+        at += plain
+        if at == end:
+            return to - out
         c = at[0]
         if c != 92:
             to[0] = c
@@ -981,7 +973,6 @@ cdef inline Py_ssize_t unescape(Text text, uint8_t* out) noexcept nogil:
             c = 9
         to[0] = c
         to += 1
-    return to - out
 
 
 cdef inline bint read_properties(Text text, uint8_t* out, Special* special,
@@ -1311,9 +1302,18 @@ cdef inline void cut(uint8_t* out, Bytes begin, Bytes to, Bytes end,
 
 cdef inline int32_t java_hash(Text text) noexcept nogil:
     """Return Java's String.hashCode of valid UTF-8."""
+    return <int32_t>java_hash_from(text, 0)
+
+
+cdef inline uint32_t java_hash_from(Text text, uint32_t value) noexcept nogil:
+    """Return the hash of a text that stands behind another, whose hash is given."""
     cdef Bytes at = text.at
     cdef Bytes end = text.at + text.size
-    cdef uint32_t value = 0, code
+    cdef uint32_t code
+    while end - at >= 4 and (at[0] | at[1] | at[2] | at[3]) < 0x80:
+        # Four at a time wait for each other once.
+        value = value * 923521 + (at[0] * 29791 + at[1] * 961 + at[2] * 31 + at[3])
+        at += 4
     while at < end:
         if at[0] < 0x80:
             value = value * 31 + at[0]

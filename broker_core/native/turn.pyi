@@ -1,3 +1,6 @@
+from mmap import mmap
+
+from broker_core.formats.index_entry import Waiting
 from broker_core.remoting.later import Later
 from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.store.mapped_file import MappedFile
@@ -60,5 +63,13 @@ class NativePlainReplay:
     def __init__(self, queues: object, deleted: object, keys: object, index: object) -> None: ...
     def dispatch(self, file: MappedFile, position: int, limit: int) -> int: ...
 
+def write_entries(
+    buffer: mmap | bytearray,
+    waiting: list[Waiting],
+    slot_num: int,
+    entry_num: int,
+    number: int,
+    begin_timestamp: int,
+) -> tuple[int, int, int, int] | None: ...
 def sampled(records: memoryview, one_of: int) -> list[memoryview]: ...
 def crc32(data: bytes | bytearray | memoryview) -> int: ...

@@ -69,6 +69,7 @@ from broker_core.native.scan cimport (
     big64,
     characters,
     java_hash,
+    java_hash_from,
     read_common,
     read_end,
     read_half,
@@ -1237,6 +1238,7 @@ cdef inline str text_of(Text text):
 include "halves.pxi"
 include "gather.pxi"
 include "replay.pxi"
+include "index.pxi"
 include "endings.pxi"
 
 

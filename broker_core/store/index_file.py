@@ -23,6 +23,7 @@ from broker_core.store.mapped_file import MappedFile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from broker_core.formats.index_entry import Waiting, WriteEntries
     from broker_core.storage import StorageFile
 
 ALLOCATE_ENTRIES = 65_536
@@ -71,9 +72,10 @@ class IndexFile:
             self.end_timestamp,
             self.begin_phy_offset,
             self.end_phy_offset,
-            self.used_slots,
+            used_slots,
             count,
         ) = HEADER.unpack_from(self._mapped.buffer, 0)
+        self.used_slots = min(max(used_slots, 0), slot_num)
         self.count = min(max(count, 1), entry_num)
         self.ready = 0
 
@@ -188,6 +190,32 @@ class IndexFile:
         self.end_timestamp = int(times[-1])
         self.end_phy_offset = int(offsets[-1])
         self._write_header()
+
+    def put_waiting(self, write_entries: WriteEntries, waiting: list[Waiting]) -> bool:
+        """Add entries of messages by the native turn, as many as there is room for.
+
+        Returns False, and adds none, when it cannot read a key.
+        """
+        number = self.count
+        found = write_entries(
+            self._mapped.buffer,
+            waiting,
+            self._slot_num,
+            self.entry_num,
+            number,
+            self.begin_timestamp,
+        )
+        if found is None:
+            return False
+        written, new_slots, first, last = found
+        if written:
+            if number <= 1:
+                *_, self.begin_phy_offset, self.begin_timestamp = waiting[first]
+            *_, self.end_phy_offset, self.end_timestamp = waiting[last]
+            self.used_slots += new_slots
+            self.count = number + written
+            self._write_header()
+        return True
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int, max_num: int) -> list[int]:
         """Return offsets of messages whose keys have this hash, newest first."""

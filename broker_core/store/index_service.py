@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from broker_core.clock import Clock
+    from broker_core.formats.index_entry import Waiting, WriteEntries
     from broker_core.storage import Storage, StorageFile
-
-    Waiting = tuple[int, str | None, str | None, int, int]
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +49,7 @@ class IndexService:
 
     Attributes:
         room: so many entries can be put without `make_room`.
-        waiting: what was put and is not written, as (seed, UNIQ_KEY, keys, commit_log_offset,
-            store_timestamp); seed is the hash of the topic with its "#".
+        waiting: what was put and is not written.
     """
 
     def __init__(
@@ -67,6 +65,11 @@ class IndexService:
         self._files: list[IndexFile] = []
         self._full: list[StorageFile] = []
         self._is_file_new = False
+        self._write_entries: WriteEntries | None = None
+
+    def use(self, write_entries: WriteEntries) -> None:
+        """Have the native turn write what waits."""
+        self._write_entries = write_entries
 
     def load(self) -> None:
         """Map the index files.
@@ -136,6 +139,12 @@ class IndexService:
             return
         self.waiting = []
         file = self._files[-1]
+        write_entries = self._write_entries
+        if write_entries is None or not file.put_waiting(write_entries, waiting):
+            self._write_to(file, waiting)
+        self.room = min(file.ready - file.count, WAITING_MAX)
+
+    def _write_to(self, file: IndexFile, waiting: Sequence[Waiting]) -> None:
         seeds, words, all_keys, offsets, times = zip(*waiting, strict=True)
         if any(all_keys) or not all(words):
             entries = _entries(waiting)
@@ -153,7 +162,6 @@ class IndexService:
                 np.array(offsets[:room], np.int64),
                 np.array(times[:room], np.int64),
             )
-        self.room = min(file.ready - file.count, WAITING_MAX)
 
     def put_hashes(
         self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], times: NDArray[np.int64]

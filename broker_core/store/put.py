@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock
     from broker_core.config.store import StoreConfig
+    from broker_core.formats.index_entry import Waiting
     from broker_core.formats.record import GuardedFields
     from broker_core.store.availability import Availability
     from broker_core.store.consume_queue import ConsumeQueue
-    from broker_core.store.index_service import Waiting
     from broker_core.store.store_files import StoreFiles
     from broker_core.store.visibility import Visibility
 

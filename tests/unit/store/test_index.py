@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from broker_core.errors import StoreError
 from broker_core.formats import record
-from broker_core.formats.index_entry import ENTRY, HEADER
+from broker_core.formats.index_entry import ENTRY, HEADER, SLOT, file_size, key_hash
+from broker_core.message.tags import index_hash
+from broker_core.native import loading
 from broker_core.store.index_file import IndexFile
 from tests.support.builders import a_store, put, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 
 FOR_EVER = 1 << 60
+write_entries = loading.load({}).write_entries
 
 
 def found(store, key: str, begin: int = 0, end: int = FOR_EVER, num: int = 32) -> list[bytes]:
@@ -181,9 +187,12 @@ async def test_entries_written_many_at_a_time_are_those_written_one_by_one(seed)
     ]
 
     written = []
-    for writes_each in (True, False):
+    for writes_each, native in itertools.product((True, False), (None, write_entries)):
         clock, storage = ManualClock(), FaultyStorage()
         store = a_store(clock, storage)
+        if native is not None:
+            assert store.files.index is not None
+            store.files.index.use(native)
         store.load()
         await store.start()
         for uniq_key, keys, passing_ms in messages:
@@ -196,7 +205,79 @@ async def test_entries_written_many_at_a_time_are_those_written_one_by_one(seed)
         written.append([bytes(storage.files[path].data) for path in files])
         await store.shutdown()
 
-    assert written[0] == written[1]
+    assert [each == written[0] for each in written] == [True] * 4
+
+
+@pytest.mark.skipif(write_entries is None, reason="no compiled turn")
+@pytest.mark.parametrize("is_by_arrays", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_compiled_turn_writes_the_entries_that_python_writes(seed, is_by_arrays):
+    dice = random.Random(seed)
+    slot_num, entry_num = 7, 60
+    before = bytearray(file_size(slot_num, entry_num))
+    HEADER.pack_into(before, 0, *([dice.choice([0, 90_000])] * 2), 0, 0, 0, 1)
+    for slot in range(slot_num):
+        # Stale ones: what is not there yet, or comes only now, is no entry of the chain.
+        stale = [1, 5, 30] if is_by_arrays else [-1, 70]
+        SLOT.pack_into(before, 40 + 4 * slot, dice.choice([0, 0, *stale]))
+    files = []
+    for _ in range(2):
+        file = FaultyStorage().open(Path("/index"), create=True)
+        file.set_size(len(before))
+        mapped = file.map()
+        mapped[:] = before
+        files.append((IndexFile(file, slot_num, entry_num), mapped))
+    (python, by_python), (native, by_native) = files
+    now = 100_000
+
+    while not python.is_full:
+        waiting = []
+        for number in range(dice.randrange(8)):
+            now += dice.choice([-3_000, 0, 900, 5_000])
+            uniq_key = dice.choice([None, "", "größe", "订单🚀", f"U{dice.randrange(9)}"])
+            keys = dice.choice([None, "", "a", " a  b ", "AaAa BBBB é"])
+            waiting.append((dice.randrange(1 << 32), uniq_key, keys, number, now))
+        entries = [
+            (key_hash(index_hash(entry_seed, word)), offset, time)
+            for entry_seed, uniq_key, keys, offset, time in waiting
+            for word in [uniq_key, *(keys or "").split(" ")]
+            if word
+        ][: entry_num - python.count]
+        if is_by_arrays and entries:
+            python.put_all(*np.array(entries, np.int64).T)
+        for entry in [] if is_by_arrays else entries:
+            python.put(*entry)
+        assert write_entries is not None
+        assert native.put_waiting(write_entries, waiting)
+
+        assert by_native == by_python
+        assert native.count == python.count
+
+
+@pytest.mark.parametrize(("used", "found_used"), [(0x7FFFFFFF, 7), (-5, 0), (3, 3)])
+def test_a_damaged_count_of_used_slots_keeps_no_entry_out(used, found_used):
+    file = FaultyStorage().open(Path("/index"), create=True)
+    file.set_size(file_size(7, 60))
+    HEADER.pack_into(file.map(), 0, 1_000, 1_000, 0, 0, used, 1)
+    index = IndexFile(file, 7, 60)
+    assert index.used_slots == found_used
+
+    index.put(5, 100, 2_000)
+
+    assert index.find(5, 0, FOR_EVER, 32) == [100]
+
+
+def test_a_key_that_no_text_is_leaves_all_to_python():
+    file = FaultyStorage().open(Path("/index"), create=True)
+    file.set_size(file_size(7, 60))
+    index = IndexFile(file, 7, 60)
+
+    is_taken = write_entries is not None and index.put_waiting(
+        write_entries, [(1, "a", None, 0, 1), (1, "\ud800", None, 0, 1)]
+    )
+
+    assert not is_taken
+    assert index.count == 1
 
 
 async def left_index(clock, storage, count: int = 300):
