@@ -300,15 +300,13 @@ class SendProcessor:
                 detour, result, table, request.body, header.born_timestamp, connection.remote_host
             )
             if is_watched:
-                self.trace.waits(
-                    header, connection, (topic, queue_id), result, table, len(request.body)
-                )
+                place, body_size = (topic, queue_id), len(request.body)
+                self.trace.waits(header, connection, place, result, table, body_size, validated_s)
         elif topic is not header.topic:
             self._note_dead_letter(header, table)
             if self._tracer.notes_errors:
-                self.trace.dead(
-                    header, connection, (topic, queue_id), result, table, len(request.body)
-                )
+                place, body_size = (topic, queue_id), len(request.body)
+                self.trace.dead(header, connection, place, result, table, body_size, validated_s)
         elif is_watched:
             place, body_size = (topic, queue_id), len(request.body)
             self.trace.stored(header, connection, place, result, table, body_size, validated_s)

@@ -122,7 +122,7 @@ class SendBackProcessor:
             self._dead_letters.note_put(group, origin_topic, message.uniq_key, times)
             # Differs: the original counts it in its 5.x metrics alone.
             self._stats.put_again(place[0], result.wrote_size)
-            self._trace.dead(message, place, result, group, connection.remote_address)
+            self._trace.dead(message, table, place, result, group, connection.remote_address)
         else:
             self._trace.given_back(message, group, connection.remote_address)
         if deferred is not None:

@@ -119,9 +119,23 @@ class SendTrace:
         result: PutMessageResult,
         table: Mapping[str, str],
         body_size: int,
+        validated_s: float,
     ) -> None:
-        """Emit "dead" for a retry that became a dead letter; the recorder keeps it, too."""
-        self._emit("dead", header, connection, place, result, table, body_size, result.queue_offset)
+        """Emit "dead" for a retry that became a dead letter; the recorder keeps it, too.
+
+        `validated_s`: 0 while nobody watches, who alone is told the steps.
+        """
+        self._emit(
+            "dead",
+            header,
+            connection,
+            place,
+            result,
+            table,
+            body_size,
+            result.queue_offset,
+            steps=self._steps(connection, validated_s) if validated_s else None,
+        )
 
     def waits(
         self,
@@ -131,6 +145,7 @@ class SendTrace:
         result: PutMessageResult,
         table: Mapping[str, str],
         body_size: int,
+        validated_s: float,
     ) -> None:
         """Emit "withheld" for a half message, "deferred" for one that waits for its time."""
         more: dict[str, Any] = {}
@@ -148,6 +163,7 @@ class SendTrace:
             table,
             body_size,
             latency_us=max(0, result.store_timestamp - header.born_timestamp) * 1000,
+            steps=self._steps(connection, validated_s),
             **more,
         )
 
@@ -235,13 +251,13 @@ class SendTrace:
     ) -> None:
         """Emit a stage of a send that was put elsewhere than it was sent to."""
         topic, queue_id = place
-        self.tracer.emit(
+        self.tracer.stored(
             stage,
             topic,
             queue_id,
             queue_offset,
             table,
-            commit_log_offset=str(result.commit_log_offset),
+            commit_log_offset=result.commit_log_offset,
             store_size=result.wrote_size,
             body_size=body_size,
             offset_msg_id=self._msg_id % result.commit_log_offset,

@@ -94,12 +94,12 @@ class StoredTrace:
         """Emit "deferred" for the copy of a message given back, with the topic it goes to."""
         if self._tracer.watching:
             level = int(table[PROPERTY_DELAY_TIME_LEVEL])
-            self._emit(
+            self._copied(
                 "deferred",
                 message,
+                table,
                 (topic, int(table[PROPERTY_REAL_QUEUE_ID]), None),
-                result.commit_log_offset,
-                store_size=result.wrote_size,
+                result,
                 group=group_of(topic),
                 client=client,
                 delay_level=level,
@@ -111,6 +111,7 @@ class StoredTrace:
     def dead(
         self,
         message: MessageExt,
+        table: Mapping[str, str],
         place: tuple[str, int],
         result: PutMessageResult,
         group: str,
@@ -118,12 +119,12 @@ class StoredTrace:
     ) -> None:
         """Emit "dead" at the place of the copy that is the dead letter."""
         if self._tracer.notes_errors:
-            self._emit(
+            self._copied(
                 "dead",
                 message,
+                table,
                 (*place, result.queue_offset),
-                result.commit_log_offset,
-                store_size=result.wrote_size,
+                result,
                 group=group,
                 client=client,
                 reconsume_times=message.reconsume_times,
@@ -139,22 +140,42 @@ class StoredTrace:
         topic, queue_id = place
         is_retried = is_retry_topic(topic)
         group = group_of(topic)
-        self._tracer.stored(
+        self._copied(
             "retried" if is_retried else "stored",
-            topic,
-            queue_id,
-            result.queue_offset,
+            message,
             message.properties,
-            commit_log_offset=result.commit_log_offset,
-            store_size=result.wrote_size,
-            body_size=len(message.body),
-            offset_msg_id=offset_msg_id(self._store_host, result.commit_log_offset),
+            (topic, queue_id, result.queue_offset),
+            result,
             producer_group=message.properties.get(PROPERTY_PRODUCER_GROUP),
             group=group,
             client=message.born_host,
             latency_us=max(0, result.store_timestamp - message.store_timestamp) * 1000,
             reconsume_times=message.reconsume_times or None,
             reconsume_max=self._retries_of(group) if is_retried and group else None,
+        )
+
+    def _copied(
+        self,
+        stage: str,
+        message: MessageExt,
+        table: Mapping[str, str],
+        place: tuple[str, int, int | None],
+        result: PutMessageResult,
+        **more: Any,
+    ) -> None:
+        """Emit an event of a copy that was stored just now, with these properties.
+
+        A first copy names the message that it is of; the message itself does not.
+        """
+        self._tracer.stored(
+            stage,
+            *place,
+            table,
+            commit_log_offset=result.commit_log_offset,
+            store_size=result.wrote_size,
+            body_size=len(message.body),
+            offset_msg_id=offset_msg_id(self._store_host, result.commit_log_offset),
+            **more,
         )
 
     def _decided(self, stage: str, message: MessageExt) -> None:

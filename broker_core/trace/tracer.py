@@ -222,7 +222,7 @@ class Tracer(Service):
         stage: str,
         topic: str,
         queue_id: int,
-        queue_offset: int,
+        queue_offset: int | None,
         properties: Properties | None,
         *,
         commit_log_offset: int,
@@ -230,7 +230,10 @@ class Tracer(Service):
         offset_msg_id: str,
         **more: Any,
     ) -> None:
-        """Offer the event of a message that is in the log, and follow it from there."""
+        """Offer the event of a message that is in the log, and follow it from there.
+
+        What waits has no offset in the queue that it is for.
+        """
         at_s = self._monotonic()
         table = {} if properties is None else properties
         event = self._event(

@@ -9,10 +9,11 @@ from zlib import crc32
 
 import pytest
 
+from broker_core.message import properties
 from broker_core.message.names import retry_topic
 from broker_core.protocol.codes import RequestCode
 from tests.support.broker import running_broker
-from tests.support.client import Client
+from tests.support.client import Client, messages
 from tests.support.pair import running_slave
 from tests.support.waiting import until_async
 from tests.support.watched import Watched
@@ -75,6 +76,86 @@ async def test_a_message_is_seen_from_received_to_acknowledged_in_microseconds(
     assert [event["atUs"] for event in events] == sorted(
         (event["atUs"] for event in events), key=int
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "stage"),
+    [({"TRAN_MSG": "true", "PGROUP": "pg"}, "withheld"), ({"DELAY": "18"}, "deferred")],
+)
+async def test_what_waits_has_the_steps_of_its_put_and_is_on_the_disk_as_any_other(
+    client: Client, watched: Watched, more: dict[str, str], stage: str
+) -> None:
+    await watched.begin(topic="T", stages=["received", "flushed"])
+
+    sent = await client.ask(
+        RequestCode.SEND_MESSAGE_V2,
+        b"waits",
+        a="pg",
+        b="T",
+        c="TBW102",
+        d=4,
+        e=0,
+        f=4 if stage == "withheld" else 0,
+        g=1,
+        h=0,
+        i=properties.encode({"UNIQ_KEY": "U", **more}),
+        j=0,
+    )
+
+    waits, flushed = await watched.next(2)
+    assert sent.code == 0
+    assert (waits["stage"], flushed["stage"]) == (stage, "flushed")
+    assert list(waits["steps"]) == ["received", "validated", "appended", "dispatched"]
+    assert flushed["latencyUs"] > 0
+    places = [
+        (each["messageId"], each["topic"], each["commitLogOffset"]) for each in (waits, flushed)
+    ]
+    assert places[0] == places[1]
+
+
+@pytest.mark.parametrize(("level", "stage"), [(0, "deferred"), (-1, "dead")])
+async def test_a_copy_of_a_message_without_a_key_is_told_of_as_that_message(
+    client: Client, watched: Watched, level: int, stage: str
+) -> None:
+    await client.heartbeat(consumer_groups={"g": {"T": "*"}})
+    await client.send("T")
+    await watched.begin(stages=["given_back", stage, "delivered", "flushed"])
+    message = messages(await client.pull("T"))[0]
+
+    await client.ask(
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        group="g",
+        offset=message.commit_log_offset,
+        delayLevel=level,
+    )
+
+    delivered, *others = await watched.next(4 if stage == "deferred" else 3)
+    assert {event["stage"] for event in others} == {stage, "flushed"} | (
+        {"given_back"} if stage == "deferred" else set()
+    )
+    assert {event["messageId"] for event in others} == {delivered["messageId"]}
+
+
+async def test_a_delivery_says_to_which_member_how_many_bytes_went_and_where_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The page cache holds nothing.
+    monkeypatch.setattr("broker_core.storage.OsFile.pread_resident", lambda *_: None)
+    async with running_broker(tmp_path, accessMessageInMemoryMaxRatio=0) as broker:
+        client = Client(f"127.0.0.1:{broker.listen_port}")
+        watched = Watched(client.address)
+        await client.heartbeat("member-1", consumer_groups={"g": {"T": "*"}})
+        await client.send("T", b"cold", UNIQ_KEY="U")
+        await watched.begin(topic="T", stages=["delivered"])
+
+        pulled = await client.pull("T")
+
+        (event,) = await watched.next(1)
+        assert (event["group"], event["clientId"]) == ("g", "member-1")
+        assert (event["storeSize"], event["bodySize"]) == (len(pulled.body), len(b"cold"))
+        assert event["source"] == "disk"
+        await watched.shutdown()
+        await client.shutdown()
 
 
 async def test_a_pull_that_waited_is_woken_by_the_message_that_came(

@@ -223,7 +223,8 @@ async def test_a_watcher_sees_a_half_message_withheld_checked_and_decided(
 ) -> None:
     watched = Watched(producer.address)
     await producer.join()
-    await watched.begin(topic="T")
+    stages = ["withheld", "checked", "committed", "stored", "rolled_back"]
+    await watched.begin(topic="T", stages=stages)
 
     await producer.half(b"half")
     await pass_time(clock, 61_000)
