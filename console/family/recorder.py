@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from django.utils.translation import gettext as _, gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from broker_core.message.names import TOOLS_CONSUMER_GROUP
 from console.browse.readers import State
@@ -69,14 +69,17 @@ LOGGED_AS = {"retried": "retry"}
 GIVEN_BACK = "given_back"
 FIRST = "fromOffset"
 """Of one event for several messages: the queue offset of the first."""
-OF_RECORDS = frozenset({"stored", "retried", "replayed", "dead", "deferred", "withheld"})
-"""Their events lead to the record that they made; others to the message that they are about."""
+MAKING = frozenset({"stored", "retried", "replayed", "dead", "deferred", "withheld"})
+OF_RECORDS = MAKING | {"flushed", "replicated"}
+"""Their events lead to the record that they made, or that the disk or a slave has; others to the
+message that they are about."""
 SAME_STAGE_MS = 1_000
 """What is said of one stage without its record is no further apart."""
 LASTING = frozenset({"flushed", "replicated", "delivered", "acknowledged", "committed", "woken"})
 """Their latency is the time up to them, which a bar shows."""
 FACTS = (
     *("client", "clientId", "source", "filteredBy", "together", "checkTimes", "delayLevel"),
+    *("commitLogOffset", "storeSize"),
     *("reconsumeTimes", "reconsumeMax", "codeName", "remark", "replay", FIRST),
 )
 
@@ -118,7 +121,8 @@ def with_recorded(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[S
     What both know is one step: the recorder's time, and what the log says besides.
     """
     added = [_not_before(each, steps) for each in steps_of(_certain(steps, events))]
-    known = {_mark(step) for step in added}
+    own = _own_record(steps)
+    known = {_mark(step) for step in added if not own or step.record in {"", own}}
     found = []
     for step in steps:
         if step.begin_us is None:
@@ -131,6 +135,12 @@ def with_recorded(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[S
             step = _merged(step, same)
         found.append(step)
     return [*found, *added]
+
+
+def _own_record(steps: Sequence[Step]) -> str:
+    """Return which record the log's steps without a time are about: no copy's."""
+    reached = [each for each in steps if each.stage == "stored"]
+    return next((each.record for each in reached or steps if each.record), "")
 
 
 def _same_stage(step: Step, added: Sequence[Step]) -> Step | None:
@@ -249,11 +259,10 @@ def _step(event: TraceEvent, end_us: int) -> Step:
     stage = str(event["stage"])
     latency_us = int(event.get("latencyUs") or 0)
     lasts = stage in LASTING and latency_us > 0
-    who = " ".join(str(event[name]) for name in ("group", "client") if event.get(name))
     return Step(
         stage=stage,
         label=str(LABELS.get(stage, stage)),
-        who=who or f"{event['topic']} {event.get('queueId', '')}",
+        who=_who(event),
         begin_us=end_us - latency_us if lasts else end_us,
         end_us=end_us if lasts else None,
         source=Source.RECORDER,
@@ -262,11 +271,27 @@ def _step(event: TraceEvent, end_us: int) -> Step:
         else _("The broker noted it with others, some of which a filter passed over."),
         certainty=Certainty.INFERRED if event.get("sifted") else Certainty.EXACT,
         state=STATES.get(stage, ""),
-        record=record_at(str(event.get("brokerName", "")), event["commitLogOffset"])
-        if stage in OF_RECORDS and event.get("commitLogOffset") is not None
-        else "",
+        record=_record_of(event, OF_RECORDS),
         facts=tuple((name, str(event[name])) for name in FACTS if event.get(name) is not None),
     )
+
+
+def _who(event: TraceEvent) -> str:
+    together = int(event.get("together") or 0)
+    if event["stage"] == "flushed" and together:
+        sentence = ngettext("group commit of %(count)d", "group commit of %(count)d", together)
+        return sentence % {"count": together}
+    who = [event.get("group"), event.get("clientId") or event.get("client")]
+    return " ".join(str(each) for each in who if each) or (
+        f"{event['topic']} {event.get('queueId', '')}"
+    )
+
+
+def _record_of(event: TraceEvent, stages: frozenset[str]) -> str:
+    offset = event.get("commitLogOffset")
+    if event["stage"] not in stages or offset is None:
+        return ""
+    return record_at(str(event.get("brokerName", "")), offset)
 
 
 def _steps_of_put(event: TraceEvent, end_us: int) -> list[Step]:
@@ -281,11 +306,14 @@ def _steps_of_put(event: TraceEvent, end_us: int) -> list[Step]:
             Step(
                 stage=name,
                 label=str(LABELS.get(name, name)),
-                who=str(event.get("client") or ""),
+                who=" ".join(
+                    str(event[each]) for each in ("producerGroup", "client") if event.get(each)
+                ),
                 begin_us=begin_us + before,
                 end_us=begin_us + at_us if at_us > before else None,
                 source=Source.RECORDER,
                 how=_("A step of the put, by the broker's monotonic clock."),
+                record=_record_of(event, MAKING),
             )
         )
         before = at_us

@@ -56,13 +56,15 @@ class Relative(NamedTuple):
 class Relatives:
     """Everything stored of a message, by time.
 
-    `problems` are sentences about what could not be looked up; `left_out` counts groups.
+    `problems` are sentences about what could not be looked up; `left_out` counts groups;
+    `retries_max` says after how many retries a group gives up, of those that had some.
     """
 
     root: StoredMessage
     rows: list[Relative] = field(default_factory=list)
     groups: tuple[str, ...] = ()
     left_out: int = 0
+    retries_max: dict[str, int] = field(default_factory=dict)
     client_records: list[ClientRecord] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -102,6 +104,7 @@ def relatives_of(asked: StoredMessage) -> Relatives:
         rows += [Relative(Kin.AGAIN, each) for each in _with_key(found, topic, key)]
     rows += _halves_of(found, key)
     found.rows = sorted(_distinct(rows), key=lambda row: (row.message.store_ms, row.message.place))
+    found.retries_max = _retries_max(found)
     found.client_records = _client_records(found, key)
     return found
 
@@ -215,6 +218,19 @@ def _last_half_of(root: StoredMessage) -> list[Relative]:
     except GatewayError:
         return []
     return [] if half is None or not is_of(half, root) else [Relative(Kin.HALF, half)]
+
+
+def _retries_max(found: Relatives) -> dict[str, int]:
+    had = {row.group for row in found.rows if row.kin is Kin.RETRY and row.group}
+    if not had:
+        return {}
+    try:
+        groups = gateway().groups.all()
+    except GatewayError:
+        # The number of a retry says enough.
+        return {}
+    configs = {group: groups[group].config for group in had if group in groups}
+    return {group: each.retry_max_times for group, each in configs.items() if each is not None}
 
 
 def _distinct(rows: Iterable[Relative]) -> list[Relative]:

@@ -321,7 +321,7 @@ def _of_copies(relatives: Relatives, group: str) -> Iterator[Step]:
     for each in relatives.of(Kin.RETRY, group):
         yield Step(
             stage="retry",
-            label=_("retry %(number)d") % {"number": each.reconsume_times},
+            label=_retry_label(each.reconsume_times, relatives.retries_max.get(group)),
             who=group,
             begin_us=us(each.store_ms),
             how=_("Stored in the group's retry topic, for its members to consume again."),
@@ -343,6 +343,12 @@ def _of_copies(relatives: Relatives, group: str) -> Iterator[Step]:
             record=_record_of(each),
             facts=_facts_of(each),
         )
+
+
+def _retry_label(number: int, most: int | None) -> str:
+    if most is None:
+        return _("retry %(number)d") % {"number": number}
+    return _("retry %(number)d of %(max)d") % {"number": number, "max": most}
 
 
 def _again(relatives: Relatives) -> Iterator[Step]:

@@ -311,9 +311,9 @@ def test_what_the_recorder_noted_takes_the_place_of_what_the_log_does_not_say(
     a_family(brokers)
     steps = {"received": 0, "validated": 31, "appended": 52, "dispatched": 60}
     brokers.recorded = [
-        noted("stored", 100, steps=steps, client="10.0.0.5:1"),
+        noted("stored", 100, steps=steps, producerGroup="shop", client="10.0.0.5:1"),
         noted("flushed", 1_500, latencyUs=1_400, together=31),
-        noted("delivered", 2_100, latencyUs=2_000, group="fraud-check"),
+        noted("delivered", 2_100, latencyUs=2_000, group="fraud-check", clientId="off0"),
         noted("acknowledged", 4_000, latencyUs=1_900, group="fraud-check"),
         noted("delivered", 4_500, latencyUs=4_400, group="TOOLS_CONSUMER"),
         noted("teleported", 5_000),
@@ -324,6 +324,9 @@ def test_what_the_recorder_noted_takes_the_place_of_what_the_log_does_not_say(
 
     assert "TOOLS_CONSUMER" not in page.content.decode()
     assert drawn["flushed"].label == "1.4 ms"
+    assert drawn["flushed"].step.who == "group commit of 31"
+    assert drawn["delivered"].step.who == "fraud-check off0"
+    assert drawn["received"].step.who == "shop 10.0.0.5:1"
     assert drawn["validated"].label == "31 µs"
     assert (drawn["acknowledged"].step.begin_us or 0) - MOMENT_MS * 1_000 == 2_100
     assert drawn["teleported"].step.label == "teleported"
@@ -371,6 +374,36 @@ def test_a_stage_that_the_recorder_and_the_log_both_know_is_one_row_with_what_ea
         assert step.source is Source.RECORDER
         assert ("Topic", "orders" if stage == "stored" else step.facts[0][1]) == step.facts[0]
     assert ("client", "10.0.0.9:1") in by_stage["given_back"].facts
+
+
+@pytest.mark.django_db
+def test_the_flush_of_a_copy_is_none_of_the_message(actors: Actors, brokers: FakeBroker) -> None:
+    a_family(brokers)
+    steps = {"received": 0, "validated": 31, "appended": 52, "dispatched": 60}
+    copy = {"topic": "%RETRY%billing", "group": "billing", "commitLogOffset": "77"}
+    brokers.recorded = [
+        noted("dead", 10_090_200, steps=steps, **copy),
+        noted("flushed", 10_091_000, latencyUs=800, together=1, **copy),
+    ]
+
+    drawn = [each.step for each in opened(actors, "orders").context["waterfall"].lines]
+
+    for stage in ("dispatched", "flushed"):
+        own, of_copy = (each for each in drawn if each.stage == stage)
+        assert (own.begin_us, own.source is Source.RECORDER) == (None, False)
+        assert (of_copy.record, of_copy.source) == ("broker-a 77", Source.RECORDER)
+
+
+@pytest.mark.django_db
+def test_a_retry_says_of_how_many_it_is(actors: Actors, brokers: FakeBroker) -> None:
+    a_family(brokers)
+
+    def labels() -> set[str]:
+        return {each.step.label for each in opened(actors, "orders").context["waterfall"].lines}
+
+    assert "retry 1 of 16" in labels()
+    del brokers.group_configs["billing"]
+    assert "retry 1" in labels()
 
 
 @pytest.mark.django_db
