@@ -140,6 +140,7 @@ def _span_of(
         {
             "messaging.operation.type": operation.type,
             "messaging.consumer.group.name": group,
+            "messaging.client.id": dict(step.facts).get("clientId"),
             "trebuchet.certainty": str(step.certainty),
             "trebuchet.source": str(step.source),
             "error.type": step.stage if step.stage in ERRORS else None,

@@ -421,6 +421,7 @@ def test_an_export_continues_the_trace_that_the_message_carries(
         made: list[dict[str, object]] = found["resourceSpans"][0]["scopeSpans"][0]["spans"]
         return made
 
+    brokers.recorded = [noted("delivered", 2_100, group="fraud-check", clientId="off0")]
     own, continued = spans(0), spans(3)
 
     assert {each["traceId"] for each in own} == {KEY.lower()}
@@ -433,6 +434,8 @@ def test_an_export_continues_the_trace_that_the_message_carries(
         5,
         [{"traceId": KEY.lower(), "spanId": own[0]["spanId"]}],
     )
+    handed = json.dumps(named["receive orders"]["attributes"])
+    assert '"messaging.client.id", "value": {"stringValue": "off0"}' in handed
     assert (continued[0]["traceId"], continued[0]["parentSpanId"]) == (trace, parent)
     lines = reverse("family:export", args=["jsonl", "broker-a", 0, 0, "orders"])
     read = [json.loads(each) for each in actors.reader.get(lines).text.splitlines()]

@@ -149,6 +149,7 @@ def test_the_filter_of_the_address_is_asked_for_and_rows_outlive_a_narrower_one(
 
     assert (asked["group"], said["group"]) == ("fraud-check", "fraud-check")
     assert (said["minLatencyMs"], said["sample"]) == (2, 10)
+    expect(river.page.locator("#river-sample")).to_have_text("1/10")
     assert "group=fraud-check" in river.page.url
     river.page.get_by_role("button", name="Clear").click()
     river.feed(an_event_of(5), round_=said["round"])
@@ -220,6 +221,14 @@ def test_one_message_is_followed_from_what_is_there_on_and_no_column_is_cut(rive
     )
     expect(river.rows).to_have_count(3)
     expect(river.rows.nth(0).locator(".river__dot[data-state]")).to_have_count(2)
+    client = river.rows.nth(0).locator(".river__client")
+    expect(client).to_have_attribute("title", "fraud-check 10.0.0.5:44112")
+    expect(client.locator(".river__group")).to_be_visible()
+    assert client.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+    river.page.set_viewport_size({"width": 1440, "height": 800})
+    expect(client.locator(".river__address")).to_be_visible()
+    assert client.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+    river.page.set_viewport_size({"width": 1280, "height": 800})
     river.rows.nth(1).click(position={"x": 20, "y": 8})
     details = river.page.locator("#river-details").bounding_box()
     latency = river.rows.nth(1).locator(".river__latency").bounding_box()
@@ -274,7 +283,12 @@ def test_a_line_stands_where_events_are_missing(river: River) -> None:
     expect(river.rows).to_have_count(6)
     texts = river.rows.all_inner_texts()
     assert asked["token"] == "first"
-    assert re.search(r"1.234 events are missing here", texts[1])
+    time = r"\d\d:\d\d:\d\d\.\d{3}"
+    assert re.search(rf"1.234 events are missing here.* · {time} . {time}", texts[1])
+    for gap in (1, 3, 4):
+        kept = river.rows.nth(gap).get_by_role("link", name="What the recorders kept")
+        address = reverse("tracing:recorded") + "?ask=all&minutes=2&group=fraud-check"
+        expect(kept).to_have_attribute("href", address)
     assert "broker-a was not watched from" in texts[3]
     assert "No connection from" in texts[4]
 
@@ -371,10 +385,41 @@ def test_a_burst_of_10_000_messages_is_shown_or_counted_and_the_page_stays_respo
     shown = river.page.evaluate("LiveRows.all().length")
     dropped = int(river.page.locator("#river-dropped").inner_text().replace("\u202f", ""))
     assert dropped > 0
+    expect(river.page.locator("#river-share")).to_have_text(f"{100 * dropped / sent:.0f} %")
     assert shown + dropped == sent
     expect(river.page.locator("#river-seen")).to_have_text("10\u202f000")
     assert river.rows.count() <= 300
     assert river.page.evaluate("longest") < LONG_TASK_MS_MAX
+
+
+def test_what_a_filter_would_match_of_what_is_here_is_told_before_it_is_asked_for(
+    river: River,
+) -> None:
+    river.page.fill("#river-line", "")
+    asked = river.until_sent("!said.group")
+    river.feed(*(an_event_of(number, tags="paid" if number % 4 else "due") for number in range(8)))
+    expect(river.rows).to_have_count(8)
+    told = river.page.locator("#river-preview")
+
+    river.page.locator("#river-line").type("tag:due")
+
+    expect(told).to_have_text("2 of the last 8 events here match")
+    river.until_sent(f"said.round > {asked['round']}")
+    river.page.fill("#river-line", "property:colour=red")
+    expect(told).to_be_empty()
+
+
+def test_the_stages_of_a_message_follow_each_other_in_microseconds(river: River) -> None:
+    river.feed(
+        an_event_of(1, atUs="5000100", stage="stored"),
+        an_event_of(1, atUs="5000350", stage="delivered"),
+        # Of another run of the broker, whose clock began anew.
+        an_event_of(1, atUs="77", stage="acknowledged", timeMs="1795000000009"),
+    )
+    river.rows.first.click(position={"x": 20, "y": 8})
+
+    expect(river.page.locator("#river-details-stages .river__when").nth(1)).to_have_text("+250 µs")
+    expect(river.page.locator("#river-details-stages .river__when").nth(2)).to_have_text("+9.0 ms")
 
 
 @pytest.mark.parametrize(

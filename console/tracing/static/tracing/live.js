@@ -5,6 +5,9 @@
   const RETRY_FIRST_MS = 500;
   const RETRY_MAX_MS = 8000;
   const TYPING_MS = 300;
+  const PREVIEWED = 1000;
+  // Two clocks of one run of a broker do not part by so much.
+  const OTHER_RUN_US = 2000000;
   const SIGNED_OUT = 4401;
   const TOO_MANY = 4429;
   const DETAILS = [
@@ -37,6 +40,7 @@
   let counters = { seen: 0, dropped: 0, brokerDropped: 0, waiting: 0, lost: {} };
   const came = new Map();
   let last = { seen: 0, arrived: 0, at: performance.now() };
+  let framedAt = Date.now();
   let status = { problem: "", brokers: [] };
   let notice = "";
   let problem = "";
@@ -68,8 +72,8 @@
       event.producerGroup, event.client, event.clientId, event.remark, event.codeName]);
     return texts.filter(Boolean).join("\n").toLowerCase();
   }
-  function matches(event) {
-    const { topic, group, tag, key, client, property, stages, errorsOnly, minLatencyMs, minLatencyUs, minTotalMs } = wanted();
+  function matches(event, asked = wanted()) {
+    const { topic, group, tag, key, client, property, stages, errorsOnly, minLatencyMs, minLatencyUs, minTotalMs } = asked;
     // Events carry no properties, so what is here came because it matched, or is not known to.
     if (property && event.asked !== property || topic && !fits(event.topic, topic) || tag && event.tags !== tag) return false;
     if (stages && !stages.includes(event.stage) || errorsOnly && !LiveRows.ERRORS.includes(event.stage)) return false;
@@ -101,14 +105,14 @@
     const offset = BigInt(message.queueOffset);
     return BigInt(from) <= offset && offset < BigInt(event.queueOffset);
   }
-  function wanted() {
-    const number = (name) => (/^\d{1,9}$/.test(fields[name] || "") ? Number(fields[name]) : null);
-    const words = Object.fromEntries(["topic", "group", "tag", "key", "client", "property"].map((name) => [name, fields[name] || null]));
-    const stages = (fields.stage || "").split(",").map((each) => each.trim()).filter(Boolean);
+  function wanted(of = fields) {
+    const number = (name) => (/^\d{1,9}$/.test(of[name] || "") ? Number(of[name]) : null);
+    const words = Object.fromEntries(["topic", "group", "tag", "key", "client", "property"].map((name) => [name, of[name] || null]));
+    const stages = (of.stage || "").split(",").map((each) => each.trim()).filter(Boolean);
     const errorsOnly = stages.includes("errors");
     return {
       ...words, stages: stages.length && !errorsOnly ? stages : null, errorsOnly,
-      minLatencyMs: number("latency"), minTotalMs: number("total"), minLatencyUs: FilterLine.leastOf(fields.took), sample: number("sample"), message: only,
+      minLatencyMs: number("latency"), minTotalMs: number("total"), minLatencyUs: FilterLine.leastOf(of.took), sample: number("sample"), message: only,
     };
   }
 
@@ -118,14 +122,23 @@
     const newest = LiveRows.newest();
     const entry = newest?.dropped ? newest : LiveRows.gap("");
     entry.dropped = (entry.dropped || 0) + count;
+    const since = entry.since ??= framedAt;
+    entry.kept = () => keptSince(since);
     const sentence = ngettext("%s event is missing here: it came faster than it could be read", "%s events are missing here: they came faster than they could be read", entry.dropped);
-    LiveRows.say(entry, interpolate(sentence, [Trebuchet.grouped(entry.dropped)]));
+    const times = `${LiveRows.timeText(since)} – ${LiveRows.timeText(Date.now())}`;
+    LiveRows.say(entry, `${interpolate(sentence, [Trebuchet.grouped(entry.dropped)])} · ${times}`);
   }
   function noteAbsence(name, since) {
     const times = [LiveRows.timeText(since), LiveRows.timeText(Date.now())];
     LiveRows.gap(name
       ? interpolate(gettext("%s was not watched from %s to %s: what passed is missing here"), [name, ...times])
-      : interpolate(gettext("No connection from %s to %s: what passed is missing here"), times));
+      : interpolate(gettext("No connection from %s to %s: what passed is missing here"), times), () => keptSince(since));
+  }
+  /** Where the flight recorders tell what passed since then, of what the filter asks for. */
+  function keptSince(since) {
+    const query = new URLSearchParams({ ask: "all", minutes: Math.ceil((Date.now() - since) / 60000) + 1 });
+    for (const name of ["topic", "group", "tag", "key", "client"]) if (fields[name]) query.set(name, fields[name]);
+    return `${page.dataset.recorded}?${query}`;
   }
   function noteBrokers(brokers) {
     for (const { name, state, resumed } of brokers) {
@@ -146,9 +159,9 @@
     selected?.row?.setAttribute("aria-selected", "false");
     selected = row.message;
     row.setAttribute("aria-selected", "true");
-    const { first, events, at } = selected;
+    const { first, events } = selected;
     $("river-details-title").textContent = `${first.topic} ${LiveRows.placeText(first)}`;
-    $("river-details-stages").replaceChildren(...events.map((event) => stageOf(event, at)));
+    $("river-details-stages").replaceChildren(...events.map((event) => stageOf(event, events[0])));
     const known = new Set(DETAILS.map(([name]) => name));
     const skipped = new Set(["matched", "seq", "stage", "timeMs", "latencyUs", "group", "client", "clientId", "asked", "atUs", "totalUs"]);
     // Else it is said already.
@@ -190,13 +203,19 @@
     who.textContent = [event.group, event.clientId || event.client, event.remark].filter(Boolean).join(" · ");
     const when = document.createElement("span");
     when.className = "river__when";
-    const passed = Number(event.timeMs) - began;
-    when.textContent = passed > 0 ? `+${LiveRows.latencyText(passed * 1000)}` : LiveRows.timeText(event.timeMs);
+    const passed = usBetween(began, event);
+    when.textContent = passed > 0 ? `+${LiveRows.latencyText(passed)}` : LiveRows.timeText(event.timeMs);
     const took = document.createElement("span");
     took.className = "river__took";
     took.textContent = LiveRows.latencyText(event.latencyUs);
     item.append(dot, name, who, when, took);
     return item;
+  }
+  /** Between two events, by their broker's monotonic clock where one run of it has both. */
+  function usBetween(one, other) {
+    const us = (Number(other.timeMs) - Number(one.timeMs)) * 1000;
+    const exact = Number(other.atUs) - Number(one.atUs);
+    return one.brokerName === other.brokerName && Math.abs(exact - us) < OTHER_RUN_US ? exact : us;
   }
   function closeDetails() {
     selected?.row?.setAttribute("aria-selected", "false");
@@ -209,7 +228,11 @@
     const dropped = counters.dropped + counters.brokerDropped;
     $("river-seen").textContent = Trebuchet.grouped(counters.seen);
     $("river-dropped").textContent = Trebuchet.grouped(dropped);
+    const share = (100 * dropped) / Math.max(1, counters.seen + counters.brokerDropped);
+    $("river-share").textContent = dropped ? `${share < 1 ? "< 1" : Math.round(share)} %` : "";
     $("river-dropped-box").dataset.state = dropped ? "warn" : "off";
+    $("river-sample-box").hidden = !fields.sample;
+    $("river-sample").textContent = `1/${fields.sample}`;
     $("river-waiting-box").hidden = !paused || !counters.waiting;
     $("river-waiting").textContent = Trebuchet.grouped(counters.waiting);
     showStages();
@@ -308,6 +331,23 @@
     applyFilter(true);
     if (selected?.row) showDetails(selected.row);
   }
+  /** How many of the newest events here a line would match: what is typed is seen before it is asked for. */
+  function preview() {
+    const { fields: typed, problem: wrong } = FilterLine.parse(line.value);
+    // Events do not say what these ask.
+    const isKnown = !wrong && !FilterLine.isUnfinished(line.value) && !typed.property && !typed.sample;
+    const events = [];
+    if (isKnown && line.value.trim()) {
+      for (const message of LiveRows.all().reverse()) {
+        for (const event of message.events) if (events.length < PREVIEWED) events.push(event);
+        if (events.length >= PREVIEWED) break;
+      }
+    }
+    const asked = wanted(typed);
+    const count = events.filter((event) => matches(event, asked)).length;
+    const sentence = ngettext("%s of the last %s event here matches", "%s of the last %s events here match", events.length);
+    $("river-preview").textContent = events.length ? interpolate(sentence, [Trebuchet.grouped(count), Trebuchet.grouped(events.length)]) : "";
+  }
   function applyFilter(always = false) {
     const parsed = FilterLine.parse(line.value);
     problem = parsed.problem;
@@ -389,10 +429,11 @@
     if (frame.round < cleared) return;
     if (frame.round === round) {
       noteDropped(frame.dropped + frame.brokerDropped - counters.dropped - counters.brokerDropped);
+      framedAt = Date.now();
       counters = frame;
     }
     if (frame.round === round && fields.property) for (const event of frame.events) event.asked = fields.property;
-    const events = frame.round === round ? frame.events : frame.events.filter(matches);
+    const events = frame.round === round ? frame.events : frame.events.filter((event) => matches(event));
     arrived += events.length;
     LiveRows.take(events);
     for (const event of events) {
@@ -488,7 +529,9 @@
     line.addEventListener("input", () => {
       clearTimeout(typing);
       if (!FilterLine.isUnfinished(line.value)) typing = setTimeout(applyFilter, TYPING_MS);
+      preview();
     });
+    line.addEventListener("blur", () => { $("river-preview").textContent = ""; });
     line.addEventListener("change", () => { clearTimeout(typing); applyFilter(); });
     $("river-filter").addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(typing); applyFilter(); });
     FilterLine.complete(line, $("river-offers"), pools);

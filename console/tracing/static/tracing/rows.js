@@ -116,9 +116,10 @@ const LiveRows = (() => {
     message.took = Math.max(message.took ?? 0, since, IN_PLACE.includes(event.stage) ? event.latencyUs || 0 : 0);
     changed.add(message);
   }
-  function gap(text) {
+  /** A line where something is missing; `kept` returns where the rest of it may be read. */
+  function gap(text, kept = null) {
     const at = Date.now();
-    const entry = { id: `#${serial += 1}`, at, gap: text, events: [], row: null };
+    const entry = { id: `#${serial += 1}`, at, gap: text, kept, events: [], row: null };
     messages.set(entry.id, entry);
     fresh.push(entry);
     draw();
@@ -196,9 +197,10 @@ const LiveRows = (() => {
     message.row = row;
     if (message.gap) {
       row.className = "river__gap";
-      const td = cell(message.gap);
+      const td = cell("");
       td.colSpan = 7;
       row.append(td);
+      fill(message);
       return row;
     }
     row.tabIndex = -1;
@@ -208,7 +210,7 @@ const LiveRows = (() => {
   }
   function fill(message) {
     const { row, first } = message;
-    if (message.gap) { row.firstElementChild.textContent = message.gap; return; }
+    if (message.gap) { row.firstElementChild.replaceChildren(message.gap, ...keptOf(message)); return; }
     const [time, what, marks, size, client, stages, latency] = row.cells;
     time.textContent = timeText(message.at);
     const address = familyOf(first);
@@ -220,8 +222,9 @@ const LiveRows = (() => {
     marks.replaceChildren(...[first.tags && span(first.tags, "chip"), first.keys && span(first.keys, "river__keys")].filter(Boolean));
     marks.title = first.keys || "";
     size.textContent = sizeText(first.bodySize);
-    client.textContent = clientOf(message);
-    client.title = client.textContent;
+    const [who, from] = clientOf(message);
+    client.replaceChildren(...[who && span(who, "river__group"), from && span(from, "river__address")].filter(Boolean));
+    client.title = [who, from].filter(Boolean).join(" ");
     stages.replaceChildren(...dotsOf(message));
     const bar = span("", "river__bar");
     bar.style.setProperty("--share", String(share(message.took)));
@@ -232,9 +235,16 @@ const LiveRows = (() => {
   const share = (us) => (us == null ? 0 : Math.min(1, Math.max(0.02, Math.log10(Math.max(us, 1) / 100) / 5)));
   function clientOf(message) {
     const { first } = message;
-    const who = message.producer || first.producerGroup || first.group || "";
-    const from = first.client || first.clientId || "";
-    return who && from ? `${who} ${from}` : who || from;
+    return [message.producer || first.producerGroup || first.group || "", first.client || first.clientId || ""];
+  }
+  function keptOf(message) {
+    if (!message.kept) return [];
+    const link = document.createElement("a");
+    link.textContent = gettext("What the recorders kept");
+    link.href = message.kept();
+    // It asks for so many minutes back: by then they are more.
+    link.addEventListener("click", () => { link.href = message.kept(); });
+    return [" ", link];
   }
   function placeText(event) {
     if (event.queueOffset == null && WAITS.includes(event.stage) && event.queueId != null) return `${event.queueId} · –`;
