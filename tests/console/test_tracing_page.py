@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
+from console.gateway.connected import Producer
 from console.gateway.errors import BrokerDownError
 from console.tracing.views import line_of
 
@@ -47,6 +48,16 @@ def test_the_way_here_from_a_page_is_filtered_by_what_the_page_is_about(
 
     field = there[there.index('id="river-line"') :].partition(">")[0]
     assert f'value="{line}"' in html.unescape(field)
+
+
+def test_a_producer_leads_here_by_its_client(actors: Actors, brokers: FakeBroker) -> None:
+    where = ("10.0.0.5@17", "10.0.0.5:4411", "JAVA", 407, 1_000, ("broker-a",))
+    brokers.producers += [Producer("shop", *where)]
+
+    content = actors.operator.get(reverse("clients:producers")).content.decode()
+
+    (link,) = re.findall(rf'href="({reverse("tracing:river")}\?[^"]+)"', content)
+    assert html.unescape(link).endswith("?client=10.0.0.5%4017")
 
 
 def test_a_filter_is_written_as_people_write_it() -> None:

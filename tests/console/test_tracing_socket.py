@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
 from django.urls import path
 
+from console.accounts.models import CustomRole
+from console.accounts.roles import Role, give_role
 from console.tracing.bridge import VIEWERS_PER_USER_MAX, TraceBridge, Viewer
 from console.tracing.consumers import (
     CLOSE_SIGNED_OUT,
@@ -24,6 +27,7 @@ from console.tracing.consumers import (
 )
 from tests.console.socket_client import SocketClient
 from tests.console.tracing_fakes import TracedBroker, an_event
+from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -184,6 +188,40 @@ async def test_a_session_that_ends_ends_the_socket(
     await database_sync_to_async(SessionStore(session_key=session.session_key).delete)()
 
     assert await socket.closed_with() == CLOSE_SIGNED_OUT
+
+
+def limit_to(user: Any, topic: str) -> None:
+    give_role(user, Role.LIMITED)
+    role = CustomRole.objects.create(name="one topic", actions=["message.see"], topics=[topic])
+    role.members.add(user)
+
+
+async def test_rights_that_are_taken_away_hold_for_the_watch_that_is_open(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    user, session = await database_sync_to_async(sign_in)()
+    socket = socket_of(bridge, user, session, check_s=0.01)
+    await socket.connect()
+    await brokers.until_watched()
+
+    async def seen(number: int) -> set[str]:
+        """Push an event of each topic; return of which they come."""
+        topics = ("payments", "orders")
+        brokers.push([an_event(topic=each, queueOffset=str(number)) for each in topics])
+        found: set[str] = set()
+        while "orders" not in found:
+            frame = await socket.frame("events")
+            found |= {event["topic"] for event in frame["events"]}
+        return found
+
+    assert await seen(0) == {"payments", "orders"}
+    await database_sync_to_async(limit_to)(user, "orders")
+    async with asyncio.timeout(PATIENCE_S):
+        number = 1
+        while "payments" in await seen(number):
+            number += 1
+    assert await seen(number + 1) == {"orders"}
+    await socket.disconnect()
 
 
 async def test_the_twenty_first_window_is_refused_with_a_sentence(
