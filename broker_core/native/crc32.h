@@ -110,7 +110,8 @@ FOLD_TARGET static uint32_t crc32_by_folding(
         data += 16;
         size -= 16;
     }
-    return crc32_by_tables(crc_left(a, by_one), data, size);
+    value = crc_left(a, by_one);
+    return size ? crc32_by_tables(value, data, size) : value;
 }
 #endif
 

@@ -216,17 +216,22 @@ cdef class Picks:
     cdef object told
     cdef bytes where
 
-    cdef void note(self, int64_t queue_offset, bint is_picked) noexcept:
+    cdef inline void note(self, int64_t queue_offset, bint is_picked) noexcept:
         """Note a message behind the last; what was long before is forgotten."""
+        if queue_offset != self.end:
+            self._pass_over(queue_offset)
+        self.end = queue_offset + 1
+        if is_picked:
+            self._add(queue_offset)
+
+    cdef void _pass_over(self, int64_t queue_offset) noexcept:
+        """Take what Python put up to an offset for wanted, unless that is too much."""
         if not self.end <= queue_offset <= self.end + PICKS_GAP_MAX:
             self.begin = self.end = queue_offset
             self.count = 0
         while self.end < queue_offset:
             self._add(self.end)
             self.end += 1
-        self.end = queue_offset + 1
-        if is_picked:
-            self._add(queue_offset)
 
     cdef void _add(self, int64_t queue_offset) noexcept:
         if self.count == PICKS_MAX:
