@@ -35,7 +35,9 @@ class ConsumerOffsets:
     """The next queue_offset of each group in each queue. Event loop only.
 
     Attributes:
-        table: "topic@group" -> queue_id -> offset. Not to be changed by others.
+        table: "topic@group" -> queue_id -> offset. Not to be changed by others, but by the native
+            turn, which moves offsets that are there.
+        is_dirty: whether the file does not have all of it.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class ConsumerOffsets:
         self._unknown: dict[str, tuple[str, str]] = {}
         self._unknown_count = 0
         self.table: dict[str, dict[int, int]] = {}
-        self._dirty = False
+        self.is_dirty = False
         self._followed: dict[str, dict[int, int]] = {}
         """What the master had when `follow` was called last."""
 
@@ -87,7 +89,7 @@ class ConsumerOffsets:
             if before is None and queues:
                 self._make_room(group, topic, queue_id, 1)
             queues[queue_id] = offset
-            self._dirty = True
+            self.is_dirty = True
 
     def follow(self, table: dict[str, dict[int, int]]) -> None:
         """Take over the offsets of the master, a table in the file's shape.
@@ -112,7 +114,7 @@ class ConsumerOffsets:
             own = {key: pair for key, pair in self._unknown.items() if key not in table}
             self._unknown = {key: pair for key, pair in own.items() if key in merged}
             self._unknown_count = sum(_count(merged[key]) for key in self._unknown)
-            self._dirty = True
+            self.is_dirty = True
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """Return the stored offset, -1 without one."""
@@ -159,7 +161,7 @@ class ConsumerOffsets:
                 if offset > end:
                     queues[queue_id] = end
                     count += 1
-        self._dirty = self._dirty or count > 0
+        self.is_dirty = self.is_dirty or count > 0
         return count
 
     def document(self) -> dict[str, Any]:
@@ -168,23 +170,23 @@ class ConsumerOffsets:
 
     def persist(self) -> None:
         """Write the file if an offset moved since the last time."""
-        if self._dirty:
+        if self.is_dirty:
             self._document.save(self.document())
-            self._dirty = False
+            self.is_dirty = False
 
     async def persist_in_thread(self) -> None:
         """Do the same, but encode and write in a thread."""
-        if self._dirty:
+        if self.is_dirty:
             table = {key: dict(queues) for key, queues in self.table.items()}
-            self._dirty = False
+            self.is_dirty = False
             try:
                 await asyncio.to_thread(self._document.writing(lambda: {"offsetTable": table}))
             except OSError:
-                self._dirty = True
+                self.is_dirty = True
                 logger.exception("consumer offsets cannot be written; the next turn tries again")
             except asyncio.CancelledError:
                 # No thread may have been free yet: whoever stops the broker writes them.
-                self._dirty = True
+                self.is_dirty = True
                 raise
 
     def _delete(self, keys: list[str]) -> None:
@@ -193,7 +195,7 @@ class ConsumerOffsets:
             self._count -= count
             if self._unknown.pop(key, None) is not None:
                 self._unknown_count -= count
-            self._dirty = True
+            self.is_dirty = True
 
     def _make_room(self, group: str, topic: str, queue_id: int, count: int) -> None:
         """Count a new offset, unless there are too many; the broker's own always have room."""

@@ -1,9 +1,25 @@
 """Counts: what puts and pulls add to the counters; the twin is `stats/counters.py`."""
 
+from broker_core.stats.latency import FINE_MS
+from broker_core.stats.latency import Latency as LatencyType
 from broker_core.stats.windows import StatsItem as ItemType
+
+cdef enum:
+    BOUNDS_MAX = 32
 
 cdef Py_ssize_t ITEM_TIMES = slot_of_class(ItemType, "times")
 cdef Py_ssize_t ITEM_VALUE = slot_of_class(ItemType, "value")
+cdef Py_ssize_t LATENCY_BUCKETS = slot_of_class(LatencyType, "buckets")
+cdef Py_ssize_t LATENCY_LONGEST_S = slot_of_class(LatencyType, "longest_s")
+cdef Py_ssize_t LATENCY_MAX_MS = slot_of_class(LatencyType, "max_ms")
+cdef Py_ssize_t LATENCY_TOTAL_MS = slot_of_class(LatencyType, "total_ms")
+cdef double[BOUNDS_MAX] BOUNDS
+cdef int BOUND_COUNT = len(FINE_MS)
+
+if BOUND_COUNT > BOUNDS_MAX:
+    raise ImportError("latencies have more bounds than the turn knows")
+for number in range(BOUND_COUNT):
+    BOUNDS[number] = FINE_MS[number]
 
 
 cdef inline int count(item, int64_t value, int64_t times) except -1:
@@ -11,6 +27,22 @@ cdef inline int count(item, int64_t value, int64_t times) except -1:
     set_slot(item, ITEM_VALUE, number_slot(item, ITEM_VALUE) + value)
     if times:
         set_slot(item, ITEM_TIMES, number_slot(item, ITEM_TIMES) + times)
+    return 0
+
+
+cdef int time_one(latency, double seconds) except -1:
+    """Count a request that held the loop until it was answered, as `Latency.answered` does."""
+    cdef double took_ms = seconds * 1000.0
+    cdef int bucket = 0
+    cdef list buckets = <list>slot(latency, LATENCY_BUCKETS)
+    while bucket < BOUND_COUNT and BOUNDS[bucket] < took_ms:
+        bucket += 1
+    buckets[bucket] += 1
+    set_slot(latency, LATENCY_TOTAL_MS, <double>slot(latency, LATENCY_TOTAL_MS) + took_ms)
+    if took_ms > <double>slot(latency, LATENCY_MAX_MS):
+        set_slot(latency, LATENCY_MAX_MS, took_ms)
+    if seconds > <double>slot(latency, LATENCY_LONGEST_S):
+        set_slot(latency, LATENCY_LONGEST_S, seconds)
     return 0
 
 

@@ -132,7 +132,7 @@ cdef class PullTurn:
     cdef object _slow_consumers, _config, _reader, _store_config, _log, _state, _queues
     cdef Counts _counts
     cdef object _visibility, _quarantine, _latency, _monotonic, _parked_pulls, _again
-    cdef object _handler, _recorder, _picking, _tell_trace, _answered
+    cdef object _handler, _role, _recorder, _picking, _tell_trace, _answered
     cdef dict _delivered_queues
     cdef Teller _teller
     cdef list _readings
@@ -186,6 +186,7 @@ cdef class PullTurn:
         self._commits = plain.commits
         self._offsets = plain.commits.offsets
         self._which_broker = plain.which_broker
+        self._role = exactly(RoleType, plain.which_broker.role)
         self._tracer = tracer = plain.tracer
         self._recorder = tracer.recorder
         self._extends_spans = tracer.recorder.span_type is Span
@@ -212,7 +213,7 @@ cdef class PullTurn:
         self._quarantine = reader.quarantine
         self._state = exactly(StateType, put_state)
         self._counts = Counts(stats)
-        self._latency = stats.get_latency
+        self._latency = exactly(LatencyType, stats.get_latency)
         self._monotonic = clock.monotonic
         self._handler = None
         self._is_raw = self._is_timed = False
@@ -271,7 +272,7 @@ cdef class PullTurn:
         elif PyBytes_GET_SIZE(answer):
             self._taken = 4 + total
             if started is not None:
-                self._latency.answered(self._monotonic() - started)
+                time_one(self._latency, <double>self._monotonic() - <double>started)
         return answer
 
     cdef int _release(self) except -1:
@@ -288,11 +289,11 @@ cdef class PullTurn:
         cdef bytes answer = None
         topic = self._text(pull.topic)
         group = self._text(pull.group)
-        committed = None
+        committed = queues = None
         if topic is None or group is None:
             return b""
         if is_committed:
-            is_committed = self._which_broker.commits
+            is_committed = slot(self._role, ROLE_IS_SLAVE) is False
         if is_committed:
             queues = self._offsets.table.get(f"{topic}@{group}")
             committed = None if queues is None else queues.get(pull.queue_id)
@@ -331,7 +332,7 @@ cdef class PullTurn:
                 return b""
         if is_committed:
             self._commit(
-                group, topic, pull.queue_id, pull.commit_offset, committed, connection
+                group, topic, pull.queue_id, pull.commit_offset, committed, queues, connection
             )
         self._tell(
             kind, group, topic, pull.queue_id, pull.queue_offset, connection, answer, wanted, 0.0
@@ -420,8 +421,11 @@ cdef class PullTurn:
         return self._at_s
 
     cdef int _commit(self, group, topic, int32_t queue_id, int64_t offset, before,
-                     connection) except -1:
-        """Store an offset; the twin is OffsetCommits, without hooks where a pull has none."""
+                     dict queues, connection) except -1:
+        """Store an offset; the twin is OffsetCommits, without hooks where a pull has none.
+
+        `queues`: what the group has of the topic's; `before`: of this one.
+        """
         if self._one_of == 1 or (
             self._one_of
             and self._delivered_queues
@@ -434,7 +438,8 @@ cdef class PullTurn:
         if self._recorder.is_on:
             self._note_acknowledged(group, topic, queue_id, offset, connection.remote_address)
         if before != offset:
-            self._offsets.commit(group, topic, queue_id, offset)
+            queues[queue_id] = offset
+            self._offsets.is_dirty = True
         return 0
 
     cdef bint _told_acknowledged(self, group, topic, int32_t queue_id, before, int64_t offset,

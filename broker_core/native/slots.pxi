@@ -10,6 +10,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 
 from broker_core.clients.consumers import ConsumerGroup as GroupType
 from broker_core.clients.consumers import ConsumerMember as MemberType
+from broker_core.ha.role import Role as RoleType
 from broker_core.store.consume_queue import ConsumeQueue as QueueType
 from broker_core.store.mapped_file import MappedFile as MappedType
 from broker_core.store.put_state import PutState as StateType
@@ -57,6 +58,7 @@ cdef Py_ssize_t QUEUE_NEXT_OFFSET = slot_of_class(QueueType, "next_offset")
 cdef Py_ssize_t QUEUE_POSITION = slot_of_class(QueueType, "position")
 cdef Py_ssize_t QUEUE_TOPIC_FIELD = slot_of_class(QueueType, "topic_field")
 cdef Py_ssize_t QUEUE_WRITE = slot_of_class(QueueType, "write")
+cdef Py_ssize_t ROLE_IS_SLAVE = slot_of_class(RoleType, "is_slave")
 cdef Py_ssize_t STATE_BUFFER = slot_of_class(StateType, "buffer")
 cdef Py_ssize_t STATE_FROM = slot_of_class(StateType, "file_from_offset")
 cdef Py_ssize_t STATE_IS_WRITABLE = slot_of_class(StateType, "is_writable")

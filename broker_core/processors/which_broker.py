@@ -18,7 +18,11 @@ MASTER = "0"
 
 
 class WhichBroker:
-    """The one place that knows what pulls have to do with the role. Event loop only."""
+    """The one place that knows what pulls have to do with the role. Event loop only.
+
+    Attributes:
+        role: whether it is a master. The native turn asks it what `commits` says.
+    """
 
     def __init__(
         self,
@@ -29,13 +33,13 @@ class WhichBroker:
     ) -> None:
         self._config = config
         self._store_config = store_config
-        self._role = role
+        self.role = role
         self._groups = groups
 
     @property
     def commits(self) -> bool:
         """Whether a pull commits the offset that comes with it; a slave has its master's."""
-        return not self._role.is_slave
+        return not self.role.is_slave
 
     @property
     def moves(self) -> bool:
@@ -43,7 +47,7 @@ class WhichBroker:
 
         A slave that does not check offsets leaves the offset alone: it may only be behind.
         """
-        return not self._role.is_slave or self._store_config.offset_check_in_slave
+        return not self.role.is_slave or self._store_config.offset_check_in_slave
 
     def after(self, group: str, *, is_slow: bool) -> str:
         """Return suggestWhichBrokerId; `is_slow`: what the group reads has left the memory."""

@@ -236,6 +236,37 @@ async def test_a_queue_of_another_class_is_left_to_python() -> None:
         assert plain.left["queue"] - left == 10 + 1
 
 
+async def test_a_slave_leaves_offsets_that_come_with_pulls_alone_and_a_master_moves_them() -> None:
+    async with Pair(configuration()) as pair:
+        key = f"{TOPICS[0]}@{pull_frames.SUBSCRIBED}"
+        for number in range(8):
+            fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01K{number}")
+            await pair.feed(send_frames.send(fields, b"body", number))
+
+        async def pull(offset: int) -> list[int]:
+            fields = pull_frames.fields_of(
+                TOPICS[0], 0, offset, flags=pull_frames.COMMIT, most=1, commit=offset
+            )
+            await pair.feed(pull_frames.pull(fields, offset))
+            return [twin.parts.offsets.table[key][0] for twin in (pair.native, pair.python)]
+
+        moved = [await pull(offset) for offset in (1, 2)]
+        for twin in (pair.native, pair.python):
+            twin.parts.offsets.is_dirty = False
+            await twin.foundation.role.changed("SLAVE", 1)
+        left = await pull(3)
+        are_left_clean = not (
+            pair.native.parts.offsets.is_dirty or pair.python.parts.offsets.is_dirty
+        )
+        for twin in (pair.native, pair.python):
+            await twin.foundation.role.changed("SYNC_MASTER")
+        again = await pull(4)
+
+        assert (moved, left, again) == ([[1, 1], [2, 2]], [2, 2], [4, 4])
+        assert are_left_clean
+        assert pair.native.parts.offsets.is_dirty
+
+
 async def test_a_flush_of_topics_with_and_without_filters_is_told_of_in_the_logs_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
