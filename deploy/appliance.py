@@ -131,6 +131,7 @@ class Appliance:
         # How often an essential process ended since it was last seen ready.
         self._ends: dict[str, int] = {}
         self._watched_at = 0.0
+        self._environment: Mapping[str, str] = {}
         self.stop_asked = False
 
     def start(self, environment: Mapping[str, str]) -> None:
@@ -140,6 +141,7 @@ class Appliance:
             NotKeptRunningError: an essential one does not run.
             SupervisorError: nothing can be started.
         """
+        self._environment = environment
         self._supervisor.start(environment)
         for program in self._programs:
             if self.stop_asked:
@@ -159,12 +161,27 @@ class Appliance:
 
         Raises:
             NotKeptRunningError: an essential process was given up.
-            SupervisorError: supervisord is gone.
+            SupervisorError: supervisord does not answer, or was gone again at once.
         """
         if not self._options.is_verbose:
             self._digest = Digest()
         while not self.stop_asked:
-            self._turn()
+            try:
+                self._turn()
+            except SupervisorError:
+                if not self._supervisor.has_ended():
+                    raise
+                self._start_again()
+
+    def _start_again(self) -> None:
+        """Start everything anew after supervisord was killed."""
+        say(told("supervisord had ended; everything is started again."))
+        self._supervisor.end_orphans()
+        for known in (self._started, self._ready_lines, self._pids, self._ends, self._given_up):
+            known.clear()
+        self.start(self._environment)
+        if not self.stop_asked:
+            say(told("Everything runs again."))
 
     def stop(self) -> None:
         """Stop every process in reverse order."""

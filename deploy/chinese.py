@@ -121,6 +121,8 @@ SENTENCES = {
         "进程 {name} 无法保持运行：消息和页面正常，恢复之前不运行报表。"
     ),
     "supervisord did not start; its log is {log}.": "supervisord 没有启动；其日志为 {log}。",
+    "supervisord had ended; everything is started again.": "supervisord 已退出；所有进程重新启动。",
+    "Everything runs again.": "所有进程已恢复运行。",
     "supervisord does not answer: {why}.": "supervisord 无响应：{why}。",
     "The data directory {data} cannot be written: {why}.": "数据目录 {data} 无法写入：{why}。",
     "The data directory {data} cannot be read: {why}.": "数据目录 {data} 无法读取：{why}。",

@@ -9,7 +9,7 @@ import pytest
 
 from deploy import appliance as module
 from deploy.appliance import ENDS_MAX, Appliance, NotKeptRunningError
-from deploy.supervision import ProcessInfo, State
+from deploy.supervision import ProcessInfo, State, SupervisorError
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:
@@ -121,3 +121,58 @@ def test_what_stands_after_the_start_has_the_password_once_and_then_how_to_set_a
 
     assert ("manage.py changepassword admin" in text) is not bool(words)
     assert all(word in text for word in words)
+
+
+class LostSupervisor(SlowSupervisor):
+    """Is gone once, `has_ended` or not."""
+
+    def __init__(self, directory: Path, *, has_ended: bool) -> None:
+        super().__init__(directory)
+        self._has_ended = has_ended
+        self.orphans_ended = 0
+
+    def has_ended(self) -> bool:
+        return self._has_ended
+
+    def end_orphans(self) -> None:
+        self.orphans_ended += 1
+        self.started.clear()
+
+
+class LosingAppliance(SlowAppliance):
+    """Loses its supervisor at the first turn of its run, and is asked to stop at the next."""
+
+    turns = 0
+
+    def _turn(self) -> None:
+        self.turns += 1
+        if self.turns == 1:
+            raise SupervisorError("supervisord does not answer")
+        self.stop_asked = True
+
+
+def losing(tmp_path: Path, *, has_ended: bool) -> tuple[LostSupervisor, LosingAppliance]:
+    supervisor = LostSupervisor(tmp_path, has_ended=has_ended)
+    chosen = [SimpleNamespace(name=name, priority=at) for at, name in enumerate(("broker", "web"))]
+    one = LosingAppliance(SimpleNamespace(is_verbose=True), {}, supervisor, chosen, None)
+    one.asked += ["before"] * 10
+    one.start({})
+    return supervisor, one
+
+
+def test_everything_is_started_again_when_supervisord_was_killed(tmp_path: Path) -> None:
+    supervisor, one = losing(tmp_path, has_ended=True)
+
+    one.run()
+
+    assert supervisor.orphans_ended == 1
+    assert supervisor.started == ["broker", "web"]
+
+
+def test_a_supervisord_that_lives_and_does_not_answer_ends_the_appliance(tmp_path: Path) -> None:
+    supervisor, one = losing(tmp_path, has_ended=False)
+
+    with pytest.raises(SupervisorError):
+        one.run()
+
+    assert supervisor.orphans_ended == 0

@@ -169,22 +169,6 @@ def test_without_redis_the_broker_and_the_pages_go_on(tmp_path: Path) -> None:
         assert appliance.stop() == 0
 
 
-def test_redis_that_dies_is_started_again(tmp_path: Path) -> None:
-    appliance = Appliance(tmp_path)
-    appliance.start()
-    try:
-        pid = appliance.pid_of("redis")
-        os.kill(pid, signal.SIGKILL)
-        send(appliance, b"stored meanwhile")
-        until(lambda: appliance.pid_of("redis") != pid, "the new process of Redis")
-        visitor = Visitor(appliance.url)
-        visitor.sign_in()
-        until(lambda: "does not answer" not in visitor.read("/reports/health/"), "Redis to answer")
-        assert bodies(appliance) == [b"stored meanwhile"]
-    finally:
-        assert appliance.stop() == 0
-
-
 def test_without_java_only_the_reports_are_missing(tmp_path: Path) -> None:
     appliance = Appliance(tmp_path, JAVA_HOME=str(tmp_path / "no-java"))
     appliance.start()
