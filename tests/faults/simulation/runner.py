@@ -28,6 +28,7 @@ class Portion(NamedTuple):
 
     seeds: int
     seconds: float
+    processor_s: float
     acknowledged: int
     delivered: int
     crashes: int
@@ -36,11 +37,15 @@ class Portion(NamedTuple):
 
 @dataclass
 class Findings:
-    """The results of all seeds; `seconds` are simulated ones, `took_s` passed here."""
+    """The results of all seeds.
+
+    `seconds` are simulated ones, `took_s` passed here, `processor_s` were computed with.
+    """
 
     seeds: int = 0
     seconds: float = 0.0
     took_s: float = 0.0
+    processor_s: float = 0.0
     acknowledged: int = 0
     delivered: int = 0
     crashes: int = 0
@@ -50,14 +55,21 @@ class Findings:
         lines = [
             f"{self.seeds} seeds, {self.acknowledged} acknowledged, {self.delivered} delivered, "
             f"{self.crashes} crashes, {len(self.wrong)} wrong; {self.seconds:.0f} s simulated in "
-            f"{self.took_s:.0f} s, {self.seconds / max(self.took_s, 1e-9):.0f} times real time",
+            f"{self.took_s:.0f} s, {self.seconds / max(self.took_s, 1e-9):.0f} times real time, "
+            f"{self.times_a_processor:.0f} times for each processor at work",
             *self.wrong,
         ]
         return "\n".join(lines)
 
+    @property
+    def times_a_processor(self) -> float:
+        """How much faster than real time one processor is, whatever else it has to do."""
+        return self.seconds / max(self.processor_s, 1e-9)
+
     def add(self, portion: Portion) -> None:
         self.seeds += portion.seeds
         self.seconds += portion.seconds
+        self.processor_s += portion.processor_s
         self.acknowledged += portion.acknowledged
         self.delivered += portion.delivered
         self.crashes += portion.crashes
@@ -98,6 +110,7 @@ def _run_some(seeds: range, *, is_mixed: bool) -> Portion:
     sums: Counter[str] = Counter()
     seconds = 0.0
     wrong: list[str] = []
+    began = time.process_time()
     for seed in seeds:
         try:
             outcome = world.run(seed, is_mixed=is_mixed)
@@ -110,6 +123,5 @@ def _run_some(seeds: range, *, is_mixed: bool) -> Portion:
         sums["crashes"] += outcome.crashes
         if outcome.wrong:
             wrong.append("\n    ".join([command.format(seed), *outcome.wrong[:WRONG_SHOWN]]))
-    return Portion(
-        len(seeds), seconds, sums["acknowledged"], sums["delivered"], sums["crashes"], wrong
-    )
+    counts = sums["acknowledged"], sums["delivered"], sums["crashes"]
+    return Portion(len(seeds), seconds, time.process_time() - began, *counts, wrong)
