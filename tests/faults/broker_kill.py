@@ -26,6 +26,7 @@ from tests.faults.operations import (
     Sent,
     Status,
     digest_of,
+    wall_ms,
 )
 from tests.faults.tally import Tally
 from tests.faults.tried import id_of
@@ -163,12 +164,12 @@ class Reader(threading.Thread):
                         return
                     time.sleep(POLL_SECONDS)
                     continue
-                now = time.monotonic_ns()
+                now, now_ms = time.monotonic_ns(), wall_ms()
                 for one in raw_remoting.parse_records(answer.body):
-                    self._note(one, now)
+                    self._note(one, now, now_ms)
                 self.queue_offset = int(answer.fields["nextBeginOffset"])
 
-    def _note(self, one: raw_remoting.Record, now: int) -> None:
+    def _note(self, one: raw_remoting.Record, now: int, now_ms: int) -> None:
         self.history.append(
             Delivered(
                 group=GROUP,
@@ -179,6 +180,8 @@ class Reader(threading.Thread):
                 queue_id=self.queue_id,
                 queue_offset=one.queue_offset,
                 at=now,
+                stored_ms=one.stored_ms,
+                wall_ms=now_ms,
             )
         )
 
@@ -236,8 +239,9 @@ def sent_as(
 ) -> Sent:
     """Return what a send with its answer, None for none, is in a history."""
     returned, status, queue_offset = NEVER, Status.MAYBE, NOWHERE
+    now, now_ms = time.monotonic_ns(), wall_ms()
     if answer is not None:
-        returned = time.monotonic_ns()
+        returned = now
         if answer.code == raw_remoting.SUCCESS:
             status, queue_offset = Status.OK, int(answer.fields["queueOffset"])
         elif answer.code not in STORED_CODES:
@@ -252,6 +256,7 @@ def sent_as(
         returned=returned,
         status=status,
         queue_offset=queue_offset,
+        wall_ms=now_ms - (now - invoked) // 1_000_000,
     )
 
 

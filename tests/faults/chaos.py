@@ -47,6 +47,7 @@ from tests.faults.operations import (
     Sent,
     Status,
     digest_of,
+    wall_ms,
 )
 from tests.faults.promotion import log_bytes
 from tests.faults.recorders import Task
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 
 ORDERED_QUEUE, DEFERRED_QUEUE = QUEUES - 2, QUEUES - 1
 BURST_PACE, PACE = 0.01, 0.05
+RESETS_EACH = 200
 DISK_MIB, DISK_MIB_A_MINUTE = 192, 24
 SPARE_BYTES_MAX = 1 << 20
 FLAP_SECONDS = (0.02, 0.3)
@@ -210,7 +212,11 @@ class _Run:
                 yield Sender(cluster.find_master, f"sender{queue_id}", *common, pace=BURST_PACE)
             yield Reader(cluster.find_master, f"reader{queue_id}", *common, group="readers")
             yield Committer(
-                cluster.find_master, f"committer{queue_id}", *common, group="committers"
+                cluster.find_master,
+                f"committer{queue_id}",
+                *common,
+                group="committers",
+                resets_each=RESETS_EACH,
             )
             yield Reader(
                 cluster.find_slave,
@@ -240,7 +246,10 @@ class _Run:
             self._probes += 1
             body = f"probe-{self._probes}".encode()
             place = (TOPIC, 0)
-            sent = Sent("probe", id_of(body), digest_of(body), *place, time.monotonic_ns())
+            sent = Sent(
+                *("probe", id_of(body), digest_of(body), *place, time.monotonic_ns()),
+                wall_ms=wall_ms(),
+            )
             answer = None
             with suppress(OSError):
                 answer = cluster.ask(

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
     from tests.faults.operations import Operation
 
-RETRIED, SENT_TWICE = "given back", "sent twice"
+RETRIED, SENT_TWICE, REPLAYED = "given back", "sent twice", "replayed"
 """Explanations besides the causes of `operations`."""
+RETRY_TOPICS = "%RETRY%"
 SHOWN_MAX = 10
 
 
@@ -273,6 +274,7 @@ def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]
     """I15: whatever is given again has a cause."""
     given: dict[tuple[str, str], Delivered] = {}
     retries: Counter[tuple[str, str]] = Counter()
+    replays: Counter[tuple[str, str]] = Counter()
     at_place: dict[tuple[str, str, Place], Delivered] = {}
     for one in history.delivered:
         key = (one.group, one.id)
@@ -281,12 +283,23 @@ def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]
         before = same_place or given.get(key)
         retries[key] += bool(one.reconsume_times and same_place is None)
         if before is not None:
-            cause = _cause(history, before, one, same_place is None, retries[key])
+            if same_place is None and _is_replayed(history, one, replays[key]):
+                cause: str | None = REPLAYED
+                replays[key] += 1
+            else:
+                cause = _cause(history, before, one, same_place is None, retries[key])
             if cause is None:
                 yield Finding("I15", f"{one.id} was given to {one.group} again at {place}")
             else:
                 explained[cause] += 1
         given[key] = at_place[*key, place] = one
+
+
+def _is_replayed(history: History, one: Delivered, came: int) -> bool:
+    """Tell whether a copy is one of those that were replayed, of which some came already."""
+    replays = history.replayed.get((one.group, one.id), [])
+    is_copy = not one.reconsume_times and one.topic == f"{RETRY_TOPICS}{one.group}"
+    return is_copy and bisect_right(replays, one.at, key=at_of) > came
 
 
 def _cause(

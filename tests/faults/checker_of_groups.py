@@ -126,6 +126,17 @@ def _retries(history: History) -> Iterator[Finding]:
             yield Finding("I17", f"{message_id} was given back by {group} and never came again")
 
 
+def _replays(history: History) -> Iterator[Finding]:
+    """I15: a dead letter that was certainly sent to its group once more comes again."""
+    if not history.replayed:
+        return
+    last = {(one.group, one.id): one.at for one in history.delivered}
+    for (group, message_id), replays in history.replayed.items():
+        sure = [one.at for one in replays if one.status is Status.OK]
+        if sure and last.get((group, message_id), 0) <= max(sure):
+            yield Finding("I15", f"{message_id} was replayed to {group} and never came again")
+
+
 def _dead_letters(history: History) -> Iterator[Finding]:
     """I17: what nobody is to have any more is a dead letter of its group, and nothing else is."""
     buried: Counter[tuple[str, str]] = Counter()
@@ -148,5 +159,6 @@ CHECKS: tuple[Callable[[History], Iterator[Finding]], ...] = (
     _at_least_once,
     _offsets,
     _retries,
+    _replays,
     _dead_letters,
 )

@@ -1,7 +1,8 @@
 """kill -9 of a broker under clients of RocketMQ's own, in Java and Go, beside raw ones.
 
 All send to one topic, and each group is given what all of them send. The clients go on through the
-kills; what all of them wrote down is one history, which `checker` looks at.
+kills; the raw group is set back now and then, and in the end the dead letters of the Java client's
+group are replayed to it. What all of them wrote down is one history, which `checker` looks at.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.faults import checker, recorders
-from tests.faults.clients import Book, Committer, Sender, Server, as_stored
+from tests.faults.clients import Book, Committer, Sender, Server, as_stored, id_of
 from tests.faults.operations import (
     Cause,
     Consumed,
@@ -21,6 +22,7 @@ from tests.faults.operations import (
     GaveBack,
     Happened,
     Outcome,
+    Replayed,
     Sent,
     Status,
     Stored,
@@ -28,10 +30,11 @@ from tests.faults.operations import (
 from tests.faults.recorders import Task
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
+from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from random import Random
 
@@ -48,6 +51,7 @@ WAIT_SECONDS_MAX = 180.0
 JOIN_SECONDS = 30.0
 DELAY_MS = 1_000
 RAW_PACE = 0.02
+RESETS_EACH = 100
 RECORDS_MIN = 300
 KEYS: dict[str, object] = {
     "messageDelayLevel": "1s 2s",
@@ -126,7 +130,15 @@ class _Run:
         for queue_id in range(QUEUES):
             place = (self._book, (TOPIC, queue_id))
             clients.append(Sender(find, f"raw{queue_id}", *place, pace=RAW_PACE))
-            clients.append(Committer(find, f"committer{queue_id}", *place, group=RAW_GROUP))
+            clients.append(
+                Committer(
+                    find,
+                    f"committer{queue_id}",
+                    *place,
+                    group=RAW_GROUP,
+                    resets_each=RESETS_EACH,
+                )
+            )
         return clients
 
     def _come_to_rest(self, recording: list[Recorder], raw: list[Client]) -> None:
@@ -137,23 +149,22 @@ class _Run:
             sender.join(JOIN_SECONDS)
         for recorder in recording:
             recorder.rest()
-        history: list[Operation] = []
+        history = self._findings.history
 
-        def is_all_there() -> bool:
-            recorded = [line for one in recording for line in one.history()]
-            history[:] = [*self._findings.history, *recorded]
-            return not unfinished(history, self._stored())
+        def recorded() -> list[Operation]:
+            return [line for one in recording for line in one.history()]
 
         try:
             until(
-                is_all_there,
+                lambda: not unfinished([*history, *recorded()], self._stored()),
                 "everything to be put and consumed",
                 seconds=WAIT_SECONDS_MAX,
                 every_s=0.5,
             )
+            self._replay(recorded)
         finally:
             # What did not come is found by the checker.
-            self._findings.history[:] = history
+            history += recorded()
         for recorder in recording:
             recorder.end()
         for recorder in recording:
@@ -161,6 +172,32 @@ class _Run:
         for client in raw:
             client.stop()
             client.join(JOIN_SECONDS)
+
+    def _replay(self, recorded: Callable[[], list[Operation]]) -> None:
+        """Send the dead letters of the Java client's group to it once more."""
+        retry_topic, dead_topic = (f"%{kind}%{JAVA_GROUP}" for kind in ("RETRY", "DLQ"))
+        began, wanted = time.monotonic_ns(), set()
+        with RawClient(self.broker.port) as client:
+            for one in raw_remoting.read_queue(self.broker.port, dead_topic, 0):
+                message_id = id_of(one.body)
+                table = {"KEYS": message_id, "UNIQ_KEY": message_id, "RETRY_TOPIC": TOPIC}
+                properties = "\x02".join(f"{key}\x01{value}" for key, value in table.items())
+                fields = raw_remoting.send_fields(retry_topic, properties=properties)
+                at = time.monotonic_ns()
+                answer = client.ask(raw_remoting.SEND_MESSAGE, fields, one.body)
+                assert answer.code == raw_remoting.SUCCESS, answer
+                replayed = Replayed(JAVA_GROUP, message_id, at, Status.OK)
+                self._findings.history.append(replayed)
+                wanted.add(message_id)
+
+        def are_given() -> bool:
+            return wanted <= {
+                one.id
+                for one in recorded()
+                if isinstance(one, Delivered) and one.group == JAVA_GROUP and one.at > began
+            }
+
+        until(are_given, "the dead letters to be given again", seconds=WAIT_SECONDS_MAX)
 
     def _stored(self) -> list[Operation]:
         places = [(TOPIC, queue_id) for queue_id in range(QUEUES)]

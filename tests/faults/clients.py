@@ -14,6 +14,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from tests.faults.operations import (
     NEVER,
     NOWHERE,
@@ -29,6 +31,7 @@ from tests.faults.operations import (
     Status,
     Stored,
     digest_of,
+    wall_ms,
 )
 from tests.support import raw_remoting
 from tests.support.raw_remoting import RawClient
@@ -48,6 +51,7 @@ STORED_CODES = frozenset({10, 11, 12})
 """FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT: stored, and nothing promised."""
 SERVICE_NOT_AVAILABLE = 14
 PRODUCERS = "producers"
+RESET_BY = 20
 ENDINGS = {Outcome.COMMIT: "8", Outcome.ROLLBACK: "12"}
 
 
@@ -83,20 +87,12 @@ class Book:
             ):
                 status = Status.REFUSED
         self.history.append(
-            Sent(
-                sent.client,
-                sent.id,
-                sent.digest,
-                sent.topic,
-                sent.queue_id,
-                sent.invoked,
-                returned,
-                status,
-                queue_offset,
-                sent.kind,
-                sent.delay_ns,
-                sent.shard,
-                server.name,
+            replace(
+                sent,
+                returned=returned,
+                status=status,
+                queue_offset=queue_offset,
+                server=server.name,
             )
         )
         return answer
@@ -211,6 +207,7 @@ class Sender(Client):
             self.queue_id,
             time.monotonic_ns(),
             shard=self.name if self.window == 1 else "",
+            wall_ms=wall_ms(),
         )
 
     def _fields(self, message_id: str) -> dict[str, str]:
@@ -301,6 +298,7 @@ class Deferrer(Client):
             time.monotonic_ns(),
             kind=kind,
             delay_ns=self._delay_ns if kind is Kind.DELAYED else 0,
+            wall_ms=wall_ms(),
         )
         try:
             answer = client.ask(raw_remoting.SEND_MESSAGE, fields, body)
@@ -341,7 +339,7 @@ class Reader(Client):
         if answer.code == raw_remoting.PULL_NOT_FOUND:
             return 0
         records = raw_remoting.parse_records(answer.body)
-        now = time.monotonic_ns()
+        now, now_ms = time.monotonic_ns(), wall_ms()
         for one in records:
             self.book.history.append(
                 Delivered(
@@ -354,6 +352,8 @@ class Reader(Client):
                     one.queue_offset,
                     now,
                     one.reconsume_times,
+                    one.stored_ms,
+                    now_ms,
                 )
             )
         self.consume(client, records)
@@ -365,9 +365,17 @@ class Reader(Client):
 
 
 class Committer(Reader):
-    """Reads from where the broker says that its group is, and tells it after each pull."""
+    """Reads from where the broker says that its group is, and tells it after each pull.
 
-    _sessions = 0
+    With `resets_each` it sets the group back after so many pulls, as mqadmin does where nobody of
+    the group is online.
+    """
+
+    _sessions = _pulls = 0
+
+    def __init__(self, *arguments: object, group: str, resets_each: int = 0) -> None:
+        super().__init__(*arguments, group=group)
+        self._resets_each = resets_each
 
     def work(self, client: RawClient) -> None:
         self._sessions += 1
@@ -394,6 +402,21 @@ class Committer(Reader):
             if client.ask(UPDATE_CONSUMER_OFFSET, told).code != raw_remoting.SUCCESS:
                 return
             self._note_progress(asked_at)
+            self._pulls += 1
+            if self._resets_each and self._pulls % self._resets_each == 0:
+                self._reset(client, fields)
+
+    def _reset(self, client: RawClient, fields: dict[str, str]) -> None:
+        self._sessions += 1
+        self._session = f"{self.name}-{self._sessions}"
+        self.queue_offset = max(0, self.queue_offset - RESET_BY)
+        asked_at = time.monotonic_ns()
+        self.book.history.append(Happened(Cause.RESET, asked_at, self.group))
+        told = {**fields, "commitOffset": str(self.queue_offset)}
+        answer = client.ask(UPDATE_CONSUMER_OFFSET, told)
+        if answer.code != raw_remoting.SUCCESS:
+            raise ConnectionAbortedError(f"a reset was answered with {answer.code}")
+        self._note_progress(asked_at)
 
     def _note_progress(self, asked_at: int) -> None:
         """Note it by when the broker was asked, at which it was alive.
@@ -411,7 +434,8 @@ def as_stored(
     """Yield what a queue has as a history's."""
     for one in records:
         body = one.body
-        yield Stored(id_of(body), digest_of(body), topic, queue_id, one.queue_offset)
+        place = (topic, queue_id, one.queue_offset)
+        yield Stored(id_of(body), digest_of(body), *place, one.stored_ms)
 
 
 def id_of(body: bytes) -> str:

@@ -20,6 +20,7 @@ from tests.faults.operations import (
     Log,
     Outcome,
     Progress,
+    Replayed,
     Sent,
     Started,
     Status,
@@ -57,7 +58,7 @@ class Place(NamedTuple):
         return f"{self.topic}/{self.queue_id}@{self.queue_offset}"
 
 
-def at_of(one: Delivered | GaveBack | Happened | Progress) -> int:
+def at_of(one: Delivered | GaveBack | Happened | Progress | Replayed) -> int:
     return one.at
 
 
@@ -71,6 +72,7 @@ class History:
         self.delivered: list[Delivered] = []
         self.consumed: set[tuple[str, str]] = set()
         self.gave_back: defaultdict[tuple[str, str], list[GaveBack]] = defaultdict(list)
+        self.replayed: defaultdict[tuple[str, str], list[Replayed]] = defaultdict(list)
         self.progress: defaultdict[tuple[str, str, int], list[Progress]] = defaultdict(list)
         self.causes: defaultdict[str, list[Happened]] = defaultdict(list)
         self.stored: dict[Place, Stored] = {}
@@ -97,6 +99,8 @@ class History:
             said.sort(key=at_of)
         for backs in self.gave_back.values():
             backs.sort(key=at_of)
+        for replays in self.replayed.values():
+            replays.sort(key=at_of)
 
     def _add(self, one: Operation) -> None:
         match one:
@@ -114,6 +118,8 @@ class History:
                 self.consumed.add((one.group, one.id))
             case GaveBack():
                 self.gave_back[one.group, one.id].append(one)
+            case Replayed():
+                self.replayed[one.group, one.id].append(one)
             case Progress():
                 self.progress[one.group, one.topic, one.queue_id].append(one)
             case Happened():

@@ -2,13 +2,15 @@
 
 Times are nanoseconds of CLOCK_MONOTONIC, one clock for all processes of a machine. An operation
 has when it was invoked, before its bytes left, and when it returned; one without an answer returned
-never. Ids are given by whoever sends, are unique in a run, and travel in the body; a digest stands
-for all that a message consists of.
+never. What was sent and given has the client's wall clock besides, and what was stored the
+broker's. Ids are given by whoever sends, are unique in a run, and travel in the body; a digest
+stands for all that a message consists of.
 """
 
 from __future__ import annotations
 
 import hashlib
+import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -55,7 +57,6 @@ class Cause(StrEnum):
     FAILOVER = "failover"
     REBALANCE = "rebalance"
     RESET = "reset"
-    REPLAY = "replay"
 
 
 class Sent(Struct, tag="sent", frozen=True):
@@ -134,6 +135,15 @@ class GaveBack(Struct, tag="gave-back", frozen=True):
     delay_ns: int = 0
     status: Status = Status.OK
     is_dead: bool = False
+
+
+class Replayed(Struct, tag="replayed", frozen=True):
+    """Somebody sent a group's dead letter to it once more; `status` as of any send."""
+
+    group: str
+    id: str
+    at: int
+    status: Status = Status.MAYBE
 
 
 class Progress(Struct, tag="progress", frozen=True):
@@ -224,13 +234,17 @@ class Log(Struct, tag="log", frozen=True):
 
 
 class Stored(Struct, tag="stored", frozen=True):
-    """In the end, all faults healed, a message is at its place."""
+    """In the end, all faults healed, a message is at its place.
+
+    `stored_ms` is when it was put there, by the broker's clock; 0 where nobody looked.
+    """
 
     id: str
     digest: str
     topic: str
     queue_id: int
     queue_offset: int
+    stored_ms: int = 0
 
 
 Operation: TypeAlias = (
@@ -239,6 +253,7 @@ Operation: TypeAlias = (
     | Delivered
     | Consumed
     | GaveBack
+    | Replayed
     | Progress
     | Happened
     | Bounds
@@ -253,6 +268,11 @@ Operation: TypeAlias = (
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Operation)
+
+
+def wall_ms() -> int:
+    """Return what this machine's wall clock says."""
+    return time.time_ns() // 1_000_000
 
 
 def digest_of(body: bytes) -> str:

@@ -21,6 +21,7 @@ from tests.faults.operations import (
     Happened,
     Operation,
     Progress,
+    Replayed,
     Sent,
     Status,
     Stored,
@@ -34,7 +35,7 @@ TOPIC, GROUP = "Orders", "billing"
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 SECOND = 1_000_000_000
 COUNT = 20
-UNWANTED, RETRIED, GIVEN_UP = 5, 7, 9
+UNWANTED, RETRIED, GIVEN_UP, REPLAYED = 5, 7, 9, 13
 MANY = 25_000
 NS_AN_OPERATION_MAX = 20_000
 """Twice what a quiet core may take: caches are shared with what runs beside it."""
@@ -42,7 +43,7 @@ NS_AN_OPERATION_MAX = 20_000
 
 
 def a_history() -> list[Operation]:
-    """One message is filtered out, one given back twice, one given up; all else is consumed."""
+    """One message is filtered out, one given back twice, one given up, one replayed after that."""
     history: list[Operation] = []
     for number in range(COUNT):
         message_id, at = f"m{number}", number * SECOND
@@ -62,10 +63,14 @@ def a_history() -> list[Operation]:
                 history.append(GaveBack(GROUP, message_id, at + times * SECOND, SECOND))
                 history.append(given(number, at + (times + 1) * SECOND, times, RETRY, times - 1))
                 history.append(Stored(message_id, "digest", RETRY, 0, times - 1))
-        if number == GIVEN_UP:
+        if number in (GIVEN_UP, REPLAYED):
             history.append(GaveBack(GROUP, message_id, at + 3, is_dead=True))
-            history.append(Stored(message_id, "digest", DEAD, 0, 0))
-        else:
+            history.append(Stored(message_id, "digest", DEAD, 0, number // REPLAYED))
+        if number == REPLAYED:
+            history.append(Replayed(GROUP, message_id, at + 4, Status.OK))
+            history.append(given(number, at + 5, 0, RETRY, 2))
+            history.append(Stored(message_id, "digest", RETRY, 0, 2))
+        if number != GIVEN_UP:
             history.append(Consumed(GROUP, message_id, at + 10 * SECOND))
     return history
 
@@ -86,7 +91,12 @@ def moved(one: Any, by_ns: int) -> Operation:
 
 
 def dead_letter(one: Any) -> bool:
-    return isinstance(one, Stored) and one.topic == DEAD
+    return isinstance(one, Stored) and one.topic == DEAD and one.id == f"m{GIVEN_UP}"
+
+
+def replayed(one: Any) -> bool:
+    is_given = isinstance(one, Delivered) and one.topic == RETRY
+    return is_given and one.id == f"m{REPLAYED}"
 
 
 def retried(one: Any, *times: int) -> bool:
@@ -114,11 +124,16 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
     "what was given up is no dead letter": ("I17", lambda h: without(h, dead_letter)),
     "a dead letter is there twice": (
         "I17",
-        lambda h: [*h, replace(next(filter(dead_letter, h)), queue_offset=1)],
+        lambda h: [*h, replace(next(filter(dead_letter, h)), queue_offset=2)],
     ),
     "what nobody gave up is a dead letter": (
         "I17",
-        lambda h: [*h, Stored("m4", "digest", DEAD, 0, 1)],
+        lambda h: [*h, Stored("m4", "digest", DEAD, 0, 2)],
+    ),
+    "what was replayed never comes again": ("I15", lambda h: without(h, replayed)),
+    "what was replayed once comes twice": (
+        "I15",
+        lambda h: [*h, given(REPLAYED, 30 * SECOND, 0, RETRY, 3)],
     ),
 }
 
@@ -127,7 +142,7 @@ def test_a_group_that_is_given_what_it_wants_has_no_finding() -> None:
     report = checker.check(a_history())
 
     assert report.findings == [], str(report)
-    assert report.explained == {"given back": 2}
+    assert report.explained == {"given back": 2, "replayed": 1}
 
 
 @pytest.mark.parametrize("what", MUTANTS)
@@ -147,8 +162,8 @@ def test_who_does_not_know_whether_it_gave_back_may_get_it_twice_or_not_at_all()
     ]
     again = [
         *history,
-        given(RETRIED, RETRIED * SECOND + 9 * SECOND, 2, RETRY, 2),
-        Stored(f"m{RETRIED}", "digest", RETRY, 0, 2),
+        given(RETRIED, RETRIED * SECOND + 9 * SECOND, 2, RETRY, 3),
+        Stored(f"m{RETRIED}", "digest", RETRY, 0, 3),
     ]
 
     assert checker.check(without(history, dead_letter)).findings == []
@@ -156,6 +171,21 @@ def test_who_does_not_know_whether_it_gave_back_may_get_it_twice_or_not_at_all()
     # Who has an answer knows.
     known = [replace(o, status=Status.OK) if isinstance(o, GaveBack) else o for o in again]
     assert {one.invariant for one in checker.check(known).findings} == {"I15"}
+
+
+def test_what_is_twice_a_dead_letter_and_replayed_twice_comes_twice() -> None:
+    at = REPLAYED * SECOND
+    twice = [
+        *a_history(),
+        Replayed(GROUP, f"m{REPLAYED}", at + 4, Status.OK),
+        given(REPLAYED, at + 6, 0, RETRY, 3),
+        Stored(f"m{REPLAYED}", "digest", RETRY, 0, 3),
+    ]
+
+    report = checker.check(twice)
+
+    assert report.findings == [], str(report)
+    assert report.explained["replayed"] == 2
 
 
 def test_a_crash_leaves_a_group_no_less_than_the_crash_before_it_did() -> None:

@@ -35,6 +35,11 @@ FAILED_AT, PROMOTED_AT = 31 * SECOND + SECOND // 2, 61 * SECOND
 COUNT = 90
 
 
+def stored_ms(second: int) -> int:
+    """Return the clock of who is the master: the second one's is half a minute behind."""
+    return (1_000 + second - (30 if server_at(second) == "b" else 0)) * 1_000
+
+
 def server_at(second: int) -> str:
     return "a" if second * SECOND < PROMOTED_AT else "b"
 
@@ -67,7 +72,7 @@ def a_history() -> list[Operation]:
             )
         )
         if status is Status.OK:
-            history.append(Stored(message_id, "digest", TOPIC, 0, stored))
+            history.append(Stored(message_id, "digest", TOPIC, 0, stored, stored_ms(second)))
             history.append(Delivered(GROUP, "one", message_id, "digest", TOPIC, 0, stored, at + 3))
             stored += 1
         # What a disk that fails has not flushed is not shown.
@@ -91,6 +96,10 @@ def is_sent(message_id: str) -> Callable[[Operation], bool]:
     return lambda one: isinstance(one, Sent) and one.id == message_id
 
 
+def is_stored(message_id: str) -> Callable[[Operation], bool]:
+    return lambda one: isinstance(one, Stored) and one.id == message_id
+
+
 def is_bounds_at(second: int) -> Callable[[Operation], bool]:
     return lambda one: isinstance(one, Bounds) and one.invoked // SECOND == second
 
@@ -111,6 +120,10 @@ MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
             *without(h, lambda one: isinstance(one, Happened)),
             Stored("m10", "digest", TOPIC, 0, 88),
         ],
+    ),
+    "a message is older than the one before it, and nobody started between": (
+        "I10",
+        lambda h: changed(h, is_stored("m50"), stored_ms=stored_ms(20)),
     ),
     "a byte of the slave's log is another": (
         "I25",

@@ -95,7 +95,8 @@ def _read(port: int, topic: str, queue_id: int) -> Iterator[Stored]:
             if answer.code == raw_remoting.SUCCESS:
                 for one in raw_remoting.parse_records(answer.body):
                     body = one.body
-                    yield Stored(id_of(body), digest_of(body), topic, queue_id, one.queue_offset)
+                    place = (topic, queue_id, one.queue_offset)
+                    yield Stored(id_of(body), digest_of(body), *place, one.stored_ms)
             elif (
                 answer.code not in (PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED)
                 or next_offset <= queue_offset

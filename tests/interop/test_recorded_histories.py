@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults import client_kills
-from tests.faults.operations import Cause, Consumed, Ended, GaveBack, Happened, Kind, Sent
+from tests.faults.operations import (
+    Cause,
+    Consumed,
+    Delivered,
+    Ended,
+    GaveBack,
+    Happened,
+    Kind,
+    Replayed,
+    Sent,
+    Stored,
+)
 
 if TYPE_CHECKING:
     import random
@@ -32,9 +43,22 @@ def test_java_go_and_raw_clients_lose_nothing_when_their_broker_is_killed(
     assert {one.kind for one in found.history if isinstance(one, Sent)} == set(Kind)
     decided = {one.id.partition("-")[0] for one in found.history if isinstance(one, Ended)}
     assert decided == {"java", "go"}
-    for kind in (Consumed, Ended, GaveBack):
+    for kind in (Consumed, Ended, GaveBack, Replayed):
         assert any(isinstance(one, kind) for one in found.history), kind
-    assert found.report.explained["given back"] > 0
+    assert Cause.RESET in causes(found)
+    for cause in ("given back", "reset", "replayed"):
+        assert found.report.explained[cause] > 0, cause
+    for one in found.history:
+        match one:
+            case Sent():
+                assert one.wall_ms > 0, one
+            case Delivered():
+                assert one.wall_ms > 0, one
+                assert one.stored_ms > 0, one
+            case Stored():
+                assert one.stored_ms > 0, one
+            case _:
+                pass
 
 
 def causes(found: client_kills.Findings) -> list[Cause]:

@@ -47,6 +47,7 @@ class Record(NamedTuple):
     body: bytes
     commit_log_offset: int = 0
     reconsume_times: int = 0
+    stored_ms: int = 0
 
 
 def frame(header: bytes, body: bytes = b"", *, serializer: int = 0) -> bytes:
@@ -222,12 +223,14 @@ def parse_records(data: bytes) -> list[Record]:
     records = []
     at = 0
     while at < len(data):
-        size, _, _, queue_id, _, queue_offset, commit_log_offset, *_, reconsume_times, _ = (
-            RECORD_HEAD.unpack_from(data, at)
+        size, _, _, queue_id, _, queue_offset, commit_log_offset, *more = RECORD_HEAD.unpack_from(
+            data, at
         )
+        _, _, _, stored_ms, _, reconsume_times, _ = more
         (length,) = struct.unpack_from(">i", data, at + RECORD_HEAD.size)
         body_at = at + RECORD_HEAD.size + 4
         body = data[body_at : body_at + length]
-        records.append(Record(queue_id, queue_offset, body, commit_log_offset, reconsume_times))
+        place = (queue_id, queue_offset, body, commit_log_offset)
+        records.append(Record(*place, reconsume_times, stored_ms))
         at += size
     return records

@@ -277,6 +277,7 @@ class Consumer(Client):
                 queue_id=message.queue_id,
                 queue_offset=message.queue_offset,
                 at=self._notes.now_ns(),
+                stored_ms=message.store_timestamp,
             ),
             message.commit_log_offset,
         )
@@ -346,6 +347,7 @@ def _stored(message: MessageExt) -> Stored:
         topic=message.topic,
         queue_id=message.queue_id,
         queue_offset=message.queue_offset,
+        stored_ms=message.store_timestamp,
     )
 
 

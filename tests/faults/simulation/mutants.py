@@ -215,6 +215,17 @@ def _flips_a_byte() -> AbstractContextManager[object]:
     return mock.patch.object(MessagePut, "put_message", put_another)
 
 
+def _goes_back_in_time() -> AbstractContextManager[object]:
+    begin_millisecond = MessagePut.begin_millisecond
+
+    def begin_any(self: MessagePut, now_ms: int) -> int:
+        begin_millisecond(self, now_ms)
+        self.state.store_timestamp = now_ms
+        return now_ms
+
+    return mock.patch.object(MessagePut, "begin_millisecond", begin_any)
+
+
 def _cuts_the_log_at_recovery() -> AbstractContextManager[object]:
     continue_at = CommitLog.continue_at
 
@@ -378,6 +389,10 @@ def _starting(plan: Plan) -> bool:
     return has(Fault.KILL, Fault.CUT)(plan)
 
 
+def _python_stepping(plan: Plan) -> bool:
+    return by_python(plan) and has(Fault.STEP)(plan)
+
+
 def _python_starting(plan: Plan) -> bool:
     return by_python(plan) and _starting(plan)
 
@@ -403,6 +418,7 @@ MUTANTS: dict[str, Mutant] = {
     "writes a unit twice": Mutant(_writes_a_unit_twice, by_python),
     "swaps two units": Mutant(_swaps_two_units, by_python),
     "flips a byte": Mutant(_flips_a_byte, by_python),
+    "goes back in time": Mutant(_goes_back_in_time, _python_stepping, is_mixed=False),
     "cuts the log at recovery": Mutant(_cuts_the_log_at_recovery, _starting),
     "delivers early": Mutant(_delivers_early, any_plan),
     "loses delayed messages at a start": Mutant(_loses_delayed_messages_at_a_start, _starting),
