@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 
 TOPIC = "killed"
 JAVA = "java"
-VICTIMS = ("web", "collector", "lake", "worker", "beat", "redis", "broker", JAVA)
+SUPERVISOR = "supervisor"
+VICTIMS = ("web", "collector", "lake", "worker", "beat", "redis", "broker", JAVA, SUPERVISOR)
 BACK_SECONDS_MAX = 180.0
 RUN_SECONDS_MAX = 300.0
 FIRST_PAUSE_SECONDS = 2.0
 SEND_SECONDS = 0.02
-MAKERS = ("beat", "worker", "redis")
+MAKERS = ("beat", "worker", "redis", SUPERVISOR)
 """Without these a schedule has no run; a minute in which one is away throughout gets none."""
 READY_WORDS = {"lake": "keeping: ", "worker": " ready.", "beat": "beat: Starting"}
 WORKING = ("starting", "running", "writing")
@@ -191,7 +192,7 @@ class Killing:
             time.sleep(self._dice.uniform(0, FIRST_PAUSE_SECONDS))
         ready = self._times_ready(victim)
         began, began_ms = time.monotonic(), time.time_ns() // 1_000_000
-        os.kill(self._appliance.pid_of(victim), signal.SIGKILL)
+        os.kill(self._pid_of(victim), signal.SIGKILL)
 
         def is_back() -> bool:
             return self._times_ready(victim) > ready and self._serves(victim, began_ms, visitor)
@@ -200,6 +201,11 @@ class Killing:
         if victim in MAKERS:
             self._away.append((datetime.fromtimestamp(began_ms / 1000, UTC), datetime.now(UTC)))
         self._note(victim, time.monotonic() - began)
+
+    def _pid_of(self, victim: str) -> int:
+        if victim == SUPERVISOR:
+            return int((self._appliance.data / "run" / "supervisord.pid").read_text())
+        return self._appliance.pid_of(victim)
 
     def _kill_java(self) -> None:
         """End the Java of a report that runs: the run fails, and the next one has a Java again."""
@@ -265,6 +271,9 @@ class Killing:
                 return self._is_sampled(began_ms)
             if victim in ("redis", "worker"):
                 return "banner" not in visitor.read("/reports/health/")
+            if victim == SUPERVISOR:
+                each = ("web", "collector", "worker", "broker")
+                return all(self._serves(one, began_ms, visitor) for one in each)
             return victim != "broker" or accepts(self._appliance.port)
         return False
 
@@ -274,6 +283,8 @@ class Killing:
         if victim in READY_WORDS:
             return (logs / f"{victim}.log").read_text(errors="replace").count(READY_WORDS[victim])
         log = (logs / "supervisord.log").read_text()
+        if victim == SUPERVISOR:
+            return self._appliance.words.count("Everything runs again.")
         return len(re.findall(rf"spawned: '{victim}'", log))
 
     def _is_sampled(self, since_ms: int) -> bool:
