@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from broker_core.message.ids import parse_offset_msg_id
 from broker_core.message.names import HIDDEN_TOPICS
-from console.gateway.errors import UnknownStoreError
+from console.gateway.errors import GatewayError, UnknownStoreError
 from console.gateway.remote.brokers import each
 from console.gateway.remote.topics import status
 from console.gateway.requests import browse, offsets
+from console.gateway.requests.configuration import configuration
 from console.gateway.requests.records import BODY_SHOWN_MAX, BODY_WHOLE_MAX
 from console.gateway.stored import Found, KeyFound, Place
 
@@ -188,7 +189,21 @@ class RemoteBrowse:
             if halves is not None:
                 found = tuple(each for each in halves if low_ms <= each.store_ms < high_ms)
                 return browse.Indexed(found, is_full=False, has_index=True)
-        return await browse.query(ask, node.address, node.broker_name, topic, key, low_ms, high_ms)
+        named = await browse.query(ask, node.address, node.broker_name, topic, key, low_ms, high_ms)
+        if named.has_index:
+            return named
+        return named._replace(has_index=await self._keeps_index(node))
+
+    async def _keeps_index(self, node: BrokerNode) -> bool:
+        """Tell whether a broker whose index says nothing keeps one, as far as it tells that.
+
+        RocketMQ's own answers a key that it does not know like one that keeps none.
+        """
+        try:
+            keys = await configuration(self._brokers.ask, node.address)
+        except GatewayError:
+            return True
+        return ("messageIndexEnable", "false") not in {(each.key, each.value) for each in keys}
 
     async def _by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
         answers = await self._brokers.on_masters(

@@ -73,7 +73,10 @@ async def look(
 
 
 class Indexed(NamedTuple):
-    """What a broker's index names for a key; `is_full` where it may name older ones, too."""
+    """What a broker's index names for a key; `is_full` where it may name older ones, too.
+
+    `has_index`: whether the index is known to name any message.
+    """
 
     messages: tuple[StoredMessage, ...]
     is_full: bool

@@ -11,12 +11,17 @@ import pytest
 from broker_core.message.ids import parse_offset_msg_id
 from console.gateway.answers import BrokerQueue, GroupConfig
 from console.gateway.errors import NotFoundError, UnknownStoreError
+from console.gateway.remote.brokers import RemoteBrokers
+from console.gateway.remote.gateway import gateway_to
 from console.gateway.requests.records import decode_all
 from console.gateway.stored import Place, Wanted
 from tests.console.gateway.support import ORDERS, ask, send
+from tests.support.broker import running_broker
 from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from console.gateway.ports import Gateway
 
 FOREVER_MS = 1 << 44
@@ -149,3 +154,21 @@ async def test_a_topic_that_is_not_there_is_not_found(gateway: Gateway) -> None:
 def test_bytes_that_are_no_record_are_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match="record"):
         list(decode_all(data, "broker-a"))
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_a_broker_that_names_nothing_is_without_an_index_only_if_it_keeps_none(
+    tmp_path: Path, is_kept: bool
+) -> None:
+    async with running_broker(tmp_path, messageIndexEnable=is_kept) as broker:
+        port = broker.configuration.broker.namesrv_listen_port
+        brokers = RemoteBrokers([f"127.0.0.1:{port}"], PATIENCE_S)
+        gateway = gateway_to(brokers)
+        await ask(gateway.topics.save, ORDERS, ["broker-a"])
+
+        found = await ask(gateway.browse.by_key, "Orders", "unknown", 0, FOREVER_MS)
+
+        assert found.messages == ()
+        assert found.without_index == (() if is_kept else ("broker-a",))
+        await gateway.messages.close()
+        await ask(brokers.close)

@@ -1,0 +1,91 @@
+"""The family of a message that RocketMQ's own broker stored: by requests that it answers, too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.urls import reverse
+
+from console.accounts.roles import Role, give_role
+from console.gateway import access
+from tests.conftest import require_java
+from tests.support import raw_remoting
+from tests.support.peer import Peer
+from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from django.test import Client
+
+pytestmark = [pytest.mark.interop, pytest.mark.django_db]
+
+SEND_MESSAGE, UPDATE_CONSUMER_OFFSET, SEND_MSG_BACK, CREATE_GROUP = 10, 15, 36, 200
+DEAD_AT_ONCE = "-1"
+KEY = "0A01020300002A9F18B4AAC257A10001"
+SECONDS = 120
+POLL_S = 0.25
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> Iterator[Peer]:
+    require_java()
+    with Peer("4.9.7", tmp_path) as peer:
+        yield peer
+
+
+@pytest.fixture
+def viewer(original: Peer, client: Client, settings: Any) -> Iterator[Client]:
+    """Somebody at the console in front of the broker."""
+    settings.TREBUCHET_NAMESRV = [original.namesrv]
+    access.gateway.cache_clear()
+    user = get_user_model().objects.create_user("rita", password="correct horse battery")
+    give_role(user, Role.VIEWER)
+    client.force_login(user)
+    yield client
+    access.gateway.cache_clear()
+
+
+def test_a_message_that_died_at_the_real_broker_has_its_family_from_the_log_alone(
+    original: Peer, viewer: Client
+) -> None:
+    raw_remoting.create_topic(original.port, "Orders", queues=1)
+    with raw_remoting.RawClient(original.port) as raw:
+        raw.ask(CREATE_GROUP, body=b'{"groupName":"billing","retryQueueNums":1}')
+        properties = f"UNIQ_KEY\x01{KEY}\x02KEYS\x01order-7\x02"
+        sent = raw.ask(
+            SEND_MESSAGE, raw_remoting.send_fields("Orders", properties=properties), b"x"
+        )
+        assert sent.code == 0, sent.remark
+        (stored,) = raw_remoting.read_queue(original.port, "Orders", 0)
+        # By its offset a broker knows who reads a topic.
+        read = {"consumerGroup": "billing", "topic": "Orders", "queueId": "0", "commitOffset": "1"}
+        assert raw.ask(UPDATE_CONSUMER_OFFSET, read).code == 0
+        back = {
+            "group": "billing",
+            "offset": str(stored.commit_log_offset),
+            "delayLevel": DEAD_AT_ONCE,
+        }
+        given = raw.ask(SEND_MSG_BACK, back)
+        assert given.code == 0, given.remark
+    address = reverse("family:message", args=["broker-a", 0, 0, "Orders"])
+    found: list[Any] = []
+
+    def has_died() -> bool:
+        answer = viewer.get(address)
+        steps = [line.step for line in answer.context["waterfall"].lines]
+        found[:] = [answer.context["relatives"].problems, steps]
+        # The index follows the log.
+        return "dead" in {step.stage for step in steps}
+
+    until(has_died, "the broker to index the dead letter", seconds=SECONDS, every_s=POLL_S)
+
+    problems, steps = found
+    assert problems == []
+    sure = {step.stage: str(step.certainty) for step in steps}
+    assert (sure["stored"], sure["dead"]) == ("exact", "exact")
+    assert (sure["dispatched"], sure["flushed"]) == ("inferred", "unknown")
+    assert "recorder" not in {str(step.source) for step in steps}
