@@ -150,7 +150,7 @@ cdef class PullTurn:
     cdef int _run_count
     cdef Py_buffer _files[FILES_MAX]
     cdef int _file_count
-    cdef object _wanted, _queue
+    cdef object _wanted, _queue, _client
     cdef _Reading _reading
     # When it is served, by the monotonic clock; below 0 while nobody has asked.
     cdef double _at_s
@@ -188,7 +188,7 @@ cdef class PullTurn:
         self._which_broker = plain.which_broker
         self._role = exactly(RoleType, plain.which_broker.role)
         self._tracer = tracer = plain.tracer
-        self._recorder = tracer.recorder
+        self._recorder = exactly(RecorderType, tracer.recorder)
         self._extends_spans = tracer.recorder.span_type is Span
         self._readings = [_no_reading() for _ in range(READINGS)]
         self._picking = exactly(PickingType, tracer.picking)
@@ -257,7 +257,7 @@ cdef class PullTurn:
             return b""
         started = self._monotonic() if self._is_timed else None
         self._at_s = -1.0 if started is None else started
-        self._reading = None
+        self._reading = self._client = None
         if not read_pull(begin + PREFIX, begin + PREFIX + header, is_binary, &pull):
             return b""
         if pull.code != code:
@@ -367,7 +367,7 @@ cdef class PullTurn:
         if not connection.is_open:
             return True
         self._at_s = -1.0
-        self._reading = None
+        self._reading = self._client = None
         try:
             if not self._slow_consumers.is_watching:
                 self._one_of = 0
@@ -420,6 +420,12 @@ cdef class PullTurn:
             self._at_s = self._monotonic()
         return self._at_s
 
+    cdef object _client_of(self, connection):
+        """Return who asks for this pull."""
+        if self._client is None:
+            self._client = connection.remote_address
+        return self._client
+
     cdef int _commit(self, group, topic, int32_t queue_id, int64_t offset, before,
                      dict queues, connection) except -1:
         """Store an offset; the twin is OffsetCommits, without hooks where a pull has none.
@@ -435,8 +441,8 @@ cdef class PullTurn:
             if not self._told_acknowledged(group, topic, queue_id, before, offset, connection):
                 self._commits.commit(group, topic, queue_id, offset, connection)
                 return 0
-        if self._recorder.is_on:
-            self._note_acknowledged(group, topic, queue_id, offset, connection.remote_address)
+        if slot(self._recorder, RECORDER_IS_ON) is True:
+            self._note_acknowledged(group, topic, queue_id, offset, self._client_of(connection))
         if before != offset:
             queues[queue_id] = offset
             self._offsets.is_dirty = True
@@ -462,9 +468,9 @@ cdef class PullTurn:
             reader.get_found_times += 1
             reader.transferred_messages += self._count
             self._counts.got(topic, group, queue_id, self._count, self._byte_count)
-            if self._recorder.is_on:
+            if slot(self._recorder, RECORDER_IS_ON) is True:
                 self._note_delivered(
-                    group, topic, queue_id, queue_offset, connection.remote_address
+                    group, topic, queue_id, queue_offset, self._client_of(connection)
                 )
         else:
             reader.get_miss_times += 1
@@ -525,7 +531,7 @@ cdef class PullTurn:
             if (
                 last.first <= first <= last.end
                 and at_s - last.at_s < SPAN_S
-                and last.client == client
+                and (last.client is client or last.client == client)
             ):
                 if end > last.end:
                     last.end = end

@@ -16,6 +16,7 @@ from broker_core.store.mapped_file import MappedFile as MappedType
 from broker_core.store.put_state import PutState as StateType
 from broker_core.store.visibility import Visibility as VisibilityType
 from broker_core.trace.picking import Picking as PickingType
+from broker_core.trace.recorder import Recorder as RecorderType
 from broker_core.trace.watch import Watch as WatchType
 
 cdef extern from *:
@@ -58,6 +59,7 @@ cdef Py_ssize_t QUEUE_NEXT_OFFSET = slot_of_class(QueueType, "next_offset")
 cdef Py_ssize_t QUEUE_POSITION = slot_of_class(QueueType, "position")
 cdef Py_ssize_t QUEUE_TOPIC_FIELD = slot_of_class(QueueType, "topic_field")
 cdef Py_ssize_t QUEUE_WRITE = slot_of_class(QueueType, "write")
+cdef Py_ssize_t RECORDER_IS_ON = slot_of_class(RecorderType, "is_on")
 cdef Py_ssize_t ROLE_IS_SLAVE = slot_of_class(RoleType, "is_slave")
 cdef Py_ssize_t STATE_BUFFER = slot_of_class(StateType, "buffer")
 cdef Py_ssize_t STATE_FROM = slot_of_class(StateType, "file_from_offset")

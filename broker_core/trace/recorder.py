@@ -78,7 +78,24 @@ class Recorder:
         spans: of each queue those that are not acknowledged, and the last one. Who keeps one of
             these lists finds it empty when it is forgotten.
         span_type: what spans are: Span, or its compiled twin.
+
+    The native turn asks `is_on` of each pull.
     """
+
+    __slots__ = (
+        "_began_s",
+        "_entries",
+        "_monotonic",
+        "_now_ms",
+        "_wall_ms",
+        "byte_count",
+        "bytes_max",
+        "is_full",
+        "is_on",
+        "minutes_max",
+        "span_type",
+        "spans",
+    )
 
     def __init__(
         self,
