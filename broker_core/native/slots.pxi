@@ -73,6 +73,7 @@ cdef Py_ssize_t STATE_STORE_TIMESTAMP = slot_of_class(StateType, "store_timestam
 cdef Py_ssize_t VISIBILITY_READ_LIMIT = slot_of_class(VisibilityType, "read_limit")
 cdef Py_ssize_t VISIBILITY_WAITS = slot_of_class(VisibilityType, "waits")
 cdef Py_ssize_t WATCH_FRESH = slot_of_class(WatchType, "fresh")
+cdef Py_ssize_t WATCH_IS_TOLD = slot_of_class(WatchType, "is_told")
 
 
 cdef inline object slot(object owner, Py_ssize_t at):

@@ -421,6 +421,8 @@ cdef int give(tuple watches, list told) except -1:
     cdef list fresh
     for watch in watches:
         fresh = <list>slot(exactly(WatchType, watch), WATCH_FRESH)
+        if slot(watch, WATCH_IS_TOLD) is True:
+            watch.wake()
         if len(told) == 1:
             fresh.append(told[0])
         else:

@@ -7,6 +7,7 @@ watcher learns how many.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import secrets
@@ -103,6 +104,8 @@ class Tracer(Service):
         self._is_off = False
         self._level_after_full = RECORDER
         self._is_pushing = False
+        # There is something to push, or nobody may be there any more.
+        self._news = asyncio.Event()
         self._full_until_ms: int | None = None
         self._full_timer: Timer | None = None
 
@@ -169,7 +172,7 @@ class Tracer(Service):
             # What it has gathered matched what was asked for until now.
             before.send()
         if watch is None or wanted.resume is None:
-            watch = Watch(next(self._watch_ids), wanted, watcher, self._numbered)
+            watch = Watch(next(self._watch_ids), wanted, watcher, self._numbered, self._news.set)
         else:
             self._lost.pop(watch.watch_id)
             watch.resume(watcher, int(wanted.resume.last_seq), int(wanted.resume.received))
@@ -193,6 +196,7 @@ class Tracer(Service):
         if watch is not None:
             watch.lose_connection(self._monotonic())
             self._lost[watch.watch_id] = watch
+            self._news.set()
 
     def emit(
         self,
@@ -368,6 +372,7 @@ class Tracer(Service):
     def _settle(self) -> None:
         """Take note of who wants what."""
         watches = self._all = (*self._watches.values(), *self._lost.values())
+        self._news.set()
         is_full = self.recorder.is_full
         self.watching = not self._is_off and (bool(watches) or is_full)
         self.picking.take(
@@ -385,6 +390,10 @@ class Tracer(Service):
     async def _push_while_watched(self) -> None:
         try:
             while self._watches or self._lost:
+                if all(watch.is_told for watch in self._watches.values()) and not self._lost:
+                    # A moment for a timer is ten times what a message costs.
+                    self._news.clear()
+                    await self._news.wait()
                 await self._clock.sleep(PUSH_SECONDS)
                 self.push_all()
         finally:

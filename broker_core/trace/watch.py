@@ -58,7 +58,8 @@ class Watch:
         wanted: what it asks for.
         lost_at: since when it has no connection, by the monotonic clock.
         fresh: events that match its only filter, which are numbered later. The native turn adds
-            to them; it sees to FRESH_MAX.
+            to them; it sees to FRESH_MAX, and calls `wake` before, where `is_told`.
+        is_told: whether its watcher knows all that there is.
     """
 
     __slots__ = (
@@ -69,6 +70,7 @@ class Watch:
         "_names",
         "_numbered",
         "_offered",
+        "_on_news",
         "_push",
         "_rate_max",
         "_ring",
@@ -79,6 +81,7 @@ class Watch:
         "_told_seq",
         "fresh",
         "host",
+        "is_told",
         "lost_at",
         "owner",
         "wanted",
@@ -91,12 +94,15 @@ class Watch:
         wanted: TraceWatch,
         watcher: Watcher,
         numbered_type: Callable[[int, bytes, list[Emitted]], Stretch] = Numbered,
+        on_news: Callable[[], None] | None = None,
     ) -> None:
         self.watch_id = watch_id
         self.wanted = structs.replace(wanted, resume=None)
         self.host = watcher.host
         self.owner = watcher.owner
         self.lost_at = 0.0
+        self.is_told = True
+        self._on_news = on_news
         self.fresh: list[Emitted] = []
         self._push: Push | None = watcher.push
         self._matchers = [(name, *compiled(each)) for name, each in wanted.named().items()]
@@ -142,6 +148,12 @@ class Watch:
         self.number_fresh()
         self._count(stage)
 
+    def wake(self) -> None:
+        """Take note that there is something to send, and tell who sends it."""
+        self.is_told = False
+        if self._on_news is not None:
+            self._on_news()
+
     def number_fresh(self) -> None:
         """Take what matched without having been offered: all at once, for little each."""
         fresh = self.fresh
@@ -162,7 +174,10 @@ class Watch:
         self.number_fresh()
         self._seen.clear()
         ring = self._ring
-        if self._push is None or (self._told_seq == self._last_seq and not ring.waiting):
+        if self._push is None:
+            return
+        if self._told_seq == self._last_seq and not ring.waiting:
+            self.is_told = True
             return
         batch = ring.batch(BATCH_EVENTS_MAX)
         shown = batch
@@ -179,6 +194,7 @@ class Watch:
         ring.sent(batch, shown)
         self._sent_count += shown_count
         self._told_seq = told_seq
+        self.is_told = told_seq == self._last_seq and not ring.waiting
 
     def lose_connection(self, now_s: float) -> None:
         """Keep what comes until the watcher comes again."""
@@ -195,8 +211,11 @@ class Watch:
         self._ring.rewind(last_seq)
         self._sent_count = min(received, self._last_seq - self._ring.waiting)
         self._told_seq = -1
+        self.wake()
 
     def _count(self, stage: str) -> None:
+        if self.is_told:
+            self.wake()
         self._last_seq += 1
         self._offered[stage] += 1
 

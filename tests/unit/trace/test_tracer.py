@@ -10,9 +10,10 @@ import pytest
 from broker_core.config.limits import LimitsConfig
 from broker_core.trace import watch as watch_module
 from broker_core.trace.filter import Resumed, TracedMessage, TraceFilter, TraceWatch
-from broker_core.trace.tracer import LOST_SECONDS, Tracer, Watched
+from broker_core.trace.tracer import LOST_SECONDS, PUSH_SECONDS, Tracer, Watched
 from broker_core.trace.watch import Watcher
 from tests.support.clock import ManualClock
+from tests.support.twins import settled
 
 
 class Viewer:
@@ -231,6 +232,36 @@ async def test_a_full_ring_drops_the_oldest_and_counts(
 
     assert watcher.batches[0]["dropped"] == "3"
     assert [event["seq"] for event in watcher.events] == ["4", "5", "6", "7", "8"]
+
+
+async def test_a_watch_that_nothing_is_told_of_takes_no_moment_of_the_loop() -> None:
+    clock = ManualClock()
+    tracer, viewer = Tracer(clock), Viewer()
+    watch(tracer, "c", TraceWatch(), viewer)
+    for told in (0, 1, 2):
+        await settled()
+        assert clock.waiting == 0
+        assert len(viewer.events) == told
+
+        stored(tracer)
+        await settled()
+        assert clock.waiting == 1
+        clock.advance_ms(PUSH_SECONDS * 1000)
+    await settled()
+    viewer.keeps_up = False
+    stored(tracer)
+    for _ in range(3):
+        await settled()
+        clock.advance_ms(PUSH_SECONDS * 1000)
+    await settled()
+    viewer.keeps_up = True
+    assert clock.waiting == 1
+
+    clock.advance_ms(PUSH_SECONDS * 1000)
+    await settled()
+
+    assert (len(viewer.events), clock.waiting) == (4, 0)
+    await tracer.shutdown()
 
 
 async def test_a_slow_watcher_is_sent_what_the_ring_kept_meanwhile(tracer: Tracer) -> None:
