@@ -15,6 +15,8 @@ from broker_core.trace.watch import Watcher
 from tests.support.clock import ManualClock
 from tests.support.twins import settled
 
+PUSH_MS = round(PUSH_SECONDS * 1000)
+
 
 class Viewer:
     def __init__(self) -> None:
@@ -246,18 +248,18 @@ async def test_a_watch_that_nothing_is_told_of_takes_no_moment_of_the_loop() -> 
         stored(tracer)
         await settled()
         assert clock.waiting == 1
-        clock.advance_ms(PUSH_SECONDS * 1000)
+        clock.advance_ms(PUSH_MS)
     await settled()
     viewer.keeps_up = False
     stored(tracer)
     for _ in range(3):
         await settled()
-        clock.advance_ms(PUSH_SECONDS * 1000)
+        clock.advance_ms(PUSH_MS)
     await settled()
     viewer.keeps_up = True
     assert clock.waiting == 1
 
-    clock.advance_ms(PUSH_SECONDS * 1000)
+    clock.advance_ms(PUSH_MS)
     await settled()
 
     assert (len(viewer.events), clock.waiting) == (4, 0)
