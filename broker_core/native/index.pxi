@@ -1,7 +1,7 @@
 """Index: what waits to be written to an IndexFile; the twin is `IndexFile.put_all`.
 
 An entry is a handful of numbers at three places of a mapping, one of them far from the others:
-arrays take sixteen times the instructions to make them.
+arrays take nearly four times the instructions to make them.
 """
 
 from broker_core.formats.index_entry import ENTRY_SIZE as INDEX_ENTRY_SIZE
