@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.urls import reverse
 
-from console.accounts.roles import Role, give_role
-from console.gateway import access
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import until
@@ -47,15 +44,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def viewer(broker: BrokerProcess, client: Client, settings: Any) -> Iterator[Client]:
-    """Somebody at the console in front of the broker."""
-    settings.TREBUCHET_NAMESRV = [broker.namesrv]
-    access.gateway.cache_clear()
-    user = get_user_model().objects.create_user("rita", password="correct horse battery")
-    give_role(user, Role.VIEWER)
-    client.force_login(user)
-    yield client
-    access.gateway.cache_clear()
+def namesrv(broker: BrokerProcess) -> str:
+    return broker.namesrv
 
 
 def traced_records(broker: BrokerProcess, key: str) -> dict[bytes, list[bytes]]:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.urls import reverse
 
-from console.accounts.roles import Role, give_role
-from console.gateway import access
 from tests.conftest import require_java
 from tests.support import raw_remoting
 from tests.support.peer import Peer
@@ -38,15 +35,8 @@ def original(tmp_path: Path) -> Iterator[Peer]:
 
 
 @pytest.fixture
-def viewer(original: Peer, client: Client, settings: Any) -> Iterator[Client]:
-    """Somebody at the console in front of the broker."""
-    settings.TREBUCHET_NAMESRV = [original.namesrv]
-    access.gateway.cache_clear()
-    user = get_user_model().objects.create_user("rita", password="correct horse battery")
-    give_role(user, Role.VIEWER)
-    client.force_login(user)
-    yield client
-    access.gateway.cache_clear()
+def namesrv(original: Peer) -> str:
+    return original.namesrv
 
 
 def test_a_message_that_died_at_the_real_broker_has_its_family_from_the_log_alone(
