@@ -1,4 +1,4 @@
-"""Plain pulls: messages in memory from an offset on, or nothing yet, at the end of a queue.
+"""Plain pulls: messages that need no waiting for the disk, or nothing yet, at the end of a queue.
 
 Who may read what is decided here when there is nothing to object to; else Python decides, and
 says why not. What is counted, Python's objects are told. What costs by the message is here: units,
@@ -8,11 +8,15 @@ WaitingPull, which the twin's `delivery/parked_pulls.py` tries again. The twin i
 `store/transfer.py`; whatever is found otherwise than in order is left to it, before anything was
 counted.
 
+What lies far behind the log's end is read through the storage, as Python reads it, and looked
+through: a page of a mapping that is not in memory would stop the loop.
+
 Of a pull the recorder has a span longer, which costs no call. Who watches is told after the answer
 was made, of those messages alone that a sample wants: which these are is known since they were put
 (`Picks`), else by the hash of their keys. `told.pxi` tells of them, and Python what that leaves.
 """
 
+from broker_core.formats.record import MESSAGE_MAGIC_V2
 from broker_core.message.names import HIDDEN_TOPICS
 from broker_core.message.subscription import EXPRESSION_TYPE_TAG
 from broker_core.message.topic_config import PERM_READ
@@ -30,6 +34,7 @@ cdef enum:
     NOT_PLAIN = 4
     KINDS = 4
     QUEUE_OFFSET_AT = 20
+    OWN_OFFSET_AT = 28
     SYS_FLAG_AT = 36
     STORED_AT = 48
     STORED_END_MAX = 76
@@ -47,6 +52,8 @@ cdef enum:
 
 cdef int64_t ADDRESS_MAX = -2147483649
 cdef int32_t BORN_V6 = BORNHOST_V6_FLAG
+cdef int32_t STORE_V6 = STOREHOST_V6_FLAG
+cdef uint32_t MAGIC_V2 = MESSAGE_MAGIC_V2 & 0xFFFFFFFF
 cdef int32_t READABLE = PERM_READ
 cdef double SPAN_S = SPAN_SECONDS
 
@@ -149,7 +156,11 @@ cdef class PullTurn:
     cdef Run _runs[MAX_MSG_NUMS_MAX]
     cdef int _run_count
     cdef Py_buffer _files[FILES_MAX]
+    cdef list _mapped
     cdef int _file_count
+    # What was read of a plan that is cold; its runs lie in there.
+    cdef list _read
+    cdef bint _is_cold
     cdef object _wanted, _queue, _client
     cdef _Reading _reading
     # When it is served, by the monotonic clock; below 0 while nobody has asked.
@@ -161,6 +172,8 @@ cdef class PullTurn:
     # Why the pull is not plain.
     cdef int _why
     cdef int64_t _low, _high, _scanned, _count, _byte_count, _first_stored, _first_offset
+    # Where the last unit that was looked at leads to, and from where on all is in memory.
+    cdef int64_t _last_offset, _disk_before
 
     def __cinit__(self):
         self._file_count = 0
@@ -191,6 +204,8 @@ cdef class PullTurn:
         self._recorder = exactly(RecorderType, tracer.recorder)
         self._extends_spans = tracer.recorder.span_type is Span
         self._readings = [_no_reading() for _ in range(READINGS)]
+        self._mapped = [None] * FILES_MAX
+        self._read = []
         self._picking = exactly(PickingType, tracer.picking)
         self._delivered_queues = tracer.deliveries.queues
         self._teller = Teller(tracer, plain.check.consumers, plain.store_host, clock)
@@ -279,6 +294,9 @@ cdef class PullTurn:
         while self._file_count:
             self._file_count -= 1
             PyBuffer_Release(&self._files[self._file_count])
+            self._mapped[self._file_count] = None
+        if self._is_cold:
+            self._read.clear()
         return 0
 
     cdef bytes _answer(self, Pull* pull, int64_t header, connection):
@@ -713,7 +731,9 @@ cdef class PullTurn:
         cdef int64_t units_max = self._filtered_units_max
         cdef bint is_filtered = wanted is not None
         self._low = self._high = self._scanned = self._count = self._byte_count = 0
+        self._last_offset = self._disk_before = 0
         self._run_count = 0
+        self._is_cold = False
         queues = self._queues.table.get(topic)
         queue = None if queues is None else queues.get(queue_id)
         self._queue = queue
@@ -770,12 +790,12 @@ cdef class PullTurn:
         cdef int64_t max_offset = number_slot(state, STATE_FROM)
         max_offset += number_slot(state, STATE_POSITION)
         cdef int64_t read_limit = number_slot(self._visibility, VISIBILITY_READ_LIMIT)
-        cdef int64_t disk_before = max_offset - <int64_t>self._reader.memory_bytes
         cdef int64_t bytes_max = config.max_transfer_bytes_on_message_in_memory
         cdef int64_t count_max = config.max_transfer_count_on_message_in_memory
         count_max = min(count_max, most)
         if not 1 <= count_max <= MAX_MSG_NUMS_MAX:
             return False
+        self._disk_before = max_offset - <int64_t>self._reader.memory_bytes
         # As `ConsumeQueue.units` finds them, where they lie in the file that is written.
         mapped = slot(queue, QUEUE_WRITE)
         if type(mapped) is MappedType:
@@ -791,29 +811,48 @@ cdef class PullTurn:
         try:
             if end > view.len:
                 return False
-            return self._go_through(
+            if not self._go_through(
                 <Bytes>view.buf + begin, (end - begin) // UNIT_SIZE, max_offset, read_limit,
-                disk_before, count_max, bytes_max, is_filtered
-            )
+                count_max, bytes_max, most, is_filtered
+            ):
+                return False
         finally:
             PyBuffer_Release(&view)
+        return self._read_cold(count_max) if self._is_cold else True
 
     cdef bint _go_through(self, Bytes unit, Py_ssize_t units, int64_t max_offset,
-                          int64_t read_limit, int64_t disk_before, int64_t count_max,
-                          int64_t bytes_max, bint is_filtered) except -1:
+                          int64_t read_limit, int64_t count_max, int64_t bytes_max,
+                          int64_t most, bint is_filtered) except -1:
         cdef Py_ssize_t i
         cdef int64_t offset, size, file_from = 0, file_to = -1
+        cdef int64_t disk_before = self._disk_before
+        cdef int64_t cold_count_max = -1, cold_bytes_max = -1
+        cdef bint is_on_disk
         cdef Bytes file = NULL
         cdef Bytes at
         cdef Run* run
         for i in range(units):
             offset = big64(unit)
             size = <int32_t>big32(unit + 8)
-            if offset < disk_before or size < SIZE_BYTES or size == FILLER_SIZE:
+            if offset < 0 or size < SIZE_BYTES or size == FILLER_SIZE:
                 return False
+            self._last_offset = offset
             if size > read_limit - offset:
+                if size > max_offset - offset:
+                    return False
                 break
-            if self._count and (self._count >= count_max or self._byte_count + size > bytes_max):
+            is_on_disk = offset < disk_before
+            if is_on_disk:
+                if cold_count_max < 0:
+                    config = self._store_config
+                    cold_count_max = config.max_transfer_count_on_message_in_disk
+                    cold_count_max = min(cold_count_max, most)
+                    cold_bytes_max = config.max_transfer_bytes_on_message_in_disk
+                if self._count and (
+                    self._count >= cold_count_max or self._byte_count + size > cold_bytes_max
+                ):
+                    break
+            elif self._count and (self._count >= count_max or self._byte_count + size > bytes_max):
                 break
             self._scanned += 1
             if is_filtered and not self._is_wanted(big64(unit + 12)):
@@ -827,13 +866,16 @@ cdef class PullTurn:
             if size > file_to - offset:
                 return False
             at = file + (offset - file_from)
-            if <int32_t>big32(at) != size:
+            if is_on_disk:
+                # Nothing of it is touched: it may not be in memory.
+                self._is_cold = True
+            elif <int32_t>big32(at) != size:
                 return False
             if self._count == 0:
                 if size < STORED_END_MAX:
                     return False
-                self._first_stored = stored_of(at)
-                self._first_offset = big64(at + QUEUE_OFFSET_AT)
+                if not is_on_disk:
+                    self._take_first(at)
             self._count += 1
             self._byte_count += size
             if self._run_count:
@@ -845,6 +887,47 @@ cdef class PullTurn:
             run.at = at
             run.size = size
             self._run_count += 1
+        return True
+
+    cdef void _take_first(self, Bytes record) noexcept:
+        """Note what is told of the first record."""
+        self._first_stored = stored_of(record)
+        self._first_offset = big64(record + QUEUE_OFFSET_AT)
+
+    cdef bint _read_cold(self, int64_t count_max) except -1:
+        """Read a plan that is cold; tell whether nothing has to be waited for, and all is whole.
+
+        The twin is `_pread_resident` with `_add_records` of `store/reads.py`.
+        """
+        cdef int i, which
+        cdef int64_t start, found = 0
+        cdef Run* run
+        cdef Bytes at
+        cdef bytearray part
+        for i in range(self._run_count):
+            run = &self._runs[i]
+            which = 0
+            while not <Bytes>self._files[which].buf <= run.at < (
+                <Bytes>self._files[which].buf + self._files[which].len
+            ):
+                which += 1
+                if which == self._file_count:
+                    return False
+            mapped = self._mapped[which]
+            start = run.at - <Bytes>self._files[which].buf
+            read = mapped.file.pread_resident(start, run.size)
+            if type(read) is not bytearray:
+                return False
+            part = <bytearray>read
+            if PyByteArray_GET_SIZE(part) != run.size:
+                return False
+            self._read.append(part)
+            at = <Bytes>PyByteArray_AS_STRING(part)
+            found += records_in(at, run.size, <int64_t>mapped.file_from_offset + start)
+            run.at = at
+        if found != self._count:
+            return False
+        self._take_first(self._runs[0].at)
         return True
 
     cdef Bytes _file_at(self, int64_t offset, int64_t max_offset, int64_t* file_from,
@@ -862,6 +945,7 @@ cdef class PullTurn:
         file = files[index // file_size]
         view = &self._files[self._file_count]
         PyObject_GetBuffer(file.buffer, view, PyBUF_SIMPLE)
+        self._mapped[self._file_count] = file
         self._file_count += 1
         file_from[0] = file.file_from_offset
         file_to[0] = min(file_from[0] + min(<int64_t>file.size, view.len), max_offset)
@@ -879,7 +963,8 @@ cdef class PullTurn:
         cdef int i
         cdef bytes which = b"0"
         if self._config.slave_read_enable:
-            which = self._which_broker.after(group, is_slow=False).encode()
+            is_slow = self._scanned > 0 and self._last_offset < self._disk_before
+            which = self._which_broker.after(group, is_slow=is_slow).encode()
         size = PREFIX + self._parts_size + PyBytes_GET_SIZE(which) + FOUND_NUMBERS_MAX
         if size > FOUND_HEAD_MAX or self._byte_count > FRAME_BYTES_MAX - FOUND_HEAD_MAX:
             return None
@@ -939,6 +1024,52 @@ cdef _Reading _no_reading():
     reading.queue_id = -1
     reading.spans = []
     return reading
+
+
+cdef int64_t records_in(Bytes at, int64_t left, int64_t offset) noexcept:
+    """Return how many whole records lie side by side, -1 when one is not; see `examine`."""
+    cdef int64_t count = 0, size
+    while left:
+        size = <int32_t>big32(at) if left >= STORED_END_MAX else -1
+        if size > left or not is_record(at, size, offset):
+            return -1
+        at += size
+        offset += size
+        left -= size
+        count += 1
+    return count
+
+
+cdef bint is_record(Bytes at, int64_t size, int64_t offset) noexcept:
+    """Tell whether a record is whole but for its checksums, and says that it lies at an offset."""
+    cdef uint32_t magic
+    cdef int32_t flags
+    cdef int64_t fixed, body, place, topic
+    if size < STORED_END_MAX:
+        return False
+    magic = big32(at + 4)
+    flags = <int32_t>big32(at + SYS_FLAG_AT)
+    if (magic != MAGIC and magic != MAGIC_V2) or big64(at + OWN_OFFSET_AT) != offset:
+        return False
+    fixed = STORED_AT + 8 + 16
+    fixed += HOST_MAX if flags & BORN_V6 else 8
+    fixed += HOST_MAX if flags & STORE_V6 else 8
+    if fixed > size:
+        return False
+    body = <int32_t>big32(at + fixed - 4)
+    place = fixed + body
+    if body < 0 or place + 2 > size:
+        return False
+    if magic == MAGIC:
+        topic = at[place]
+        place += 1
+    else:
+        topic = <int16_t>(at[place] << 8 | at[place + 1])
+        place += 2
+    place += topic
+    if topic < 0 or place + 2 > size:
+        return False
+    return place + 2 + (at[place] << 8 | at[place + 1]) == size
 
 
 cdef inline int64_t stored_of(Bytes record) noexcept:

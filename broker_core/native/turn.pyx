@@ -14,6 +14,7 @@ Invariant, as of the twin: of a record the head is written last, then its unit.
 """
 
 cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport (
     Py_buffer,
@@ -24,7 +25,7 @@ from cpython.buffer cimport (
 )
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 cdef extern from "<string.h>" nogil:
@@ -84,7 +85,7 @@ from broker_core.native.scan cimport (
 )
 
 from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPARATOR
-from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK
+from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK, STOREHOST_V6_FLAG
 
 include "slots.pxi"
 include "counts.pxi"

@@ -118,7 +118,7 @@ async def test_the_first_commit_of_a_queue_is_pythons_and_all_others_the_turns(t
 
 
 @compiled
-async def test_a_pull_outside_of_its_queue_not_in_memory_or_damaged_is_left_to_python(
+async def test_a_pull_outside_of_its_queue_not_read_at_once_or_damaged_is_left_to_python(
     twin: Twin,
 ) -> None:
     await twin.feed(a_send() * 9)
@@ -128,6 +128,9 @@ async def test_a_pull_outside_of_its_queue_not_in_memory_or_damaged_is_left_to_p
     assert await served(twin, a_pull(10) + a_pull(-1) + a_pull(1 << 40)) == 0
     reader.memory_bytes, before = 0, reader.memory_bytes
     assert await served(twin, a_pull(1)) == 0
+    twin.storage.is_resident = True
+    assert await served(twin, a_pull(1)) == 1
+    assert twin.transport.written.count(b"hello") == 16
     reader.memory_bytes = before
     quarantine.add(DamagedRange(0, 100, "a test"))
     assert await served(twin, a_pull(1)) == 0
