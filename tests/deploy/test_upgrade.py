@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.fault
 
 SECONDS = 300
+LAST = max(COMMITS, key=lambda commit: COMMITS[commit])
 FILE_SIZES = {
     "mappedFileSizeCommitLog": 1 << 16,
     "mappedFileSizeConsumeQueue": 20_000,
@@ -137,7 +138,7 @@ def test_tables_of_a_later_version_are_refused_and_stay_as_they_are(old: BrokerP
     assert database.read_bytes() == before
 
 
-@pytest.mark.parametrize("old", ["bc07889"], indirect=True)
+@pytest.mark.parametrize("old", [LAST], indirect=True)
 def test_an_appliance_starts_on_the_data_of_an_earlier_version_as_a_whole(
     old: BrokerProcess, tmp_path: Path
 ) -> None:

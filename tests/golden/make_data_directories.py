@@ -1,11 +1,11 @@
 """Makes data-COMMIT.tar.xz: data directories as earlier versions of this checkout left them.
 
-    python -m tests.golden.make_data_directories
+    python -m tests.golden.make_data_directories [COMMIT ...]
 
 Each is written by the code of its commit, checked out beside this one, with the packages of this
 one: a console with accounts, audit entries and a schedule; a broker with messages and offsets;
 where there were such things by then a history and a lake. No version has been released yet, so
-these stand for the last release. `tests/deploy/test_upgrade.py` starts on them.
+these stand for releases, and the newest one for the last release. `tests/deploy/test_upgrade.py` starts on them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.ports import accepts
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
-COMMITS = {"9158c62": "2026-11-21", "bc07889": "2026-11-22"}
+COMMITS = {"9158c62": "2026-11-21", "bc07889": "2026-11-22", "8ba2d30": "2026-11-25"}
 PASSWORD = "a password of the tests"
 TOPIC, GROUP = "upgraded", "reader"
 QUEUES, COUNT, READ = 4, 200, 30
@@ -157,7 +157,7 @@ def _collect(checkout: Path, environment: dict[str, str], data: Path) -> None:
 
 
 def main() -> None:
-    for commit in COMMITS:
+    for commit in sys.argv[1:] or COMMITS:
         with tempfile.TemporaryDirectory() as directory:
             data = make(commit, Path(directory))
             for path in data.iterdir():
