@@ -15,7 +15,7 @@ import logging
 import secrets
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from asgiref.sync import sync_to_async
@@ -57,8 +57,21 @@ class TooManyViewersError(Exception):
     """This user watches in VIEWERS_PER_USER_MAX windows already."""
 
 
+class Kept(NamedTuple):
+    """An event that waits for a viewer or was sent to it, with the round that it came in.
+
+    A page's is the text that it gets, which all pages share: as an object it takes three times as
+    much, and a page that stands still keeps thousands. Whoever wants the event itself has no text.
+    """
+
+    round: int
+    stage: str
+    text: bytes
+    event: TraceEvent | None
+
+
 class Viewer:
-    """One open Live page. Event loop only.
+    """One open Live page, or an export, which is none. Event loop only.
 
     `seen` events matched its filter; `dropped` of them never reached the page, since the queue
     overflowed; the broker's own ring lost `broker_dropped` before the filter. `lost` has both by
@@ -70,9 +83,14 @@ class Viewer:
     """
 
     def __init__(
-        self, user_id: object, may_see: Callable[[str], bool] = lambda _topic: True
+        self,
+        user_id: object,
+        may_see: Callable[[str], bool] = lambda _topic: True,
+        *,
+        is_page: bool = True,
     ) -> None:
         self.user_id = user_id
+        self.is_page = is_page
         self.may_see = may_see
         self.token = secrets.token_urlsafe(16)
         self.filter = WatchFilter()
@@ -82,20 +100,23 @@ class Viewer:
         self.dropped = 0
         self.broker_dropped = 0
         self.lost: Counter[str] = Counter()
-        # Each with the round that it came in.
-        self._queue: deque[tuple[int, TraceEvent]] = deque()
-        self._sent: deque[tuple[int, TraceEvent]] = deque(maxlen=QUEUE_EVENTS_MAX)
+        self._queue: deque[Kept] = deque()
+        self._sent: deque[Kept] = deque(maxlen=QUEUE_EVENTS_MAX)
         self._sent_count = 0
         self._status: dict[str, Any] | None = None
         self._news = asyncio.Event()
 
-    def offer(self, event: TraceEvent) -> None:
+    def offer(self, event: TraceEvent, text: bytes = b"") -> None:
+        """Let an event wait; `text` is what a page gets of it, where it was made already."""
         self.seen += 1
         if len(self._queue) >= QUEUE_EVENTS_MAX:
-            _round, oldest = self._queue.popleft()
             self.dropped += 1
-            self.lost[oldest["stage"]] += 1
-        self._queue.append((self.round, event))
+            self.lost[self._queue.popleft().stage] += 1
+        if self.is_page:
+            kept = Kept(self.round, event["stage"], text or text_of(event), None)
+        else:
+            kept = Kept(self.round, event["stage"], b"", event)
+        self._queue.append(kept)
         self._news.set()
 
     def offer_status(self, status: dict[str, Any]) -> None:
@@ -149,7 +170,7 @@ class Viewer:
     def drain(self) -> list[TraceEvent]:
         """Return all events that wait, for a viewer that is no page."""
         self._news.clear()
-        events = [event for _round, event in self._queue]
+        events = [one.event for one in self._queue if one.event is not None]
         self._queue.clear()
         return events
 
@@ -162,14 +183,14 @@ class Viewer:
             frames.append(msgspec.json.encode(self._status, enc_hook=str))
             self._status = None
         number = self.round
-        events: list[TraceEvent] = []
+        events: list[msgspec.Raw] = []
         if not self.paused and self._queue:
-            number = self._queue[0][0]
-            while self._queue and self._queue[0][0] == number and len(events) < BATCH_EVENTS_MAX:
+            number = self._queue[0].round
+            while self._queue and self._queue[0].round == number and len(events) < BATCH_EVENTS_MAX:
                 taken = self._queue.popleft()
                 self._sent.append(taken)
                 self._sent_count += 1
-                events.append(shown(taken[1]))
+                events.append(msgspec.Raw(taken.text))
             if self._queue or number != self.round:
                 self._news.set()
         frames.append(
@@ -420,10 +441,15 @@ class TraceBridge:
         for event in batch.events:
             broker.come[event["stage"]] += 1
             event["brokerName"] = broker.name
-            for name in event.pop("matched", ()):
-                for viewer in viewers.get(name, ()):
-                    if viewer.may_see(str(event.get("topic", ""))):
-                        viewer.offer(event)
+            matched = [
+                viewer
+                for name in event.pop("matched", ())
+                for viewer in viewers.get(name, ())
+                if viewer.may_see(str(event.get("topic", "")))
+            ]
+            text = text_of(event) if any(viewer.is_page for viewer in matched) else b""
+            for viewer in matched:
+                viewer.offer(event, text)
         self._tell_lost_stages(broker, batch)
 
     def _tell_lost_stages(self, broker: WatchedBroker, batch: TraceBatch) -> None:
@@ -467,11 +493,13 @@ class TraceBridge:
         }
 
 
-def shown(event: TraceEvent) -> TraceEvent:
-    """Return an event with long texts cut."""
-    return {
-        name: value[:TEXT_CHARS_MAX] + "…"
-        if isinstance(value, str) and len(value) > TEXT_CHARS_MAX
-        else value
-        for name, value in event.items()
-    }
+def text_of(event: TraceEvent) -> bytes:
+    """Return what a page gets of an event: long texts are cut."""
+    return msgspec.json.encode(
+        {
+            name: value[:TEXT_CHARS_MAX] + "…"
+            if isinstance(value, str) and len(value) > TEXT_CHARS_MAX
+            else value
+            for name, value in event.items()
+        }
+    )

@@ -92,7 +92,7 @@ class OtlpExport:
         # Of what goes wrong each time, one sentence is enough.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._bridge = bridge
-        self._viewer = Viewer(VIEWER)
+        self._viewer = Viewer(VIEWER, is_page=False)
         self._viewer.filter = WatchFilter(topic=collector.topic, sample=collector.sample)
         exporter = OTLPSpanExporter(
             collector.endpoint, headers=dict(collector.headers), timeout=ANSWER_SECONDS

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from console.gateway.answers import WatchFilter, WatchPlace
@@ -120,6 +123,31 @@ def test_long_texts_are_cut_for_the_page() -> None:
     viewer.offer(an_event(keys="k" * 5_000))
 
     assert len(frames(viewer)[-1]["events"][0]["keys"]) < 300
+
+
+def test_a_page_that_stands_still_keeps_little_more_than_the_texts_of_its_events() -> None:
+    fields = {f"field{number}": f"what it has, {number}" for number in range(16)}
+    texts = [
+        json.dumps(an_event(seq=str(number), **fields)).encode()
+        for number in range(2 * QUEUE_EVENTS_MAX)
+    ]
+    viewer = Viewer("reader")
+
+    tracemalloc.start()
+    for text in texts[:QUEUE_EVENTS_MAX]:
+        viewer.offer(msgspec.json.decode(text))
+    while json.loads(viewer.take()[-1])["events"]:
+        pass
+    viewer.paused = True
+    for text in texts[QUEUE_EVENTS_MAX:]:
+        viewer.offer(msgspec.json.decode(text))
+    gc.collect()
+    kept_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert json.loads(viewer.take()[-1])["waiting"] == QUEUE_EVENTS_MAX
+    # As many were sent last, and are kept for a connection that breaks.
+    assert sum(map(len, texts)) < kept_bytes < 1.6 * sum(map(len, texts))
 
 
 def test_a_filter_is_what_the_page_says() -> None:
