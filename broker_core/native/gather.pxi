@@ -105,6 +105,9 @@ cdef class _Reading:
     # Whom Teller tells, None where Python does; the key of deliveries, and pieces of events.
     cdef tuple of_deliveries, of_acknowledgements, queue
     cdef bytes where, who
+    # What waits for an acknowledgement, as long as that table holds.
+    cdef dict waiting
+    cdef object waiting_in
     cdef object client, client_id
 
 
@@ -140,7 +143,6 @@ cdef class PullTurn:
     cdef Counts _counts
     cdef object _visibility, _quarantine, _latency, _monotonic, _parked_pulls, _again
     cdef object _handler, _role, _recorder, _picking, _tell_trace, _answered
-    cdef dict _delivered_queues
     cdef Teller _teller
     cdef list _readings
     cdef bint _is_raw, _is_timed, _extends_spans
@@ -207,7 +209,6 @@ cdef class PullTurn:
         self._mapped = [None] * FILES_MAX
         self._read = []
         self._picking = exactly(PickingType, tracer.picking)
-        self._delivered_queues = tracer.deliveries.queues
         self._teller = Teller(tracer, plain.check.consumers, plain.store_host, clock)
         self._tell_trace = plain.tell
         self._answered = plain.answered
@@ -245,6 +246,7 @@ cdef class PullTurn:
         None when it waits.
         """
         cdef int64_t total, header
+        cdef double started_s
         cdef bint is_binary = begin[SERIALIZER_AT] == ROCKETMQ
         cdef Pull pull
         self._taken = 0
@@ -270,8 +272,7 @@ cdef class PullTurn:
         if self._slow_consumers.is_watching:
             self._why = WATCHED
             return b""
-        started = self._monotonic() if self._is_timed else None
-        self._at_s = -1.0 if started is None else started
+        self._at_s = started_s = seconds_of(self._monotonic) if self._is_timed else -1.0
         self._reading = self._client = None
         if not read_pull(begin + PREFIX, begin + PREFIX + header, is_binary, &pull):
             return b""
@@ -286,8 +287,8 @@ cdef class PullTurn:
             self._taken = 4 + total
         elif PyBytes_GET_SIZE(answer):
             self._taken = 4 + total
-            if started is not None:
-                time_one(self._latency, <double>self._monotonic() - <double>started)
+            if started_s >= 0:
+                time_one(self._latency, seconds_of(self._monotonic) - started_s)
         return answer
 
     cdef int _release(self) except -1:
@@ -435,7 +436,7 @@ cdef class PullTurn:
     cdef double _now(self) except? -1.0:
         """Return when this pull is served."""
         if self._at_s < 0:
-            self._at_s = self._monotonic()
+            self._at_s = seconds_of(self._monotonic)
         return self._at_s
 
     cdef object _client_of(self, connection):
@@ -451,9 +452,7 @@ cdef class PullTurn:
         `queues`: what the group has of the topic's; `before`: of this one.
         """
         if self._one_of == 1 or (
-            self._one_of
-            and self._delivered_queues
-            and (group, topic, queue_id) in self._delivered_queues
+            self._one_of and self._teller.waiting(self._reading_of(group, topic, queue_id))
         ):
             # Somebody may be told which messages that covers.
             if not self._told_acknowledged(group, topic, queue_id, before, offset, connection):
@@ -506,7 +505,11 @@ cdef class PullTurn:
             return self._reading
         at = (hash(group) ^ (hash(topic) << 1) ^ queue_id) & (READINGS - 1)
         reading = <_Reading>self._readings[at]
-        if reading.queue_id != queue_id or reading.topic != topic or reading.group != group:
+        if (
+            reading.queue_id != queue_id
+            or not is_same(reading.topic, topic)
+            or not is_same(reading.group, group)
+        ):
             reading = _no_reading()
             reading.group = group
             reading.topic = topic

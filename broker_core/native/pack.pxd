@@ -4,6 +4,16 @@ The caller has checked that there is room.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    static const char PAIRS[] =
+        "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+        "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+        "8081828384858687888990919293949596979899";
+    """
+    const char* PAIRS
 
 cdef extern from "crc32.h" nogil:
     void crc32_begin()
@@ -43,26 +53,29 @@ cdef inline uint8_t* put_hex(uint8_t* to, uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* put_decimal(uint8_t* to, int64_t value) noexcept nogil:
+    """Write a number, two digits a step."""
     cdef uint8_t digits[DECIMAL_MAX]
-    cdef int count = 0
-    cdef uint64_t left
+    cdef int at = DECIMAL_MAX
+    cdef uint64_t left, rest
     if value < 0:
         to[0] = 45
         to += 1
         left = <uint64_t>0 - <uint64_t>value
     else:
         left = <uint64_t>value
-    while True:
-        digits[count] = <uint8_t>(48 + left % 10)
-        left //= 10
-        count += 1
-        if left == 0:
-            break
-    while count:
-        count -= 1
-        to[0] = digits[count]
-        to += 1
-    return to
+    while left >= 100:
+        rest = left // 100
+        at -= 2
+        memcpy(&digits[at], &PAIRS[2 * (left - 100 * rest)], 2)
+        left = rest
+    if left >= 10:
+        at -= 2
+        memcpy(&digits[at], &PAIRS[2 * left], 2)
+    else:
+        at -= 1
+        digits[at] = <uint8_t>(48 + left)
+    memcpy(to, &digits[at], DECIMAL_MAX - at)
+    return to + (DECIMAL_MAX - at)
 
 
 cdef inline uint8_t* put_sized_decimal(uint8_t* to, int64_t value) noexcept nogil:

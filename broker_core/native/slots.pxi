@@ -109,3 +109,19 @@ cdef inline object exactly(kind, owner):
     if type(owner) is not kind:
         raise TypeError(f"a {type(owner).__name__} is no {kind.__name__}")
     return owner
+
+
+cdef extern from *:
+    """
+    static inline int is_same(PyObject *one, PyObject *other) {
+        Py_ssize_t size;
+        if (one == other) return 1;
+        if (one == Py_None || other == Py_None) return 0;
+        size = PyUnicode_GET_LENGTH(one);
+        return size == PyUnicode_GET_LENGTH(other)
+            && PyUnicode_KIND(one) == PyUnicode_KIND(other)
+            && memcmp(PyUnicode_DATA(one), PyUnicode_DATA(other), size * PyUnicode_KIND(one)) == 0;
+    }
+    """
+    # Whether two texts, or None, are equal.
+    bint is_same(str one, str other)

@@ -14,6 +14,7 @@ from broker_core.trace.followed import FOLLOWED_MAX as FOLLOWED_LIMIT
 from broker_core.trace.followed import STORED_MAX as STORED_LIMIT
 from broker_core.trace.watch import FRESH_MAX as FRESH_LIMIT
 from broker_core.trace.deliveries import DELIVERIES_MAX as DELIVERIES_LIMIT
+from broker_core.trace.deliveries import Deliveries as DeliveriesType
 from broker_core.trace.tracer import PUSH_SECONDS
 
 cdef enum:
@@ -21,10 +22,11 @@ cdef enum:
     RECONSUMED_AT = 72
     BODY_SIZE_AT = 84
     BODY_AT = 88
-    # Of a message's texts together, and all that stands around them and of an event's numbers.
+    # Of a message's texts together, of where it is with who has it, and of an event.
     TEXTS_MAX = 2048
-    NUMBERS_ROOM = 1024
+    AROUND_MAX = 4096
     GROUP_MAX = 255
+    EVENT_MAX = 8192
     NAMES_MAX = 8
 
 # So long a wall clock that is set goes unnoticed: what is told goes by the pushes anyhow.
@@ -37,6 +39,7 @@ cdef Py_ssize_t STORED_MAX = STORED_LIMIT
 cdef str STORED = "stored"
 cdef str DELIVERED = "delivered"
 cdef str ACKNOWLEDGED = "acknowledged"
+cdef Py_ssize_t DELIVERIES_QUEUES = slot_of_class(DeliveriesType, "queues")
 
 
 cdef extern from "<math.h>" nogil:
@@ -50,7 +53,13 @@ cdef class Told:
     """See `Emitted` of broker_core/trace/event.py, whose twin this is."""
 
     cdef readonly str stage, topic, group
-    cdef readonly bytes ending
+    # Its JSON, of so many bytes; behind it a message's properties may stand.
+    cdef bytes text
+    cdef Py_ssize_t size
+
+    @property
+    def ending(self):
+        return self.text[: self.size]
 
 
 @cython.final
@@ -63,12 +72,14 @@ cdef class Handed:
     cdef readonly double at_s
     # Below 0 where that is not known.
     cdef double _stored_s
-    # The fields that are the same in all of its events, as JSON.
-    cdef bytes _what, _properties, _store_host
+    cdef bytes _store_host
+    # What was told of it, and where there the fields are that are the same in all of its events.
+    cdef Told _told
+    cdef Py_ssize_t _what, _what_size
 
     @property
     def properties(self):
-        return decode_properties(self._properties.decode("utf-8", "replace"))
+        return properties_of(self._told)
 
     @property
     def stored_s(self):
@@ -77,6 +88,11 @@ cdef class Handed:
     @property
     def offset_msg_id(self):
         return self._store_host.decode() + "%016X" % self.commit_log_offset
+
+
+cdef object properties_of(Told told):
+    """Return the properties behind an event."""
+    return decode_properties(told.text[told.size :].decode("utf-8", "replace"))
 
 
 cdef struct Known:
@@ -163,11 +179,17 @@ cdef inline Text* known_text(Known* known, Bytes name, Py_ssize_t size) noexcept
 
 cdef inline bint is_bare(Text text) noexcept:
     """Tell whether a text stands in JSON as it is: what ASCII can show, but quotes and slashes."""
-    cdef Py_ssize_t i
-    for i in range(text.size):
-        if not 32 <= text.at[i] < 127 or text.at[i] == 34 or text.at[i] == 92:
+    cdef Bytes at
+    cdef Bytes end
+    if text.size == 0:
+        return True
+    end = text.at + text.size
+    at = past_plain(text.at, end)
+    while at < end:
+        if not 32 <= at[0] < 127 or at[0] == 34 or at[0] == 92:
             return False
-    return True
+        at += 1
+    return memchr(text.at, 127, text.size) == NULL
 
 
 cdef inline uint8_t* put_word(uint8_t* to, const char* word, Py_ssize_t size) noexcept:
@@ -180,11 +202,9 @@ cdef inline uint8_t* put_text(uint8_t* to, Text text) noexcept:
     return to + text.size
 
 
-cdef bytes what_of(Known* known, int64_t queue_offset, int64_t commit_log_offset,
-                   bytes store_host):
-    """Return the JSON of what is the same in all events of a message."""
-    cdef uint8_t room[TEXTS_MAX + NUMBERS_ROOM]
-    cdef uint8_t* to = room
+cdef uint8_t* put_what(uint8_t* to, Known* known, int64_t queue_offset, int64_t commit_log_offset,
+                       bytes store_host) noexcept:
+    """Write what is the same in all events of a message, behind where its queue is."""
     to = put_decimal(to, queue_offset)
     to = put_text(put_word(to, b'","messageId":"', 15), known.uniq_key)
     to = put_decimal(put_word(to, b'","commitLogOffset":"', 21), commit_log_offset)
@@ -200,8 +220,32 @@ cdef bytes what_of(Known* known, int64_t queue_offset, int64_t commit_log_offset
         to = put_word(to, b'"', 1)
     to = put_text(put_word(to, b',"uniqKey":"', 12), known.uniq_key)
     to = put_part(put_word(to, b'","offsetMsgId":"', 17), store_host)
-    to = put_word(put_hex(to, <uint64_t>commit_log_offset), b'"', 1)
-    return PyBytes_FromStringAndSize(<char*>room, to - room)
+    return put_word(put_hex(to, <uint64_t>commit_log_offset), b'"', 1)
+
+
+cdef Told told_of(uint8_t* room, uint8_t* end, Text* rest, str stage, str topic, str group):
+    """Return the event whose JSON stands in a room; keep the rest, if there is any, behind it."""
+    cdef Told told = Told.__new__(Told)
+    cdef Py_ssize_t size = end - room
+    cdef uint8_t* to
+    told.stage = stage
+    told.topic = topic
+    told.group = group
+    told.size = size
+    if rest == NULL:
+        told.text = PyBytes_FromStringAndSize(<char*>room, size)
+        return told
+    told.text = PyBytes_FromStringAndSize(NULL, size + rest.size)
+    to = <uint8_t*>PyBytes_AS_STRING(told.text)
+    memcpy(to, room, size)
+    memcpy(to + size, rest.at, rest.size)
+    return told
+
+
+cdef inline uint8_t* put_some(uint8_t* to, Told told, Py_ssize_t at, Py_ssize_t size) noexcept:
+    """Copy a part of an event."""
+    memcpy(to, PyBytes_AS_STRING(told.text) + at, size)
+    return to + size
 
 
 cdef inline uint8_t* put_times(uint8_t* to, int64_t now_ms, double at_s) noexcept:
@@ -217,18 +261,18 @@ cdef inline int64_t micros(double seconds) noexcept:
 cdef class Teller:
     """Tells of what pulls hand out and acknowledge. Event loop only."""
 
-    cdef object _order, _append, _popleft, _now_ms
-    cdef dict _queues, _stored_at, _groups
+    cdef object _deliveries, _order, _append, _popleft, _now_ms
+    cdef dict _stored_at, _groups
     # Wall time less monotonic time in milliseconds, as it was found at some moment of the latter.
     cdef double _wall_ms, _wall_at_s
     # As ids of messages have it.
     cdef bytes _store_host
 
     def __init__(self, tracer, consumers, bytes store_host not None, clock):
+        self._deliveries = exactly(DeliveriesType, tracer.deliveries)
         self._order = tracer.deliveries.order
         self._append = self._order.append
         self._popleft = self._order.popleft
-        self._queues = tracer.deliveries.queues
         self._stored_at = tracer.followed.stored_at
         self._groups = consumers.groups
         self._store_host = store_host.hex().upper().encode()
@@ -243,142 +287,135 @@ cdef class Teller:
         # Floating point may fall just short of a whole millisecond.
         return <int64_t>(self._wall_ms + at_s * 1000 + 0.001)
 
+    cdef dict waiting(self, _Reading reading):
+        """Return what was delivered to a reader and is not acknowledged."""
+        queues = slot(self._deliveries, DELIVERIES_QUEUES)
+        if reading.waiting_in is not queues:
+            reading.waiting = self._deliveries.waiting(reading.queue)
+            # Another one if those without deliveries went.
+            reading.waiting_in = slot(self._deliveries, DELIVERIES_QUEUES)
+        return reading.waiting
+
     cdef bint delivered(self, _Reading reading, connection, Bytes* records, int count,
                         int64_t one_of, double at_s) except -1:
         """Tell of records that are handed out; tells whether all of them could be."""
-        cdef Known known
-        cdef Handed handed
-        cdef Told told
-        cdef Bytes record
         cdef int i
-        cdef int64_t now_ms = self._now(at_s), size
-        cdef bytes who = self._who(reading, connection)
-        cdef list all_handed = [], all_told = []
+        cdef Handed handed
+        cdef list all_handed = []
+        cdef int64_t now_ms = self._now(at_s)
+        if not self._find_who(reading, connection):
+            return False
         for i in range(count):
-            record = records[i]
-            size = <int32_t>big32(record)
-            if not read_known(record, size, &known):
+            handed = self._handed(reading, records[i], one_of, now_ms, at_s)
+            if handed is None:
                 return False
-            if crc32_of(known.uniq_key.at, known.uniq_key.size) % one_of:
-                return False
-            handed = Handed.__new__(Handed)
-            handed.commit_log_offset = big64(record + COMMIT_LOG_OFFSET_AT)
-            handed.body_size = known.body_size
-            handed.at_s = at_s
-            stored = self._stored_at.get(handed.commit_log_offset)
-            handed._stored_s = -1.0 if stored is None else <double>stored
-            handed._store_host = self._store_host
-            handed._properties = PyBytes_FromStringAndSize(
-                <char*>known.properties.at, known.properties.size
-            )
-            handed._what = what_of(
-                &known, big64(record + QUEUE_OFFSET_AT), handed.commit_log_offset,
-                self._store_host
-            )
             all_handed.append(handed)
-            told = Told.__new__(Told)
-            told.stage = DELIVERED
-            told.topic = reading.topic
-            told.group = reading.group
-            told.ending = self._delivered_json(reading, record, handed, who, now_ms)
-            all_told.append(told)
         for i in range(count):
-            self._note(reading, big64(records[i] + QUEUE_OFFSET_AT), <Handed>all_handed[i])
-        give(reading.of_deliveries, all_told)
+            handed = <Handed>all_handed[i]
+            self._note(reading, big64(records[i] + QUEUE_OFFSET_AT), handed)
+            all_handed[i] = handed._told
+        give(reading.of_deliveries, all_handed)
         return True
 
-    cdef bytes _delivered_json(self, _Reading reading, Bytes record, Handed handed, bytes who,
-                               int64_t now_ms):
-        cdef uint8_t room[NUMBERS_ROOM]
-        cdef uint8_t* to = put_times(room, now_ms, handed.at_s)
-        cdef Py_ssize_t begin
-        cdef int64_t latency_us, waited_ms, reconsumed = <int32_t>big32(record + RECONSUMED_AT)
-        cdef double stored_s = handed._stored_s
-        cdef uint8_t* end
-        to = put_word(to, b'delivered",', 11)
-        begin = to - room
+    cdef Handed _handed(self, _Reading reading, Bytes record, int64_t one_of, int64_t now_ms,
+                        double at_s):
+        """Return a record that is handed out, with what is told of that; None if Python must."""
+        cdef uint8_t room[EVENT_MAX]
+        cdef uint8_t* to
+        cdef Known known
+        cdef Handed handed
+        cdef int64_t offset, latency_us, reconsumed
+        if not read_known(record, <int32_t>big32(record), &known):
+            return None
+        if crc32_of(known.uniq_key.at, known.uniq_key.size) % one_of:
+            return None
+        offset = big64(record + COMMIT_LOG_OFFSET_AT)
+        stored = self._stored_at.get(offset)
+        handed = Handed.__new__(Handed)
+        handed.commit_log_offset = offset
+        handed.body_size = known.body_size
+        handed.at_s = at_s
+        handed._stored_s = -1.0 if stored is None else <double>stored
+        handed._store_host = self._store_host
+        to = put_word(put_times(room, now_ms, at_s), b'delivered",', 11)
+        to = put_part(to, reading.where)
+        handed._what = to - room
+        to = put_what(to, &known, big64(record + QUEUE_OFFSET_AT), offset, self._store_host)
+        handed._what_size = to - room - handed._what
+        to = put_part(to, reading.who)
         to = put_decimal(put_word(to, b',"storeSize":', 13), <int32_t>big32(record))
-        if stored_s >= 0:
-            latency_us = micros(handed.at_s - stored_s)
+        if stored is not None:
+            latency_us = micros(at_s - handed._stored_s)
             to = put_decimal(put_word(to, b',"totalUs":', 11), latency_us)
         else:
-            waited_ms = now_ms - stored_of(record)
-            latency_us = max(0, waited_ms) * 1000
+            latency_us = max(0, now_ms - stored_of(record)) * 1000
         to = put_decimal(put_word(to, b',"latencyUs":', 13), latency_us)
+        reconsumed = <int32_t>big32(record + RECONSUMED_AT)
         if reconsumed:
             to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), reconsumed)
-        end = put_word(to, b',"source":"memory"}', 19)
-        return joined(room, begin, end - room, reading.where, handed._what, who)
+        to = put_word(to, b',"source":"memory"}', 19)
+        handed._told = told_of(
+            room, to, &known.properties, DELIVERED, reading.topic, reading.group
+        )
+        return handed
 
     cdef bint acknowledged(self, _Reading reading, connection, int64_t first, int64_t end,
                            double at_s) except -1:
         """Tell of an offset that moved from `first` to `end`; tells whether all could be told."""
-        cdef dict waiting = <dict>self._queues.get(reading.queue)
+        cdef dict waiting = self.waiting(reading)
         cdef int64_t now_ms
-        cdef Handed handed
-        cdef Told told
-        cdef bytes who
-        cdef list offsets = [], all_told = []
-        if waiting is None:
-            return True
+        cdef Py_ssize_t i
+        cdef list offsets = None
         for number, noted in waiting.items():
             if first <= <int64_t>number < end:
                 if type(noted) is not Handed:
                     return False
-                offsets.append(number)
-        if not offsets:
+                if offsets is None:
+                    offsets = [number]
+                else:
+                    offsets.append(number)
+        if offsets is None:
             return True
+        if not self._find_who(reading, connection):
+            return False
         if len(offsets) > 1:
             offsets.sort()
         now_ms = self._now(at_s)
-        who = self._who(reading, connection)
-        for number in offsets:
-            handed = <Handed>waiting.pop(number)
-            told = Told.__new__(Told)
-            told.stage = ACKNOWLEDGED
-            told.topic = reading.topic
-            told.group = reading.group
-            told.ending = self._acknowledged_json(reading, handed, who, now_ms, at_s)
-            all_told.append(told)
-        if not waiting:
-            del self._queues[reading.queue]
-        give(reading.of_acknowledgements, all_told)
+        for i in range(len(offsets)):
+            offsets[i] = self._told_acknowledged(
+                reading, <Handed>waiting.pop(offsets[i]), now_ms, at_s
+            )
+        give(reading.of_acknowledgements, offsets)
         return True
 
-    cdef bytes _acknowledged_json(self, _Reading reading, Handed handed, bytes who, int64_t now_ms,
-                                  double at_s):
-        cdef uint8_t room[NUMBERS_ROOM]
+    cdef Told _told_acknowledged(self, _Reading reading, Handed handed, int64_t now_ms,
+                                 double at_s):
+        cdef uint8_t room[EVENT_MAX]
         cdef uint8_t* to = put_times(room, now_ms, at_s)
-        cdef Py_ssize_t begin
-        cdef double stored_s = handed._stored_s
-        to = put_word(to, b'acknowledged",', 14)
-        begin = to - room
+        to = put_part(put_word(to, b'acknowledged",', 14), reading.where)
+        to = put_some(to, handed._told, handed._what, handed._what_size)
+        to = put_part(to, reading.who)
         to = put_decimal(put_word(to, b',"latencyUs":', 13), micros(at_s - handed.at_s))
-        if stored_s >= 0:
-            to = put_decimal(put_word(to, b',"totalUs":', 11), micros(at_s - stored_s))
-        to = put_word(to, b"}", 1)
-        return joined(room, begin, to - room, reading.where, handed._what, who)
+        if handed._stored_s >= 0:
+            to = put_decimal(put_word(to, b',"totalUs":', 11), micros(at_s - handed._stored_s))
+        return told_of(
+            room, put_word(to, b"}", 1), NULL, ACKNOWLEDGED, reading.topic, reading.group
+        )
 
     cdef int _note(self, _Reading reading, int64_t queue_offset, Handed handed) except -1:
         """Remember a delivery, as `Deliveries.note` does."""
-        cdef dict others
+        cdef dict waiting
         if len(self._order) >= DELIVERIES_MAX:
-            before, number = self._popleft()
-            others = <dict>self._queues.get(before)
-            if others is not None:
-                others.pop(number, None)
-                if not others:
-                    del self._queues[before]
+            before, number = <tuple>self._popleft()
+            (<dict>before).pop(number, None)
         number = queue_offset
-        waiting = self._queues.get(reading.queue)
-        if waiting is None:
-            waiting = self._queues[reading.queue] = {}
-        (<dict>waiting)[number] = handed
-        self._append((reading.queue, number))
+        waiting = self.waiting(reading)
+        waiting[number] = handed
+        self._append((waiting, number))
         return 0
 
-    cdef bytes _who(self, _Reading reading, connection):
-        """Return the JSON of who reads."""
+    cdef bint _find_who(self, _Reading reading, connection) except -1:
+        """Have the JSON of who reads where; tell whether an event has room for it."""
         cdef str client = connection.remote_address
         client_id = None
         group = self._groups.get(reading.group)
@@ -395,7 +432,7 @@ cdef class Teller:
             reading.who = b"," + encode_json(who)[1:-1]
         if reading.where is None:
             reading.where = where_of(reading.topic, reading.queue_id)
-        return reading.who
+        return PyBytes_GET_SIZE(reading.where) + PyBytes_GET_SIZE(reading.who) <= AROUND_MAX
 
 
 cdef bytes where_of(topic, int32_t queue_id):
@@ -404,26 +441,15 @@ cdef bytes where_of(topic, int32_t queue_id):
     return encode_json(where)[1:-2]
 
 
-cdef bytes joined(uint8_t* room, Py_ssize_t begin, Py_ssize_t end, bytes where, bytes what,
-                  bytes who):
-    """Return an event: what stands in `room` up to `begin`, the message, who, and the rest."""
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(where) + PyBytes_GET_SIZE(what) + PyBytes_GET_SIZE(who)
-    cdef bytes made = PyBytes_FromStringAndSize(NULL, size + end)
-    cdef uint8_t* to = <uint8_t*>PyBytes_AS_STRING(made)
-    memcpy(to, room, begin)
-    to = put_part(put_part(put_part(to + begin, where), what), who)
-    memcpy(to, room + begin, end - begin)
-    return made
-
-
 cdef int give(tuple watches, list told) except -1:
     """Hand events to watches, which number them later."""
     cdef list fresh
+    cdef Py_ssize_t count = len(told)
     for watch in watches:
         fresh = <list>slot(exactly(WatchType, watch), WATCH_FRESH)
         if slot(watch, WATCH_IS_TOLD) is True:
             watch.wake()
-        if len(told) == 1:
+        if count == 1:
             fresh.append(told[0])
         else:
             fresh += told
@@ -471,29 +497,43 @@ cdef class Numbered:
 
     def body(self):
         """Return their JSON, with commas between them."""
-        cdef uint8_t digits[DECIMAL_MAX]
-        cdef Py_ssize_t number_size, size = 0
+        cdef Py_ssize_t count = len(self.events), size = 0
         cdef int64_t number = self.first
-        cdef list endings = []
+        cdef int digits = 1
+        cdef int64_t longer = 10
         cdef bytes ending, made
         cdef uint8_t* to
-        for event in self.events:
-            ending = (<Told>event).ending if type(event) is Told else event.ending
-            endings.append(ending)
-            size += put_decimal(digits, number) - digits + PyBytes_GET_SIZE(ending)
-            number += 1
-        if number == self.first:
+        cdef Told told
+        if not count:
             return b""
+        while number >= longer:
+            digits += 1
+            longer *= 10
+        for event in self.events:
+            if number == longer:
+                digits += 1
+                longer *= 10
+            number += 1
+            if type(event) is Told:
+                size += digits + (<Told>event).size
+            else:
+                ending = event.ending
+                size += digits + PyBytes_GET_SIZE(ending)
         # Around each its beginning and its head, and a comma behind all but the last.
-        size += (number - self.first) * (9 + PyBytes_GET_SIZE(self.head)) - 1
+        size += count * (9 + PyBytes_GET_SIZE(self.head)) - 1
         made = PyBytes_FromStringAndSize(NULL, size)
         to = <uint8_t*>PyBytes_AS_STRING(made)
         number = self.first
-        for ending in endings:
+        for event in self.events:
             if number > self.first:
                 to = put_word(to, b",", 1)
             to = put_decimal(put_word(to, b'{"seq":"', 8), number)
-            to = put_part(put_part(to, self.head), ending)
+            to = put_part(to, self.head)
+            if type(event) is Told:
+                told = <Told>event
+                to = put_some(to, told, 0, told.size)
+            else:
+                to = put_part(to, event.ending)
             number += 1
         return made
 
@@ -506,20 +546,33 @@ cdef class Put:
 
     cdef readonly int64_t commit_log_offset, end
     cdef readonly double at_s
-    cdef readonly str topic
-    cdef Told told
-    # As in its events: from where it is up to its producer, and its properties.
-    cdef bytes _what, _properties
+    # What was told of it, whom, and where there it says what it is, from its topic to its producer.
+    cdef Told _told
+    cdef tuple _watches
+    cdef Py_ssize_t _what, _what_size
     cdef int64_t _now_ms
+
+    @property
+    def topic(self):
+        return self._told.topic
 
     @property
     def event(self):
         """What was told of it, for who holds it against filters."""
-        return decode_event(b"{" + self.told.ending)
+        return decode_event(b"{" + self._told.ending)
 
     @property
     def properties(self):
-        return decode_properties(self._properties.decode("utf-8", "replace"))
+        return properties_of(self._told)
+
+    def moved(self, waiting not None, messages not None, int64_t end):
+        """See `Put.moved` of broker_core/trace/followed.py."""
+        popleft, append = waiting.popleft, messages.append
+        while waiting:
+            first = waiting[0]
+            if type(first) is not Put or (<Put>first).end > end:
+                break
+            append(popleft())
 
     def covered(self, messages not None, Py_ssize_t count, takers_of_puts, str stage not None,
                 client, double at_s, int64_t together):
@@ -531,24 +584,26 @@ cdef class Put:
         cdef list told = []
         cdef Py_ssize_t taken = 0
         cdef Put put
-        if PyBytes_GET_SIZE(name) > DECIMAL_MAX:
-            raise ValueError(f"{stage} is longer than stages are")
+        popleft = messages.popleft
+        if PyBytes_GET_SIZE(name) > DECIMAL_MAX or PyBytes_GET_SIZE(who) > AROUND_MAX // 2:
+            raise ValueError(f"{stage} or {client} is longer than stages and slaves are")
         while taken < count:
-            message = messages[0]
+            message = popleft()
             if type(message) is not Put:
+                messages.appendleft(message)
                 break
             put = <Put>message
-            if put.topic is not topic:
-                takers = takers_of_puts[put.topic]
+            if put._told.topic is not topic:
+                takers = takers_of_puts[put._told.topic]
                 if takers is None:
+                    messages.appendleft(message)
                     break
                 if told:
                     give(watches, told)
                     told = []
-                topic = put.topic
+                topic = put._told.topic
                 # Its fields are named as the stages are.
                 watches = <tuple>getattr(takers, stage)
-            messages.popleft()
             taken += 1
             if watches:
                 told.append(put.covered_told(stage, name, who, at_s, together))
@@ -559,61 +614,48 @@ cdef class Put:
     cdef Told covered_told(self, str stage, bytes name, bytes who, double at_s,
                            int64_t together):
         """Return what is told when the disk or a slave has it."""
-        cdef uint8_t room[NUMBERS_ROOM]
+        cdef uint8_t room[EVENT_MAX]
         cdef uint8_t* to
-        cdef Py_ssize_t begin
         cdef int64_t latency_us = micros(at_s - self.at_s)
-        cdef Told told = Told.__new__(Told)
         to = put_times(room, self._now_ms + latency_us // 1000, at_s)
         to = put_word(put_part(to, name), b'",', 2)
-        begin = to - room
+        to = put_part(put_some(to, self._told, self._what, self._what_size), who)
         to = put_decimal(put_word(to, b',"latencyUs":', 13), latency_us)
         to = put_decimal(put_word(to, b',"totalUs":', 11), latency_us)
         if together:
             to = put_decimal(put_word(to, b',"together":', 12), together)
-        to = put_word(to, b"}", 1)
-        told.stage = stage
-        told.topic = self.topic
-        told.group = None
-        told.ending = joined(room, begin, to - room, b"", self._what, who)
-        return told
+        return told_of(room, put_word(to, b"}", 1), NULL, stage, self._told.topic, None)
 
 
-cdef Put put_of(Send* send, _Place place, Known* known, int64_t queue_offset, int64_t offset,
+cdef Put put_of(Send* send, Picks picks, Known* known, int64_t queue_offset, int64_t offset,
                 int64_t size, bytes store_host, bytes client, int64_t now_ms, double received_s,
                 double validated_s, double appended_s, double dispatched_s):
     """Return a message that was put, with what is told of that."""
-    cdef uint8_t room[NUMBERS_ROOM]
-    cdef uint8_t* to = room
-    cdef bytes what = what_of(known, queue_offset, offset, store_host)
-    cdef Py_ssize_t begin
+    cdef uint8_t room[EVENT_MAX]
+    cdef uint8_t* to = put_word(put_times(room, now_ms, dispatched_s), b'stored",', 8)
     cdef Put put = Put.__new__(Put)
-    cdef Told told = Told.__new__(Told)
+    put._what = to - room
+    to = put_what(put_part(to, picks.where), known, queue_offset, offset, store_host)
     to = put_decimal(put_word(to, b',"storeSize":', 13), size)
     if send.producer_group.size:
         to = put_text(put_word(to, b',"producerGroup":"', 18), send.producer_group)
         to = put_word(to, b'"', 1)
     if send.reconsume_times:
         to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), send.reconsume_times)
-    what = place.picks.where + what + PyBytes_FromStringAndSize(<char*>room, to - room)
-    to = put_word(put_times(room, now_ms, dispatched_s), b'stored",', 8)
-    begin = to - room
-    to = put_decimal(put_word(to, b',"latencyUs":', 13), max(0, now_ms - send.born_timestamp) * 1000)
+    put._what_size = to - room - put._what
+    to = put_decimal(
+        put_word(put_part(to, client), b',"latencyUs":', 13),
+        max(0, now_ms - send.born_timestamp) * 1000
+    )
     to = put_word(to, b',"steps":{"received":0,"validated":', 35)
     to = put_decimal(to, micros(validated_s - received_s))
     to = put_decimal(put_word(to, b',"appended":', 12), micros(appended_s - received_s))
     to = put_decimal(put_word(to, b',"dispatched":', 14), micros(dispatched_s - received_s))
     to = put_word(to, b"}}", 2)
-    told.stage = STORED
-    told.topic = place.topic
-    told.group = None
-    told.ending = joined(room, begin, to - room, b"", what, client)
-    put.told = told
+    put._told = told_of(room, to, &known.properties, STORED, picks.topic, None)
+    put._watches = picks.stored
     put.commit_log_offset = offset
     put.end = offset + size
     put.at_s = dispatched_s
-    put.topic = place.topic
-    put._what = what
-    put._properties = PyBytes_FromStringAndSize(<char*>known.properties.at, known.properties.size)
     put._now_ms = now_ms
     return put

@@ -71,6 +71,7 @@ from broker_core.native.scan cimport (
     characters,
     java_hash,
     java_hash_from,
+    past_plain,
     read_common,
     read_end,
     read_half,
@@ -84,11 +85,33 @@ from broker_core.native.scan cimport (
     whole_int,
 )
 
+from time import monotonic as system_monotonic
+
 from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPARATOR
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK, STOREHOST_V6_FLAG
 
 include "slots.pxi"
 include "counts.pxi"
+
+cdef extern from "<time.h>" nogil:
+    ctypedef long time_t
+    cdef struct timespec:
+        time_t tv_sec
+        long tv_nsec
+    int CLOCK_MONOTONIC
+    int clock_gettime(int clock, timespec* now)
+
+cdef object SYSTEM_MONOTONIC = system_monotonic
+
+
+cdef inline double seconds_of(monotonic) except? -1.0:
+    """Ask a clock; the system's without a call of Python."""
+    cdef timespec now
+    if monotonic is not SYSTEM_MONOTONIC:
+        return monotonic()
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <double>(<int64_t>now.tv_sec * 1000000000 + now.tv_nsec) / 1e9
+
 
 cdef enum:
     PREFIX = 8
@@ -213,9 +236,11 @@ cdef class Picks:
     cdef int64_t one_of, begin, end
     cdef int64_t places[PICKS_MAX]
     cdef int count
-    # Who is told of them here, None where Python tells; what events say of the queue.
-    cdef object told
+    # Who is told of them here that they are stored, None where Python tells; what events say of
+    # the queue; the topic.
+    cdef tuple stored
     cdef bytes where
+    cdef str topic
 
     cdef inline void note(self, int64_t queue_offset, bint is_picked) noexcept:
         """Note a message behind the last; what was long before is forgotten."""
@@ -311,8 +336,9 @@ cdef class SendTurn:
     cdef object _puts, _config, _state, _queues, _index
     cdef Counts _counts
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
-    cdef object _waiting, _timestamp, _picking, _trace, _received_s, _tracer, _followed
-    cdef object _unflushed
+    cdef object _waiting, _timestamp, _picking, _trace, _tracer, _followed
+    cdef object _unflushed, _append_unflushed
+    cdef double _received_s
     cdef dict _stored_at, _slaves
     cdef list _picked, _told, _halves
     cdef str _half_topic
@@ -386,6 +412,7 @@ cdef class SendTurn:
         self._stored_at = tracer.followed.stored_at
         self._slaves = tracer.followed.slaves
         self._unflushed = tracer.followed.unflushed
+        self._append_unflushed = self._unflushed.append
         self._trace = send.trace
         self._picked = []
         self._halves = []
@@ -486,7 +513,7 @@ cdef class SendTurn:
             return False
         self._is_picking = slot(self._picking, PICKING_IS_ON)
         if self._is_picking:
-            self._received_s = self._monotonic()
+            self._received_s = seconds_of(self._monotonic)
             if born_host != self._client_host:
                 self._client_host = born_host
                 self._client = b',"client":' + encode_json(host_text(born_host))
@@ -710,8 +737,12 @@ cdef class SendTurn:
                 picked.clear()
             picks = picked[queue] = Picks.__new__(Picks)
             picks.one_of = place.one_of
-            picks.told = self._tracer.takers.of_puts[topic]
+            told = self._tracer.takers.of_puts[topic]
+            picks.stored = None if told is None else told.stored
             picks.where = where_of(topic, place.queue_id)
+            if PyBytes_GET_SIZE(picks.where) > AROUND_MAX // 2:
+                picks.stored = None
+            picks.topic = topic
         place.one_of = picks.one_of
         place.picks = picks
         return 0
@@ -723,7 +754,7 @@ cdef class SendTurn:
         cdef int64_t properties_size, size, offset, code, keys_size
         cdef uint8_t* to
         cdef bint is_picked
-        cdef object validated_s = None, appended_s = None
+        cdef double validated_s = 0, appended_s = 0
         if place is None:
             self._why = QUEUE
             return False
@@ -763,14 +794,14 @@ cdef class SendTurn:
         if place.picks is not None:
             place.picks.note(place.next_offset, is_picked)
         if is_picked:
-            validated_s = self._monotonic()
+            validated_s = seconds_of(self._monotonic)
 
         to = self._begin_record(place, body, body_size, properties_size)
         memcpy(to, self._scratch, properties.size)
         put_part(put_part(to + properties.size, self._cluster), self._ending)
         self._end_record(send, send.flag, place, size, offset, body, body_size)
         if is_picked:
-            appended_s = self._monotonic()
+            appended_s = seconds_of(self._monotonic)
 
         code = java_hash(properties.tags) if properties.tags.size else 0
         put_unit(<uint8_t*>place.units.buf + place.position, offset, <int32_t>size, code)
@@ -789,15 +820,15 @@ cdef class SendTurn:
         return True
 
     cdef int _pick(self, Send* send, _Place place, int64_t offset, int64_t size, int64_t body_size,
-                   Py_ssize_t properties_size, validated_s, appended_s) except -1:
+                   Py_ssize_t properties_size, double validated_s, double appended_s) except -1:
         """Note a message that somebody may want to see; `SendTrace.picked` reads the tuple."""
         cdef Py_ssize_t group_size
         cdef Known known
         cdef Text group = send.producer_group
-        dispatched_s = self._monotonic()
+        cdef double dispatched_s = seconds_of(self._monotonic)
         if (
             place.picks is not None
-            and place.picks.told is not None
+            and place.picks.stored is not None
             and not group.is_escaped
             and group.size <= GROUP_MAX
             and is_bare(group)
@@ -806,10 +837,11 @@ cdef class SendTurn:
             and crc32_of(known.uniq_key.at, known.uniq_key.size) % place.one_of == 0
         ):
             known.body_size = body_size
-            self._told.append((place.picks.told, put_of(
-                send, place, &known, place.next_offset - 1, offset, size, self._store_host_hex,
-                self._client, self._now, self._received_s, validated_s, appended_s, dispatched_s
-            )))
+            self._told.append(put_of(
+                send, place.picks, &known, place.next_offset - 1, offset, size,
+                self._store_host_hex, self._client, self._now, self._received_s, validated_s,
+                appended_s, dispatched_s
+            ))
             return 0
         properties = PyUnicode_DecodeUTF8(<const char*>self._scratch, properties_size, "replace")
         # Its properties are stored, so their place is free.
@@ -843,9 +875,12 @@ cdef class SendTurn:
         told = self._told
         self._told = []
         try:
-            for takers, each in told:
+            for each in told:
                 put = <Put>each
-                give(<tuple>takers.stored, [put.told])
+                if put._watches:
+                    give(put._watches, [put._told])
+                # Whoever watched need not be kept until the flush.
+                put._watches = None
                 self._follow(put)
         except Exception as error:
             self._trace.failed(len(told), error)
@@ -861,7 +896,7 @@ cdef class SendTurn:
             self._followed.stored(put)
             return 0
         self._stored_at[put.commit_log_offset] = put.at_s
-        self._unflushed.append(put)
+        self._append_unflushed(put)
         return 0
 
     cdef int _tell_picked(self, bytes born_host) except -1:
@@ -1163,7 +1198,7 @@ cdef class SendTurn:
             set_slot(state, STATE_PUT_BYTES, number_slot(state, STATE_PUT_BYTES) + size)
             if self._index is not None:
                 self._index.room = self._room
-            if self._monotonic() > slot(state, STATE_SLOW_AT):
+            if seconds_of(self._monotonic) > <double>slot(state, STATE_SLOW_AT):
                 self._puts.tell_slow(last.topic, last.queue_id, size)
             self._show(end)
             if not self._waits:

@@ -55,6 +55,12 @@ class Put(Protocol):
     event: TraceEvent
     properties: Properties
 
+    def moved(self, waiting: deque[Stored | Put], messages: deque[Stored | Put], end: int) -> None:
+        """Move what ends at or before an offset of the log, of which this one is the first.
+
+        Up to the first that is no Put.
+        """
+
     def covered(
         self,
         messages: deque[Stored | Put],
@@ -161,8 +167,11 @@ class Followed:
 
     def _reach(self, reach: _Reach, commit_log_offset: int, at_s: float, together: int) -> None:
         waiting, messages = reach.waiting, deque[Stored | Put]()
-        while waiting and waiting[0].end <= commit_log_offset:
-            messages.append(waiting.popleft())
+        while waiting and (first := waiting[0]).end <= commit_log_offset:
+            if isinstance(first, Stored):
+                messages.append(waiting.popleft())
+            else:
+                first.moved(waiting, messages, commit_log_offset)
         if messages:
             self._backlog.add(_Covered(messages, at_s, together, reach))
 

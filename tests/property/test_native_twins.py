@@ -282,10 +282,10 @@ async def test_of_more_deliveries_than_are_kept_the_oldest_are_forgotten() -> No
             await pair.feed(pull_frames.pull(pulled, number))
         native, python = (twin.parts.tracer.deliveries for twin in (pair.native, pair.python))
         handed = len(sampled_keys(40))
-        assert native.order == python.order
+        assert [number for _, number in native.order] == [number for _, number in python.order]
         assert len(native.order) == DELIVERIES_MAX
-        assert {queue: list(each) for queue, each in native.queues.items()} == {
-            queue: list(each) for queue, each in python.queues.items()
+        assert {queue: list(each) for queue, each in native.queues.items() if each} == {
+            queue: list(each) for queue, each in python.queues.items() if each
         }
         assert len(native.queues[group, topic, 0]) == handed > 10
         assert min(native.queues["g", "T", 0]) >= handed

@@ -53,3 +53,20 @@ def test_too_many_deliveries_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch
     deliveries = noted(1, 2, 3, 4)
 
     assert [offset for offset, _ in deliveries.take(QUEUE, 0, 9)] == [2, 3, 4]
+
+
+def test_queues_without_deliveries_go_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "QUEUES_MAX", 3)
+    deliveries = noted(1)
+    before = deliveries.queues
+    for number in (1, 2):
+        deliveries.note(("g", "T", number), 1, delivered())
+        deliveries.take(("g", "T", number), 0, 9)
+
+    deliveries.note(("g", "T", 3), 1, delivered())
+
+    assert set(deliveries.queues) == {QUEUE, ("g", "T", 3)}
+    # Whoever holds what waits of a queue looks it up again.
+    assert deliveries.queues is not before
