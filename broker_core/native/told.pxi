@@ -495,8 +495,8 @@ cdef class Numbered:
             found[stage] = found.get(stage, 0) + counts[i]
         return found
 
-    def body(self):
-        """Return their JSON, with commas between them."""
+    def body(self, bytes before not None=b"", bytes behind not None=b""):
+        """Return their JSON, with commas between them, and something around it."""
         cdef Py_ssize_t count = len(self.events), size = 0
         cdef int64_t number = self.first
         cdef int digits = 1
@@ -505,7 +505,7 @@ cdef class Numbered:
         cdef uint8_t* to
         cdef Told told
         if not count:
-            return b""
+            return before + behind
         while number >= longer:
             digits += 1
             longer *= 10
@@ -521,8 +521,9 @@ cdef class Numbered:
                 size += digits + PyBytes_GET_SIZE(ending)
         # Around each its beginning and its head, and a comma behind all but the last.
         size += count * (9 + PyBytes_GET_SIZE(self.head)) - 1
+        size += PyBytes_GET_SIZE(before) + PyBytes_GET_SIZE(behind)
         made = PyBytes_FromStringAndSize(NULL, size)
-        to = <uint8_t*>PyBytes_AS_STRING(made)
+        to = put_part(<uint8_t*>PyBytes_AS_STRING(made), before)
         number = self.first
         for event in self.events:
             if number > self.first:
@@ -535,6 +536,7 @@ cdef class Numbered:
             else:
                 to = put_part(to, event.ending)
             number += 1
+        put_part(to, behind)
         return made
 
 

@@ -122,20 +122,33 @@ class RemotingCommand(Header, gc=False):
 
     def encode(self) -> bytes:
         """Return the whole frame."""
+        parts = self.parts
+        if parts is None:
+            body = self.body
+            head = self._head(len(body))
+            return head + body if body else head
+        return b"".join((self._head(sum(map(len, parts))), *parts))
+
+    def pieces(self, joined_max: int) -> tuple[bytes, ...]:
+        """Return the frame, in two pieces where its body is longer than this.
+
+        Memory for one more copy costs more than to write two.
+        """
+        size = len(self.body)
+        if self.parts is not None or size <= joined_max:
+            return (self.encode(),)
+        return self._head(size), self.body
+
+    def _head(self, body_bytes: int) -> bytes:
+        """Return what of the frame stands before a body of so many bytes."""
         serialize_type = self.serialize_type
         if serialize_type == SERIALIZE_JSON:
             header = json_header.encode(self)
         else:
             header = binary_header.encode(self)
         header_bytes = len(header)
-        parts = self.parts
-        if parts is None:
-            body = self.body
-            prefix = PREFIX.pack(4 + header_bytes + len(body), serialize_type << 24 | header_bytes)
-            return prefix + header + body if body else prefix + header
-        body_bytes = sum(map(len, parts))
         prefix = PREFIX.pack(4 + header_bytes + body_bytes, serialize_type << 24 | header_bytes)
-        return b"".join((prefix, header, *parts))
+        return prefix + header
 
 
 SEND_HEADER_CODES = frozenset(

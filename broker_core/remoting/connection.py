@@ -101,9 +101,9 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._transport is None:
             return
-        frame = command if isinstance(command, bytes) else command.encode()
-        self._out.append(frame)
-        self._out_bytes += len(frame)
+        for piece in (command,) if isinstance(command, bytes) else command.pieces(JOIN_BYTES):
+            self._out.append(piece)
+            self._out_bytes += len(piece)
         if at_once and not self._is_handling:
             self._flush()
         elif not self._is_handling and not self._is_flush_due:

@@ -32,8 +32,8 @@ class Stretch(Protocol):
         """Return how many of each stage they are."""
         ...
 
-    def body(self) -> bytes:
-        """Return their JSON, with commas between them."""
+    def body(self, before: bytes = b"", behind: bytes = b"") -> bytes:
+        """Return their JSON, with commas between them, and something around it."""
         ...
 
 
@@ -51,13 +51,12 @@ class Numbered:
         """Return how many of each stage they are."""
         return Counter(map(_STAGE_OF, self.events))
 
-    def body(self) -> bytes:
-        """Return their JSON, with commas between them."""
+    def body(self, before: bytes = b"", behind: bytes = b"") -> bytes:
+        """Return their JSON, with commas between them, and something around it."""
         head = self.head
         numbers = count(self.first)
-        return b",".join(
-            [b'{"seq":"%d%b%b' % (next(numbers), head, each.ending) for each in self.events]
-        )
+        parts = [b'{"seq":"%d%b%b' % (next(numbers), head, each.ending) for each in self.events]
+        return b"%b%b%b" % (before, b",".join(parts), behind)
 
 
 class Ring:

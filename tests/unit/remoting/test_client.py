@@ -8,6 +8,7 @@ import pytest
 from broker_core.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient, split_address
+from broker_core.remoting.connection import JOIN_BYTES
 from broker_core.remoting.server import RemotingServer
 from tests.support.clock import ManualClock
 from tests.support.patience import PATIENCE_S
@@ -21,6 +22,7 @@ ECHO = 1
 NEVER = 2
 PUSH = 3
 END = 4
+SIZES = (1, JOIN_BYTES, JOIN_BYTES + 1, 8 * JOIN_BYTES, 2, 2 * JOIN_BYTES)
 
 
 class Served:
@@ -94,6 +96,16 @@ async def test_a_oneway_request_arrives(served: Served) -> None:
 
     assert [request.body for request in served.seen] == [b"x", b"y"]
     assert [request.is_oneway for request in served.seen] == [True, False]
+
+
+async def test_bodies_that_are_not_copied_arrive_whole_between_small_ones(served: Served) -> None:
+    bodies = [bytes([65 + each]) * size for each, size in enumerate(SIZES)]
+
+    for body in bodies:
+        await served.client.oneway(served.address, a_request(body=body))
+    await served.client.request(served.address, a_request(body=b"last"))
+
+    assert [request.body for request in served.seen] == [*bodies, b"last"]
 
 
 async def test_no_answer_in_time_is_a_timeout(served: Served) -> None:

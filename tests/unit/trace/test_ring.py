@@ -48,7 +48,7 @@ def test_a_stretch_is_json_with_a_number_each(numbered_type: Any) -> None:
     stages = ["stored", "stored", "delivered", "stored"]
     stretch = numbered_type(98, b'","matched":["a"],', [event(stage) for stage in stages])
 
-    found = json.loads(b"[" + stretch.body() + b"]")
+    found = json.loads(stretch.body(b"[", b"]"))
 
     assert [each["seq"] for each in found] == ["98", "99", "100", "101"]
     assert [each["stage"] for each in found] == stages
@@ -60,6 +60,7 @@ def test_an_empty_stretch_has_no_json_and_no_stages(numbered_type: Any) -> None:
     stretch = numbered_type(1, HEAD, [])
 
     assert (stretch.body(), dict(stretch.stages())) == (b"", {})
+    assert stretch.body(b"[", b"]") == b"[]"
 
 
 def test_batches_come_in_order_and_only_once(numbered_type: Any) -> None:
