@@ -644,7 +644,7 @@ cdef class PullTurn:
         cdef Bytes at = end - self._byte_count
         cdef int64_t size, offset, limit = queue_offset + self._scanned
         cdef int number = 0, count = 0
-        cdef bint is_picked
+        cdef bint is_picked, is_sure = False
         cdef Picks picks = (<dict>slot(self._picking, PICKING_PICKED)).get(self._queue)
         if picks is not None:
             if (
@@ -660,15 +660,18 @@ cdef class PullTurn:
             if size < STORED_END_MAX:
                 break
             if picks is not None:
-                if number == picks.count or picks.places[number] >= limit:
+                if number == picks.count or picks.places[number] >= 2 * limit:
                     break
-                offset = big64(at + QUEUE_OFFSET_AT)
+                offset = 2 * <int64_t>big64(at + QUEUE_OFFSET_AT)
                 while number < picks.count and picks.places[number] < offset:
                     number += 1
-                is_picked = number < picks.count and picks.places[number] == offset
+                is_picked = number < picks.count and picks.places[number] <= offset + 1
+                is_sure = (
+                    is_picked and picks.places[number] == offset and picks.one_of == self._one_of
+                )
             else:
                 is_picked = True
-            if is_picked and is_in_sample(at, at + size, self._one_of):
+            if is_picked and (is_sure or is_in_sample(at, at + size, self._one_of)):
                 self._chosen[count] = at
                 count += 1
             at += size

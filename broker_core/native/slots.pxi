@@ -114,13 +114,14 @@ cdef inline object exactly(kind, owner):
 cdef extern from *:
     """
     static inline int is_same(PyObject *one, PyObject *other) {
-        Py_ssize_t size;
+        const PyASCIIObject *first = (PyASCIIObject *)one, *second = (PyASCIIObject *)other;
         if (one == other) return 1;
         if (one == Py_None || other == Py_None) return 0;
-        size = PyUnicode_GET_LENGTH(one);
-        return size == PyUnicode_GET_LENGTH(other)
-            && PyUnicode_KIND(one) == PyUnicode_KIND(other)
-            && memcmp(PyUnicode_DATA(one), PyUnicode_DATA(other), size * PyUnicode_KIND(one)) == 0;
+        if (first->state.ascii && first->state.compact && second->state.ascii
+            && second->state.compact)
+            return first->length == second->length
+                && memcmp(first + 1, second + 1, first->length) == 0;
+        return PyUnicode_Compare(one, other) == 0;
     }
     """
     # Whether two texts, or None, are equal.

@@ -234,21 +234,24 @@ cdef class Picks:
     """
 
     cdef int64_t one_of, begin, end
+    # Queue offsets, doubled; one more where the message's key has to be looked at.
     cdef int64_t places[PICKS_MAX]
     cdef int count
+    # The first of them that was not before what was looked for last.
+    cdef int last
     # Who is told of them here that they are stored, None where Python tells; what events say of
     # the queue; the topic.
     cdef tuple stored
     cdef bytes where
     cdef str topic
 
-    cdef inline void note(self, int64_t queue_offset, bint is_picked) noexcept:
+    cdef inline void note(self, int64_t queue_offset, bint is_picked, bint is_sure) noexcept:
         """Note a message behind the last; what was long before is forgotten."""
         if queue_offset != self.end:
             self._pass_over(queue_offset)
         self.end = queue_offset + 1
         if is_picked:
-            self._add(queue_offset)
+            self._add(queue_offset, is_sure)
 
     cdef void _pass_over(self, int64_t queue_offset) noexcept:
         """Take what Python put up to an offset for wanted, unless that is too much."""
@@ -256,26 +259,33 @@ cdef class Picks:
             self.begin = self.end = queue_offset
             self.count = 0
         while self.end < queue_offset:
-            self._add(self.end)
+            self._add(self.end, False)
             self.end += 1
 
-    cdef void _add(self, int64_t queue_offset) noexcept:
+    cdef void _add(self, int64_t queue_offset, bint is_sure) noexcept:
         if self.count == PICKS_MAX:
-            self.begin = self.places[PICKS_HALF - 1] + 1
+            self.begin = self.places[PICKS_HALF - 1] // 2 + 1
             self.count = PICKS_MAX - PICKS_HALF
             memcpy(self.places, &self.places[PICKS_HALF], self.count * sizeof(int64_t))
-        self.places[self.count] = queue_offset
+        self.places[self.count] = 2 * queue_offset + (not is_sure)
         self.count += 1
 
     cdef int at_or_behind(self, int64_t queue_offset) noexcept:
         """Return which of the places is the first that is not before a queue offset."""
-        cdef int low = 0, high = self.count, middle
+        cdef int low = self.last, high = self.count, middle
+        cdef int64_t sought = 2 * queue_offset
+        if low > high or (low and self.places[low - 1] >= sought):
+            low = 0
+        elif low == high or self.places[low] >= sought:
+            # Nearly always: its reader goes on where it was, and none came in between.
+            return low
         while low < high:
             middle = (low + high) // 2
-            if self.places[middle] < queue_offset:
+            if self.places[middle] < sought:
                 low = middle + 1
             else:
                 high = middle
+        self.last = low
         return low
 
 
@@ -792,7 +802,7 @@ cdef class SendTurn:
         entry = self._entry(place, properties, offset) if is_indexed else None
         is_picked = place.one_of != 0 and is_wanted(properties, place.one_of)
         if place.picks is not None:
-            place.picks.note(place.next_offset, is_picked)
+            place.picks.note(place.next_offset, is_picked, properties.uniq_key.size > 0)
         if is_picked:
             validated_s = seconds_of(self._monotonic)
 
