@@ -95,11 +95,7 @@ async def test_pulls_far_behind_the_logs_end_read_the_same(
         log = pair.native.parts.store.files.log
         for opaque in range(COLD_PULLS):
             memory_bytes = rng.choice((0, 0, rng.randrange(log.max_offset), log.max_offset))
-            is_resident = rng.random() < 0.9
-            for twin in twins:
-                assert twin.parts.store.own_reads is not None
-                twin.parts.store.own_reads.memory_bytes = memory_bytes
-                twin.storage.is_resident = is_resident
+            pair.keep_in_memory(memory_bytes, is_resident=rng.random() < 0.9)
             await pair.feed(pull_frames.any_pull(rng, TOPICS, opaque))
             # What is not resident another thread reads.
             await until_async(lambda: all(not twin.wire.in_flight for twin in twins), "answers")
@@ -117,10 +113,7 @@ async def test_a_damaged_record_far_behind_the_logs_end_is_met_alike(host: str) 
     async with Pair(configuration(brokerIP1=host)) as pair:
         twins = (pair.native, pair.python)
         await pair.feed(a_send("TAGS\x01TagA\x02") * 3)
-        for twin in twins:
-            assert twin.parts.store.own_reads is not None
-            twin.parts.store.own_reads.memory_bytes = 0
-            twin.storage.is_resident = True
+        pair.keep_in_memory(0, is_resident=True)
         files = [twin.parts.store.files.log.files[0] for twin in twins]
         head = examine(files[0].view, 0, files[0].size, 0, check_crc=True)
         second = head.size

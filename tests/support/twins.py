@@ -371,6 +371,14 @@ class Pair:
             assert value == python[name], name
         return native
 
+    def keep_in_memory(self, memory_bytes: int, *, is_resident: bool) -> None:
+        """Have readers take so much of the log's end for in memory; is the rest there as well?"""
+        for twin in (self.native, self.python):
+            reader = twin.parts.store.own_reads
+            assert reader is not None
+            reader.memory_bytes = memory_bytes
+            twin.storage.is_resident = is_resident
+
     def advance_ms(self, milliseconds: int) -> None:
         for twin in (self.native, self.python):
             twin.clock.advance_ms(milliseconds)
