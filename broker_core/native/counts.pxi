@@ -12,6 +12,7 @@ cdef Py_ssize_t ITEM_VALUE = slot_of_class(ItemType, "value")
 cdef Py_ssize_t LATENCY_BUCKETS = slot_of_class(LatencyType, "buckets")
 cdef Py_ssize_t LATENCY_LONGEST_S = slot_of_class(LatencyType, "longest_s")
 cdef Py_ssize_t LATENCY_MAX_MS = slot_of_class(LatencyType, "max_ms")
+cdef Py_ssize_t LATENCY_SERVED = slot_of_class(LatencyType, "served")
 cdef Py_ssize_t LATENCY_TOTAL_MS = slot_of_class(LatencyType, "total_ms")
 cdef double[BOUNDS_MAX] BOUNDS
 cdef int BOUND_COUNT = len(FINE_MS)
@@ -30,15 +31,17 @@ cdef inline int count(item, int64_t value, int64_t times) except -1:
     return 0
 
 
-cdef int time_one(latency, double seconds) except -1:
-    """Count a request that held the loop until it was answered, as `Latency.answered` does."""
+cdef int time_some(latency, double seconds, int64_t requests) except -1:
+    """Count requests that held the loop until they were answered, as `Latency.answered` does."""
     cdef double took_ms = seconds * 1000.0
     cdef int bucket = 0
     cdef list buckets = <list>slot(latency, LATENCY_BUCKETS)
     while bucket < BOUND_COUNT and BOUNDS[bucket] < took_ms:
         bucket += 1
-    buckets[bucket] += 1
-    set_slot(latency, LATENCY_TOTAL_MS, <double>slot(latency, LATENCY_TOTAL_MS) + took_ms)
+    buckets[bucket] += requests
+    set_slot(
+        latency, LATENCY_TOTAL_MS, <double>slot(latency, LATENCY_TOTAL_MS) + took_ms * requests
+    )
     if took_ms > <double>slot(latency, LATENCY_MAX_MS):
         set_slot(latency, LATENCY_MAX_MS, took_ms)
     if seconds > <double>slot(latency, LATENCY_LONGEST_S):

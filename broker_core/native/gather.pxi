@@ -47,6 +47,8 @@ cdef enum:
     # Three offsets, the opaque and, of a binary header, five sizes.
     FOUND_NUMBERS_MAX = 100
     FOUND_HEAD_MAX = 1024
+    # Linux takes a thousand parts.
+    RUNS_MAX = 1000
     READINGS = 256
     FRAME_BYTES_MAX = 16777216
 
@@ -157,6 +159,11 @@ cdef class PullTurn:
     cdef int _code_count
     cdef Run _runs[MAX_MSG_NUMS_MAX]
     cdef int _run_count
+    # Of the answer: its head, and for the kernel that and the runs.
+    cdef uint8_t _head[FOUND_HEAD_MAX]
+    cdef Py_ssize_t _head_size
+    cdef iovec _parts_of_frame[1 + RUNS_MAX]
+    cdef bint _is_parked
     cdef Py_buffer _files[FILES_MAX]
     cdef list _mapped
     cdef int _file_count
@@ -213,7 +220,7 @@ cdef class PullTurn:
         self._tell_trace = plain.tell
         self._answered = plain.answered
         self._slow_consumers = plain.slow_consumers
-        self._config = plain.config
+        self._config = exactly(BrokerConfigType, plain.config)
         self._parts = plain.answer_parts
         self._binary_parts = plain.binary_parts
         self._parts_size = max([
@@ -222,7 +229,7 @@ cdef class PullTurn:
         self._parked_pulls = plain.parked_pulls
         self._again = plain.again
         self._reader = reader
-        self._store_config = reader.config
+        self._store_config = exactly(StoreConfigType, reader.config)
         self._log = reader.log
         self._queues = reader.queues
         self._visibility = exactly(VisibilityType, reader.visibility)
@@ -240,10 +247,10 @@ cdef class PullTurn:
             raise ValueError("the answer has other places than the turn fills")
 
     cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, connection,
-                      dispatcher, int code):
+                      dispatcher, int code, int to):
         """Serve the pull that comes next; return its answer, b"" when it is not plain.
 
-        None when it waits.
+        None when it waits, or is sent to a socket already: `to`, below 0 for none.
         """
         cdef int64_t total, header
         cdef double started_s
@@ -279,16 +286,15 @@ cdef class PullTurn:
         if pull.code != code:
             return b""
         try:
-            answer = self._answer(&pull, header, connection)
+            answer = self._answer(&pull, header, connection, to)
         finally:
             self._release()
-        if answer is None:
-            # It waits, and its wait is not what pulls take.
-            self._taken = 4 + total
-        elif PyBytes_GET_SIZE(answer):
-            self._taken = 4 + total
-            if started_s >= 0:
-                time_one(self._latency, seconds_of(self._monotonic) - started_s)
+        if answer is not None and not PyBytes_GET_SIZE(answer):
+            return answer
+        self._taken = 4 + total
+        # What a pull that waits waits is not what pulls take.
+        if started_s >= 0 and not self._is_parked:
+            time_some(self._latency, seconds_of(self._monotonic) - started_s, 1)
         return answer
 
     cdef int _release(self) except -1:
@@ -300,12 +306,13 @@ cdef class PullTurn:
             self._read.clear()
         return 0
 
-    cdef bytes _answer(self, Pull* pull, int64_t header, connection):
-        """Return the answer to a pull, None when it waits, b"" if it is not plain."""
+    cdef bytes _answer(self, Pull* pull, int64_t header, connection, int to):
+        """Return the answer to a pull, None when it waits or is sent, b"" if it is not plain."""
         cdef int64_t timeout_ms = 0, most = max(1, min(pull.max_msg_nums, MAX_MSG_NUMS_MAX))
         cdef int kind
         cdef bint is_committed = pull.sys_flag & FLAG_COMMIT_OFFSET and pull.commit_offset >= 0
         cdef bytes answer = None
+        self._is_parked = False
         topic = self._text(pull.topic)
         group = self._text(pull.group)
         committed = queues = None
@@ -346,9 +353,10 @@ cdef class PullTurn:
             if timeout_ms and self._parked_pulls.is_full(connection):
                 timeout_ms = 0
         if not timeout_ms:
-            answer = self._frame(kind, group, pull.queue_offset, pull.opaque, pull.is_binary)
-            if answer is None:
+            if not self._begin_frame(kind, group, pull.queue_offset, pull.opaque, pull.is_binary):
                 return b""
+            if self._one_of or to < 0:
+                answer = self._frame(0)
         if is_committed:
             self._commit(
                 group, topic, pull.queue_id, pull.commit_offset, committed, queues, connection
@@ -357,7 +365,10 @@ cdef class PullTurn:
             kind, group, topic, pull.queue_id, pull.queue_offset, connection, answer, wanted, 0.0
         )
         if timeout_ms:
+            self._is_parked = True
             self._park(pull, group, topic, most, wanted, connection, timeout_ms)
+        elif answer is None:
+            answer = self._send(to if may_send(connection) else -1)
         return answer
 
     cdef int _park(self, Pull* pull, group, topic, int64_t most, wanted, connection,
@@ -399,11 +410,12 @@ cdef class PullTurn:
                     waiting._wanted
                 )
             if kind == FOUND or (is_last and kind != NOT_PLAIN):
-                answer = self._frame(
+                if self._begin_frame(
                     kind, waiting.group, waiting.queue_offset, waiting._opaque,
                     waiting._is_binary
-                )
-                if answer is None:
+                ):
+                    answer = self._frame(0)
+                else:
                     kind = NOT_PLAIN
         except Exception:
             # Python meets it as well.
@@ -689,32 +701,35 @@ cdef class PullTurn:
             group_config = check.groups.find_or_create(group)
         topic_config = check.topics.table.get(topic)
         if (
-            group_config is None
-            or topic_config is None
-            or not <int32_t>config.broker_permission & READABLE
-            or not group_config.consume_enable
-            or not <int32_t>topic_config.perm & READABLE
+            type(group_config) is not GroupConfigType
+            or type(topic_config) is not TopicConfigType
+            or not number_slot(config, CONFIG_BROKER_PERMISSION) & READABLE
+            or not slot(group_config, GROUP_CONFIG_CONSUMES)
+            or not number_slot(topic_config, TOPIC_CONFIG_PERM) & READABLE
             or topic in HIDDEN_TOPICS
-            or not 0 <= pull.queue_id < <int64_t>topic_config.read_queue_nums
-            or config.filter_support_retry
+            or not 0 <= pull.queue_id < number_slot(topic_config, TOPIC_CONFIG_READ_QUEUES)
+            or slot(config, CONFIG_FILTER_RETRY)
         ):
             return False
         if pull.sys_flag & FLAG_SUBSCRIPTION:
             return self._find_own_filter(pull, topic)
         readers = check.consumers.groups.get(group)
-        if readers is None or (
-            not group_config.consume_broadcast_enable and readers.message_model == "BROADCASTING"
+        if type(readers) is not GroupType or (
+            not slot(group_config, GROUP_CONFIG_BROADCASTS)
+            and slot(readers, GROUP_MESSAGE_MODEL) == "BROADCASTING"
         ):
             return False
-        subscription = readers.subscriptions.get(topic)
-        if subscription is None:
+        subscription = (<dict>slot(readers, GROUP_SUBSCRIPTIONS)).get(topic)
+        if type(subscription) is not SubscriptionType:
             return False
-        data = subscription.data
-        if <int64_t>data.sub_version < pull.sub_version:
+        data = slot(subscription, SUBSCRIPTION_DATA)
+        if type(data) is not SubscriptionDataType:
             return False
-        if data.expression_type != EXPRESSION_TYPE_TAG and not data.is_tag_expression:
+        if number_slot(data, DATA_SUB_VERSION) < pull.sub_version:
             return False
-        self._wanted = subscription.tag_filter
+        if slot(data, DATA_EXPRESSION_TYPE) != EXPRESSION_TYPE_TAG and not data.is_tag_expression:
+            return False
+        self._wanted = slot(subscription, SUBSCRIPTION_TAG_FILTER)
         return True
 
     cdef bint _find_own_filter(self, Pull* pull, topic) except -1:
@@ -796,8 +811,8 @@ cdef class PullTurn:
         cdef int64_t max_offset = number_slot(state, STATE_FROM)
         max_offset += number_slot(state, STATE_POSITION)
         cdef int64_t read_limit = number_slot(self._visibility, VISIBILITY_READ_LIMIT)
-        cdef int64_t bytes_max = config.max_transfer_bytes_on_message_in_memory
-        cdef int64_t count_max = config.max_transfer_count_on_message_in_memory
+        cdef int64_t bytes_max = number_slot(config, STORE_CONFIG_BYTES)
+        cdef int64_t count_max = number_slot(config, STORE_CONFIG_COUNT)
         count_max = min(count_max, most)
         if not 1 <= count_max <= MAX_MSG_NUMS_MAX:
             return False
@@ -945,35 +960,39 @@ cdef class PullTurn:
         cdef list files = self._log.files
         if self._file_count == FILES_MAX or not files:
             return NULL
-        index = offset - <int64_t>files[0].file_from_offset
+        file = files[0]
+        if type(file) is not MappedType:
+            return NULL
+        index = offset - number_slot(file, MAPPED_FROM)
         if index < 0 or index // file_size >= len(files):
             return NULL
         file = files[index // file_size]
+        if type(file) is not MappedType:
+            return NULL
         view = &self._files[self._file_count]
-        PyObject_GetBuffer(file.buffer, view, PyBUF_SIMPLE)
+        PyObject_GetBuffer(slot(file, MAPPED_BUFFER), view, PyBUF_SIMPLE)
         self._mapped[self._file_count] = file
         self._file_count += 1
-        file_from[0] = file.file_from_offset
-        file_to[0] = min(file_from[0] + min(<int64_t>file.size, view.len), max_offset)
+        file_from[0] = number_slot(file, MAPPED_FROM)
+        file_to[0] = min(file_from[0] + min(number_slot(file, MAPPED_SIZE), view.len), max_offset)
         if not file_from[0] <= offset < file_to[0]:
             return NULL
         return <Bytes>view.buf
 
-    cdef bytes _frame(self, int kind, group, int64_t queue_offset, int32_t opaque,
-                      bint is_binary):
-        """Return the frame of an answer, None when it is too long for one."""
-        cdef uint8_t head[FOUND_HEAD_MAX]
+    cdef bint _begin_frame(self, int kind, group, int64_t queue_offset, int32_t opaque,
+                           bint is_binary) except -1:
+        """Write the head of an answer's frame; tell whether it is not too long for one."""
+        cdef uint8_t* head = self._head
         cdef uint8_t* to
         cdef Py_ssize_t size
         cdef uint32_t header
-        cdef int i
         cdef bytes which = b"0"
-        if self._config.slave_read_enable:
+        if slot(self._config, CONFIG_SLAVE_READ):
             is_slow = self._scanned > 0 and self._last_offset < self._disk_before
             which = self._which_broker.after(group, is_slow=is_slow).encode()
         size = PREFIX + self._parts_size + PyBytes_GET_SIZE(which) + FOUND_NUMBERS_MAX
         if size > FOUND_HEAD_MAX or self._byte_count > FRAME_BYTES_MAX - FOUND_HEAD_MAX:
-            return None
+            return False
         if is_binary:
             to = self._binary_head(head + PREFIX, kind, which, queue_offset, opaque)
         else:
@@ -983,14 +1002,49 @@ cdef class PullTurn:
         if is_binary:
             header |= <uint32_t>ROCKETMQ << 24
         put32(put32(head, <uint32_t>(size - 4 + self._byte_count)), header)
-        answer = PyBytes_FromStringAndSize(NULL, size + self._byte_count)
-        to = <uint8_t*>PyBytes_AS_STRING(answer)
-        memcpy(to, head, size)
-        to += size
-        for i in range(self._run_count):
-            memcpy(to, self._runs[i].at, self._runs[i].size)
-            to += self._runs[i].size
+        self._parts_of_frame[0].iov_base = head
+        self._parts_of_frame[0].iov_len = size
+        self._head_size = size
+        return True
+
+    cdef bytes _frame(self, Py_ssize_t sent):
+        """Return the frame that was begun, but for so many bytes."""
+        cdef Py_ssize_t size
+        cdef int i
+        cdef Bytes at
+        answer = PyBytes_FromStringAndSize(NULL, self._head_size + self._byte_count - sent)
+        cdef uint8_t* to = <uint8_t*>PyBytes_AS_STRING(answer)
+        for i in range(-1, self._run_count):
+            at = &self._head[0]
+            size = self._head_size
+            if i >= 0:
+                at = self._runs[i].at
+                size = self._runs[i].size
+            if sent >= size:
+                sent -= size
+                continue
+            memcpy(to, at + sent, size - sent)
+            to += size - sent
+            sent = 0
         return answer
+
+    cdef bytes _send(self, int to):
+        """Send the frame that was begun; return what the socket did not take, None for nothing."""
+        cdef msghdr message
+        cdef Py_ssize_t sent = 0
+        cdef int i
+        if to < 0 or self._run_count > RUNS_MAX:
+            return self._frame(0)
+        for i in range(self._run_count):
+            self._parts_of_frame[1 + i].iov_base = <void*>self._runs[i].at
+            self._parts_of_frame[1 + i].iov_len = self._runs[i].size
+        memset(&message, 0, sizeof(message))
+        message.msg_iov = self._parts_of_frame
+        message.msg_iovlen = 1 + self._run_count
+        sent = sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+        if sent == self._head_size + self._byte_count:
+            return None
+        return self._frame(max(0, sent))
 
     cdef uint8_t* _json_head(self, uint8_t* to, int kind, bytes which, int64_t queue_offset,
                              int32_t opaque) except NULL:

@@ -10,7 +10,13 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 
 from broker_core.clients.consumers import ConsumerGroup as GroupType
 from broker_core.clients.consumers import ConsumerMember as MemberType
+from broker_core.clients.consumers import Subscription as SubscriptionType
+from broker_core.config.broker import BrokerConfig as BrokerConfigType
+from broker_core.config.store import StoreConfig as StoreConfigType
 from broker_core.ha.role import Role as RoleType
+from broker_core.message.subscription import SubscriptionData as SubscriptionDataType
+from broker_core.message.subscription import SubscriptionGroupConfig as GroupConfigType
+from broker_core.message.topic_config import TopicConfig as TopicConfigType
 from broker_core.store.consume_queue import ConsumeQueue as QueueType
 from broker_core.store.mapped_file import MappedFile as MappedType
 from broker_core.store.put_state import PutState as StateType
@@ -39,7 +45,18 @@ cdef Py_ssize_t slot_of_class(kind, str name) except 0:
     return at
 
 
+cdef Py_ssize_t CONFIG_BROKER_PERMISSION = slot_of_class(BrokerConfigType, "broker_permission")
+cdef Py_ssize_t CONFIG_FILTER_RETRY = slot_of_class(BrokerConfigType, "filter_support_retry")
+cdef Py_ssize_t CONFIG_SLAVE_READ = slot_of_class(BrokerConfigType, "slave_read_enable")
+cdef Py_ssize_t DATA_EXPRESSION_TYPE = slot_of_class(SubscriptionDataType, "expression_type")
+cdef Py_ssize_t DATA_SUB_VERSION = slot_of_class(SubscriptionDataType, "sub_version")
+cdef Py_ssize_t GROUP_CONFIG_BROADCASTS = slot_of_class(
+    GroupConfigType, "consume_broadcast_enable"
+)
+cdef Py_ssize_t GROUP_CONFIG_CONSUMES = slot_of_class(GroupConfigType, "consume_enable")
 cdef Py_ssize_t GROUP_MEMBERS = slot_of_class(GroupType, "members")
+cdef Py_ssize_t GROUP_MESSAGE_MODEL = slot_of_class(GroupType, "message_model")
+cdef Py_ssize_t GROUP_SUBSCRIPTIONS = slot_of_class(GroupType, "subscriptions")
 cdef Py_ssize_t MAPPED_BUFFER = slot_of_class(MappedType, "buffer")
 cdef Py_ssize_t MAPPED_FROM = slot_of_class(MappedType, "file_from_offset")
 cdef Py_ssize_t MAPPED_SIZE = slot_of_class(MappedType, "size")
@@ -70,6 +87,16 @@ cdef Py_ssize_t STATE_PUT_BYTES = slot_of_class(StateType, "put_bytes")
 cdef Py_ssize_t STATE_PUT_TIMES = slot_of_class(StateType, "put_times")
 cdef Py_ssize_t STATE_SLOW_AT = slot_of_class(StateType, "slow_at")
 cdef Py_ssize_t STATE_STORE_TIMESTAMP = slot_of_class(StateType, "store_timestamp")
+cdef Py_ssize_t STORE_CONFIG_BYTES = slot_of_class(
+    StoreConfigType, "max_transfer_bytes_on_message_in_memory"
+)
+cdef Py_ssize_t STORE_CONFIG_COUNT = slot_of_class(
+    StoreConfigType, "max_transfer_count_on_message_in_memory"
+)
+cdef Py_ssize_t SUBSCRIPTION_DATA = slot_of_class(SubscriptionType, "data")
+cdef Py_ssize_t SUBSCRIPTION_TAG_FILTER = slot_of_class(SubscriptionType, "tag_filter")
+cdef Py_ssize_t TOPIC_CONFIG_PERM = slot_of_class(TopicConfigType, "perm")
+cdef Py_ssize_t TOPIC_CONFIG_READ_QUEUES = slot_of_class(TopicConfigType, "read_queue_nums")
 cdef Py_ssize_t VISIBILITY_READ_LIMIT = slot_of_class(VisibilityType, "read_limit")
 cdef Py_ssize_t VISIBILITY_WAITS = slot_of_class(VisibilityType, "waits")
 cdef Py_ssize_t WATCH_FRESH = slot_of_class(WatchType, "fresh")

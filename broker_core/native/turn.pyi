@@ -1,6 +1,8 @@
+import asyncio
 from mmap import mmap
 
 from broker_core.formats.index_entry import Waiting
+from broker_core.remoting.connection import Connection
 from broker_core.remoting.later import Later
 from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.store.mapped_file import MappedFile
@@ -37,6 +39,9 @@ class EndTurn:
         clock: object,
     ) -> None: ...
 
+class PlainProtocol(asyncio.BufferedProtocol):
+    def __init__(self, turn: Turn, connection: Connection) -> None: ...
+
 class Turn:
     def __init__(
         self, sends: SendTurn | None, pulls: PullTurn | None, ends: EndTurn | None
@@ -45,6 +50,7 @@ class Turn:
     def taken(self) -> int: ...
     @property
     def left(self) -> dict[str, int]: ...
+    def protocol_of(self, connection: Connection) -> PlainProtocol: ...
     def serve(
         self,
         connection: object,

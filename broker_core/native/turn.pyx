@@ -23,6 +23,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
+from cpython.list cimport PyList_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -30,6 +31,19 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 cdef extern from "<string.h>" nogil:
     void* memmem(const void* data, size_t size, const void* word, size_t word_size)
+
+cdef extern from "<sys/socket.h>" nogil:
+    enum:
+        MSG_DONTWAIT
+        MSG_NOSIGNAL
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    struct msghdr:
+        iovec* msg_iov
+        size_t msg_iovlen
+    Py_ssize_t send(int socket, const void* data, size_t size, int flags)
+    Py_ssize_t sendmsg(int socket, const msghdr* message, int flags)
 
 from broker_core.native.pack cimport (
     CRC_MASK,
@@ -87,6 +101,7 @@ from broker_core.native.scan cimport (
 
 from time import monotonic as system_monotonic
 
+from broker_core.clock import SystemClock
 from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPARATOR
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK, STOREHOST_V6_FLAG
 
@@ -99,6 +114,7 @@ cdef extern from "<time.h>" nogil:
         time_t tv_sec
         long tv_nsec
     int CLOCK_MONOTONIC
+    int CLOCK_REALTIME
     int clock_gettime(int clock, timespec* now)
 
 cdef object SYSTEM_MONOTONIC = system_monotonic
@@ -111,6 +127,13 @@ cdef inline double seconds_of(monotonic) except? -1.0:
         return monotonic()
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <double>(<int64_t>now.tv_sec * 1000000000 + now.tv_nsec) / 1e9
+
+
+cdef inline int64_t wall_ms() noexcept:
+    """Return what `SystemClock.now_ms` does."""
+    cdef timespec now
+    clock_gettime(CLOCK_REALTIME, &now)
+    return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
 
 cdef enum:
@@ -431,7 +454,7 @@ cdef class SendTurn:
         self._told = []
         self._client_host = self._client = None
         self._acknowledge = acknowledge
-        self._now_ms = clock.now_ms
+        self._now_ms = None if type(clock) is SystemClock else clock.now_ms
         self._monotonic = clock.monotonic
         self._plain_queues = plain.queues
         self._unwritten = plain.unwritten_topics
@@ -465,14 +488,15 @@ cdef class SendTurn:
         self._open = 0
         self._is_loaded = False
 
-    cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, dispatcher,
-                      bytes born_host, Py_ssize_t room, int64_t requests_max):
+    cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, connection, dispatcher,
+                      int to, Py_ssize_t room, int64_t requests_max):
         """Serve the plain sends that come next; return their answers, b"" when there is none.
 
-        None when all are oneway. Ends behind `room` bytes of answers and `requests_max` requests at
+        None when all are oneway, or sent to a socket already: `to`, below 0 for none. Ends behind `room` bytes of answers and `requests_max` requests at
         the latest. Puts that do not count at once are told of together: then this returns a Later.
         """
-        cdef Py_ssize_t taken = 0
+        cdef Py_ssize_t taken = 0, sent = 0
+        cdef bytes born_host = connection.remote_host
         self._answered = self._taken = 0
         self._why = TAKEN
         try:
@@ -493,7 +517,13 @@ cdef class SendTurn:
             self._taken = taken
             if self._answered == 0:
                 return None
-            answers = PyBytes_FromStringAndSize(<char*>self._answers, self._answered)
+            if to >= 0 and not self._waits and may_send(connection):
+                sent = send_at_once(to, self._answers, self._answered)
+                if sent == self._answered:
+                    return None
+            answers = PyBytes_FromStringAndSize(
+                <char*>self._answers + sent, self._answered - sent
+            )
             if not self._waits:
                 return answers
             return self._send.when_together(
@@ -1170,7 +1200,7 @@ cdef class SendTurn:
 
     cdef int _begin_time(self) except -1:
         """Take the time of this turn's puts."""
-        now = self._now_ms()
+        now = wall_ms() if self._now_ms is None else self._now_ms()
         if now != slot(self._state, STATE_STORE_TIMESTAMP):
             now = self._puts.begin_millisecond(now)
         self._timestamp = now
@@ -1286,6 +1316,10 @@ cdef inline str text_of(Text text):
     return PyUnicode_DecodeUTF8(<const char*>text.at, text.size, NULL)
 
 
+cdef class Turn
+
+
+include "receive.pxi"
 include "halves.pxi"
 include "gather.pxi"
 include "replay.pxi"
@@ -1300,6 +1334,8 @@ cdef class Turn:
     cdef PullTurn _pulls
     cdef EndTurn _ends
     cdef int64_t _left[REASONS]
+    # Where answers may be sent at once, below 0 for nowhere: of who calls `serve`.
+    cdef int _socket
     cdef readonly Py_ssize_t taken
 
     def __init__(self, SendTurn sends, PullTurn pulls, EndTurn ends):
@@ -1308,15 +1344,20 @@ cdef class Turn:
         self._sends = sends
         self._pulls = pulls
         self._ends = ends
+        self._socket = -1
         for i in range(REASONS):
             self._left[i] = 0
+
+    def protocol_of(self, connection):
+        """See PlainRequests."""
+        return PlainProtocol(self, connection)
 
     @property
     def left(self):
         """How many requests were left to Python, by reason; see PlainRequests."""
         return {LEFT[i]: self._left[i] for i in range(1, REASONS)}
 
-    def serve(self, connection, received, Py_ssize_t size, int64_t frame_max, dispatcher,
+    cpdef serve(self, connection, received, Py_ssize_t size, int64_t frame_max, dispatcher,
               Py_ssize_t room, int64_t requests_max):
         """See PlainRequests."""
         cdef Py_buffer view
@@ -1348,7 +1389,7 @@ cdef class Turn:
             why = STORE
             if self._sends is not None:
                 answers = self._sends.serve(
-                    begin, size, frame_max, dispatcher, connection.remote_host, room,
+                    begin, size, frame_max, connection, dispatcher, self._socket, room,
                     requests_max
                 )
                 self.taken = self._sends._taken
@@ -1356,7 +1397,9 @@ cdef class Turn:
         elif code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
             why = STORE
             if self._pulls is not None:
-                answers = self._pulls.serve(begin, size, frame_max, connection, dispatcher, code)
+                answers = self._pulls.serve(
+                    begin, size, frame_max, connection, dispatcher, code, self._socket
+                )
                 self.taken = self._pulls._taken
                 why = self._pulls._why
         elif code == END_TRANSACTION:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from broker_core.errors import FrameError, RemotingSendError, RemotingTimeoutError
+from broker_core.errors import FrameError, RemotingSendError
 from broker_core.protocol.codes import ONEWAY_FLAG, RESPONSE_FLAG
 from broker_core.protocol.frame import FrameDecoder
-from broker_core.protocol.json_header import INT32_MAX
 from broker_core.remoting.peer_address import peer_of
+from broker_core.remoting.pending import PendingRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -24,8 +24,6 @@ FLUSH_BYTES = 256 * 1024
 """Collected answers of this size go to the transport before the batch of requests ends."""
 JOIN_BYTES = 128 * 1024
 """Above it, copying the answers together costs more than the transport's scatter write."""
-REQUESTS_PENDING_MAX = 10_000
-"""Our requests to one peer that wait for an answer."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -39,6 +37,35 @@ class Connection(asyncio.BufferedProtocol):
         turn_began: when the requests came that are being served, by the monotonic clock; 0 where
             the wire does not time turns.
     """
+
+    __slots__ = (
+        "__weakref__",
+        "_active_at",
+        "_decoder",
+        "_dispatch",
+        "_half_frame_since",
+        "_in_flight",
+        "_in_flight_bytes",
+        "_is_crowded",
+        "_is_flush_due",
+        "_is_handling",
+        "_is_stopped",
+        "_is_writable",
+        "_kept_bytes",
+        "_limits",
+        "_out",
+        "_out_bytes",
+        "_peer",
+        "_pending",
+        "_transport",
+        "_was_active",
+        "_wire",
+        "attributes",
+        "on_close",
+        "remote_address",
+        "remote_host",
+        "turn_began",
+    )
 
     def __init__(self, wire: Wire, peer: tuple[str, int] | None = None) -> None:
         self.remote_address = ""
@@ -65,13 +92,18 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._is_crowded = False
-        self._next_opaque = 0
-        self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._pending = PendingRequests(wire.clock)
 
     def __repr__(self) -> str:
         return f"<Connection {self.remote_address}>"
 
     # What owners call.
+
+    @property
+    def protocol(self) -> asyncio.BufferedProtocol:
+        """What a transport is given: who receives for this connection, compiled where that is."""
+        plain_requests = self._wire.plain_requests
+        return self if plain_requests is None else plain_requests.protocol_of(self)
 
     @property
     def is_open(self) -> bool:
@@ -113,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
     def oneway(self, command: RemotingCommand) -> None:
         """Send a request without an answer."""
         command.flag |= ONEWAY_FLAG
-        command.opaque = self._new_opaque()
+        command.opaque = self._pending.new_opaque()
         self._sign(command)
         self.send(command)
 
@@ -126,32 +158,11 @@ class Connection(asyncio.BufferedProtocol):
         """
         if not self.is_open:
             raise RemotingSendError(f"the connection to {self.remote_address} is closed")
-        if len(self._pending) >= REQUESTS_PENDING_MAX:
-            raise RemotingSendError(
-                f"{len(self._pending)} requests to {self.remote_address} wait for their answers"
-            )
-        opaque = command.opaque = self._new_opaque()
+        pending, peer = self._pending, self.remote_address
+        awaited = pending.expect(command, peer)
         self._sign(command)
-        future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
-        self._pending[opaque] = future
-
-        def time_out() -> None:
-            if not future.done():
-                future.set_exception(
-                    RemotingTimeoutError(
-                        f"{self.remote_address} did not answer request {command.code} within"
-                        f" {timeout_s:.3g} s"
-                    )
-                )
-
-        clock = self._wire.clock
-        timer = clock.call_at(clock.monotonic() + timeout_s, time_out)
-        try:
-            self.send(command)
-            return await future
-        finally:
-            timer.cancel()
-            self._pending.pop(opaque, None)
+        self.send(command)
+        return await pending.answer_to(command, awaited, timeout_s, peer)
 
     def stop_reading(self) -> None:
         """Take no more requests; answers in progress are still sent."""
@@ -178,8 +189,7 @@ class Connection(asyncio.BufferedProtocol):
     def forsake(self) -> None:
         """End, where the task that was to make the connection was cancelled.
 
-        uvloop closes what it has made in that very turn of the loop, and never calls
-        `connection_lost`: whoever waits for all connections to end would wait for ever.
+        uvloop closes what it has made in that turn, and never calls `connection_lost`.
         """
         self.abort()
         self.connection_lost(None)
@@ -317,11 +327,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._wire.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Serve what was received; the compiled twin is in `native/receive.pxi`."""
         if self._is_stopped:
             return
         self._was_active = True
-        wire = self._wire
-        plain_requests = wire.plain_requests
+        plain_requests = self._wire.plain_requests
         taken, is_tried = 0, False
         try:
             if (
@@ -333,11 +343,9 @@ class Connection(asyncio.BufferedProtocol):
                 if taken == nbytes:
                     return
                 is_tried = taken == 0
-            if not self._is_stopped:
-                self._decoder.feed(wire.receive_buffer[taken:nbytes])
-                self._handle_frames(is_tried=is_tried)
+            self.serve_rest(taken, nbytes, is_tried=is_tried)
         except MemoryError:
-            self._give_up()
+            self.give_up()
 
     def pause_writing(self) -> None:
         if self._transport is not None and self._is_read_from():
@@ -362,15 +370,35 @@ class Connection(asyncio.BufferedProtocol):
         wire.connections.pop(self, None)
         if wire.emptied is not None and not wire.connections and not wire.emptied.done():
             wire.emptied.set_result(None)
-        for future in self._pending.values():
-            if not future.done():
-                future.set_exception(
-                    RemotingSendError(f"the connection to {self.remote_address} ended")
-                )
+        self._pending.fail(self.remote_address)
         wire.on_lost(self)
         for callback in self.on_close:
             callback(self)
         self.on_close.clear()
+
+    # What receives for it calls.
+
+    def serve_rest(self, taken: int, nbytes: int, *, is_tried: bool) -> None:
+        """Serve what was received behind `taken` bytes; `is_tried`: what comes first is not plain."""
+        if not self._is_stopped:
+            self._decoder.feed(self._wire.receive_buffer[taken:nbytes])
+            self._handle_frames(is_tried=is_tried)
+
+    def hand_out(self, answers: bytes | Later | None) -> None:
+        """Send the answers to plain requests, or have them wait; behind what waits already."""
+        transport = self._transport
+        if not isinstance(answers, bytes) or transport is None or self._out or self._is_stopped:
+            if answers:
+                self._collect(answers)
+            self._flush()
+        elif answers:
+            transport.write(answers)
+            if not self._is_writable:
+                self._check_unread()
+
+    def give_up(self) -> None:
+        """End for lack of memory: what was begun may be half done, and nothing is said of it."""
+        self._abort_since("there is no memory for its requests")
 
     # Inside.
 
@@ -397,20 +425,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_handling = False
         if on_turn is not None:
             on_turn(wire.clock.monotonic() - started)
-        transport = self._transport
-        if (
-            isinstance(answers, bytes)
-            and transport is not None
-            and not (self._out or self._is_stopped)
-        ):
-            if answers:
-                transport.write(answers)
-                if not self._is_writable:
-                    self._check_unread()
-        else:
-            if answers:
-                self._collect(answers)
-            self._flush()
+        self.hand_out(answers)
         return taken
 
     def _handle_frames(self, *, is_tried: bool = False) -> None:
@@ -432,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
             for command in self._decoder.commands() if has_room else ():
                 is_served = True
                 if command.flag & RESPONSE_FLAG:
-                    self._resolve(command)
+                    self._pending.resolve(command)
                     continue
                 frame = dispatch(command, self)
                 if frame is None:
@@ -455,7 +470,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         except MemoryError:
-            self._give_up()
+            self.give_up()
             return
         finally:
             # What was served before a frame that is none counts, too.
@@ -466,12 +481,6 @@ class Connection(asyncio.BufferedProtocol):
             self._flush()
         if not self._is_stopped:
             self._settle(is_served=is_served)
-
-    def _give_up(self) -> None:
-        """End for lack of memory: what was begun may be half done, and nothing is said of it."""
-        reason = "there is no memory for its requests"
-        self._wire.peer_log.report("connection closed", self.remote_address, reason)
-        self.abort()
 
     def _serve_plain(self, plain_requests: PlainRequests) -> bool:
         """Serve the plain requests that the decoder has next; tell whether there were any."""
@@ -579,20 +588,9 @@ class Connection(asyncio.BufferedProtocol):
         if unread > self._limits.write_buffer_max:
             self._abort_since(f"the peer does not read: {unread} bytes wait for it")
 
-    def _resolve(self, answer: RemotingCommand) -> None:
-        """Hand an answer to its request; ignore one that arrives after the time-out."""
-        future = self._pending.get(answer.opaque)
-        if future is not None and not future.done():
-            future.set_result(answer)
-
     def _sign(self, command: RemotingCommand) -> None:
         if self._wire.signer is not None:
             self._wire.signer.sign(command)
-
-    def _new_opaque(self) -> int:
-        opaque = self._next_opaque
-        self._next_opaque = 0 if opaque == INT32_MAX else opaque + 1
-        return opaque
 
 
 def _set_done(future: asyncio.Future[None]) -> None:

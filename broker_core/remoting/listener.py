@@ -261,7 +261,7 @@ class Listener(Service):
         connection = Connection(self._wire, told)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection,
+                lambda: connection.protocol,
                 peer,
                 ssl=context,
                 ssl_handshake_timeout=HANDSHAKE_SECONDS if is_tls else None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
+
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Dispatcher
     from broker_core.remoting.later import Later
@@ -21,6 +23,10 @@ class PlainRequests(Protocol):
     @property
     def left(self) -> dict[str, int]:
         """How many requests it did not take, by reason."""
+        ...
+
+    def protocol_of(self, connection: Connection) -> asyncio.BufferedProtocol:
+        """Return who receives for a connection; see Connection.protocol."""
         ...
 
     def serve(

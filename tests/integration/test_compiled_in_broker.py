@@ -20,6 +20,7 @@ from tests.support.raw_remoting import (
     SUCCESS,
     RawClient,
     create_topic,
+    parse_records,
     pull_fields,
 )
 from tests.support.send_frames import fields_of, send
@@ -34,6 +35,9 @@ pytestmark = pytest.mark.skipif(
 )
 TOPIC = "Orders"
 TRANSACTIONS = 20
+BODY_BYTES, BODIES = 4096, 32
+LATE_PULLS = 150
+"""So many answers are more than all buffers between the broker and a client."""
 
 
 async def test_sends_pulls_half_messages_and_commits_of_a_broker_are_compiled(
@@ -67,6 +71,36 @@ def a_round(client: RawClient) -> None:
         place = int(answer.fields["msgId"][-16:], 16)
         fields = transaction_frames.end_fields(int(answer.fields["queueOffset"]), place)
         client.send_bytes(transaction_frames.end(fields, number))
+
+
+async def test_answers_that_a_client_reads_late_come_whole_and_in_their_order(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path) as broker:
+        await asyncio.to_thread(read_late, broker.listen_port)
+
+
+def read_late(port: int) -> None:
+    """Send and pull without reading, then read."""
+    create_topic(port, TOPIC, queues=1)
+    with RawClient(port) as client:
+        for number in range(BODIES):
+            body = bytes([number]) * BODY_BYTES
+            client.send_bytes(send(fields_of(TOPIC, 0, ""), body, 1))
+            assert client.read_answer().code == SUCCESS
+        found = client.ask(PULL_MESSAGE, pull_fields(TOPIC, 0, 0)).body
+        assert [each.body for each in parse_records(found)] == [
+            bytes([number]) * BODY_BYTES for number in range(BODIES)
+        ]
+        opaques = []
+        for _ in range(LATE_PULLS):
+            client.send_bytes(send(fields_of(TOPIC, 0, ""), b"x", 1))
+            opaques.append(1)
+            opaques.append(client.send_request(PULL_MESSAGE, pull_fields(TOPIC, 0, 0)))
+        answers = [client.read_answer() for _ in opaques]
+    assert [answer.opaque for answer in answers] == opaques
+    assert all(answer.body == found for answer in answers[1::2])
+    assert {answer.code for answer in answers} == {SUCCESS}
 
 
 def left(client: RawClient) -> dict[str, int]:

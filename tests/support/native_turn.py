@@ -12,6 +12,7 @@ from tests.support.twins import Twin
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from broker_core.remoting.connection import Connection
     from broker_core.remoting.later import Later
     from broker_core.remoting.plain_requests import PlainRequests
     from broker_core.store.acknowledge import Acknowledgement
@@ -33,6 +34,9 @@ class Counting:
     @property
     def taken(self) -> int:
         return self._turn.taken
+
+    def protocol_of(self, connection: Connection) -> Connection:
+        return connection
 
     def serve(self, *parts: Any, **more: Any) -> bytes | Later | None:
         answers = self._turn.serve(*parts, **more)

@@ -231,9 +231,14 @@ class Twin:
 
     def connect(self) -> None:
         """Begin a connection, instead of the one there is."""
-        self.transport = SeenTransport()
+        self.connect_by(SeenTransport())
+
+    def connect_by(self, transport: SeenTransport) -> None:
+        """Begin a connection that has a transport of its own."""
+        self.transport = transport
         self.connection = Connection(self.wire, self._peer)
-        self.connection.connection_made(self.transport)
+        self.protocol = self.connection.protocol
+        self.protocol.connection_made(self.transport)
 
     async def make_topic(self, topic: str) -> None:
         self.parts.topics.put(
@@ -250,10 +255,10 @@ class Twin:
         """Receive bytes."""
         done = 0
         while done < len(data) and not self.transport.closed:
-            buffer = self.connection.get_buffer(-1)
+            buffer = self.wire.receive_buffer
             piece = data[done : done + len(buffer)]
             buffer[: len(piece)] = piece
-            self.connection.buffer_updated(len(piece))
+            self.protocol.buffer_updated(len(piece))
             done += len(piece)
 
     def seen(self) -> dict[str, Any]:

@@ -33,6 +33,9 @@ class Turn:
         self.later: Later | None = None
         self.closes = False
 
+    def protocol_of(self, connection: Connection) -> Connection:
+        return connection
+
     def serve(
         self, connection: Connection, received: memoryview, size: int, *_: Any, **__: Any
     ) -> bytes | Later | None:

@@ -1,0 +1,235 @@
+"""What the compiled turn sends to a socket by itself, and what it leaves to the transport."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import pull_frames, send_frames
+from tests.support.native_turn import TOPIC
+from tests.support.twins import SeenTransport, Twin, configuration, is_compiled
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    Connect = Callable[..., "SocketTransport"]
+
+pytestmark = pytest.mark.skipif(
+    not is_compiled(), reason="no compiled turn: python -m broker_core.native.build"
+)
+BUFFER_BYTES = 4096
+"""Of the sockets; the kernel doubles it."""
+BODY = bytes(range(256)) * 4
+MESSAGES = 32
+FLAGS = pull_frames.SUBSCRIPTION
+"""Of a pull that does not wait, nor commits."""
+
+
+class SocketTransport(SeenTransport):
+    """Has a socket, which nobody reads; keeps what is written to it instead."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__()
+        self.socket, self.peer = socket.socketpair()
+        self._more = more
+        for one in (self.socket, self.peer):
+            one.setblocking(False)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        its = self._more | {"socket": self.socket}
+        return its[name] if name in its else super().get_extra_info(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.written)
+
+    def received(self) -> bytes:
+        """Return what the socket took since it was asked last."""
+        parts = []
+        with contextlib.suppress(BlockingIOError):
+            while part := self.peer.recv(1 << 20):
+                parts.append(part)
+        return b"".join(parts)
+
+
+@pytest.fixture
+async def twin() -> AsyncIterator[Twin]:
+    """A broker with some messages, of a connection without a socket."""
+    twin = Twin(configuration(), is_native=True)
+    await twin.load(TOPIC)
+    await twin.feed(a_send() * MESSAGES)
+    await twin.feed(a_pull())
+    yield twin
+    await twin.shutdown()
+
+
+@pytest.fixture
+def connect(twin: Twin) -> Iterator[Connect]:
+    """Gives a broker a connection with a socket."""
+    transports = []
+
+    def connected(**more: Any) -> SocketTransport:
+        transports.append(SocketTransport(**more))
+        twin.connect_by(transports[-1])
+        return transports[-1]
+
+    yield connected
+    for one in transports:
+        one.socket.close()
+        one.peer.close()
+
+
+def a_send(opaque: int = 1) -> bytes:
+    return send_frames.send(send_frames.fields_of(TOPIC, 0, ""), BODY, opaque)
+
+
+def a_pull(offset: int = 0, *, flags: int = FLAGS, most: int = MESSAGES) -> bytes:
+    return pull_frames.pull(pull_frames.fields_of(TOPIC, 0, offset, flags=flags, most=most), 1)
+
+
+def answer_without_socket(twin: Twin, frame: bytes) -> bytes:
+    twin.connect()
+    twin.receive(frame)
+    return bytes(twin.transport.written)
+
+
+async def test_answers_go_to_the_socket_where_the_transport_holds_nothing_back(
+    twin: Twin, connect: Connect
+) -> None:
+    pulled = answer_without_socket(twin, a_pull(most=1))
+    transport = connect()
+
+    twin.receive(a_pull(most=1))
+    assert (transport.received(), bytes(transport.written)) == (pulled, b"")
+
+    transport.written += b"held back"
+    twin.receive(a_pull(most=1))
+    assert (transport.received(), bytes(transport.written)) == (b"", b"held back" + pulled)
+
+    transport.written.clear()
+    twin.receive(a_send(7) + a_send(8))
+    first, second = send_frames.frames_in(transport.received())
+    assert b'"opaque":7,' in first
+    assert b'"opaque":8,' in second
+
+
+@pytest.mark.parametrize("filled", [0, 1, 100, 5000])
+async def test_what_a_socket_does_not_take_of_a_pull_the_transport_is_given(
+    twin: Twin, connect: Connect, filled: int
+) -> None:
+    pulled = answer_without_socket(twin, a_pull())
+    transport = connect()
+    transport.socket.send(bytes(filled))
+
+    twin.receive(a_pull())
+
+    taken = transport.received()[filled:]
+    assert 0 < len(taken) < len(pulled)
+    assert taken + transport.written == pulled
+
+
+async def test_what_a_full_socket_does_not_take_the_transport_is_given(
+    twin: Twin, connect: Connect
+) -> None:
+    pulled = answer_without_socket(twin, a_pull(most=1))
+    transport = connect()
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            transport.socket.send(bytes(BUFFER_BYTES))
+
+    twin.receive(a_pull(most=1))
+    twin.receive(a_send(5))
+
+    assert transport.written.startswith(pulled)
+    assert b'"opaque":5' in transport.written[len(pulled) :]
+
+
+async def test_what_a_socket_does_not_take_of_many_answers_the_transport_is_given(
+    twin: Twin,
+    connect: Connect,
+) -> None:
+    transport = connect()
+    count = 200
+
+    twin.receive(b"".join(a_send(number) for number in range(count)))
+
+    taken = transport.received()
+    assert taken
+    assert transport.written
+    answers = send_frames.frames_in(taken + bytes(transport.written))
+    assert [b'"opaque":%d,' % number in each for number, each in enumerate(answers)] == (
+        [True] * count
+    )
+
+
+async def test_of_an_error_the_transport_hears_when_it_writes(twin: Twin, connect: Connect) -> None:
+    pulled = answer_without_socket(twin, a_pull())
+    transport = connect()
+    transport.peer.close()
+
+    twin.receive(a_pull())
+
+    assert transport.written == pulled
+
+
+async def test_nothing_goes_round_a_transport_that_encrypts(twin: Twin, connect: Connect) -> None:
+    pulled = answer_without_socket(twin, a_pull())
+    transport = connect(sslcontext=object())
+
+    twin.receive(a_pull())
+
+    assert (transport.received(), bytes(transport.written)) == (b"", pulled)
+
+
+async def test_an_answer_stays_behind_what_the_connection_has_to_send(
+    twin: Twin, connect: Connect
+) -> None:
+    transport = connect()
+    twin.connection.send(b"first")
+
+    twin.receive(a_send(9))
+
+    assert transport.received() == b""
+    assert transport.written.startswith(b"first\0")
+    assert b'"opaque":9,' in transport.written
+
+
+async def test_a_pull_that_waited_is_answered_by_the_transport(
+    twin: Twin, connect: Connect
+) -> None:
+    transport = connect()
+    await twin.feed(a_pull(MESSAGES, flags=pull_frames.SUSPEND | FLAGS))
+    assert transport.received() == b""
+
+    await twin.feed(a_send(9))
+
+    assert b'"opaque":9,' in transport.received()
+    assert BODY in transport.written
+
+
+async def test_a_connection_that_ended_sends_nothing(twin: Twin, connect: Connect) -> None:
+    transport = connect()
+    twin.protocol.connection_lost(None)
+
+    twin.receive(a_pull())
+
+    assert (transport.received(), bytes(transport.written)) == (b"", b"")
+
+
+async def test_turns_are_timed_by_whoever_the_wire_says(twin: Twin) -> None:
+    before = sum(twin.parts.stats.put_latency.counts)
+    twin.receive(a_send() * 3)
+    assert sum(twin.parts.stats.put_latency.counts) == before + 3
+
+    turns: list[float] = []
+    twin.wire.on_turn = turns.append
+    twin.receive(a_send())
+    assert turns == [0.0]
+
+    twin.wire.on_turn = None
+    twin.receive(a_send())
+    assert turns == [0.0]
+    assert twin.connection.turn_began == 0.0
