@@ -59,6 +59,10 @@ class Endpoint(asyncio.Transport):
 
     # What a socket does.
 
+    def fileno(self) -> int:
+        """Return -1: the kernel knows nothing of it, so that nothing goes round the transport."""
+        return -1
+
     def watch(self, callback: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         self._watch = callback, arguments
         if self._arrived:

@@ -101,8 +101,14 @@ def _portions(seeds: range, *, is_mixed: bool) -> Iterator[Portion]:
         yield run_some(pieces[0])
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), context, gc.freeze) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), context, _begin) as pool:
         yield from pool.map(run_some, pieces)
+
+
+def _begin() -> None:
+    """Have collections pass over what a process has imported by now, the broker above all."""
+    gc.collect()
+    gc.freeze()
 
 
 def _run_some(seeds: range, *, is_mixed: bool) -> Portion:
