@@ -136,6 +136,9 @@ class TransactionCheck(Service):
         is_immune = age_ms < immunity_ms
         if is_immune and transactions.span <= SPAN_MAX:
             return None
+        if not transactions.is_readable(half):
+            # A copy that no slave has yet, or that is not flushed: a later round asks.
+            return None
         message = transactions.read(half)
         if message is None:
             logger.error("half message is gone: commit_log_offset=%d", half.commit_log_offset)

@@ -123,6 +123,7 @@ class Transactions:
         self._next_half = 0
         self._next_op = 0
         self._settling: tuple[int, int, int] | None = None
+        self._last_copy: PutMessageResult | None = None
 
     def load(self) -> None:
         """Find the half messages without an outcome, in the store as it is now.
@@ -209,6 +210,7 @@ class Transactions:
         )
         if result.status is not PutMessageStatus.PUT_OK:
             return None
+        self._last_copy = result
         superseded = half.queue_offset
         self._drop(half)
         half.queue_offset = result.queue_offset
@@ -268,8 +270,12 @@ class Transactions:
         """Drop a half message whose record is gone."""
         self._drop(half)
 
+    def is_readable(self, half: Half) -> bool:
+        """Tell whether a half message may be read by now, or else is gone."""
+        return half.queue_offset < self._stored.readable_to(HALF_TOPIC)
+
     def read(self, half: Half) -> MessageExt | None:
-        """Return the record of a half message, None when it is gone."""
+        """Return the record of a half message, None when it is gone or not readable yet."""
         return self._stored.at(half.commit_log_offset)
 
     def with_key(self, key: str) -> list[MessageExt]:
@@ -293,9 +299,8 @@ class Transactions:
         return GIVEN_UP if outcome is None else outcome.name.lower()
 
     async def until_readable(self) -> None:
-        """Wait until all half messages may be read: with SYNC_FLUSH after their flush."""
-        if self._store.max_offset_in_queue(HALF_TOPIC, HALF_QUEUE_ID) < self._next_half:
-            await self._store.flush()
+        """Wait until all half messages may be read, as long as a sender waits at most."""
+        await self._stored.until_readable(HALF_TOPIC, self._next_half, self._last_copy)
 
     def end(
         self,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from broker_core.message.message import MessageExt
     from broker_core.store.message_store import MessageStore
+    from broker_core.store.results import PutMessageResult
 
 UNITS_READ = 1024
 FOUND_MAX = 32
@@ -47,6 +48,22 @@ class StoredMessages:
         except (CorruptRecordError, ValueError):
             return None
         return message
+
+    def readable_to(self, topic: str) -> int:
+        """Return the offset behind a queue's last message that may be read."""
+        return self._store.max_offset_in_queue(topic, HALF_QUEUE_ID)
+
+    async def until_readable(self, topic: str, end: int, last: PutMessageResult | None) -> None:
+        """Wait until a queue may be read to its end, at most as long as the last put's sender.
+
+        With SYNC_FLUSH it may after a flush, on a SYNC_MASTER when slaves have it.
+        """
+        if self.readable_to(topic) < end and last is not None:
+            acknowledged = self._store.acknowledge.until_acknowledged(last)
+            if acknowledged is not None:
+                await acknowledged
+        if self.readable_to(topic) < end:
+            await self._store.flush()
 
     def read(
         self, topic: str, queue_offset: int, queue_id: int = HALF_QUEUE_ID

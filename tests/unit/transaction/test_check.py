@@ -11,12 +11,14 @@ from broker_core.message.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC as MAX_
 from broker_core.protocol.codes import ResponseCode
 from broker_core.store.results import PutMessageResult, PutMessageStatus
 from broker_core.transaction import check
+from tests.support.native_turn import Terms
 from tests.support.transacted import CHECK_MAX, COMMIT, INTERVAL_MS, ROLLBACK, Transacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_core.processors.around.listened import Ask, ListenedTransactions
+    from broker_core.store.acknowledge import Acknowledgement
     from broker_core.transaction.check import CheckedHalf
     from broker_core.transaction.half import Outcome
     from tests.support.clock import ManualClock
@@ -25,6 +27,14 @@ if TYPE_CHECKING:
     Listened = Callable[[Ask], ListenedTransactions]
 
 HOUR = 3_600_000
+
+
+def with_slave(transacted: Transacted) -> Acknowledgement:
+    """Make its broker a master with one slave, which has everything that is there."""
+    store = transacted.store
+    store.take_role(is_slave=False, terms=Terms())
+    store.acknowledge.replicated(store.max_commit_log_offset)
+    return store.acknowledge
 
 
 async def test_a_producer_is_asked_about_what_it_left_undecided(transacted: Transacted) -> None:
@@ -266,6 +276,61 @@ async def test_with_sync_flush_the_question_comes_when_its_copy_can_be_read(
     await transacted.store.flush()
     assert transacted.bodies() == [b"half"]
     await transacted.stop()
+
+
+async def test_the_question_comes_when_slaves_have_its_copy(transacted: Transacted) -> None:
+    acknowledge = with_slave(transacted)
+    transacted.send()
+    acknowledge.replicated(transacted.store.max_commit_log_offset)
+
+    asking = asyncio.create_task(transacted.round())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert transacted.asked == []
+    acknowledge.replicated(transacted.store.max_commit_log_offset)
+    (asked,) = await asking
+
+    assert transacted.refusal(asked, COMMIT) is None
+    acknowledge.replicated(transacted.store.max_commit_log_offset)
+    assert transacted.bodies() == [b"half"]
+
+
+async def test_a_slave_that_stands_still_holds_a_round_up_no_longer_than_a_sender(
+    transacted: Transacted,
+) -> None:
+    acknowledge = with_slave(transacted)
+    transacted.send()
+    acknowledge.replicated(transacted.store.max_commit_log_offset)
+
+    asking = asyncio.create_task(transacted.round())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    transacted.clock.advance_ms(round(Terms.timeout_s * 1_000))
+    (asked,) = await asking
+
+    assert transacted.refusal(asked, COMMIT) is None
+    acknowledge.replicated(transacted.store.max_commit_log_offset)
+    assert transacted.bodies() == [b"half"]
+
+
+async def test_a_half_message_that_may_not_be_read_yet_is_not_forgotten(
+    transacted: Transacted,
+) -> None:
+    acknowledge = with_slave(transacted)
+    transacted.settings = transacted.settings._replace(timeout_ms=500)
+    half = transacted.send(b"kept")
+
+    transacted.clock.advance_ms(600)
+    await transacted.check.check()
+
+    assert transacted.asked == []
+    assert half.queue_offset in transacted.transactions.pending
+    acknowledge.replicated(transacted.store.max_commit_log_offset)
+    asking = asyncio.create_task(transacted.round())
+    await asyncio.sleep(0)
+    acknowledge.replicated(transacted.store.max_commit_log_offset)
+    (asked,) = await asking
+    assert asked.message.body == b"kept"
 
 
 async def test_a_transaction_is_asked_about_on_demand_without_counting(
