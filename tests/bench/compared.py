@@ -36,6 +36,7 @@ from tests.bench.cells import (
 )
 from tests.bench.contenders import (
     BATCHES,
+    FLOOR,
     NAMES,
     OURS,
     TWICE,
@@ -244,7 +245,7 @@ def _starts_with_a_store(plan: Plan, results: Results) -> None:
     size = f"a store of {plan.store_bytes / (1 << 30):g} GiB"
     _tell(size)
     families = (
-        (OURS, [name for name in plan.brokers if name not in {TWICE, *BATCHES}]),
+        (OURS, [name for name in plan.brokers if name not in {TWICE, FLOOR, *BATCHES}]),
         *((name, [name]) for name in plan.brokers if name in BATCHES),
     )
     for writer, names in families:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import kafka
+from tests.bench import floor, kafka
 from tests.bench.cells import (
     ASYNC,
     BATCH,
@@ -42,13 +42,15 @@ REAL = ("4.9.7", "5.3.3")
 KAFKA_VERSION = "4.1.2"
 BATCHES = {"kafka": 1, "kafka batched": BATCH}
 """How many records a request of Kafka's has."""
-NAMES = (OURS, PYTHON, TWICE, *REAL, *BATCHES)
+FLOOR = "floor"
+NAMES = (OURS, PYTHON, TWICE, *REAL, *BATCHES, FLOOR)
 WORDS = {
     OURS: "ours, compiled",
     PYTHON: "ours, pure Python",
     TWICE: "ours, compiled, 2 brokers",
     "4.9.7": "RocketMQ 4.9.7",
     "5.3.3": "RocketMQ 5.3.3",
+    FLOOR: "C that only keeps and answers",
     "kafka": f"Kafka {KAFKA_VERSION}",
     "kafka batched": f"Kafka {KAFKA_VERSION}, {BATCH} a request",
 }
@@ -100,6 +102,11 @@ def running(
         with _kafka(name, setting, directory, store) as found:
             yield found
         return
+    if name == FLOOR:
+        with running(OURS, ASYNC, directory / "upstream", keys=keys) as before:
+            with floor.running(before.ports[0], setting, directory / "kept") as (port, pid, took):
+                yield Running(name, [port], [pid], took)
+        return
     of_master = dict(keys)
     if setting == FLUSH:
         of_master["flushDiskType"] = "SYNC_FLUSH"
@@ -145,7 +152,7 @@ def _kafka(name: str, setting: str, directory: Path, store: Path | None) -> Iter
 
 def supports(name: str, setting: str) -> bool:
     """Tell whether a contender runs in a setting; two masters are measured as they come."""
-    if name in BATCHES:
+    if name in BATCHES or name == FLOOR:
         return setting != PAIR
     return name != TWICE or setting == ASYNC
 
@@ -154,6 +161,8 @@ def cell_of(name: str, cell: Cell) -> Cell | None:
     """Return a cell as it is put to a contender; None when that takes no part in it."""
     if name in BATCHES:
         return kafka.cell_of(cell, BATCHES[name])
+    if name == FLOOR:
+        return floor.cell_of(cell)
     is_for_two = cell.connections > 1 and cell.kind != END_TO_END
     return cell if name != TWICE or is_for_two else None
 
