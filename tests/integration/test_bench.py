@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench import kafka, loads
+from broker_core.protocol.codes import RequestCode
+from tests.bench import floor, kafka, loads
 from tests.bench.cells import (
+    ASYNC,
     BATCH,
     CELLS,
     DELAYED_TOPIC,
@@ -22,12 +25,11 @@ from tests.bench.cells import (
 from tests.bench.compared import ONE_SEND, WARM_UP, known_cells, pulls_first
 from tests.bench.contenders import BATCHES, NAMES, OURS, PYTHON, cell_of, running
 from tests.bench.results import BASE, Results, Sample
-from tests.support.raw_remoting import GET_MAX_OFFSET, RawClient
+from tests.support.raw_remoting import GET_MAX_OFFSET, SUCCESS, RawClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.bench.contenders import Running
 
@@ -80,6 +82,28 @@ def test_one_message_in_ten_is_delayed_and_one_in_ten_has_the_tag(broker: Runnin
     found = loads.pulled(broker.ports[0], BY_KEY["pull-tag"])
     passed = int(answer.fields["nextBeginOffset"])
     assert passed // ONE_IN_TEN <= found <= passed // ONE_IN_TEN + 1
+
+
+@pytest.mark.parametrize("setting", [ASYNC, FLUSH])
+def test_the_floor_answers_what_the_broker_behind_it_answers(
+    broker: Running, setting: str, tmp_path: Path
+) -> None:
+    pull = BY_KEY["pull-32"].requests[0]
+    with floor.running(broker.ports[0], setting, tmp_path / "kept") as (port, pid, _):
+        before = stored(broker, TOPIC)
+        loaded = loads.run([port], BY_KEY["small-4x64"], SECONDS)
+        with RawClient(broker.ports[0]) as behind, RawClient(port) as client:
+            found = behind.ask(pull.code, pull.fields).body
+            assert [client.ask(pull.code, pull.fields).body for _ in range(3)] == [found] * 3
+            assert client.ask(RequestCode.GET_BROKER_CONFIG).code == SUCCESS
+        # Its files have no names any more.
+        kept = [
+            each for each in Path(f"/proc/{pid}/fd").iterdir() if "/kept/" in str(each.readlink())
+        ]
+        assert kept
+    assert loaded.messages >= 4 * 64
+    # Only first answers were asked of the broker, one for each length of a frame.
+    assert 0 < stored(broker, TOPIC) - before < 10
 
 
 def test_a_refused_request_ends_the_measurement(broker: Running) -> None:
