@@ -12,6 +12,7 @@
     slave-kill  kill -9 of the slave of a SYNC_MASTER: its files have what was acknowledged
     partition   partitions, flapping, slow and lossy links between a master and its slave
     appliance   kill -9 of each process of an appliance: it comes back, each report is made once
+    redis-gone  Redis away for minutes: all but reports goes on, then those, too
     simulate    brokers, disks, network and clients in one process, on a clock that jumps
     soak        an appliance under even load for hours: everything stays level
     chaos       a cluster under a schedule of all kinds of faults that a seed chooses
@@ -28,6 +29,7 @@
     python -m tests.faults slave-kill --cycles 200
     python -m tests.faults partition --rounds 500
     python -m tests.faults appliance --rounds 10
+    python -m tests.faults redis-gone --seconds 180
     python -m tests.faults simulate --seeds 0-99999
     python -m tests.faults soak --minutes 120
     python -m tests.faults chaos --seed 1 --minutes 10
@@ -62,7 +64,9 @@ from tests.faults import (
     partition,
     power,
     promotion,
+    real_clients,
     recovery_speed,
+    redis_gone,
     slave_kill,
     soak,
     soak_pages,
@@ -72,15 +76,15 @@ from tests.faults import (
 )
 from tests.faults.simulation import runner, world
 from tests.faults.writer import EXTENDED, POOLED
-from tests.support import go_client, java_clients, network
+from tests.support import network
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
     from random import Random
 
+ALL, RAW = "all", "raw"
 FLUSH_DISK_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
-JAVA_VERSION = "4.9.7"
 STORE_KINDS = (*FLUSH_DISK_TYPES, POOLED, EXTENDED)
 
 
@@ -94,11 +98,27 @@ class Command(NamedTuple):
     options: tuple[tuple[str, dict[str, object]], ...] = ()
 
 
+def _programs(arguments: Namespace, directory: Path) -> real_clients.Programs | None:
+    """Build RocketMQ's own clients, for a run that has them.
+
+    The original's broker, which is tried without a name server, has raw ones alone.
+    """
+    if arguments.clients == RAW or getattr(arguments, "broker", tried.OURS) != tried.OURS:
+        return None
+    return real_clients.build(directory / "programs")
+
+
 def _kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    is_right = True
+    is_right, programs = True, _programs(arguments, directory)
     for kind in arguments.flush_disk_type or FLUSH_DISK_TYPES:
         found = broker_kill.run(
-            directory / kind, kind, arguments.cycles, dice, kind=arguments.broker, say=_say
+            directory / kind,
+            kind,
+            arguments.cycles,
+            dice,
+            kind=arguments.broker,
+            programs=programs,
+            say=_say,
         )
         _say(f"{arguments.broker} {kind} {found}")
         is_right = is_right and not found.wrong
@@ -115,16 +135,10 @@ def _kill_store(arguments: Namespace, directory: Path, dice: Random) -> bool:
 
 
 def _clients(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    java = java_clients.JavaClients(JAVA_VERSION, directory)
-    java.build()
-    clients = (java, go_client.build(directory))
-    found = client_kills.run(directory / "run", arguments.kills, dice, clients)
+    programs = real_clients.build(directory / "programs")
+    found = client_kills.run(directory / "run", arguments.kills, dice, programs)
     _say(str(found))
     return not found.report.findings
-
-
-def _clients_missing() -> str:
-    return ", ".join([*java_clients.missing(), *filter(None, [go_client.missing()])])
 
 
 def _check(arguments: Namespace, directory: Path, dice: Random) -> bool:
@@ -138,8 +152,14 @@ def _power(arguments: Namespace, directory: Path, dice: Random) -> bool:
     if arguments.broker == tried.OURS:
         found = power.run(directory, arguments.cuts, dice, say=_say)
         wrong += found.wrong
+    programs = _programs(arguments, directory)
     through_broker = power.run_broker(
-        directory, arguments.broker_cuts, dice, kind=arguments.broker, say=_say
+        directory,
+        arguments.broker_cuts,
+        dice,
+        kind=arguments.broker,
+        programs=programs,
+        say=_say,
     )
     _say(f"{arguments.broker} {through_broker}")
     return not wrong and not through_broker.wrong
@@ -152,7 +172,10 @@ def _syscalls(arguments: Namespace, directory: Path, dice: Random) -> bool:
 
 
 def _flush_error(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    found = flush_errors.run(directory, arguments.cycles, dice, kind=arguments.broker, say=_say)
+    programs = _programs(arguments, directory)
+    found = flush_errors.run(
+        directory, arguments.cycles, dice, kind=arguments.broker, programs=programs, say=_say
+    )
     _say(f"{arguments.broker} {found}")
     return not found.wrong
 
@@ -176,22 +199,26 @@ def _model(arguments: Namespace, directory: Path, dice: Random) -> bool:
 
 
 def _promotion(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    is_right = True
+    is_right, programs = True, _programs(arguments, directory)
     for kind in arguments.kind or promotion.KINDS:
-        found = promotion.run(directory / kind, kind, arguments.rounds, dice, say=_say)
+        found = promotion.run(
+            directory / kind, kind, arguments.rounds, dice, programs=programs, say=_say
+        )
         _say(f"{kind} {found}")
         is_right = is_right and not found.wrong
     return is_right
 
 
 def _slave_kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    is_right, lacking = True, power.missing()
+    is_right, lacking, programs = True, power.missing(), _programs(arguments, directory)
     for kind in arguments.kind or slave_kill.KINDS:
         if kind == slave_kill.POWER and lacking:
             _say(f"{kind} cannot be run here: it needs {lacking}.")
             is_right = False
             continue
-        found = slave_kill.run(directory / kind, kind, arguments.cycles, dice, say=_say)
+        found = slave_kill.run(
+            directory / kind, kind, arguments.cycles, dice, programs=programs, say=_say
+        )
         _say(f"{kind} {found}")
         is_right = is_right and not found.wrong
     return is_right
@@ -203,8 +230,18 @@ def _appliance(arguments: Namespace, directory: Path, dice: Random) -> bool:
     return not found.wrong
 
 
+def _redis_gone(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    try:
+        _say(str(redis_gone.run(directory, arguments.seconds, say=_say)))
+    except AssertionError as error:
+        _say(f"wrong: {error}")
+        return False
+    return True
+
+
 def _partition(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    found = partition.run(directory, arguments.rounds, dice, say=_say)
+    programs = _programs(arguments, directory)
+    found = partition.run(directory, arguments.rounds, dice, programs=programs, say=_say)
     _say(str(found))
     return not found.wrong
 
@@ -230,8 +267,8 @@ def _seeds(text: str) -> range:
 
 
 def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    members, has_java = arguments.members, arguments.java
-    lacking = chaos.missing(variants.variant(arguments.seed, members, has_java=has_java))
+    members, has_real = arguments.members, arguments.clients == ALL
+    lacking = chaos.missing(variants.variant(arguments.seed, members, has_real=has_real))
     if lacking:
         _say(f"This cluster cannot be run here: it needs {lacking}.")
         return False
@@ -241,7 +278,7 @@ def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
         arguments.seed,
         arguments.minutes,
         members=members,
-        has_java=has_java,
+        has_real=has_real,
         keep=keep,
         say=_say,
     )
@@ -250,7 +287,7 @@ def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
         return True
     again = f"python -m tests.faults chaos --seed {found.seed} --minutes {arguments.minutes:g}"
     again += "" if members is None else f" --members {members}"
-    again += "" if has_java is None else " --java" if has_java else " --no-java"
+    again += "" if has_real else f" --clients {RAW}"
     _say(f"again: {again}")
     return False
 
@@ -294,6 +331,15 @@ BROKER: tuple[str, dict[str, object]] = (
     },
 )
 
+CLIENTS: tuple[str, dict[str, object]] = (
+    "--clients",
+    {
+        "choices": (ALL, RAW),
+        "default": ALL,
+        "help": "raw ones with those of RocketMQ's own, in Java and Go (all, default), or alone",
+    },
+)
+
 
 def _kinds(kinds: tuple[str, ...]) -> dict[str, object]:
     return {"action": "append", "choices": kinds, "help": "only this one; may be repeated"}
@@ -309,6 +355,7 @@ COMMANDS = (
             ("--cycles", _number(30, "of each flush mode")),
             ("--flush-disk-type", _kinds(FLUSH_DISK_TYPES)),
             BROKER,
+            CLIENTS,
         ),
     ),
     Command(
@@ -325,7 +372,7 @@ COMMANDS = (
         "clients",
         "kill -9 the broker under Java, Go and raw clients",
         _clients,
-        _clients_missing,
+        real_clients.missing,
         (("--kills", _number(20, "of the broker")),),
     ),
     Command(
@@ -337,6 +384,7 @@ COMMANDS = (
             ("--cuts", _number(20, "of a process that puts messages")),
             ("--broker-cuts", _number(5, "of a broker that is sent to")),
             BROKER,
+            CLIENTS,
         ),
     ),
     Command(
@@ -364,7 +412,7 @@ COMMANDS = (
         "let each flush fail, then cut the power (root, loop devices, strace)",
         _flush_error,
         flush_errors.missing,
-        (("--cycles", _number(10, "of sends while flushes fail")), BROKER),
+        (("--cycles", _number(10, "of sends while flushes fail")), BROKER, CLIENTS),
     ),
     Command(
         "model",
@@ -384,6 +432,7 @@ COMMANDS = (
         (
             ("--rounds", _number(20, "of each kind of durability")),
             ("--kind", _kinds(tuple(promotion.KINDS))),
+            CLIENTS,
         ),
     ),
     Command(
@@ -394,6 +443,7 @@ COMMANDS = (
         (
             ("--cycles", _number(20, "of each haAckMode, and of power cuts")),
             ("--kind", _kinds(slave_kill.KINDS)),
+            CLIENTS,
         ),
     ),
     Command(
@@ -401,7 +451,7 @@ COMMANDS = (
         "part a master and its slave (root, network namespaces)",
         _partition,
         network.missing,
-        (("--rounds", _number(50, "partitions")),),
+        (("--rounds", _number(50, "partitions")), CLIENTS),
     ),
     Command(
         "appliance",
@@ -409,6 +459,22 @@ COMMANDS = (
         _appliance,
         appliance_kills.missing,
         (("--rounds", _number(3, "over all its processes")),),
+    ),
+    Command(
+        "redis-gone",
+        "take Redis away from an appliance, and bring it back (redis-server, Java)",
+        _redis_gone,
+        redis_gone.missing,
+        (
+            (
+                "--seconds",
+                {
+                    "type": float,
+                    "default": redis_gone.GONE_SECONDS,
+                    "help": f"without Redis (default {redis_gone.GONE_SECONDS:g})",
+                },
+            ),
+        ),
     ),
     Command(
         "simulate",
@@ -438,13 +504,7 @@ COMMANDS = (
                 "--members",
                 {"choices": variants.MEMBERS, "help": "who is of the original (default: by seed)"},
             ),
-            (
-                "--java",
-                {
-                    "action": argparse.BooleanOptionalAction,
-                    "help": "with clients of RocketMQ's own (default: by seed)",
-                },
-            ),
+            CLIENTS,
             ("--keep", {"type": Path, "help": "where the history of a wrong run goes"}),
         ),
     ),
@@ -510,6 +570,8 @@ def main() -> int:
     arguments = parser.parse_args()
     (command,) = (one for one in COMMANDS if one.name == arguments.command)
     missing = command.missing() or tried.missing(getattr(arguments, "broker", None) or tried.OURS)
+    if getattr(arguments, "clients", RAW) == ALL and real_clients.missing():
+        missing = missing or f"{real_clients.missing()} (or --clients raw)"
     if missing:
         print(f"{command.name} cannot be run here: it needs {missing}.", file=sys.stderr)
         return 2

@@ -11,11 +11,12 @@ import shutil
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
-from tests.faults import checker, plain_store, tried
+from tests.faults import checker, plain_store, real_clients, tried
 from tests.faults.clients import STORED_CODES
 from tests.faults.operations import (
     NEVER,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from tests.faults.checker import Report
     from tests.faults.operations import Operation
+    from tests.faults.real_clients import Programs, RealClients
     from tests.support.broker_process import BrokerProcess
 
 TOPIC, GROUP = "killed", "readers"
@@ -264,10 +266,19 @@ class _Store:
     """One store directory over several cycles."""
 
     def __init__(
-        self, directory: Path, kind: str, flush_disk_type: str, findings: Findings
+        self,
+        directory: Path,
+        kind: str,
+        flush_disk_type: str,
+        findings: Findings,
+        programs: Programs | None,
     ) -> None:
         self._kind = kind
-        self._broker = tried.broker(kind, directory, flushDiskType=flush_disk_type)
+        keys = {} if programs is None else real_clients.KEYS
+        self._broker = tried.broker(kind, directory, flushDiskType=flush_disk_type, **keys)
+        self._programs = programs
+        self._real: RealClients | None = None
+        self._processes = ExitStack()
         self._prober = Prober(self._broker, TOPIC)
         self._findings = findings
         self._history: list[Operation] = []
@@ -277,6 +288,11 @@ class _Store:
         """Start the broker for the first time."""
         self._broker.start()
         raw_remoting.create_topic(self._broker.port, TOPIC, queues=QUEUES)
+        if self._programs is not None:
+            where = (self._broker.directory, self._broker.namesrv)
+            real = real_clients.beside(self._programs, *where, lambda: self._broker.port)
+            self._real = self._processes.enter_context(real)
+            self._real.until_working()
 
     def start(self) -> None:
         self._findings.recovered.append(self._prober.start())
@@ -326,9 +342,14 @@ class _Store:
         for reader in self._readers("end"):
             reader.read(to_end=True)
             self._take(reader)
-        report = checker.check([*self._history, *self._prober.history, *stored])
-        findings.judge(self._kind, report)
-        findings.unanswered_but_stored += max(0, len(stored) - report.acknowledged)
+        history = [*self._history, *self._prober.history]
+        acknowledged = sum(isinstance(one, Sent) and one.status is Status.OK for one in history)
+        findings.unanswered_but_stored += max(0, len(stored) - acknowledged)
+        if self._real is not None:
+            self._real.rest()
+            history += self._real.come_to_end()
+            history += self._real.stored()
+        findings.judge(self._kind, checker.check([*history, *stored]))
         if self._kind != tried.OURS:
             return
         if self._broker.stop() != 0:
@@ -337,6 +358,7 @@ class _Store:
         findings.wrong += plain_store.problems(self._broker.store)
 
     def end(self) -> None:
+        self._processes.close()
         self._broker.kill()
 
 
@@ -347,13 +369,17 @@ def run(
     dice: Random,
     *,
     kind: str = tried.OURS,
+    programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Load and kill; a new store every few cycles keeps the verification quick."""
+    """Load and kill; a new store every few cycles keeps the verification quick.
+
+    With `programs` clients of RocketMQ's own work beside the raw ones.
+    """
     findings = Findings()
     while findings.cycles < cycles and not findings.wrong:
         place = directory / f"store-{findings.cycles}"
-        store = _Store(place, kind, flush_disk_type, findings)
+        store = _Store(place, kind, flush_disk_type, findings, programs)
         try:
             store.make()
             for _ in range(min(CYCLES_OF_A_STORE, cycles - findings.cycles)):

@@ -1,6 +1,6 @@
 """A cluster under a seeded schedule of all kinds of faults, and what its clients saw of it.
 
-A name server, a SYNC_MASTER, its slave and the clients each are a host of their own (network
+Two name servers, a SYNC_MASTER, its slave and the clients each are a host of their own (network
 namespaces); each broker's store is a file system of its own that can fill up (tmpfs), and its wall
 clock can be stepped. Which members are ours, whether powers fail, clocks differ and clients of
 RocketMQ's own are there, is the run's `Variant`. Faults come one after the other; after each one a
@@ -21,22 +21,16 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
-from tests.faults import checker, operations, power, recorders, syscalls, tried
+from tests.faults import checker, operations, power, real_clients, syscalls, tried
 from tests.faults.chaos_cluster import (
     CLIENTS,
-    DEAD_TOPIC,
     DELAY_SECONDS,
     HOSTS,
-    JAVA_GROUP,
-    JAVA_QUEUES,
-    JAVA_TOPIC,
     QUEUES,
-    RETRY_TOPIC,
     TOPIC,
     VERSION,
     Cluster,
 )
-from tests.faults.client_kills import SENDING_SECONDS_MAX, unfinished
 from tests.faults.clients import Book, Client, Committer, Deferrer, Reader, Sender, as_stored, id_of
 from tests.faults.operations import (
     NEVER,
@@ -50,13 +44,12 @@ from tests.faults.operations import (
     wall_ms,
 )
 from tests.faults.promotion import log_bytes
-from tests.faults.recorders import Task
+from tests.faults.real_clients import RealClients
 from tests.faults.schedules import FaultKind, Role, schedule
 from tests.faults.tally import spread
 from tests.faults.variants import OURS, Variant, variant
 from tests.support import network, raw_remoting
 from tests.support.injected import injected
-from tests.support.java_clients import JavaClients
 from tests.support.network import Network
 from tests.support.raw_remoting import RawClient
 from tests.support.stepped import step
@@ -68,8 +61,7 @@ if TYPE_CHECKING:
 
     from tests.faults.chaos_cluster import Node
     from tests.faults.indexed import Finding
-    from tests.faults.operations import Operation
-    from tests.faults.recorders import Recorder
+    from tests.faults.real_clients import Programs
     from tests.faults.schedules import Fault
 
 ORDERED_QUEUE, DEFERRED_QUEUE = QUEUES - 2, QUEUES - 1
@@ -86,7 +78,6 @@ RECOVERY_SECONDS_MAX = 60.0
 END_SECONDS_MAX = 120.0
 JOIN_SECONDS = 60.0
 PROBE_PAUSE_SECONDS = 0.02
-ROUTE_NS = 2_000_000_000
 
 
 @dataclass
@@ -134,19 +125,19 @@ def missing(chosen: Variant | None = None) -> str:
         return lacking
     if chosen.loses_power and power.missing():
         return power.missing()
-    needs_java = chosen.has_java or chosen.members != OURS
-    return tried.missing(VERSION) if needs_java else ""
+    of_original = "" if chosen.members == OURS else tried.missing(VERSION)
+    return of_original or (real_clients.missing() if chosen.has_real else "")
 
 
 class _Run:
     """One seed."""
 
     def __init__(
-        self, cluster: Cluster, figures: Figures, directory: Path, recorder: Recorder | None
+        self, cluster: Cluster, figures: Figures, directory: Path, real: RealClients | None
     ) -> None:
         self._cluster = cluster
         self._variant = cluster.variant
-        self._recorder = recorder
+        self._real = real
         self._figures = figures
         self._directory = directory
         self._book = cluster.book
@@ -204,7 +195,7 @@ class _Run:
                     *common,
                     delay_ns=DELAY_SECONDS * 1_000_000_000,
                     pace=PACE,
-                    has_halves=not self._variant.has_java,
+                    has_halves=not self._variant.has_checks,
                 )
             elif queue_id == ORDERED_QUEUE:
                 yield Sender(cluster.find_master, "ordered", *common, window=1, pace=BURST_PACE)
@@ -234,9 +225,7 @@ class _Run:
             recovered = time.monotonic_ns()
             self._figures.recovered.append((recovered - healed) / 1e9)
         finally:
-            # A client of RocketMQ's own learns of another master up to a second later.
-            known = recovered + ROUTE_NS if self._recorder and recovered != NEVER else recovered
-            self._book.history.append(Faulty(str(fault), began, healed, known))
+            self._book.history.append(Faulty(str(fault), began, healed, recovered))
 
     def _recover(self, after: str) -> None:
         """Wait until a send is acknowledged: both brokers have what came before it."""
@@ -270,12 +259,16 @@ class _Run:
 
     def _nodes(self, role: Role) -> list[Node]:
         cluster = self._cluster
-        return {
-            Role.MASTER: [cluster.master],
-            Role.SLAVE: [cluster.slave],
-            Role.NAMESRV: [cluster.namesrv],
-            Role.ALL: list(cluster.nodes),
-        }[role]
+        match role:
+            case Role.MASTER:
+                return [cluster.master]
+            case Role.SLAVE:
+                return [cluster.slave]
+            case Role.NAMESRV:
+                # One of them, or both.
+                return self._dice.sample(cluster.namesrvs, self._dice.choice((1, 1, 2)))
+            case _:
+                return list(cluster.nodes)
 
     def _host(self, role: Role | None) -> str:
         return CLIENTS if role in (None, Role.CLIENTS) else self._nodes(role)[0].name
@@ -382,7 +375,7 @@ class _Run:
 
     def _cut_power(self, fault: Fault) -> None:
         """Cut the power of a broker, or of both at once."""
-        nodes = [one for one in self._nodes(fault.role) if one is not self._cluster.namesrv]
+        nodes = [one for one in self._nodes(fault.role) if one not in self._cluster.namesrvs]
         self._cluster.cut_power(*nodes)
         self._launch_after(fault.seconds, nodes)
 
@@ -393,10 +386,14 @@ class _Run:
             sender.stop()
         for sender in senders:
             sender.join(JOIN_SECONDS)
-        if self._recorder is not None:
-            self._recorder.rest()
+        if self._real is not None:
+            self._real.rest()
         self._settle([one for one in senders if isinstance(one, Deferrer)])
         self._recover("the end of all faults")
+        if self._real is not None and not self._variant.has_checks:
+            with self._cluster.inside():
+                master = self._cluster.master
+                real_clients.let_check(master.port, master.address)
         self._wait_for_deferred()
         self._cluster.until_same()
         ends = [len(self._read(self._cluster.master, queue_id)) for queue_id in range(QUEUES)]
@@ -408,26 +405,8 @@ class _Run:
         # Whoever does not come to the end is found by the checker.
         with suppress(AssertionError):
             until(is_read, "the readers to be at the end", seconds=END_SECONDS_MAX)
-        if self._recorder is not None:
-            self._end_recorder(self._recorder)
-
-    def _end_recorder(self, recorder: Recorder) -> None:
-        """Wait until a client of RocketMQ's own has consumed all; take what it wrote down."""
-
-        def is_over() -> bool:
-            stored = list(self._stored_of_java())
-            return not unfinished(recorder.history(), stored, JAVA_TOPIC, (JAVA_GROUP,))
-
-        with suppress(AssertionError):
-            until(is_over, "the Java client to be done", seconds=END_SECONDS_MAX, every_s=1.0)
-        recorder.end()
-        recorder.wait()
-        self._book.history += recorder.history(self._cluster.servers())
-
-    def _stored_of_java(self) -> Iterator[Operation]:
-        places = [(JAVA_TOPIC, queue_id) for queue_id in range(JAVA_QUEUES)]
-        for topic, queue_id in [*places, (RETRY_TOPIC, 0), (DEAD_TOPIC, 0)]:
-            yield from as_stored(self._read(self._cluster.master, queue_id, topic), topic, queue_id)
+        if self._real is not None:
+            self._book.history += self._real.come_to_end(self._cluster.servers())
 
     def _settle(self, deferrers: list[Deferrer]) -> None:
         """Say all outcomes once more: an END is no promise, and a failover may have lost some."""
@@ -469,8 +448,8 @@ class _Run:
             if records != self._read(cluster.slave, queue_id):
                 self._figures.wrong.append(f"queue {queue_id} is another on the slave")
             history += as_stored(records, TOPIC, queue_id)
-        if self._recorder is not None:
-            history += self._stored_of_java()
+        if self._real is not None:
+            history += self._real.stored()
         for node in (cluster.slave, cluster.master):
             self._cluster.stop(node)
             log = log_bytes(node.process, end)
@@ -491,29 +470,30 @@ def run(
     minutes: float,
     *,
     members: str | None = None,
-    has_java: bool | None = None,
+    has_real: bool = True,
     keep: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Figures:
     """Run one seed; `keep` is where the history goes when something is wrong.
 
-    `members` and `has_java` are the seed's choice if they are not given.
+    `members` are the seed's choice if they are not given; `has_real` whether clients of RocketMQ's
+    own are there besides the raw ones.
     """
-    chosen = variant(seed, members, has_java=has_java)
+    chosen = variant(seed, members, has_real=has_real)
     figures = Figures(seed, chosen)
     say(str(chosen))
     book, is_over = Book(), False
     disk_mib = DISK_MIB + round(DISK_MIB_A_MINUTE * minutes)
-    java = _java(directory) if chosen.has_java else None
+    programs = real_clients.build(directory / "programs") if chosen.has_real else None
     began = time.monotonic()
     with Network(HOSTS) as net:
         cluster = Cluster(directory, net, book, chosen, disk_mib=disk_mib)
         try:
             with cluster, ExitStack() as stack:
-                recorder = None
-                if java is not None:
-                    recorder = stack.enter_context(_recorder(java, cluster, directory, seed))
-                one = _Run(cluster, figures, directory, recorder)
+                real = None
+                if programs is not None:
+                    real = stack.enter_context(_real_clients(programs, cluster, directory, seed))
+                one = _Run(cluster, figures, directory, real)
                 one.work(schedule(seed, 60 * minutes, chosen.targets), say)
                 is_over = True
         except (AssertionError, OSError) as error:
@@ -530,18 +510,14 @@ def run(
     return figures
 
 
-def _java(directory: Path) -> JavaClients:
-    place = directory / "java"
-    place.mkdir()
-    clients = JavaClients(VERSION, place)
-    clients.build()
-    return clients
+def _real_clients(programs: Programs, cluster: Cluster, directory: Path, seed: int) -> RealClients:
+    """Return clients of RocketMQ's own on the clients' host."""
 
+    def read(topic: str, queue_id: int) -> list[raw_remoting.Record]:
+        master = cluster.master
+        with cluster.inside():
+            return raw_remoting.read_queue(master.port, topic, queue_id, host=master.address)
 
-def _recorder(java: JavaClients, cluster: Cluster, directory: Path, seed: int) -> Recorder:
-    """Start a producer and a push consumer of RocketMQ's own on the clients' host."""
-    namesrv = f"{cluster.namesrv.address}:{cluster.namesrv.port}"
-    file = directory / "java.jsonl"
-    delay_ms = DELAY_SECONDS * 1_000
-    task = Task(namesrv, JAVA_TOPIC, JAVA_GROUP, file, seed, SENDING_SECONDS_MAX, delay_ms)
-    return recorders.java(java, task, cluster.network.prefix(CLIENTS))
+    prefix = cluster.network.prefix(CLIENTS)
+    where = (programs, directory, cluster.namesrv_addresses)
+    return RealClients(*where, read, prefix, seed=seed)

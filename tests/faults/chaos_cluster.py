@@ -1,4 +1,4 @@
-"""The cluster of a chaos run: a name server, a master and its slave on hosts of their own.
+"""The cluster of a chaos run: two name servers, a master and its slave on hosts of their own.
 
 Each broker's store is a file system of its own, so that its disk can fill up alone: a tmpfs, or
 where power fails an ext4. The wall clock of ours is `stepped`. Who is master changes with
@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.faults import real_clients
 from tests.faults.clients import ANSWER_SECONDS, STORED_CODES, Server
 from tests.faults.operations import Cause, Happened, Started
 from tests.faults.power import cut_power
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
     from tests.faults.variants import Variant
     from tests.support.network import Network
 
-NAMESRV, A, B, CLIENTS = "namesrv", "a", "b", "clients"
-HOSTS = [NAMESRV, A, B, CLIENTS]
+NAMESRV, OTHER_NAMESRV, A, B, CLIENTS = "namesrv", "namesrv2", "a", "b", "clients"
+NAMESRVS = NAMESRV, OTHER_NAMESRV
+HOSTS = [*NAMESRVS, A, B, CLIENTS]
 TOPIC, QUEUES = "chaos", 4
 FIRST_TOPIC = "chaos-first"
 LISTEN_PORT, HA_PORT, NAMESRV_PORT = 10_911, 10_912, 9_876
@@ -70,17 +72,10 @@ KEYS: dict[str, object] = {
     # Nothing is to be removed because a disk is full.
     "cleanFileForciblyEnable": "false",
 }
-# So long that no transaction is checked, and none is given up: the clients say all once more.
-UNCHECKED: dict[str, object] = {"transactionTimeOut": 3_600_000}
-# A producer of RocketMQ's own does not; it is asked, as often as it takes.
-CHECKED: dict[str, object] = {
-    "transactionTimeOut": 2_000,
-    "transactionCheckInterval": 1_000,
-    "transactionCheckMax": 1_000_000,
-}
 VERSION = "4.9.7"
-JAVA_TOPIC, JAVA_GROUP, JAVA_QUEUES = "chaos-java", "java-group", 2
-RETRY_TOPIC, DEAD_TOPIC = f"%RETRY%{JAVA_GROUP}", f"%DLQ%{JAVA_GROUP}"
+CHECKED = {"transactionTimeOut": 2_000}
+UNCHECKED = {"transactionTimeOut": 3_600_000}
+"""So long that no transaction is checked, and none is given up: raw clients say all once more."""
 
 
 @dataclass
@@ -107,7 +102,7 @@ class Node:
 
 
 class Cluster:
-    """Three servers, started when the block begins."""
+    """Four servers, started when the block begins. Only the first name server may be another's."""
 
     def __init__(
         self,
@@ -126,16 +121,24 @@ class Cluster:
         self._mounted: list[Path] = []
         of_namesrv, of_master, of_slave = variant.skews
         members = variant.members
-        namesrv: dict[str, object] = {
-            "namesrvAddr": "",
-            "listenPort": NAMESRV_PORT,
-            "kvConfigPath": directory / "kv.json",
-        }
-        self.namesrv = self._node(NAMESRV, namesrv, of_namesrv, is_ours=members != ORIGINAL_NAMESRV)
+        self.namesrvs = tuple(
+            self._node(
+                name,
+                {
+                    "namesrvAddr": "",
+                    "listenPort": NAMESRV_PORT,
+                    "kvConfigPath": directory / f"{name}.kv.json",
+                },
+                of_namesrv,
+                is_ours=name != NAMESRV or members != ORIGINAL_NAMESRV,
+            )
+            for name in NAMESRVS
+        )
         keys = {
+            **(real_clients.KEYS if variant.has_real else {}),
             **KEYS,
-            **(CHECKED if variant.has_java else UNCHECKED),
-            "namesrvAddr": f"{self.namesrv.address}:{NAMESRV_PORT}",
+            **(CHECKED if variant.has_checks else UNCHECKED),
+            "namesrvAddr": self.namesrv_addresses,
             "flushDiskType": variant.flush_disk_type,
         }
         master = {**keys, "brokerRole": "SYNC_MASTER"}
@@ -143,10 +146,15 @@ class Cluster:
         slave = {**keys, "brokerRole": "SLAVE", "brokerId": 1}
         self.slave = self._node(B, slave, of_slave, is_ours=members != ORIGINAL_SLAVE)
         self._known = self.master.server
+        self._asked = 0
 
     @property
-    def nodes(self) -> tuple[Node, Node, Node]:
-        return self.namesrv, self.master, self.slave
+    def nodes(self) -> tuple[Node, ...]:
+        return *self.namesrvs, self.master, self.slave
+
+    @property
+    def namesrv_addresses(self) -> str:
+        return ";".join(f"{one.address}:{one.port}" for one in self.namesrvs)
 
     def __enter__(self) -> Self:
         try:
@@ -294,8 +302,7 @@ class Cluster:
     @property
     def topics(self) -> dict[str, int]:
         """The topics that are made in the beginning, with how many queues each has."""
-        of_java = {JAVA_TOPIC: JAVA_QUEUES, RETRY_TOPIC: 1}
-        return {TOPIC: QUEUES, **(of_java if self.variant.has_java else {})}
+        return {TOPIC: QUEUES, **(real_clients.TOPICS if self.variant.has_real else {})}
 
     def _log_end(self, node: Node) -> int:
         try:
@@ -348,18 +355,20 @@ class Cluster:
         return self.network.inside(CLIENTS)
 
     def find_master(self) -> Server:
-        """Ask the name server for the master, as clients do; be on the clients' host.
+        """Ask a name server for the master, as clients do; be on the clients' host.
 
-        Without an answer it is the last one known.
+        Without an answer the other one is asked the next time, and the master is the last known.
         """
-        with suppress(OSError):
-            namesrv = self.namesrv
+        namesrv = self.namesrvs[self._asked % len(self.namesrvs)]
+        try:
             with RawClient(namesrv.port, host=namesrv.address, timeout=ROUTE_SECONDS) as client:
                 place = master_of(client, TOPIC)
-            if place is not None:
-                self._known = next(
-                    node.server for node in self.nodes if (node.address, node.port) == place
-                )
+        except OSError:
+            place = None
+        if place is None:
+            self._asked += 1
+            return self._known
+        self._known = next(node.server for node in self.nodes if (node.address, node.port) == place)
         return self._known
 
     def find_slave(self) -> Server:
@@ -396,15 +405,15 @@ class Cluster:
         place = self._directory / name
         if is_ours:
             process = BrokerProcess(place, **table, bindAddress=address)
-            module = ["broker_core", "namesrv"] if name == NAMESRV else process.module
+            module = ["broker_core", "namesrv"] if name in NAMESRVS else process.module
             process.module = ["tests.support.stepped", str(clock), *module]
         else:
             addresses = {"brokerIP1": address, "brokerIP2": address, "haListenPort": HA_PORT}
             process = OriginalProcess(VERSION, place, **{**table, **addresses})
-            if name == NAMESRV:
+            if name in NAMESRVS:
                 process.main = "namesrv.NamesrvStartup"
         process.prefix = self.network.prefix(name)
-        process.port = NAMESRV_PORT if name == NAMESRV else LISTEN_PORT
+        process.port = NAMESRV_PORT if name in NAMESRVS else LISTEN_PORT
         # So that one that does not stop says where it is.
         process.environment["PYTHONFAULTHANDLER"] = "1"
         return Node(name, process, address, process.port, clock, ahead_seconds)

@@ -165,7 +165,7 @@ def _errors(history: History) -> Iterator[Finding]:
             if one.status is not Status.REFUSED:
                 continue
             number = bisect_right(faults, one.returned, key=lambda each: each.began)
-            if not number or faults[number - 1].recovered < one.invoked:
+            if not number or faults[number - 1].recovered + one.learns_ns < one.invoked:
                 yield Finding("I32", f"{one.id} was refused while there was no fault")
 
 

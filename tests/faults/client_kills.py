@@ -16,17 +16,12 @@ from tests.faults import checker, recorders
 from tests.faults.clients import Book, Committer, Sender, Server, as_stored, id_of
 from tests.faults.operations import (
     Cause,
-    Consumed,
     Delivered,
-    Ended,
-    GaveBack,
     Happened,
-    Outcome,
     Replayed,
-    Sent,
     Status,
-    Stored,
 )
+from tests.faults.real_clients import GO_GROUP, JAVA_GROUP, unfinished
 from tests.faults.recorders import Task
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
@@ -34,7 +29,7 @@ from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
     from random import Random
 
@@ -44,7 +39,8 @@ if TYPE_CHECKING:
     from tests.support.java_clients import JavaClients
 
 TOPIC, QUEUES = "recorded", 4
-JAVA_GROUP, GO_GROUP, RAW_GROUP = "java-group", "go-group", "raw-group"
+RAW_GROUP = "raw-group"
+ALL_GROUPS = (JAVA_GROUP, GO_GROUP, RAW_GROUP)
 UP_SECONDS = (0.3, 1.5)
 SENDING_SECONDS_MAX = 7_200
 WAIT_SECONDS_MAX = 180.0
@@ -156,7 +152,7 @@ class _Run:
 
         try:
             until(
-                lambda: not unfinished([*history, *recorded()], self._stored()),
+                lambda: not unfinished([*history, *recorded()], self._stored(), TOPIC, ALL_GROUPS),
                 "everything to be put and consumed",
                 seconds=WAIT_SECONDS_MAX,
                 every_s=0.5,
@@ -211,47 +207,6 @@ class _Run:
                 raw_remoting.read_queue(self.broker.port, topic, queue_id), topic, queue_id
             )
         ]
-
-
-def unfinished(
-    history: Iterable[Operation],
-    stored: list[Operation],
-    topic: str = TOPIC,
-    groups: tuple[str, ...] = (JAVA_GROUP, GO_GROUP, RAW_GROUP),
-) -> set[tuple[str, str]]:
-    """Return what is still to come: messages to be put, given or consumed, and dead letters."""
-    there = {one.id for one in stored if isinstance(one, Stored) and one.topic == topic}
-    buried = {
-        (one.topic.removeprefix("%DLQ%"), one.id)
-        for one in stored
-        if isinstance(one, Stored) and one.topic.startswith("%DLQ%")
-    }
-    wanted: set[str] = set()
-    rolled_back: set[str] = set()
-    had: set[tuple[str, str]] = set()
-    dead: set[tuple[str, str]] = set()
-    for one in history:
-        match one:
-            case Sent(status=Status.OK):
-                wanted.add(one.id)
-            case Ended(outcome=Outcome.ROLLBACK):
-                rolled_back.add(one.id)
-            case Consumed():
-                had.add((one.group, one.id))
-            case Delivered(group="raw-group"):
-                had.add((one.group, one.id))
-            case GaveBack(is_dead=True):
-                dead.add((one.group, one.id))
-            case GaveBack(group="go-group"):
-                # That client looks for its share of the retry topic every twenty seconds only.
-                had.add((one.group, one.id))
-            case _:
-                pass
-    return {
-        *(("", one) for one in wanted - there - rolled_back),
-        *({(group, one) for group in groups for one in there} - had - dead),
-        *(dead - buried),
-    }
 
 
 def run(directory: Path, kills: int, dice: Random, clients: tuple[JavaClients, Path]) -> Findings:

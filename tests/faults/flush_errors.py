@@ -6,6 +6,7 @@ acknowledgement was worth. Needs root, loop devices and strace.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from tests.faults import checker, power, syscalls, tried
+from tests.faults import checker, power, real_clients, syscalls, tried
 from tests.faults.broker_kill import NotStartedError, Prober, sent_as
-from tests.faults.operations import Status
+from tests.faults.operations import Cause, Happened, Sent, Status
 from tests.faults.tally import Tally
 from tests.support import raw_remoting
 from tests.support.injected import injected
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from tests.faults.operations import Sent
+    from tests.faults.operations import Operation
+    from tests.faults.real_clients import Programs
 
 TOPIC, PROBED = "failing", "probed"
 FLUSHES = "fsync,fdatasync,msync"
@@ -68,36 +70,58 @@ def run(
     dice: Random,
     *,
     kind: str = tried.OURS,
+    programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Let flushes fail, each time on a new file system."""
+    """Let flushes fail, each time on a new file system.
+
+    With `programs` clients of RocketMQ's own work beside the raw one.
+    """
     findings = Findings()
     while findings.cycles < cycles and not findings.wrong:
         place = directory / f"cycle-{findings.cycles}"
         with power.file_system(place) as (image, mount):
-            _cycle(place, image, mount, dice, kind, findings)
+            _cycle(place, image, mount, dice, kind, findings, programs)
         findings.cycles += 1
         say(f"{kind} {findings}")
     return findings
 
 
 def _cycle(
-    directory: Path, image: Path, place: Path, dice: Random, kind: str, findings: Findings
+    directory: Path,
+    image: Path,
+    place: Path,
+    dice: Random,
+    kind: str,
+    findings: Findings,
+    programs: Programs | None,
 ) -> None:
-    keys = {"storePathRootDir": place / "store", "flushDiskType": "SYNC_FLUSH"}
+    keys: dict[str, object] = {"storePathRootDir": place / "store", "flushDiskType": "SYNC_FLUSH"}
+    keys |= {} if programs is None else real_clients.KEYS
     broker = tried.broker(kind, directory / "broker", **keys)
     prober = Prober(broker, PROBED)
-    try:
+    of_real: list[Operation] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(broker.kill)
         with power.mounted(image, place):
             broker.start()
             raw_remoting.create_topic(broker.port, PROBED, queues=1)
             raw_remoting.create_topic(broker.port, TOPIC, queues=1)
+            real = None
+            if programs is not None:
+                where = (broker.directory, broker.namesrv)
+                real = real_clients.beside(programs, *where, lambda: broker.port)
+                stack.enter_context(real)
+                real.until_working()
             sent, _ = _send(broker.port, "before", dice.randint(*SENDS_BEFORE))
             with injected(broker.pid, FLUSHES, "error=EIO", directory / "trace"):
+                failing_at = time.monotonic_ns()
                 failing, codes = _send(broker.port, "failing", SENDS)
                 findings.note_answers(codes)
+                cut_at = time.monotonic_ns()
                 power.cut_power(place)
                 broker.kill()
+            killed_at = time.monotonic_ns()
         with power.mounted(image, place):
             try:
                 findings.recovered.append(prober.start())
@@ -109,13 +133,27 @@ def _cycle(
             if not tried.is_served(broker.port, TOPIC):
                 raw_remoting.create_topic(broker.port, TOPIC, queues=1)
             stored = tried.stored(broker.port, TOPIC, 1)
+            if real is not None:
+                real.rest()
+                seen = real.come_to_end()
+                there = real.stored()
+                of_real = [
+                    Happened(Cause.CRASH, killed_at),
+                    *real_clients.doubted(seen, there, cut_at, killed_at),
+                    *there,
+                ]
+                findings.acknowledged_after += sum(
+                    isinstance(one, Sent)
+                    and one.status is Status.OK
+                    and failing_at < one.invoked
+                    and one.returned < cut_at
+                    for one in seen
+                )
             broker.kill()
-    finally:
-        broker.kill()
-    report = checker.check([*sent, *failing, *stored])
+    report = checker.check([*sent, *failing, *stored, *of_real])
     findings.add(report)
     if kind == tried.OURS:
-        if codes[raw_remoting.SUCCESS]:
+        if findings.acknowledged_after:
             findings.wrong.append(f"sends were acknowledged while each flush failed: {codes}")
         findings.wrong += map(str, report.findings)
 

@@ -67,7 +67,8 @@ class Sent(Struct, tag="sent", frozen=True):
 
     `delay_ns` is what the delay level promises; `shard` the key whose order counts, "" for none;
     `server` who answered, "" where a run has only one; `wall_ms` the client's wall clock then, 0
-    where it was not looked at; `unwanted_by` the groups whose filters do not want it.
+    where it was not looked at; `unwanted_by` the groups whose filters do not want it; `learns_ns`
+    how long its client may take to learn who is master now.
     """
 
     client: str
@@ -85,6 +86,7 @@ class Sent(Struct, tag="sent", frozen=True):
     server: str = ""
     wall_ms: int = 0
     unwanted_by: tuple[str, ...] = ()
+    learns_ns: int = 0
 
 
 class Ended(Struct, tag="ended", frozen=True):

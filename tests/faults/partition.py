@@ -11,14 +11,15 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
-from tests.faults import checker
+from tests.faults import checker, real_clients
 from tests.faults.clients import ANSWER_SECONDS, Book, Reader, Sender, Server, as_stored
 from tests.faults.promotion import log_bytes, sent_now
+from tests.faults.real_clients import RealClients
 from tests.faults.tally import Tally
 from tests.support import raw_remoting
 from tests.support.bad_link import BadLink, Badness
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from tests.faults.operations import Stored
+    from tests.faults.operations import Operation, Stored
+    from tests.faults.real_clients import Programs
 
 TOPIC, GROUP = "partitioned", "readers"
 QUEUES = 2
@@ -80,7 +82,14 @@ class Findings(Tally):
 class _Pair:
     """A master and its slave, each on a host."""
 
-    def __init__(self, directory: Path, network: Network, dice: Random, findings: Findings) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        network: Network,
+        dice: Random,
+        findings: Findings,
+        programs: Programs | None,
+    ) -> None:
         self._network = network
         self._dice = dice
         self._findings = findings
@@ -94,6 +103,9 @@ class _Pair:
         )
         self._directory = directory
         self._processes: list[BrokerProcess] = []
+        self._programs = programs
+        self._real: RealClients | None = None
+        self._clients = ExitStack()
 
     def start(self) -> None:
         namesrv = f"{self._network.address(CLIENTS)}:{NAMESRV_PORT}"
@@ -103,7 +115,8 @@ class _Pair:
             "kvConfigPath": self._directory / "kv.json",
         }
         self._launch("namesrv", CLIENTS, NAMESRV_PORT, table, ["broker_core", "namesrv"])
-        table = {**KEYS, "namesrvAddr": namesrv, "brokerRole": "SYNC_MASTER"}
+        of_real = {} if self._programs is None else real_clients.KEYS
+        table = {**of_real, **KEYS, "namesrvAddr": namesrv, "brokerRole": "SYNC_MASTER"}
         self._master = self._launch("master", MASTER, LISTEN_PORT, table)
         address = f"{self._network.address(LINK)}:{self._link.open()}"
         table |= {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": address}
@@ -126,10 +139,21 @@ class _Pair:
         ]
         for reader in self._readers:
             reader.start()
+        if self._programs is not None:
+            self._real = self._clients.enter_context(self._real_clients(self._programs, namesrv))
+            self._real.until_working()
+
+    def _real_clients(self, programs: Programs, namesrv: str) -> RealClients:
+        for topic, queues in real_clients.TOPICS.items():
+            fields = raw_remoting.topic_fields(topic, queues)
+            self._ask(raw_remoting.UPDATE_AND_CREATE_TOPIC, fields)
+        prefix = self._network.prefix(CLIENTS)
+        return RealClients(programs, self._directory, namesrv, self._read, prefix)
 
     def end(self) -> None:
         for reader in self._readers:
             reader.stop()
+        self._clients.close()
         self._link.close()
         for process in self._processes:
             process.kill()
@@ -162,7 +186,13 @@ class _Pair:
             reader.stop()
             reader.join(AGAIN_SECONDS_MAX)
         self._findings.codes += self._book.codes
-        self._findings.add(checker.check([*self._book.history, *self._stored(MASTER)]))
+        history: list[Operation] = [*self._book.history, *self._stored(MASTER)]
+        if self._real is not None:
+            self._real.rest()
+            history += [*self._real.come_to_end(), *self._real.stored()]
+        report = checker.check(history)
+        self._findings.add(report)
+        self._findings.wrong += map(str, report.findings)
         for broker in (self._slave, self._master):
             if broker.stop() != 0:
                 self._findings.wrong.append(f"a broker did not stop:\n{broker.words()[-2000:]}")
@@ -257,17 +287,16 @@ class _Pair:
         return answer.code in (raw_remoting.SUCCESS, raw_remoting.PULL_NOT_FOUND)
 
     def _stored(self, host: str) -> list[Stored]:
-        address = self._network.address(host)
-        with self._network.inside(CLIENTS):
-            read = [
-                raw_remoting.read_queue(LISTEN_PORT, TOPIC, queue_id, host=address)
-                for queue_id in range(QUEUES)
-            ]
         return [
             one
-            for queue_id, records in enumerate(read)
-            for one in as_stored(records, TOPIC, queue_id)
+            for queue_id in range(QUEUES)
+            for one in as_stored(self._read(TOPIC, queue_id, host), TOPIC, queue_id)
         ]
+
+    def _read(self, topic: str, queue_id: int, host: str = MASTER) -> list[raw_remoting.Record]:
+        address = self._network.address(host)
+        with self._network.inside(CLIENTS):
+            return raw_remoting.read_queue(LISTEN_PORT, topic, queue_id, host=address)
 
     def _check(self, fault: str) -> None:
         wrong: list[str] = []
@@ -302,15 +331,19 @@ def run(
     rounds: int,
     dice: Random,
     *,
+    programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Break and heal; a round compares all that its pair has, so that a pair gets few rounds."""
+    """Break and heal; a round compares all that its pair has, so that a pair gets few rounds.
+
+    With `programs` clients of RocketMQ's own work beside the raw ones.
+    """
     findings = Findings()
     with Network([MASTER, SLAVE, CLIENTS, LINK]) as network:
         for first in range(0, rounds, ROUNDS_A_PAIR):
             place = directory / f"pair-{first}"
             place.mkdir()
-            pair = _Pair(place, network, dice, findings)
+            pair = _Pair(place, network, dice, findings, programs)
             try:
                 pair.start()
                 while findings.cycles < min(rounds, first + ROUNDS_A_PAIR):

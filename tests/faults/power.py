@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from broker_core.verify.verifier import verify
-from tests.faults import checker, tried
+from tests.faults import checker, real_clients, tried
 from tests.faults.broker_kill import (
     ACKNOWLEDGED_MIN,
     JOIN_SECONDS,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from tests.faults.operations import Operation, Stored
+    from tests.faults.real_clients import Programs, RealClients
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = (2).to_bytes(4, "little")
@@ -171,17 +172,19 @@ def run_broker(
     dice: Random,
     *,
     kind: str = tried.OURS,
+    programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> OfBroker:
     """Send to a broker in SYNC_FLUSH, cut the power, pull every acknowledged message at once.
 
     Each cycle sends to a new topic, which nobody makes again after the cut. A file system gets a
-    few cuts, and is checked then.
+    few cuts, and is checked then. With `programs` clients of RocketMQ's own work all the time.
     """
     findings = OfBroker()
     while findings.cycles < cuts and not findings.wrong:
         with file_system(directory) as (image, place):
-            one = _Cut(directory / f"broker-{findings.cycles}", place, kind, dice, findings)
+            of_broker = directory / f"broker-{findings.cycles}"
+            one = _Cut(of_broker, place, kind, dice, findings, programs)
             try:
                 for number in range(min(CUTS_OF_A_STORE, cuts - findings.cycles)):
                     findings.cycles += 1
@@ -194,6 +197,8 @@ def run_broker(
                 if kind == tried.OURS:
                     raise
                 findings.not_started += 1
+            finally:
+                one.end()
         say(f"{kind} {findings}")
     return findings
 
@@ -202,14 +207,26 @@ class _Cut:
     """A broker on a file system that loses power again and again."""
 
     def __init__(
-        self, directory: Path, place: Path, kind: str, dice: Random, findings: OfBroker
+        self,
+        directory: Path,
+        place: Path,
+        kind: str,
+        dice: Random,
+        findings: OfBroker,
+        programs: Programs | None,
     ) -> None:
         self._place = place
         self._kind = kind
         self._dice = dice
         self._findings = findings
         store = place / "store"
-        keys = {"storePathRootDir": store, "flushDiskType": "SYNC_FLUSH"}
+        keys: dict[str, object] = {"storePathRootDir": store, "flushDiskType": "SYNC_FLUSH"}
+        keys |= {} if programs is None else real_clients.KEYS
+        self._programs = programs
+        self._real: RealClients | None = None
+        self._processes = contextlib.ExitStack()
+        self._powerless: list[tuple[int, int]] = []
+        """From each cut to the end of the process, in which nobody promises anything."""
         self._broker = tried.broker(kind, directory, **keys)
         self._prober = Prober(self._broker, PROBED)
         self._history: list[Operation] = []
@@ -222,6 +239,7 @@ class _Cut:
                 if is_first:
                     self._broker.start()
                     raw_remoting.create_topic(self._broker.port, PROBED, queues=1)
+                    self._start_real_clients()
                 else:
                     self._prober.start()
                 self._send_until_cut(topic)
@@ -237,13 +255,34 @@ class _Cut:
         try:
             self._prober.start()
             stored = [one for each in self._topics for one in self._stored(each)]
-            report = checker.check([*self._history, *self._prober.history, *stored])
-            self._findings.judge(self._kind, report)
+            history = [*self._history, *self._prober.history, *stored, *self._of_real_clients()]
+            self._findings.judge(self._kind, checker.check(history))
             self._stop()
             if self._kind == tried.OURS:
                 self._findings.wrong += verify(self._place / "store").problems
         finally:
             self._broker.kill()
+
+    def end(self) -> None:
+        self._processes.close()
+
+    def _start_real_clients(self) -> None:
+        if self._programs is not None:
+            where = (self._broker.directory, self._broker.namesrv)
+            real = real_clients.beside(self._programs, *where, lambda: self._broker.port)
+            self._real = self._processes.enter_context(real)
+            self._real.until_working()
+
+    def _of_real_clients(self) -> list[Operation]:
+        """Return what clients of RocketMQ's own saw, once they are done, and what is stored."""
+        if self._real is None:
+            return []
+        self._real.rest()
+        history = self._real.come_to_end()
+        stored = self._real.stored()
+        for since, until_ns in self._powerless:
+            history = real_clients.doubted(history, stored, since, until_ns)
+        return [*history, *stored]
 
     def _send_until_cut(self, topic: str) -> None:
         """Load a new topic until the power goes; what was answered and read later never was."""
@@ -261,6 +300,7 @@ class _Cut:
         self._broker.kill()
         for client in (sender, reader):
             client.join(JOIN_SECONDS)
+        self._powerless.append((cut_at, time.monotonic_ns()))
         self._history.append(Happened(Cause.CRASH, time.monotonic_ns()))
         self._history += [
             one if one.returned < cut_at else replace(one, returned=NEVER, status=Status.MAYBE)

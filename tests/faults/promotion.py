@@ -15,12 +15,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
-from tests.faults import checker
+from tests.faults import checker, real_clients
 from tests.faults.clients import Book, Reader, Sender, Server, as_stored, id_of
 from tests.faults.operations import (
     Cause,
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from tests.faults.operations import Stored
+    from tests.faults.operations import Operation, Stored
+    from tests.faults.real_clients import Programs, RealClients
     from tests.support.broker_process import BrokerProcess
     from tests.support.raw_remoting import Answer
 
@@ -70,7 +71,7 @@ KEYS: dict[str, object] = {
     "slaveTimeout": 1_000,
     "haSendHeartbeatInterval": 500,
     "haHousekeepingInterval": 3_000,
-    # So long that no transaction is checked, and none is given up.
+    # So long that no transaction is checked, and none is given up, until all rounds are over.
     "transactionTimeOut": 600_000,
 }
 KINDS: dict[str, dict[str, object]] = {
@@ -111,9 +112,15 @@ class Half:
 class _Set:
     """One broker set over several rounds."""
 
-    def __init__(self, directory: Path, kind: str, findings: Findings) -> None:
-        self._set = BrokerSet(directory, {**KEYS, **KINDS[kind]})
+    def __init__(
+        self, directory: Path, kind: str, findings: Findings, programs: Programs | None
+    ) -> None:
+        of_real = {} if programs is None else real_clients.KEYS
+        self._set = BrokerSet(directory, {**of_real, **KEYS, **KINDS[kind]})
         self._findings = findings
+        self._programs = programs
+        self._real: RealClients | None = None
+        self._processes = ExitStack()
         self._book = Book()
         self._readers: list[Reader] = []
         self._late: dict[str, int] = {}
@@ -123,6 +130,10 @@ class _Set:
     def start(self) -> None:
         self._set.__enter__()
         self._master, self._slave = self._set.brokers
+        if self._programs is not None:
+            where = (self._set.directory, self._set.namesrv_address)
+            real = real_clients.beside(self._programs, *where, lambda: self._master.port)
+            self._real = self._processes.enter_context(real)
         for topic in (TOPIC, LATE_TOPIC, SETTLED_TOPIC):
             raw_remoting.create_topic(self._master.port, topic, queues=QUEUES)
         self._wait_for_ok()
@@ -142,6 +153,7 @@ class _Set:
     def end(self) -> None:
         for reader in self._readers:
             reader.stop()
+        self._processes.close()
         self._set.__exit__()
 
     def round(self, number: int, seconds: float) -> None:
@@ -179,11 +191,22 @@ class _Set:
         for reader in self._readers:
             reader.stop()
             reader.join(AGAIN_SECONDS_MAX)
-        self._findings.add(checker.check([*self._book.history, *stored_of(self._master)]))
+        history = [*self._book.history, *stored_of(self._master), *self._of_real_clients()]
+        report = checker.check(history)
+        self._findings.add(report)
+        self._findings.wrong += map(str, report.findings)
         for broker in (self._slave, self._master):
             if broker.stop() != 0:
                 self._findings.wrong.append(f"a broker did not stop:\n{broker.words()[-2000:]}")
             self._findings.wrong += verify(broker.store).problems
+
+    def _of_real_clients(self) -> list[Operation]:
+        """Return what clients of RocketMQ's own saw, once they are done, and what is stored."""
+        if self._real is None:
+            return []
+        self._real.rest()
+        real_clients.let_check(self._master.port)
+        return [*self._real.come_to_end(), *self._real.stored()]
 
     def _find(self) -> Server | None:
         """Ask the name server for the master, as clients do."""
@@ -375,12 +398,16 @@ def run(
     rounds: int,
     dice: Random,
     *,
+    programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Kill and promote; a new set every few rounds keeps the checks quick."""
+    """Kill and promote; a new set every few rounds keeps the checks quick.
+
+    With `programs` clients of RocketMQ's own work beside the raw ones.
+    """
     findings = Findings()
     while findings.cycles < rounds and not findings.wrong:
-        brokers = _Set(directory / f"set-{findings.cycles}", kind, findings)
+        brokers = _Set(directory / f"set-{findings.cycles}", kind, findings, programs)
         try:
             brokers.start()
             for _ in range(min(ROUNDS_OF_A_SET, rounds - findings.cycles)):

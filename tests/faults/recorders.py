@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from tests.support.java_clients import JavaClients
 
 END_SECONDS = 60.0
+JAVA_LEARNS_NS = 2_000_000_000
+"""It asks the name server each second."""
+GO_LEARNS_NS = 32_000_000_000
+"""It asks each half minute, and cannot be told otherwise."""
 
 
 class Task(NamedTuple):
@@ -44,8 +48,9 @@ class Task(NamedTuple):
 class Recorder:
     """A client's process. When the block ends it is killed, if it has not ended by itself."""
 
-    def __init__(self, task: Task, process: subprocess.Popen[str]) -> None:
+    def __init__(self, task: Task, process: subprocess.Popen[str], learns_ns: int) -> None:
         self.task = task
+        self._learns_ns = learns_ns
         self._process = process
 
     def __enter__(self) -> Recorder:
@@ -83,7 +88,8 @@ class Recorder:
             return found
         for one in operations.read(self.task.history):
             if isinstance(one, Sent):
-                found.append(replace(one, server=(servers or {}).get(one.server, "")))
+                server = (servers or {}).get(one.server, "")
+                found.append(replace(one, server=server, learns_ns=self._learns_ns))
             else:
                 found.append(one)
         return found
@@ -92,11 +98,15 @@ class Recorder:
 def java(clients: JavaClients, task: Task, prefix: Sequence[str] = ()) -> Recorder:
     """Start a Java client; `prefix` is what runs the command, such as `ip netns exec NAME`."""
     process = clients.start("Recorder", *task, stdin=subprocess.PIPE, prefix=prefix)
-    return Recorder(task, process)
+    return Recorder(task, process, JAVA_LEARNS_NS)
 
 
 def go(program: Path, task: Task, prefix: Sequence[str] = ()) -> Recorder:
     """Start a Go client, `program` being what tests/interop/go builds."""
     command = [*prefix, str(program), "record", *map(str, task)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    return Recorder(task, process)
+    # It says each failed connection and each roll back.
+    with task.history.with_suffix(".err").open("ab") as errors:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    return Recorder(task, process, GO_LEARNS_NS)

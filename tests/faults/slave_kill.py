@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.verify.verifier import verify
-from tests.faults import checker, plain_store
+from tests.faults import checker, plain_store, real_clients
 from tests.faults.clients import Book, Sender, Server, as_stored
-from tests.faults.operations import Cause, Happened, digest_of
+from tests.faults.operations import Cause, Happened, Sent, Status, digest_of
 from tests.faults.power import cut_power, file_system, mounted
 from tests.faults.promotion import log_bytes
 from tests.faults.tally import Tally
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from tests.faults.operations import Sent
+    from tests.faults.operations import Operation
     from tests.faults.plain_store import Whole
+    from tests.faults.real_clients import Programs, RealClients
 
 TOPIC = "copied"
 QUEUES = 2
@@ -125,9 +126,14 @@ class _Set:
         dice: Random,
         findings: Findings,
         module: Sequence[str],
+        programs: Programs | None,
     ) -> None:
         mode = RECEIVED if kind == RECEIVED else FLUSHED
-        self._set = BrokerSet(directory, {**KEYS, "haAckMode": mode})
+        of_real = {} if programs is None else real_clients.KEYS
+        self._set = BrokerSet(directory, {**of_real, **KEYS, "haAckMode": mode})
+        self._programs = programs
+        self._real: RealClients | None = None
+        self._clients = ExitStack()
         self._master, self._slave = self._set.brokers
         self._slave.module = list(module)
         self._has_disk = kind == POWER
@@ -154,11 +160,17 @@ class _Set:
             sender = Sender(lambda: server, f"q{queue_id}", self._book, place, pace=PACE)
             self._senders.append(sender)
             sender.start()
+        if self._programs is not None:
+            where = (self._set.directory, self._set.namesrv_address)
+            real = real_clients.beside(self._programs, *where, lambda: self._master.port)
+            self._real = self._clients.enter_context(real)
+            self._real.until_working()
         self._wait_for_acknowledgements()
 
     def end(self) -> None:
         for sender in self._senders:
             sender.stop()
+        self._clients.close()
         self._set.__exit__()
         self._mount.close()
         self._disk.close()
@@ -181,6 +193,10 @@ class _Set:
             sender.stop()
         for sender in self._senders:
             sender.join(AGAIN_SECONDS_MAX)
+        of_real: list[Operation] = []
+        if self._real is not None:
+            self._real.rest()
+            of_real = [*self._real.come_to_end(), *self._real.stored()]
         end = self._set.until_same(self._master, self._slave)
         wrong = self._findings.wrong
         if log_bytes(self._master, end) != log_bytes(self._slave, end):
@@ -192,7 +208,7 @@ class _Set:
                 raw_remoting.read_queue(self._master.port, TOPIC, queue_id), TOPIC, queue_id
             )
         ]
-        report = checker.check([*self._book.history, *stored])
+        report = checker.check([*self._book.history, *stored, *of_real])
         self._findings.add(report)
         wrong += map(str, report.findings)
         for broker in (self._slave, self._master):
@@ -233,6 +249,14 @@ class _Set:
         self._seen += len(acknowledged)
         wrong = lacking(acknowledged, plain_store.whole_records(self._master.store), slave)
         self._findings.copied += len(acknowledged)
+        if self._real is not None:
+            # Their libraries do not say where in the log a message is.
+            digests = {digest_of(one.body) for one in slave.values()}
+            for one in self._real.history():
+                if isinstance(one, Sent) and one.status is Status.OK:
+                    self._findings.copied += 1
+                    if one.digest not in digests:
+                        wrong.append(f"{one.id} was acknowledged and is not in the slave's files")
         self._findings.lost += len(wrong)
         self._findings.wrong += wrong[:SHOWN_MAX]
 
@@ -244,12 +268,16 @@ def run(
     dice: Random,
     *,
     module: Sequence[str] = BROKER,
+    programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Kill slaves; a new set every few cycles keeps the logs short. `module` is what a slave is."""
+    """Kill slaves; a new set every few cycles keeps the logs short. `module` is what a slave is.
+
+    With `programs` clients of RocketMQ's own work beside the raw ones.
+    """
     findings = Findings()
     while findings.cycles < cycles and not findings.wrong:
-        brokers = _Set(directory / f"set-{findings.cycles}", kind, dice, findings, module)
+        brokers = _Set(directory / f"set-{findings.cycles}", kind, dice, findings, module, programs)
         try:
             brokers.start()
             for _ in range(min(CYCLES_OF_A_SET, cycles - findings.cycles)):

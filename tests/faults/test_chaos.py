@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SEEDS = (10, 17, 24)
 """Ours, not flushing first; ours losing power and with clocks that differ; and the original as the
-slave, with Java clients."""
+slave, with checks of transactions."""
 MINUTES = 1.0
 SECONDS_MAX = 900.0
 
@@ -53,20 +53,21 @@ def test_a_fault_hits_only_whom_its_kind_can_hit() -> None:
 
 
 def test_the_seeds_of_the_suite_have_each_kind_of_cluster() -> None:
-    found = [variant(seed, None, has_java=None) for seed in SEEDS]
+    found = [variant(seed) for seed in SEEDS]
 
     assert {one.members for one in found} == {OURS, ORIGINAL_SLAVE}
     assert {one.flush_disk_type for one in found} == {"ASYNC_FLUSH", "SYNC_FLUSH"}
     assert any(one.loses_power for one in found)
     assert any(one.skew for one in found)
-    assert any(one.has_java and one.members == ORIGINAL_SLAVE for one in found)
+    assert {one.has_checks for one in found} == {False, True}
+    assert all(one.has_real for one in found)
 
 
 @pytest.mark.fault
 @pytest.mark.interop
 def test_no_chaos_loses_what_was_acknowledged(tmp_path: Path) -> None:
     """Seeds side by side: faults and pauses leave the machine idle most of the time."""
-    lacking = {seed: chaos.missing(variant(seed, None, has_java=None)) for seed in SEEDS}
+    lacking = {seed: chaos.missing(variant(seed)) for seed in SEEDS}
     seeds = [seed for seed, missing in lacking.items() if not missing]
     words = [sys.executable, "-m", "tests.faults", "chaos", "--minutes", str(MINUTES)]
     runs = [

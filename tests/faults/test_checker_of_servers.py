@@ -193,3 +193,18 @@ def test_a_crash_may_take_the_progress_of_its_last_seconds_and_put_a_delayed_mes
 
     assert report.findings == []
     assert report.explained == {"crash": 1}
+
+
+def test_a_client_may_be_refused_until_it_has_learned_of_another_master() -> None:
+    def refused(number: int, learns: int) -> set[str]:
+        history = changed(
+            a_history(),
+            is_sent(f"m{number}"),
+            status=Status.REFUSED,
+            learns_ns=learns * SECOND,
+        )
+        return {one.invariant for one in checker.check(history).findings}
+
+    assert "I32" in refused(64, 0)
+    assert "I32" not in refused(64, 2)
+    assert "I32" in refused(70, 2)

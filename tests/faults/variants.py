@@ -32,20 +32,24 @@ class Variant:
     Attributes:
         loses_power: the stores are on ext4, and powers fail, of one member or of all.
         skews: by how many seconds the clocks of name server, master and slave are ahead.
-        has_java: a producer and a push consumer of RocketMQ's own are there besides.
+        has_real: clients of RocketMQ's own, in Java and Go, are there besides.
+        has_checks: transactions are checked while faults come, so that raw clients, whom nobody can
+            ask, have none; else they are checked when all faults are over.
     """
 
     members: str
     flush_disk_type: str
     loses_power: bool
     skews: tuple[float, float, float]
-    has_java: bool
+    has_real: bool
+    has_checks: bool
 
     def __str__(self) -> str:
         words = [self.flush_disk_type, f"members={self.members}"]
         words += ["power cuts"] if self.loses_power else []
         words += [f"clocks={'/'.join(f'{each:+.1f}s' for each in self.skews)}"] if self.skew else []
-        words += ["Java clients"] if self.has_java else []
+        words += ["Java and Go clients"] if self.has_real else ["raw clients alone"]
+        words += ["checks of transactions"] if self.has_checks else []
         return ", ".join(words)
 
     @property
@@ -77,8 +81,8 @@ class Variant:
         return self.members not in JUDGED or invariant in JUDGED[self.members]
 
 
-def variant(seed: int, members: str | None, *, has_java: bool | None) -> Variant:
-    """Return the cluster of a seed; None leaves the choice to it.
+def variant(seed: int, members: str | None = None, *, has_real: bool = True) -> Variant:
+    """Return the cluster of a seed; None leaves the choice of its members to it.
 
     Odd seeds flush before they acknowledge, and only those can lose power.
     """
@@ -89,7 +93,7 @@ def variant(seed: int, members: str | None, *, has_java: bool | None) -> Variant
     members = chosen if members is None else members
     loses_power = dice.random() < 0.7 and flush_disk_type == "SYNC_FLUSH"
     skews = [dice.uniform(-SKEW_SECONDS, SKEW_SECONDS) for _ in range(3)]
-    has_skew, wants_java = dice.random() < 0.5, dice.random() < 0.5
+    has_skew, wants_checks = dice.random() < 0.5, dice.random() < 0.5
     # The clock of an original is the machine's.
     for number, one in enumerate((ORIGINAL_NAMESRV, ORIGINAL_MASTER, ORIGINAL_SLAVE)):
         if members == one or not has_skew:
@@ -100,5 +104,6 @@ def variant(seed: int, members: str | None, *, has_java: bool | None) -> Variant
         # An original that loses power may come back with nothing.
         loses_power and members in (OURS, ORIGINAL_NAMESRV),
         (skews[0], skews[1], skews[2]) if has_skew else (0.0, 0.0, 0.0),
-        wants_java if has_java is None else has_java,
+        has_real,
+        has_real and wants_checks,
     )

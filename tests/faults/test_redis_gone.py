@@ -1,0 +1,26 @@
+"""Redis is gone for longer than each first back-off: all but reports goes on, then those, too."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults import redis_gone
+from tests.support.patience import PATIENCE_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.fault
+def test_all_but_reports_goes_on_without_redis_and_they_do_when_it_is_back(tmp_path: Path) -> None:
+    if redis_gone.missing():
+        pytest.skip(f"NOT TESTED: an appliance without Redis, which needs {redis_gone.missing()}")
+
+    found = redis_gone.run(tmp_path)
+
+    sys.stdout.write(f"{found}\n")
+    assert max(found.pages, found.made) < PATIENCE_S
+    assert found.gone >= redis_gone.GONE_SECONDS
