@@ -31,6 +31,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 cdef extern from "<string.h>" nogil:
     void* memmem(const void* data, size_t size, const void* word, size_t word_size)
+    void* memrchr(const void* data, int byte, size_t size)
 
 cdef extern from "<sys/socket.h>" nogil:
     enum:
@@ -237,14 +238,16 @@ cdef bint is_in_sample(Bytes begin, Bytes end, int64_t one_of) noexcept:
 
 cdef Bytes uniq_key_before(Bytes begin, Bytes end) noexcept:
     """Return where the last unique key of a record stands, NULL when it is not found at once."""
-    cdef Bytes at = end - UNIQ_KEY_SIZE
-    while at > begin + 2:
-        if at[0] == 85 and memcmp(at, UNIQ_KEY, UNIQ_KEY_SIZE) == 0:
+    cdef Bytes at = end - UNIQ_KEY_SIZE + 1
+    while at > begin + 3:
+        at = <Bytes>memrchr(begin + 3, UNIQ_KEY[0], at - begin - 3)
+        if at == NULL:
+            return NULL
+        if memcmp(at, UNIQ_KEY, UNIQ_KEY_SIZE) == 0:
             # Another property or their length stands before it, else it is part of something else.
             if at[-1] != 2 and ((at[-2] << 8) | at[-1]) != end - at:
                 return NULL
             return at + UNIQ_KEY_SIZE
-        at -= 1
     return NULL
 
 

@@ -105,14 +105,15 @@ def a_pull(queue_offset: int, count: int) -> bytes:
 
 
 SENDS = [a_send(number) for number in range(KEYS)]
-SEND_64, SEND_1 = Cell("send, window 64", 160_000, 64), Cell("send, window 1", 20_000, 1)
-PULL_32 = Cell("pull of 32, acknowledged", 5_000, 1, 32)
+SEND_64, SEND_1 = Cell("send, window 64", 96_000, 64), Cell("send, window 1", 20_000, 1)
+PULL_32 = Cell("pull of 32, acknowledged", 3_000, 1, 32)
 PULL_1 = Cell("pull of 1, acknowledged", 20_000, 1, 1)
 WAYS = {"whole way, many at a time": (SEND_64, PULL_32), "whole way, one by one": (SEND_1, PULL_1)}
 """What a message costs from its send to its acknowledgement: cells one after the other.
 
 In each slice of sends there is a flush, two a second, behind which each page of the log costs a
-fault: of 60,000 sends at once some had one, and cost a tenth more.
+fault: of 60,000 sends at once some had one, and cost a tenth more. No more are sent than the turn
+notes the sample's of.
 """
 CELLS = tuple(cell for cells in WAYS.values() for cell in cells)
 
