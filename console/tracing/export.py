@@ -41,6 +41,7 @@ AT_ONCE = 100
 """Spans of one turn of the loop."""
 NS_A_MS, NS_A_US = 1_000_000, 1_000
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+OF_TRANSACTIONS = frozenset({"withheld", "checked", "committed", "rolled_back"})
 KINDS = {1: SpanKind.INTERNAL, 3: SpanKind.CLIENT, 4: SpanKind.PRODUCER, 5: SpanKind.CONSUMER}
 RESOURCE = Resource({"service.name": "trebuchet"})
 SCOPE = InstrumentationScope("trebuchet")
@@ -195,6 +196,7 @@ def attributes_of(event: TraceEvent, operation: str, kind: str) -> Iterator[tupl
         "messaging.rocketmq.namespace": names.namespace_of(topic),
         "messaging.rocketmq.message.tag": event.get("tags"),
         "messaging.rocketmq.message.keys": keys,
+        "messaging.rocketmq.message.type": message_type_of(event),
         "messaging.rocketmq.message.delay_time_level": event.get("delayLevel"),
         "error.type": (event.get("codeName") or stage) if stage in ERRORS else None,
         "trebuchet.stage": stage,
@@ -202,9 +204,20 @@ def attributes_of(event: TraceEvent, operation: str, kind: str) -> Iterator[tupl
     return ((name, value) for name, value in found.items() if value not in (None, "", []))
 
 
+def message_type_of(event: TraceEvent) -> str | None:
+    """Return what kind of message that is, where only one kind has such a stage."""
+    if event["stage"] in OF_TRANSACTIONS:
+        return "transaction"
+    # A copy that a group gave back is deferred, too, whatever it was.
+    return "delay" if event["stage"] == "deferred" and not event.get("group") else None
+
+
 def steps_of(event: TraceEvent, end_ns: int) -> Iterator[Event]:
     """Yield the steps of a put as events of its span; the last one is its end."""
     steps: Mapping[str, int] = event.get("steps") or {}
     last_us = max(steps.values(), default=0)
+    if event["stage"] == "refused":
+        # That was no step: all of them came before.
+        last_us = int(event.get("latencyUs") or 0)
     for name, at_us in steps.items():
         yield Event(name, timestamp=end_ns - (last_us - at_us) * NS_A_US)

@@ -124,6 +124,24 @@ async def test_a_collector_is_handed_what_the_conventions_call_a_messages_stages
     assert values(dead.attributes)["error.type"] == "dead"
 
 
+@pytest.mark.parametrize(
+    ("stage", "more", "kind"),
+    [
+        ("withheld", {}, "transaction"),
+        ("rolled_back", {}, "transaction"),
+        ("deferred", {"delayLevel": 3}, "delay"),
+        ("deferred", {"delayLevel": 3, "group": "billing"}, None),
+        ("stored", {}, None),
+    ],
+)
+def test_the_kind_of_a_message_is_said_where_its_stage_tells(
+    stage: str, more: dict[str, Any], kind: str | None
+) -> None:
+    span = span_of(an_event_of(stage, **more))
+
+    assert (span.attributes or {}).get("messaging.rocketmq.message.type") == kind
+
+
 def test_a_message_without_a_trace_of_its_own_begins_one_that_its_id_names() -> None:
     span = span_of(an_event_of("stored", traceparent="00-nonsense-01"))
 

@@ -10,6 +10,8 @@ const Recording = (() => {
     acknowledged: ["ack", "settle", CLIENT], given_back: ["nack", "settle", CLIENT],
   };
 
+  const OF_TRANSACTIONS = ["withheld", "checked", "committed", "rolled_back"];
+
   function save(name, text, type) {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type }));
@@ -43,6 +45,9 @@ const Recording = (() => {
     const given = events.map((event) => TRACEPARENT.exec(event.traceparent || "")).find(Boolean);
     const trace = given ? given[1] : traceId(first);
     const parent = hex(8);
+    // Only what the stages of a message say: a copy that was given back is deferred, too.
+    const messageType = events.some((each) => OF_TRANSACTIONS.includes(each.stage)) ? "transaction"
+      : events.some((each) => each.stage === "deferred" && !each.group) ? "delay" : null;
     return events.map((event) => {
       const [name, type, kind] = OPERATIONS[event.stage] || [event.stage, "", INTERNAL];
       const isFirst = event.stage === "stored" && event === events.find((each) => each.stage === "stored");
@@ -57,6 +62,7 @@ const Recording = (() => {
           "messaging.consumer.group.name": kind === CLIENT ? event.group : null, "messaging.client.id": event.clientId || event.client,
           "messaging.rocketmq.namespace": /^(?:%(?:RETRY|DLQ)%)?([^%]+)%/.exec(event.topic)?.[1],
           "messaging.message.id": event.messageId || event.uniqKey || event.offsetMsgId, "messaging.message.body.size": event.bodySize,
+          "messaging.rocketmq.message.type": messageType,
           "messaging.rocketmq.message.tag": event.tags, "messaging.rocketmq.message.keys": event.keys ? event.keys.split(" ") : null,
           "error.type": LiveRows.ERRORS.includes(event.stage) ? event.codeName || event.stage : null,
         }),
