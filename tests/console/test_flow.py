@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -143,6 +144,16 @@ def test_the_page_carries_the_flow_and_names_of_clients_are_escaped(actors, brok
     assert '<a class="flow__name" href="/topics/t/Orders/">Orders</a>' in html
     assert "a&amp;b" in html
     assert len(re.findall(r"<path d=\"M0 ", html)) == 2
+
+
+def test_a_ribbon_leads_to_the_live_page_of_what_it_carries(actors, brokers) -> None:
+    brokers.add_topic("Orders")
+    sampled({(topic("Orders"), PUT): [500], (progress("a&b", "Orders"), CONSUMED): [500]})
+
+    html = actors.reader.get("/").content.decode()
+
+    leads = [unescape(each) for each in re.findall(r'<a href="(/live/[^"]*)" tabindex', html)]
+    assert leads == ["/live/?topic=Orders", "/live/?topic=Orders&group=a%26b"]
 
 
 def test_ribbons_lie_within_their_rows_side_by_side() -> None:
