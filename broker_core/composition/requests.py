@@ -101,7 +101,7 @@ def build_requests(
         left,
     )
     plain_requests = build_plain_requests(foundation, storage, processors)
-    refusals = RefusalTrace(storage.tracer, clients.consumers)
+    refusals = RefusalTrace(storage.tracer, clients.consumers, clock)
 
     def on_connection_lost(connection: Connection) -> None:
         storage.parked_pulls.close(connection)

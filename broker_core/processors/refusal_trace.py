@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from broker_core.clients.consumers import Consumers
+    from broker_core.clock import Clock
     from broker_core.errors import RequestRefusedError
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
@@ -40,14 +41,22 @@ REMARK_CHARS_MAX = 500
 class RefusalTrace:
     """Emits events while somebody watches. Event loop only."""
 
-    def __init__(self, tracer: Tracer, consumers: Consumers) -> None:
+    def __init__(self, tracer: Tracer, consumers: Consumers, clock: Clock) -> None:
         self._tracer = tracer
         self._consumers = consumers
+        self._clock = clock
 
     def refused(
-        self, request: RemotingCommand, connection: Connection, refusal: RequestRefusedError
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        refusal: RequestRefusedError,
+        received_s: float,
     ) -> None:
-        """Emit "refused", if somebody watches and the request is about messages."""
+        """Emit "refused", if somebody watches and the request is about messages.
+
+        `received_s`: when its bytes were there, by the monotonic clock; 0: that is not known.
+        """
         asked = TRACED.get(request.code) if self._tracer.notes_errors else None
         if asked is None:
             return
@@ -73,6 +82,10 @@ class RefusalTrace:
             group=group,
             client=connection.remote_address,
             client_id=self._consumers.client_id_of(group, connection) if group else None,
+            latency_us=max(0, round((self._clock.monotonic() - received_s) * 1_000_000))
+            if received_s
+            else None,
+            steps={"received": 0} if received_s else None,
             request=asked,
             code=int(refusal.code),
             code_name=_name_of(refusal.code),

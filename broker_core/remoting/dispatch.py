@@ -30,8 +30,8 @@ Answer = RemotingCommand | bytes | None
 Handler = Callable[[RemotingCommand, "Connection"], Answer | Awaitable[Answer]]
 """Serves one request code, as a plain function unless the answer must wait. Event loop only."""
 
-OnRefused = Callable[[RemotingCommand, "Connection", RequestRefusedError], None]
-"""Is told of each request that a handler refused."""
+OnRefused = Callable[[RemotingCommand, "Connection", RequestRefusedError, float], None]
+"""Is told of each request that a handler refused, and when it came: see Connection.turn_began."""
 
 FAILED = "request failed: code=%d opaque=%d"
 
@@ -81,7 +81,8 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001
             # The boundary: one bad request must not end the connection.
-            return self._frame(command, self._answer_to(command, connection, error))
+            answer = self._answer_to(command, connection, error, connection.turn_began)
+            return self._frame(command, answer)
         if isinstance(answer, Later):
             connection.answer_when(command, answer)
         else:
@@ -110,14 +111,18 @@ class Dispatcher:
             return self._frame(command, self._answer_to(command, connection, error))
 
     def _answer_to(
-        self, command: RemotingCommand, connection: Connection, error: Exception
+        self,
+        command: RemotingCommand,
+        connection: Connection,
+        error: Exception,
+        received_s: float = 0.0,
     ) -> RemotingCommand:
-        """Return the answer for an error that a handler raised."""
+        """Return the answer for an error that a handler raised; 0 if it did so in a later turn."""
         if not isinstance(error, RequestRefusedError):
             logger.error(FAILED, command.code, command.opaque, exc_info=error)
             return internal_error(command)
         if self._on_refused is not None:
-            self._on_refused(command, connection, error)
+            self._on_refused(command, connection, error, received_s)
         return refused(command, error)
 
     def _frame(self, command: RemotingCommand, answer: Answer) -> bytes | None:

@@ -493,8 +493,8 @@ class WatchFilter:
     `key` is one of the keys, the unique key or the offset id; `client` is a client id, an address
     or its host; `named` is a property and its value; `min_latency_us` pairs stages with the least
     that they take; `min_total_ms` counts since a message was stored; `sample` follows one of so
-    many messages; `message` is all that happens to one message, its copies in other topics
-    included.
+    many messages; `rate_max` is how many events a second are wanted at most, 0 all; `message` is
+    all that happens to one message, its copies in other topics included.
     """
 
     topic: str | None = None
@@ -509,4 +509,5 @@ class WatchFilter:
     min_latency_us: tuple[tuple[str, int], ...] = ()
     min_total_ms: int = 0
     sample: int = 1
+    rate_max: int = 0
     message: TracedMessage | None = None

@@ -13,6 +13,7 @@ import asyncio
 import itertools
 import logging
 import secrets
+import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,12 +75,13 @@ class Viewer:
     """One open Live page, or an export, which is none. Event loop only.
 
     `seen` events matched its filter; `dropped` of them never reached the page, since the queue
-    overflowed; the broker's own ring lost `broker_dropped` before the filter. `lost` has both by
-    stage, as far as stages are known: a broker tells them once nothing waits. `round` numbers the
-    page's filters and clearings: events from before the last filter carry an older number, and the
-    page picks from them itself. Messages of topics that it may not see are nothing to it. By its
-    `token` a page that lost its connection comes back; what was sent last is kept until then, since
-    nobody knows how much of it arrived.
+    overflowed or there were more in a second than the filter asks for; the broker's own ring
+    lost `broker_dropped` before the filter. `lost` has both by stage, as far as stages are
+    known: a broker tells them once nothing waits. `round` numbers the page's filters and
+    clearings: events from before the last filter carry an older number, and the page picks from
+    them itself. Messages of topics that it may not see are nothing to it. By its `token` a page
+    that lost its connection comes back; what was sent last is kept until then, since nobody
+    knows how much of it arrived.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Viewer:
         may_see: Callable[[str], bool] = lambda _topic: True,
         *,
         is_page: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.user_id = user_id
         self.is_page = is_page
@@ -105,10 +108,18 @@ class Viewer:
         self._sent_count = 0
         self._status: dict[str, Any] | None = None
         self._news = asyncio.Event()
+        self._monotonic = monotonic
+        self._second = 0
+        self._this_second = 0
 
     def offer(self, event: TraceEvent, text: bytes = b"") -> None:
         """Let an event wait; `text` is what a page gets of it, where it was made already."""
         self.seen += 1
+        if self.filter.rate_max and not self._has_room():
+            self.dropped += 1
+            self.lost[event["stage"]] += 1
+            self._news.set()
+            return
         if len(self._queue) >= QUEUE_EVENTS_MAX:
             self.dropped += 1
             self.lost[self._queue.popleft().stage] += 1
@@ -118,6 +129,14 @@ class Viewer:
             kept = Kept(self.round, event["stage"], b"", event)
         self._queue.append(kept)
         self._news.set()
+
+    def _has_room(self) -> bool:
+        """Count an event of this second; return whether so many are asked for."""
+        second = int(self._monotonic())
+        if second != self._second:
+            self._second, self._this_second = second, 0
+        self._this_second += 1
+        return self._this_second <= self.filter.rate_max
 
     def offer_status(self, status: dict[str, Any]) -> None:
         self._status = status

@@ -30,10 +30,12 @@ OFFSET_MAX = 2**63 - 1
 LATENCY_MS_MAX = 7 * 86_400_000
 LEAST_STAGES_MAX = 32
 SAMPLE_MAX = 1_000_000
+RATE_MAX = 1_000_000
+"""Events a second; nobody has as many."""
 FIELDS = {
     *("type", "round", "topic", "group", "tag", "key", "client", "property"),
     *("stages", "errorsOnly", "minLatencyMs", "minLatencyUs"),
-    *("minTotalMs", "sample", "message"),
+    *("minTotalMs", "sample", "rate", "message"),
 }
 
 
@@ -67,6 +69,7 @@ def parse_filter(content: Mapping[str, Any]) -> WatchFilter:
         min_latency_us=_least_by_stage(content.get("minLatencyUs")),
         min_total_ms=_number(content, "minTotalMs", 0, LATENCY_MS_MAX),
         sample=_number(content, "sample", 1, SAMPLE_MAX),
+        rate_max=_number(content, "rate", 0, RATE_MAX),
         message=traced_message(content.get("message")),
     )
 

@@ -24,6 +24,7 @@ from console.tracing.bridge import (
 )
 from console.tracing.filters import FilterError, parse_filter
 from tests.console.tracing_fakes import TracedBroker, an_event
+from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,6 +56,23 @@ def test_a_full_queue_drops_the_oldest_and_counts_them() -> None:
     assert (batch["seen"], batch["dropped"]) == (QUEUE_EVENTS_MAX + 3, 3)
     assert batch["events"][0]["seq"] == "3"
     assert len(batch["events"]) == BATCH_EVENTS_MAX
+
+
+def test_more_in_a_second_than_the_filter_asks_for_counts_as_dropped_by_stage() -> None:
+    clock = ManualClock()
+    viewer = Viewer(1, monotonic=clock.monotonic)
+    viewer.show(WatchFilter(rate_max=2))
+
+    for stage in ("stored", "flushed", "delivered", "delivered"):
+        viewer.offer(an_event(stage=stage))
+    clock.advance_ms(1_000)
+    for stage in ("stored", "flushed", "acknowledged"):
+        viewer.offer(an_event(stage=stage))
+
+    batch = frames(viewer)[-1]
+    assert [event["stage"] for event in batch["events"]] == ["stored", "flushed"] * 2
+    assert (batch["seen"], batch["dropped"]) == (7, 3)
+    assert batch["lost"] == {"delivered": 2, "acknowledged": 1}
 
 
 def test_a_paused_viewer_is_sent_nothing_and_still_counts() -> None:
@@ -163,6 +181,7 @@ def test_a_filter_is_what_the_page_says() -> None:
         "minLatencyUs": {"flushed": 800, "delivered": 5_000},
         "minTotalMs": 200,
         "sample": 100,
+        "rate": 50,
     }
 
     assert parse_filter(said) == WatchFilter(
@@ -175,6 +194,7 @@ def test_a_filter_is_what_the_page_says() -> None:
         min_latency_us=(("delivered", 5_000), ("flushed", 800)),
         min_total_ms=200,
         sample=100,
+        rate_max=50,
     )
 
 
@@ -200,6 +220,8 @@ def test_a_filter_is_what_the_page_says() -> None:
         {"minTotalMs": 0.5},
         {"sample": 0},
         {"sample": True},
+        {"rate": -1},
+        {"rate": "50"},
     ],
 )
 def test_a_filter_that_makes_no_sense_is_refused(content: dict[str, Any]) -> None:

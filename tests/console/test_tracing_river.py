@@ -181,6 +181,18 @@ def test_a_word_is_completed_and_a_wrong_one_is_named(river: River) -> None:
     river.until_sent("!said.minTotalMs")
 
     line.press("End")
+    line.type("ra")
+    expect(river.page.locator("#river-offers li")).to_contain_text(["at most so many events"])
+    line.press("ArrowDown")
+    line.press("Tab")
+    line.type("<=050/s ")
+    assert river.until_sent("said.rate")["rate"] == 50
+    assert river.page.url.endswith("?topic=payments&rate=50")
+    line.fill("topic:payments rate:0 ")
+    river.until_sent("!said.rate")
+    expect(river.page.locator("#river-problems")).to_contain_text("A rate is a number of events")
+    line.fill("topic:payments ")
+    line.press("End")
     line.type("colour:red")
 
     expect(river.page.locator("#river-problems")).to_contain_text("There is no field colour.")
@@ -359,6 +371,33 @@ def test_a_recording_is_saved_played_again_and_exported_as_what_was_live(
         assert by_name["receive orders"]["parentSpanId"] == created["spanId"]
         [continued] = [each for each in spans if each["traceId"] == trace]
         assert (continued["name"], continued["parentSpanId"]) == ("create orders", parent)
+
+
+def test_a_recording_says_what_kind_of_message_it_is_where_a_stage_tells(
+    river: River, tmp_path: Path
+) -> None:
+    river.feed(
+        an_event_of(1),
+        an_event_of(2, stage="deferred", delayLevel=3, group=None),
+        an_event_of(3, stage="withheld"),
+        an_event_of(4, stage="deferred", delayLevel=3, group="billing"),
+    )
+    river.feed(an_event_of(2), an_event_of(3))
+
+    spans = spans_in(saved(river, "otlp", tmp_path))
+
+    kinds = [
+        (span["name"].split()[0], attribute["value"]["stringValue"])
+        for span in spans
+        for attribute in span["attributes"]
+        if attribute["key"] == "messaging.rocketmq.message.type"
+    ]
+    assert sorted(kinds) == [
+        ("create", "delay"),
+        ("create", "transaction"),
+        ("deferred", "delay"),
+        ("withheld", "transaction"),
+    ]
 
 
 def test_a_burst_of_10_000_messages_is_shown_or_counted_and_the_page_stays_responsive(

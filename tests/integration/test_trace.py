@@ -119,9 +119,11 @@ async def test_a_refused_send_is_told_of_with_what_and_why(
     assert event.pop("timeMs")
     assert event.pop("atUs")
     assert event.pop("client").startswith("127.0.0.1:")
+    assert event.pop("latencyUs") >= 0
     assert event == {
         "seq": "1",
         "stage": "refused",
+        "steps": {"received": 0},
         "topic": "no such topic!",
         "queueId": 0,
         "messageId": "U",

@@ -36,6 +36,9 @@ async def trace_watch(
     body: dict[str, Any] = {
         "filters": {name: content_of(wanted) for name, wanted in filters.items()}
     }
+    if len(filters) == 1:
+        # Among several one's rate would take from the others': who reads the events sees to it.
+        body["eventsPerSecondMax"] = next(iter(filters.values())).rate_max or None
     if after is not None:
         body["resume"] = {
             "watchId": after.watch_id,

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from broker_core.message import properties
 from broker_core.protocol.codes import RequestCode
+from broker_core.trace.filter import TraceWatch
 from console.gateway.answers import (
     BrokerNode,
     GroupConfig,
@@ -18,6 +20,7 @@ from console.gateway.answers import (
     OutgoingMessage,
     TopicConfig,
     TopicQueue,
+    WatchFilter,
 )
 from console.gateway.errors import (
     GatewayError,
@@ -280,3 +283,15 @@ async def test_a_sent_message_carries_its_tag_keys_and_id() -> None:
 def test_pushed_bytes_that_are_no_batch_are_refused(body) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # whatever it says, the watch passes it over
         watch.trace_batch(body)
+
+
+async def test_a_broker_caps_the_rate_of_the_only_filter_alone() -> None:
+    peer = Peer(resumed="false")
+    capped = WatchFilter(topic="Orders", rate_max=50)
+
+    await watch.trace_watch(peer, ADDRESS, {"1": capped})
+    await watch.trace_watch(peer, ADDRESS, {"1": capped, "2": WatchFilter()})
+    await watch.trace_watch(peer, ADDRESS, {"2": WatchFilter()})
+
+    asked = [msgspec.json.decode(each.body, type=TraceWatch) for each in peer.asked]
+    assert [each.events_per_second_max for each in asked] == [50, None, None]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class FakeConnection:
     """Collects the answers that come later."""
 
+    turn_began = 7.5
+
     def __init__(self) -> None:
         self.later: list[Coroutine[Any, Any, bytes | None]] = []
         self.waiting: list[tuple[RemotingCommand, Later]] = []
@@ -67,6 +69,20 @@ def test_who_wants_to_know_is_told_of_refusals_and_of_nothing_else() -> None:
         dispatcher.dispatch(a_request(code), cast("Connection", FakeConnection()))
 
     assert [refusal.remark for refusal in told] == ["no such topic"]
+
+
+async def test_when_a_request_came_is_told_of_what_is_refused_at_once() -> None:
+    told: list[float] = []
+    handlers: dict[int, Any] = {10: refuse, 11: lambda *_: wait_then(refuse)}
+    dispatcher = Dispatcher(handlers, lambda *refusal: told.append(refusal[3]))
+    connection = FakeConnection()
+
+    for code in (10, 11):
+        dispatcher.dispatch(a_request(code), cast("Connection", connection))
+    await connection.later[0]
+
+    # Until the other one is refused the connection may have begun another turn.
+    assert told == [7.5, 0.0]
 
 
 def refuse(*_: object) -> None:
@@ -184,7 +200,7 @@ async def test_a_refusal_in_a_coroutine_or_later_keeps_its_fields(
     assert decoded(await later).ext_fields == {"region": "R"}
     ((command, done),) = connection.waiting
     told: list[tuple[int, int]] = []
-    dispatcher = Dispatcher(handlers, lambda asked, _, no: told.append((asked.opaque, no.code)))
+    dispatcher = Dispatcher(handlers, lambda asked, _, no, __: told.append((asked.opaque, no.code)))
     peer = cast("Connection", connection)
     answer = decoded(dispatcher.frame_of(command, peer, done.outcome))
     assert told == [(8, 14)]

@@ -3,14 +3,14 @@
 "use strict";
 
 const FilterLine = (() => {
-  const NAMES = ["topic", "group", "tag", "key", "client", "stage", "property", "latency", "total", "took", "sample"];
+  const NAMES = ["topic", "group", "tag", "key", "client", "stage", "property", "latency", "total", "took", "sample", "rate"];
   const HINTS = {
     topic: gettext("a name, or a pattern with * and ?"), group: gettext("of consumers or of producers"),
     tag: gettext("the tag, exactly"), key: gettext("a key, the unique key or an id"),
     client: gettext("id, address or host"), stage: gettext("one stage, or several with commas"),
     property: gettext("name=value"), latency: gettext("at least so many milliseconds"),
     total: gettext("so many milliseconds since it was stored"), took: gettext("how long a stage takes at least: delivered>5ms,flushed>800us"),
-    sample: gettext("one of so many messages, all of its stages"), errors: gettext("what went wrong"),
+    sample: gettext("one of so many messages, all of its stages"), rate: gettext("at most so many events a second, as in 100/s"), errors: gettext("what went wrong"),
   };
   const SHOWN_MAX = 12;
   // What may stand behind a field, by its name; known once the line is completed.
@@ -44,6 +44,11 @@ const FilterLine = (() => {
       if (Number(number) > 0) fields.sample = String(Number(number));
       else { problem ||= gettext("A sample is a number, as in 1/100."); delete fields.sample; }
     }
+    if (fields.rate) {
+      const [, number] = /^[<=]*(\d{1,6})(?:\/s)?$/.exec(fields.rate) || [];
+      if (Number(number) > 0) fields.rate = String(Number(number));
+      else { problem ||= gettext("A rate is a number of events a second, as in 100/s."); delete fields.rate; }
+    }
     return { fields, problem };
   }
   /** The least microseconds by stage of `delivered>5ms,flushed>800us`; null where it is none of this. */
@@ -64,7 +69,8 @@ const FilterLine = (() => {
   function compose(fields) {
     return NAMES.filter((name) => fields[name]).map((name) => {
       if (name === "stage" && fields.stage === "errors") return "errors";
-      return `${name}:${quoted(name === "sample" ? `1/${fields.sample}` : fields[name])}`;
+      const text = name === "sample" ? `1/${fields.sample}` : name === "rate" ? `${fields.rate}/s` : fields[name];
+      return `${name}:${quoted(text)}`;
     }).join(" ");
   }
 

@@ -112,7 +112,7 @@
     const errorsOnly = stages.includes("errors");
     return {
       ...words, stages: stages.length && !errorsOnly ? stages : null, errorsOnly,
-      minLatencyMs: number("latency"), minTotalMs: number("total"), minLatencyUs: FilterLine.leastOf(of.took), sample: number("sample"), message: only,
+      minLatencyMs: number("latency"), minTotalMs: number("total"), minLatencyUs: FilterLine.leastOf(of.took), sample: number("sample"), rate: number("rate"), message: only,
     };
   }
 
@@ -124,7 +124,9 @@
     entry.dropped = (entry.dropped || 0) + count;
     const since = entry.since ??= framedAt;
     entry.kept = () => keptSince(since);
-    const sentence = ngettext("%s event is missing here: it came faster than it could be read", "%s events are missing here: they came faster than they could be read", entry.dropped);
+    const sentence = fields.rate
+      ? ngettext("%s event is missing here: the filter asks for fewer a second", "%s events are missing here: the filter asks for fewer a second", entry.dropped)
+      : ngettext("%s event is missing here: it came faster than it could be read", "%s events are missing here: they came faster than they could be read", entry.dropped);
     const times = `${LiveRows.timeText(since)} – ${LiveRows.timeText(Date.now())}`;
     LiveRows.say(entry, `${interpolate(sentence, [Trebuchet.grouped(entry.dropped)])} · ${times}`);
   }
