@@ -157,6 +157,7 @@ cdef class PullTurn:
     cdef Bytes _chosen[MAX_MSG_NUMS_MAX]
     cdef int64_t _codes[CODES_MAX]
     cdef int _code_count
+    cdef LikePull _last
     cdef Run _runs[MAX_MSG_NUMS_MAX]
     cdef int _run_count
     # Of the answer: its head, and for the kernel that and the runs.
@@ -214,6 +215,7 @@ cdef class PullTurn:
         self._extends_spans = tracer.recorder.span_type is Span
         self._readings = [_no_reading() for _ in range(READINGS)]
         self._mapped = [None] * FILES_MAX
+        self._last.shape.size = 0
         self._read = []
         self._picking = exactly(PickingType, tracer.picking)
         self._teller = Teller(tracer, plain.check.consumers, plain.store_host, clock)
@@ -281,7 +283,9 @@ cdef class PullTurn:
             return b""
         self._at_s = started_s = seconds_of(self._monotonic) if self._is_timed else -1.0
         self._reading = self._client = None
-        if not read_pull(begin + PREFIX, begin + PREFIX + header, is_binary, &pull):
+        if not read_like_pull(
+            &self._last, begin + PREFIX, begin + PREFIX + header, is_binary, &pull
+        ):
             return b""
         if pull.code != code:
             return b""

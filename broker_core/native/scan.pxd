@@ -71,6 +71,8 @@ cdef struct Head:
     int32_t code
     int32_t opaque
     int32_t flag
+    # Where in a JSON header it stands, NULL for nowhere; so below.
+    Bytes opaque_at
 
 
 cdef struct Pull:
@@ -88,6 +90,10 @@ cdef struct Pull:
     int64_t commit_offset
     int64_t suspend_timeout_ms
     int64_t sub_version
+    Bytes opaque_at
+    Bytes queue_id_at
+    Bytes queue_offset_at
+    Bytes commit_offset_at
 
 
 cdef struct Send:
@@ -104,6 +110,11 @@ cdef struct Send:
     bint is_batch
     bint is_oneway
     bint is_binary
+    Bytes opaque_at
+    Bytes queue_id_at
+    Bytes born_at
+    # Whether there are any, be it none.
+    bint properties_differ
 
 
 cdef struct End:
@@ -384,6 +395,7 @@ cdef inline void begin_send(Send* send, Bytes at) noexcept nogil:
     send.properties.size = 0
     send.properties.is_escaped = False
     send.producer_group = send.properties
+    send.properties_differ = False
     send.reconsume_times = 0
     send.is_batch = False
 
@@ -445,9 +457,13 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long)
                 return NULL
         elif letter == 105:  # i: properties
             at = read_text(at, end, &send.properties)
+            send.properties_differ = True
         elif letter == 103:  # g: bornTimestamp
+            send.born_at = at + 1
             at = read_int_text(at, end, -most64, most64, &send.born_timestamp)
         elif is_int32(letter):
+            if letter == 101:
+                send.queue_id_at = at + 1
             at = read_int_text(at, end, INT32_LEAST, INT32_MOST, &number)
             set_int32(send, letter, <int32_t>number)
         else:
@@ -517,14 +533,17 @@ cdef inline void set_pull_field(Pull* pull, uint32_t field, Text text,
         pull.topic = text
     elif field == QUEUE_ID_FIELD:
         pull.queue_id = <int32_t>number
+        pull.queue_id_at = text.at
     elif field == QUEUE_OFFSET_FIELD:
         pull.queue_offset = number
+        pull.queue_offset_at = text.at
     elif field == MAX_MSG_NUMS_FIELD:
         pull.max_msg_nums = <int32_t>number
     elif field == SYS_FLAG_FIELD:
         pull.sys_flag = <int32_t>number
     elif field == COMMIT_OFFSET_FIELD:
         pull.commit_offset = number
+        pull.commit_offset_at = text.at
     elif field == SUSPEND_FIELD:
         pull.suspend_timeout_ms = number
     elif field == SUBSCRIPTION_FIELD:
@@ -542,6 +561,7 @@ cdef inline void begin_pull(Pull* pull, Bytes at) noexcept nogil:
     pull.subscription.size = 0
     pull.subscription.is_escaped = False
     pull.expression_type = pull.subscription
+    pull.commit_offset_at = NULL
     pull.commit_offset = pull.suspend_timeout_ms = pull.sub_version = 0
 
 
@@ -564,6 +584,7 @@ cdef inline Bytes read_pull_fields(Bytes at, Bytes end, Pull* pull) noexcept nog
         count += 1
         field = pull_field(key)
         if field & NUMBER_FIELDS:
+            text.at = at + 1
             at = read_int_text(at, end, least_of(field), most_of(field), &number)
         else:
             at = read_text(at, end, &text)
@@ -653,6 +674,7 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
     cdef Text key, text
     cdef bint is_long = False
     head.code = head.opaque = head.flag = 0
+    head.opaque_at = NULL
     if at >= end or at[0] != 123:
         return False
     at += 1
@@ -671,6 +693,7 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
             head.flag = <int32_t>number
         elif is_text(key, b"opaque", 6):
             bit = 4
+            head.opaque_at = at
             at = read_int(at, end, INT32_LEAST, INT32_MOST, &number)
             head.opaque = <int32_t>number
         elif is_text(key, b"version", 7):
@@ -722,6 +745,7 @@ cdef inline Bytes read_binary_head(Bytes at, Bytes end, Head* head) noexcept nog
         return NULL
     head.code = <int16_t>(at[0] << 8 | at[1])
     head.opaque = <int32_t>big32(at + OPAQUE_AT)
+    head.opaque_at = NULL
     head.flag = <int32_t>big32(at + FLAG_AT)
     # A negative size is too large here.
     size = big32(at + REMARK_AT)
@@ -885,6 +909,7 @@ cdef inline bint read_pull(Bytes at, Bytes end, bint is_binary, Pull* pull) noex
         return False
     pull.code = head.code
     pull.opaque = head.opaque
+    pull.opaque_at = head.opaque_at
     pull.is_binary = is_binary
     return head.flag == 0 and (head.code == PULL_MESSAGE or head.code == LITE_PULL_MESSAGE)
 
@@ -899,6 +924,7 @@ cdef inline bint read_send(Bytes at, Bytes end, bint is_binary, Send* send) noex
         return False
     send.code = head.code
     send.opaque = head.opaque
+    send.opaque_at = head.opaque_at
     send.is_binary = is_binary
     send.is_oneway = head.flag == ONEWAY
     if head.flag != 0 and not send.is_oneway:

@@ -64,6 +64,8 @@ from broker_core.native.pack cimport (
 from broker_core.native.scan cimport (
     BETWEEN,
     END_TRANSACTION,
+    INT32_LEAST,
+    INT32_MOST,
     LITE_PULL_MESSAGE,
     PROPERTIES_MAX,
     PULL_MESSAGE,
@@ -90,12 +92,14 @@ from broker_core.native.scan cimport (
     read_common,
     read_end,
     read_half,
+    read_int,
     read_item,
     read_item_properties,
     read_prepared,
     read_properties,
     read_pull,
     read_send,
+    read_text,
     unescape,
     whole_int,
 )
@@ -106,6 +110,7 @@ from broker_core.clock import SystemClock
 from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPARATOR
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK, STOREHOST_V6_FLAG
 
+include "alike.pxi"
 include "slots.pxi"
 include "counts.pxi"
 
@@ -397,6 +402,7 @@ cdef class SendTurn:
     cdef bint _is_raw, _is_raw_batch, _is_raw_long
     cdef int _open
     cdef Special _special
+    cdef LikeSend _last
     cdef int32_t _kept_flags, _refused_flags, _set_flags, _v6_flag
     cdef uint8_t* _answers
     cdef Py_ssize_t _parts_size, _answered
@@ -490,6 +496,7 @@ cdef class SendTurn:
         self._places = [_Place() for _ in range(PLACES_MAX)]
         self._open = 0
         self._is_loaded = False
+        self._last.shape.size = 0
 
     cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, connection, dispatcher,
                       int to, Py_ssize_t room, int64_t requests_max):
@@ -632,7 +639,7 @@ cdef class SendTurn:
             if total + 4 > end - at:
                 break
             body = at + PREFIX + header
-            if not read_send(at + PREFIX, body, is_binary, &send):
+            if not read_like_send(&self._last, at + PREFIX, body, is_binary, &send):
                 self._why = HEADER
                 break
             if not self._may_serve_code(send.code):

@@ -379,7 +379,7 @@ class Connection(asyncio.BufferedProtocol):
     # What receives for it calls.
 
     def serve_rest(self, taken: int, nbytes: int, *, is_tried: bool) -> None:
-        """Serve what was received behind `taken` bytes; `is_tried`: what comes first is not plain."""
+        """Serve what was received behind `taken` bytes; `is_tried`: what comes is not plain."""
         if not self._is_stopped:
             self._decoder.feed(self._wire.receive_buffer[taken:nbytes])
             self._handle_frames(is_tried=is_tried)

@@ -5,7 +5,8 @@
 Each is written by the code of its commit, checked out beside this one, with the packages of this
 one: a console with accounts, audit entries and a schedule; a broker with messages and offsets;
 where there were such things by then a history and a lake. No version has been released yet, so
-these stand for releases, and the newest one for the last release. `tests/deploy/test_upgrade.py` starts on them.
+these stand for releases, and the newest one for the last release.
+`tests/deploy/test_upgrade.py` starts on them.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ FRAMES_A_WHOLE_ONE = 16
 HALVES_SHARE, ENDS_SHARE = 0.1, 0.1
 HALVES_MAX = 20
 """Of how many undecided transactions, the oldest, one is ended."""
-DAMAGED_SHARE, CUT_SHARE = 0.7, 0.2
+DAMAGED_SHARE, CUT_SHARE, ALIKE_SHARE = 0.7, 0.2, 0.3
 ROOM, REQUESTS_MAX = 1 << 18, 1 << 10
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
 CHILD = "TREBUCHET_FUZZ_BUILT"
@@ -69,9 +69,10 @@ async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
         for number in range(KINDS)
     ]
     pending = pair.native.parts.transactions.pending
-    taken = 0
+    taken, last = 0, kinds[0]
     for number in range(count):
-        frame = rng.choice(kinds)
+        # What is like the last frame is read in another way.
+        frame = last if rng.random() < ALIKE_SHARE else rng.choice(kinds)
         if pending and rng.random() < ENDS_SHARE:
             halves = list(islice(pending.values(), HALVES_MAX))
             frame = transaction_frames.any_end(rng, halves, number)
@@ -88,6 +89,7 @@ async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
         answers, size = take(pair.native, frame)
         if answers != b"":
             taken += 1
+            last = frame[:size]
             pair.python.transport.written.clear()
             pair.python.receive(frame[:size])
             assert pair.python.transport.written == (answers or b""), frame

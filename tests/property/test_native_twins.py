@@ -99,6 +99,7 @@ async def test_pulls_far_behind_the_logs_end_read_the_same(
             await pair.feed(pull_frames.any_pull(rng, TOPICS, opaque))
             # What is not resident another thread reads.
             await until_async(lambda: all(not twin.wire.in_flight for twin in twins), "answers")
+            await settled()
             native, python = pair.native.seen(), pair.python.seen()
             for name in native.keys() - DISKS:
                 assert native[name] == python[name], name
