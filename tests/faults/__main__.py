@@ -241,7 +241,9 @@ def _redis_gone(arguments: Namespace, directory: Path, dice: Random) -> bool:
 
 def _partition(arguments: Namespace, directory: Path, dice: Random) -> bool:
     programs = _programs(arguments, directory)
-    found = partition.run(directory, arguments.rounds, dice, programs=programs, say=_say)
+    found = partition.run(
+        directory, arguments.rounds, dice, kind=arguments.broker, programs=programs, say=_say
+    )
     _say(str(found))
     return not found.wrong
 
@@ -451,7 +453,7 @@ COMMANDS = (
         "part a master and its slave (root, network namespaces)",
         _partition,
         network.missing,
-        (("--rounds", _number(50, "partitions")), CLIENTS),
+        (("--rounds", _number(50, "partitions")), BROKER, CLIENTS),
     ),
     Command(
         "appliance",

@@ -3,7 +3,9 @@
 Master, slave, clients and the link between the two brokers each are a host of their own (network
 namespaces). A round breaks something for a while, heals it, and waits until messages are
 acknowledged again; then both logs must be equal, byte by byte, and `checker` finds nothing in the
-history with what either broker has.
+history with what either broker has. While the two are parted nothing is acknowledged.
+
+A pair of the original's gets the same, and what it does is counted.
 """
 
 from __future__ import annotations
@@ -16,16 +18,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
-from tests.faults import checker, real_clients
+from tests.faults import checker, real_clients, tried
 from tests.faults.clients import ANSWER_SECONDS, Book, Reader, Sender, Server, as_stored
+from tests.faults.operations import Sent, Status
 from tests.faults.promotion import log_bytes, sent_now
 from tests.faults.real_clients import RealClients
 from tests.faults.tally import Tally
 from tests.support import raw_remoting
 from tests.support.bad_link import BadLink, Badness
 from tests.support.broker_process import BrokerProcess
-from tests.support.broker_set import replication_state
+from tests.support.log_end import log_end
 from tests.support.network import Network
+from tests.support.peer import OriginalProcess
 from tests.support.ports import accepts
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
@@ -47,7 +51,9 @@ FAULT_SECONDS = (0.3, 2.0)
 FLAP_SECONDS = 0.1
 START_SECONDS_MAX = 120.0
 AGAIN_SECONDS_MAX = 120.0
-LISTEN_PORT, NAMESRV_PORT = 10_911, 9_876
+LATE_SECONDS_MAX, LOOK_SECONDS = 15.0, 0.5
+"""What a client sent before it gave a connection up arrives so late at most, by TCP."""
+LISTEN_PORT, HA_PORT, NAMESRV_PORT = 10_911, 10_912, 9_876
 SLOW = Badness(delay_seconds=0.02, bytes_per_second=64_000)
 LOSSY = Badness(delay_seconds=0.001, break_chance=0.02)
 KEYS: dict[str, object] = {
@@ -61,6 +67,11 @@ KEYS: dict[str, object] = {
     "haSendHeartbeatInterval": 300,
     "haHousekeepingInterval": 2_000,
 }
+OF_ORIGINALS: dict[str, object] = {
+    # Of 5.x, where a SYNC_MASTER waits for as many brokers as this, by default itself alone.
+    "inSyncReplicas": 2,
+    "timerWheelEnable": "false",
+}
 FAULTS = ("both ways", "to the slave", "to the master", "flapping", "slow", "lossy", "clients")
 
 
@@ -73,10 +84,17 @@ class Findings(Tally):
 
     codes: Counter[int] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    acknowledged_while_parted: int = 0
+    """Sent and acknowledged while slave and master could not reach each other."""
+    found: Counter[str] = field(default_factory=Counter)
+    """What else is wrong of an original."""
 
     @property
     def more(self) -> str:
-        return f"{dict(self.faults)} answers={dict(self.codes)}"
+        return (
+            f"acknowledged_while_parted={self.acknowledged_while_parted} {dict(self.faults)} "
+            f"answers={dict(self.codes)} found={dict(self.found)}"
+        )
 
 
 class _Pair:
@@ -88,15 +106,18 @@ class _Pair:
         network: Network,
         dice: Random,
         findings: Findings,
+        kind: str,
         programs: Programs | None,
     ) -> None:
+        self._kind = kind
+        self._parted: list[tuple[int, int]] = []
         self._network = network
         self._dice = dice
         self._findings = findings
         self._book = Book()
         self._readers: list[Reader] = []
         self._link = BadLink(
-            (network.address(MASTER), LISTEN_PORT + 1),
+            (network.address(MASTER), HA_PORT),
             dice,
             network.inside(LINK),
             network.address(LINK),
@@ -114,7 +135,7 @@ class _Pair:
             "listenPort": NAMESRV_PORT,
             "kvConfigPath": self._directory / "kv.json",
         }
-        self._launch("namesrv", CLIENTS, NAMESRV_PORT, table, ["broker_core", "namesrv"])
+        self._launch("namesrv", CLIENTS, NAMESRV_PORT, table, is_namesrv=True)
         of_real = {} if self._programs is None else real_clients.KEYS
         table = {**of_real, **KEYS, "namesrvAddr": namesrv, "brokerRole": "SYNC_MASTER"}
         self._master = self._launch("master", MASTER, LISTEN_PORT, table)
@@ -192,11 +213,13 @@ class _Pair:
             history += [*self._real.come_to_end(), *self._real.stored()]
         report = checker.check(history)
         self._findings.add(report)
-        self._findings.wrong += map(str, report.findings)
+        self._blame([str(one) for one in report.findings])
+        self._count_acknowledged_while_parted()
         for broker in (self._slave, self._master):
-            if broker.stop() != 0:
+            if broker.stop() != 0 and self._kind == tried.OURS:
                 self._findings.wrong.append(f"a broker did not stop:\n{broker.words()[-2000:]}")
-            self._findings.wrong += verify(broker.store).problems
+            if self._kind == tried.OURS:
+                self._findings.wrong += verify(broker.store).problems
 
     def _launch(
         self,
@@ -204,12 +227,16 @@ class _Pair:
         host: str,
         port: int,
         table: dict[str, object],
-        module: list[str] | None = None,
+        *,
+        is_namesrv: bool = False,
     ) -> BrokerProcess:
-        process = BrokerProcess(
-            self._directory / name, **table, bindAddress=self._network.address(host)
-        )
-        process.module = module or process.module
+        address, place = self._network.address(host), self._directory / name
+        if self._kind == tried.OURS or is_namesrv:
+            process = BrokerProcess(place, **table, bindAddress=address)
+            process.module = ["broker_core", "namesrv"] if is_namesrv else process.module
+        else:
+            addresses = {"brokerIP1": address, "brokerIP2": address, "haListenPort": HA_PORT}
+            process = OriginalProcess(self._kind, place, **OF_ORIGINALS, **table, **addresses)
         process.prefix = self._network.prefix(host)
         process.port = port
         self._processes.append(process)
@@ -251,7 +278,10 @@ class _Pair:
             cut(SLAVE, MASTER)
         if fault == "clients":
             cut(*self._dice.choice([(CLIENTS, MASTER), (MASTER, CLIENTS)]))
+        began = time.monotonic_ns()
         time.sleep(seconds)
+        if fault != "clients":
+            self._parted.append((began, time.monotonic_ns()))
         self._network.heal()
 
     def _ask(
@@ -299,16 +329,24 @@ class _Pair:
             return raw_remoting.read_queue(LISTEN_PORT, topic, queue_id, host=address)
 
     def _check(self, fault: str) -> None:
+        # Whatever was sent before may be read, once this is acknowledged.
+        self._wait_for_ok()
+        over = time.monotonic() + LATE_SECONDS_MAX
+        while (wrong := self._differences(fault)) and time.monotonic() < over:
+            time.sleep(LOOK_SECONDS)
+        self._blame([f"{fault}: {line}" for line in wrong])
+
+    def _differences(self, fault: str) -> list[str]:
+        """Return what is wrong by now; what arrives late while this looks is not in the end."""
         wrong: list[str] = []
         ends: list[int] = []
 
         def is_same() -> bool:
             with self._network.inside(CLIENTS):
-                states = [
-                    replication_state(LISTEN_PORT, "parted", host=self._network.address(host))
+                ends[:] = [
+                    log_end(LISTEN_PORT, host=self._network.address(host))
                     for host in (MASTER, SLAVE)
                 ]
-            ends[:] = [int(state.get("maxOffset", -1)) for state in states]
             return ends[0] == ends[1] >= 0
 
         until(is_same, f"both logs to be the same after {fault}", seconds=AGAIN_SECONDS_MAX)
@@ -323,7 +361,25 @@ class _Pair:
             wrong += [f"{host}: {one}" for one in report.findings]
         if log_bytes(self._master, ends[0]) != log_bytes(self._slave, ends[0]):
             wrong.append(f"the logs differ before offset {ends[0]}")
-        self._findings.wrong += [f"{fault}: {line}" for line in wrong]
+        return wrong
+
+    def _blame(self, wrong: list[str]) -> None:
+        """Count what an original does wrong; of ours each is wrong."""
+        if self._kind == tried.OURS:
+            self._findings.wrong += wrong
+        else:
+            self._findings.found += Counter(line.partition(" ")[0] for line in wrong)
+
+    def _count_acknowledged_while_parted(self) -> None:
+        count = sum(
+            isinstance(one, Sent)
+            and one.status is Status.OK
+            and any(began < one.invoked and one.returned < ended for began, ended in self._parted)
+            for one in self._book.history
+        )
+        self._findings.acknowledged_while_parted += count
+        if count:
+            self._blame([f"{count} were acknowledged while no slave could have them"])
 
 
 def run(
@@ -331,6 +387,7 @@ def run(
     rounds: int,
     dice: Random,
     *,
+    kind: str = tried.OURS,
     programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
@@ -343,7 +400,7 @@ def run(
         for first in range(0, rounds, ROUNDS_A_PAIR):
             place = directory / f"pair-{first}"
             place.mkdir()
-            pair = _Pair(place, network, dice, findings, programs)
+            pair = _Pair(place, network, dice, findings, kind, programs)
             try:
                 pair.start()
                 while findings.cycles < min(rounds, first + ROUNDS_A_PAIR):
