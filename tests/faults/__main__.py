@@ -45,7 +45,6 @@ import random
 import signal
 import sys
 import tempfile
-from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,6 +60,7 @@ from tests.faults import (
     kill,
     model,
     operations,
+    options,
     partition,
     power,
     promotion,
@@ -83,7 +83,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-ALL, RAW = "all", "raw"
 FLUSH_DISK_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 STORE_KINDS = (*FLUSH_DISK_TYPES, POOLED, EXTENDED)
 
@@ -103,7 +102,7 @@ def _programs(arguments: Namespace, directory: Path) -> real_clients.Programs | 
 
     The original's broker, which is tried without a name server, has raw ones alone.
     """
-    if arguments.clients == RAW or getattr(arguments, "broker", tried.OURS) != tried.OURS:
+    if arguments.clients == options.RAW or getattr(arguments, "broker", tried.OURS) != tried.OURS:
         return None
     return real_clients.build(directory / "programs")
 
@@ -257,19 +256,8 @@ def _simulate(arguments: Namespace, directory: Path, dice: Random) -> bool:
     return not found.wrong
 
 
-def _seeds(text: str) -> range:
-    first, _, last = text.partition("-")
-    try:
-        seeds = range(int(first), int(last) + 1)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not of the form 0-999") from None
-    if not seeds:
-        raise ArgumentTypeError(f"{text!r} holds no seed")
-    return seeds
-
-
 def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    members, has_real = arguments.members, arguments.clients == ALL
+    members, has_real = arguments.members, arguments.clients == options.ALL
     lacking = chaos.missing(variants.variant(arguments.seed, members, has_real=has_real))
     if lacking:
         _say(f"This cluster cannot be run here: it needs {lacking}.")
@@ -289,7 +277,7 @@ def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
         return True
     again = f"python -m tests.faults chaos --seed {found.seed} --minutes {arguments.minutes:g}"
     again += "" if members is None else f" --members {members}"
-    again += "" if has_real else f" --clients {RAW}"
+    again += "" if has_real else f" --clients {options.RAW}"
     _say(f"again: {again}")
     return False
 
@@ -320,33 +308,6 @@ def _nothing() -> str:
     return ""
 
 
-def _number(default: int, words: str) -> dict[str, object]:
-    return {"type": int, "default": default, "help": f"{words} (default {default})"}
-
-
-BROKER: tuple[str, dict[str, object]] = (
-    "--broker",
-    {
-        "choices": tried.KINDS,
-        "default": tried.OURS,
-        "help": "ours (default), or a version of the original: what it does is counted",
-    },
-)
-
-CLIENTS: tuple[str, dict[str, object]] = (
-    "--clients",
-    {
-        "choices": (ALL, RAW),
-        "default": ALL,
-        "help": "raw ones with those of RocketMQ's own, in Java and Go (all, default), or alone",
-    },
-)
-
-
-def _kinds(kinds: tuple[str, ...]) -> dict[str, object]:
-    return {"action": "append", "choices": kinds, "help": "only this one; may be repeated"}
-
-
 COMMANDS = (
     Command(
         "kill",
@@ -354,10 +315,10 @@ COMMANDS = (
         _kill,
         _nothing,
         (
-            ("--cycles", _number(30, "of each flush mode")),
-            ("--flush-disk-type", _kinds(FLUSH_DISK_TYPES)),
-            BROKER,
-            CLIENTS,
+            ("--cycles", options.number(30, "of each flush mode")),
+            ("--flush-disk-type", options.kinds(FLUSH_DISK_TYPES)),
+            options.BROKER,
+            options.CLIENTS,
         ),
     ),
     Command(
@@ -366,8 +327,8 @@ COMMANDS = (
         _kill_store,
         _nothing,
         (
-            ("--cycles", _number(30, "of each kind of store")),
-            ("--flush-disk-type", _kinds(STORE_KINDS)),
+            ("--cycles", options.number(30, "of each kind of store")),
+            ("--flush-disk-type", options.kinds(STORE_KINDS)),
         ),
     ),
     Command(
@@ -375,7 +336,7 @@ COMMANDS = (
         "kill -9 the broker under Java, Go and raw clients",
         _clients,
         real_clients.missing,
-        (("--kills", _number(20, "of the broker")),),
+        (("--kills", options.number(20, "of the broker")),),
     ),
     Command(
         "power",
@@ -383,10 +344,10 @@ COMMANDS = (
         _power,
         power.missing,
         (
-            ("--cuts", _number(20, "of a process that puts messages")),
-            ("--broker-cuts", _number(5, "of a broker that is sent to")),
-            BROKER,
-            CLIENTS,
+            ("--cuts", options.number(20, "of a process that puts messages")),
+            ("--broker-cuts", options.number(5, "of a broker that is sent to")),
+            options.BROKER,
+            options.CLIENTS,
         ),
     ),
     Command(
@@ -398,7 +359,7 @@ COMMANDS = (
         _flip,
         _nothing,
         (
-            ("--count", _number(200, "bits")),
+            ("--count", options.number(200, "bits")),
             ("--guarded", {"action": "store_true", "help": "with enabledAppendPropCRC=true"}),
             (
                 "--broker",
@@ -414,7 +375,11 @@ COMMANDS = (
         "let each flush fail, then cut the power (root, loop devices, strace)",
         _flush_error,
         flush_errors.missing,
-        (("--cycles", _number(10, "of sends while flushes fail")), BROKER, CLIENTS),
+        (
+            ("--cycles", options.number(10, "of sends while flushes fail")),
+            options.BROKER,
+            options.CLIENTS,
+        ),
     ),
     Command(
         "model",
@@ -422,7 +387,7 @@ COMMANDS = (
         _model,
         _nothing,
         (
-            ("--examples", _number(200, "lives of a store")),
+            ("--examples", options.number(200, "lives of a store")),
             ("--shrink", {"action": "store_true", "help": "make a failure small; takes minutes"}),
         ),
     ),
@@ -432,9 +397,9 @@ COMMANDS = (
         _promotion,
         _nothing,
         (
-            ("--rounds", _number(20, "of each kind of durability")),
-            ("--kind", _kinds(tuple(promotion.KINDS))),
-            CLIENTS,
+            ("--rounds", options.number(20, "of each kind of durability")),
+            ("--kind", options.kinds(tuple(promotion.KINDS))),
+            options.CLIENTS,
         ),
     ),
     Command(
@@ -443,9 +408,9 @@ COMMANDS = (
         _slave_kill,
         _nothing,
         (
-            ("--cycles", _number(20, "of each haAckMode, and of power cuts")),
-            ("--kind", _kinds(slave_kill.KINDS)),
-            CLIENTS,
+            ("--cycles", options.number(20, "of each haAckMode, and of power cuts")),
+            ("--kind", options.kinds(slave_kill.KINDS)),
+            options.CLIENTS,
         ),
     ),
     Command(
@@ -453,14 +418,25 @@ COMMANDS = (
         "part a master and its slave (root, network namespaces)",
         _partition,
         network.missing,
-        (("--rounds", _number(50, "partitions")), BROKER, CLIENTS),
+        (
+            ("--rounds", options.number(50, "partitions")),
+            (
+                "--broker",
+                {
+                    "choices": partition.KINDS,
+                    "default": tried.OURS,
+                    "help": "ours (default), or pairs of the original: what they do is counted",
+                },
+            ),
+            options.CLIENTS,
+        ),
     ),
     Command(
         "appliance",
         "kill -9 each process of an appliance (redis-server, Java)",
         _appliance,
         appliance_kills.missing,
-        (("--rounds", _number(3, "over all its processes")),),
+        (("--rounds", options.number(3, "over all its processes")),),
     ),
     Command(
         "redis-gone",
@@ -486,7 +462,11 @@ COMMANDS = (
         (
             (
                 "--seeds",
-                {"type": _seeds, "default": range(1000), "help": "A-B, of runs (default 0-999)"},
+                {
+                    "type": options.seeds,
+                    "default": range(1000),
+                    "help": "A-B, of runs (default 0-999)",
+                },
             ),
             (
                 "--mixed",
@@ -506,7 +486,7 @@ COMMANDS = (
                 "--members",
                 {"choices": variants.MEMBERS, "help": "who is of the original (default: by seed)"},
             ),
-            CLIENTS,
+            options.CLIENTS,
             ("--keep", {"type": Path, "help": "where the history of a wrong run goes"}),
         ),
     ),
@@ -537,7 +517,10 @@ COMMANDS = (
         "measure how fast a start is",
         _recovery,
         _nothing,
-        (("--megabytes", _number(700, "of log")), ("--body", _number(1024, "bytes of a body"))),
+        (
+            ("--megabytes", options.number(700, "of log")),
+            ("--body", options.number(1024, "bytes of a body")),
+        ),
     ),
     Command(
         "check",
@@ -560,8 +543,8 @@ def main() -> int:
         subparser = commands.add_parser(
             command.name, help=command.summary, description=command.summary
         )
-        for name, options in command.options:
-            subparser.add_argument(name, **options)  # type: ignore[arg-type]
+        for name, given in command.options:
+            subparser.add_argument(name, **given)  # type: ignore[arg-type]
         seed = random.SystemRandom().randrange(1 << 32)
         subparser.add_argument("--seed", type=int, default=seed, help="repeats a run's choices")
         subparser.add_argument(
@@ -572,8 +555,8 @@ def main() -> int:
     arguments = parser.parse_args()
     (command,) = (one for one in COMMANDS if one.name == arguments.command)
     missing = command.missing() or tried.missing(getattr(arguments, "broker", None) or tried.OURS)
-    if getattr(arguments, "clients", RAW) == ALL and real_clients.missing():
-        missing = missing or f"{real_clients.missing()} (or --clients raw)"
+    if getattr(arguments, "clients", options.RAW) == options.ALL and real_clients.missing():
+        missing = missing or f"{real_clients.missing()} (or --clients {options.RAW})"
     if missing:
         print(f"{command.name} cannot be run here: it needs {missing}.", file=sys.stderr)
         return 2

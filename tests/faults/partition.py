@@ -67,11 +67,8 @@ KEYS: dict[str, object] = {
     "haSendHeartbeatInterval": 300,
     "haHousekeepingInterval": 2_000,
 }
-OF_ORIGINALS: dict[str, object] = {
-    # Of 5.x, where a SYNC_MASTER waits for as many brokers as this, by default itself alone.
-    "inSyncReplicas": 2,
-    "timerWheelEnable": "false",
-}
+KINDS = (tried.OURS, "4.9.7")
+"""A slave of 5.3.3 does not come to know its master's topics from our name server."""
 FAULTS = ("both ways", "to the slave", "to the master", "flapping", "slow", "lossy", "clients")
 
 
@@ -236,7 +233,7 @@ class _Pair:
             process.module = ["broker_core", "namesrv"] if is_namesrv else process.module
         else:
             addresses = {"brokerIP1": address, "brokerIP2": address, "haListenPort": HA_PORT}
-            process = OriginalProcess(self._kind, place, **OF_ORIGINALS, **table, **addresses)
+            process = OriginalProcess(self._kind, place, **{**table, **addresses})
         process.prefix = self._network.prefix(host)
         process.port = port
         self._processes.append(process)
