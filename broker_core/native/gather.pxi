@@ -163,6 +163,8 @@ cdef class PullTurn:
     # Of the answer: its head, and for the kernel that and the runs.
     cdef uint8_t _head[FOUND_HEAD_MAX]
     cdef Py_ssize_t _head_size
+    # All of it, once somebody wanted it so.
+    cdef bytes _whole
     cdef iovec _parts_of_frame[1 + RUNS_MAX]
     cdef bint _is_parked
     cdef Py_buffer _files[FILES_MAX]
@@ -359,20 +361,20 @@ cdef class PullTurn:
         if not timeout_ms:
             if not self._begin_frame(kind, group, pull.queue_offset, pull.opaque, pull.is_binary):
                 return b""
-            if self._one_of or to < 0:
-                answer = self._frame(0)
         if is_committed:
             self._commit(
                 group, topic, pull.queue_id, pull.commit_offset, committed, queues, connection
             )
         self._tell(
-            kind, group, topic, pull.queue_id, pull.queue_offset, connection, answer, wanted, 0.0
+            kind, group, topic, pull.queue_id, pull.queue_offset, connection, wanted, 0.0
         )
         if timeout_ms:
             self._is_parked = True
             self._park(pull, group, topic, most, wanted, connection, timeout_ms)
-        elif answer is None:
-            answer = self._send(to if may_send(connection) else -1)
+        elif self._whole is not None or not may_send(connection):
+            answer = self._frame_as_bytes()
+        else:
+            answer = self._send(to)
         return answer
 
     cdef int _park(self, Pull* pull, group, topic, int64_t most, wanted, connection,
@@ -418,7 +420,7 @@ cdef class PullTurn:
                     kind, waiting.group, waiting.queue_offset, waiting._opaque,
                     waiting._is_binary
                 ):
-                    answer = self._frame(0)
+                    answer = self._frame_as_bytes()
                 else:
                     kind = NOT_PLAIN
         except Exception:
@@ -430,7 +432,7 @@ cdef class PullTurn:
             return self._hand_over(waiting, is_last)
         self._tell(
             kind, waiting.group, waiting._topic, waiting._queue_id, waiting.queue_offset,
-            connection, answer, waiting._wanted, waiting._parked_at
+            connection, waiting._wanted, waiting._parked_at
         )
         if answer is None:
             waiting.queue_offset += self._scanned
@@ -494,7 +496,7 @@ cdef class PullTurn:
         )
 
     cdef int _tell(self, int kind, group, topic, int32_t queue_id, int64_t queue_offset,
-                   connection, bytes answer, wanted, double parked_at) except -1:
+                   connection, wanted, double parked_at) except -1:
         """Count what a pull came to, have the recorder note what it hands out, and tell of it."""
         reader = self._reader
         if kind == FOUND:
@@ -509,7 +511,7 @@ cdef class PullTurn:
             reader.get_miss_times += 1
         if self._one_of and kind <= NO_MATCH:
             self._tell_who_watches(
-                group, topic, queue_id, queue_offset, connection, answer, wanted, parked_at
+                group, topic, queue_id, queue_offset, connection, wanted, parked_at
             )
         return 0
 
@@ -607,22 +609,22 @@ cdef class PullTurn:
         return 0
 
     cdef int _tell_who_watches(self, group, topic, int32_t queue_id, int64_t queue_offset,
-                               connection, bytes answer, wanted, double parked_at) except -1:
+                               connection, wanted, double parked_at) except -1:
         """Tell of the messages that a sample wants, and of those that a filter passed over."""
         cdef list picked = None
         cdef bint is_sifted = wanted is not None and self._scanned > self._count
         cdef int count
         buffers = ()
         if self._one_of > 1:
-            count = self._choose(answer, queue_offset) if self._count else 0
+            count = self._choose(queue_offset) if self._count else 0
             if not is_sifted and (
                 count == 0
                 or (parked_at == 0 and self._told_delivered(group, topic, queue_id, connection, count))
             ):
                 return 0
-            picked = self._views(answer, count)
+            picked = self._copies(count)
         if self._count:
-            buffers = (memoryview(answer)[PyBytes_GET_SIZE(answer) - self._byte_count :],)
+            buffers = (memoryview(self._frame_as_bytes())[self._head_size :],)
         self._tell_trace(
             self._answered(
                 group, topic, queue_id, queue_offset, queue_offset + self._scanned, connection,
@@ -642,22 +644,19 @@ cdef class PullTurn:
             reading, connection, self._chosen, count, self._one_of, self._now()
         )
 
-    cdef list _views(self, bytes answer, int count):
+    cdef list _copies(self, int count):
         """Return the chosen records."""
-        cdef Bytes begin = <Bytes>PyBytes_AS_STRING(answer) if count else NULL
-        cdef Bytes at
         cdef int i
-        cdef list found = []
-        view = memoryview(answer) if count else None
-        for i in range(count):
-            at = self._chosen[i]
-            found.append(view[at - begin : at - begin + <int64_t>big32(at)])
-        return found
+        return [
+            memoryview(PyBytes_FromStringAndSize(<const char*>self._chosen[i], big32(self._chosen[i])))
+            for i in range(count)
+        ]
 
-    cdef int _choose(self, bytes answer, int64_t queue_offset) except -1:
+    cdef int _choose(self, int64_t queue_offset) except -1:
         """Choose the records of an answer that a sample wants; return how many they are."""
-        cdef Bytes end = <Bytes>PyBytes_AS_STRING(answer) + PyBytes_GET_SIZE(answer)
-        cdef Bytes at = end - self._byte_count
+        cdef Bytes at = self._runs[0].at
+        cdef Bytes end = at + self._runs[0].size
+        cdef int run = 0
         cdef int64_t size, offset, limit = queue_offset + self._scanned
         cdef int number = 0, count = 0
         cdef bint is_picked, is_sure = False
@@ -671,7 +670,13 @@ cdef class PullTurn:
                 picks = None
             else:
                 number = picks.at_or_behind(queue_offset)
-        while at < end:
+        while True:
+            if at == end:
+                run += 1
+                if run >= self._run_count:
+                    break
+                at = self._runs[run].at
+                end = at + self._runs[run].size
             size = big32(at)
             if size < STORED_END_MAX:
                 break
@@ -986,6 +991,7 @@ cdef class PullTurn:
     cdef bint _begin_frame(self, int kind, group, int64_t queue_offset, int32_t opaque,
                            bint is_binary) except -1:
         """Write the head of an answer's frame; tell whether it is not too long for one."""
+        self._whole = None
         cdef uint8_t* head = self._head
         cdef uint8_t* to
         cdef Py_ssize_t size
@@ -1031,6 +1037,15 @@ cdef class PullTurn:
             to += size - sent
             sent = 0
         return answer
+
+    cdef bytes _frame_as_bytes(self):
+        """Return the frame that was begun; the records lie in there from then on."""
+        if self._whole is None:
+            self._whole = self._frame(0)
+            self._run_count = 1 if self._byte_count else 0
+            self._runs[0].at = <Bytes>PyBytes_AS_STRING(self._whole) + self._head_size
+            self._runs[0].size = self._byte_count
+        return self._whole
 
     cdef bytes _send(self, int to):
         """Send the frame that was begun; return what the socket did not take, None for nothing."""
