@@ -71,6 +71,13 @@ def test_what_a_pool_could_not_commit_before_a_stop_counts_as_lost_in_a_crash() 
     """The disk fails, then the broker is stopped: acknowledged means in memory there."""
     outcome = world.run(POOLED_STOP_SEED)
 
+
+def test_of_a_master_that_is_lost_while_it_stops_nobody_is_given_the_rest() -> None:
+    outcome = world.run(LOST_WHILE_STOPPING_SEED)
+
+    assert outcome.crashes == 0
+    assert outcome.wrong == []
+
     assert outcome.wrong == []
     assert outcome.crashes == 2
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -9,6 +9,7 @@ from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.dispatch import Dispatcher
 from broker_core.remoting.overload import PULL_CODES, SEND_CODES, TICK_S, Overload
 from tests.support.clock import ManualClock
+from tests.unit.remoting.test_dispatch import FakeConnection
 
 if TYPE_CHECKING:
     from broker_core.remoting.connection import Connection
@@ -55,7 +56,7 @@ class Watched:
 
     def code_of(self, code: int) -> bytes:
         request = RemotingCommand(code, 0, 1, 407, "JAVA")
-        answer = self.dispatcher.dispatch(request, None)  # type: ignore[arg-type]
+        answer = self.dispatcher.dispatch(request, cast("Connection", FakeConnection()))
         assert answer is not None
         return answer
 
