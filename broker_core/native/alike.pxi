@@ -71,7 +71,6 @@ cdef bint is_alike(Shape* shape, Bytes at, Py_ssize_t size, int64_t* numbers,
                    Text* properties) noexcept:
     """Tell whether a header is like the last one, and read what differs."""
     cdef Py_ssize_t done = 0
-    cdef int64_t most
     cdef Bytes begin
     cdef Bytes end
     cdef int i, kind

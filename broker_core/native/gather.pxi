@@ -848,7 +848,7 @@ cdef class PullTurn:
                 return False
         finally:
             PyBuffer_Release(&view)
-        return self._read_cold(count_max) if self._is_cold else True
+        return self._read_cold() if self._is_cold else True
 
     cdef bint _go_through(self, Bytes unit, Py_ssize_t units, int64_t max_offset,
                           int64_t read_limit, int64_t count_max, int64_t bytes_max,
@@ -924,7 +924,7 @@ cdef class PullTurn:
         self._first_stored = stored_of(record)
         self._first_offset = big64(record + QUEUE_OFFSET_AT)
 
-    cdef bint _read_cold(self, int64_t count_max) except -1:
+    cdef bint _read_cold(self) except -1:
         """Read a plan that is cold; tell whether nothing has to be waited for, and all is whole.
 
         The twin is `_pread_resident` with `_add_records` of `store/reads.py`.

@@ -37,6 +37,23 @@ def with_slave(transacted: Transacted) -> Acknowledgement:
     return store.acknowledge
 
 
+async def begun_round(transacted: Transacted) -> asyncio.Task[list[CheckedHalf]]:
+    """Begin a round, and let it go as far as it comes without its slave."""
+    asking = asyncio.create_task(transacted.round())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return asking
+
+
+def assert_committed(
+    transacted: Transacted, acknowledge: Acknowledgement, asked: CheckedHalf
+) -> None:
+    """Commit what was asked about; the slave has it all."""
+    assert transacted.refusal(asked, COMMIT) is None
+    acknowledge.replicated(transacted.store.max_commit_log_offset)
+    assert transacted.bodies() == [b"half"]
+
+
 async def test_a_producer_is_asked_about_what_it_left_undecided(transacted: Transacted) -> None:
     half = transacted.send(b"body", "T", 3)
 
@@ -283,16 +300,12 @@ async def test_the_question_comes_when_slaves_have_its_copy(transacted: Transact
     transacted.send()
     acknowledge.replicated(transacted.store.max_commit_log_offset)
 
-    asking = asyncio.create_task(transacted.round())
-    for _ in range(10):
-        await asyncio.sleep(0)
+    asking = await begun_round(transacted)
     assert transacted.asked == []
     acknowledge.replicated(transacted.store.max_commit_log_offset)
     (asked,) = await asking
 
-    assert transacted.refusal(asked, COMMIT) is None
-    acknowledge.replicated(transacted.store.max_commit_log_offset)
-    assert transacted.bodies() == [b"half"]
+    assert_committed(transacted, acknowledge, asked)
 
 
 async def test_a_slave_that_stands_still_holds_a_round_up_no_longer_than_a_sender(
@@ -302,15 +315,11 @@ async def test_a_slave_that_stands_still_holds_a_round_up_no_longer_than_a_sende
     transacted.send()
     acknowledge.replicated(transacted.store.max_commit_log_offset)
 
-    asking = asyncio.create_task(transacted.round())
-    for _ in range(10):
-        await asyncio.sleep(0)
+    asking = await begun_round(transacted)
     transacted.clock.advance_ms(round(Terms.timeout_s * 1_000))
     (asked,) = await asking
 
-    assert transacted.refusal(asked, COMMIT) is None
-    acknowledge.replicated(transacted.store.max_commit_log_offset)
-    assert transacted.bodies() == [b"half"]
+    assert_committed(transacted, acknowledge, asked)
 
 
 async def test_a_half_message_that_may_not_be_read_yet_is_not_forgotten(
