@@ -56,10 +56,11 @@ class Parkable(Protocol):
 
 
 class _Parked:
-    __slots__ = ("is_last", "is_waiting", "key", "pull")
+    __slots__ = ("is_last", "is_waiting", "pull", "queue_id", "topic")
 
-    def __init__(self, key: QueueKey, pull: Parkable) -> None:
-        self.key = key
+    def __init__(self, topic: str, queue_id: int, pull: Parkable) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
         self.pull = pull
         self.is_waiting = True
         self.is_last = False
@@ -73,14 +74,14 @@ class ParkedPulls:
     several turns.
 
     Attributes:
-        parked: the queues that pulls wait for; who puts may pass over the arrivals of others.
+        parked: what waits, by topic and queue; who puts may pass over the arrivals of others.
     """
 
     def __init__(self, clock: Clock, limits: LimitsConfig = LIMITS) -> None:
         self._clock = clock
         self._limits = limits
         self._count = 0
-        self.parked: dict[QueueKey, dict[_Parked, None]] = {}
+        self.parked: dict[str, dict[int, dict[_Parked, None]]] = {}
         self._by_connection: dict[Hashable, set[_Parked]] = {}
         self._ready: dict[QueueKey, int] = {}
         self._due: deque[_Parked] = deque()
@@ -103,8 +104,8 @@ class ParkedPulls:
 
     def park(self, topic: str, queue_id: int, pull: Parkable, timeout_ms: int) -> None:
         """Park a pull until its queue grows beyond its offset or the timeout passes."""
-        parked = _Parked((topic, queue_id), pull)
-        self.parked.setdefault(parked.key, {})[parked] = None
+        parked = _Parked(topic, queue_id, pull)
+        self.parked.setdefault(topic, {}).setdefault(queue_id, {})[parked] = None
         self._count += 1
         self._by_connection.setdefault(pull.connection, set()).add(parked)
         when = self._clock.monotonic() + timeout_ms / 1000
@@ -114,11 +115,10 @@ class ParkedPulls:
 
     def on_arrival(self, topic: str, queue_id: int, max_offset_in_queue: int) -> None:
         """Note that a queue has grown. Called for every message: it must stay this short."""
-        key = (topic, queue_id)
-        if key in self.parked:
+        if topic in self.parked and queue_id in self.parked[topic]:
             if not self._ready:
                 asyncio.get_running_loop().call_soon(self._wake_ready)
-            self._ready[key] = max_offset_in_queue
+            self._ready[topic, queue_id] = max_offset_in_queue
 
     def close(self, connection: Hashable) -> None:
         """Drop the pulls of a lost connection."""
@@ -127,8 +127,8 @@ class ParkedPulls:
 
     def end(self, topic: str) -> None:
         """Answer the pulls of a topic that is deleted, read no more, or filtered otherwise."""
-        for key in [key for key in self.parked if key[0] == topic]:
-            for parked in self.parked[key]:
+        for waiting in self.parked.get(topic, {}).values():
+            for parked in waiting:
                 self._expire(parked)
 
     def end_group(self, group: str) -> None:
@@ -136,25 +136,33 @@ class ParkedPulls:
 
         Differs: the original looks at rights again whenever a parked pull is tried.
         """
-        for parked in [one for waiting in self.parked.values() for one in waiting]:
+        for parked in self._all():
             if parked.pull.group == group:
                 self._expire(parked)
 
     def shutdown(self) -> None:
         """Answer every parked pull."""
-        for parked in [one for waiting in self.parked.values() for one in waiting]:
+        for parked in self._all():
             self._forget(parked)
             parked.pull.attempt(is_last=True)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    def _all(self) -> list[_Parked]:
+        return [
+            parked
+            for queues in self.parked.values()
+            for waiting in queues.values()
+            for parked in waiting
+        ]
+
     def _wake_ready(self) -> None:
         ready, self._ready = self._ready, {}
-        for key, max_offset in ready.items():
+        for (topic, queue_id), max_offset in ready.items():
             self._due.extend(
                 parked
-                for parked in self.parked.get(key, ())
+                for parked in self.parked.get(topic, {}).get(queue_id, ())
                 if parked.pull.queue_offset < max_offset
             )
         if not self._is_attempt_due:
@@ -213,10 +221,13 @@ class ParkedPulls:
         if not parked.is_waiting:
             return
         parked.is_waiting = False
-        waiting = self.parked[parked.key]
+        queues = self.parked[parked.topic]
+        waiting = queues[parked.queue_id]
         del waiting[parked]
         if not waiting:
-            del self.parked[parked.key]
+            del queues[parked.queue_id]
+            if not queues:
+                del self.parked[parked.topic]
         self._count -= 1
         if len(self._deadlines) > 2 * self._count + ENDED_MAX:
             self._deadlines = [each for each in self._deadlines if each[2].is_waiting]

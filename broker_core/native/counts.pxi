@@ -25,9 +25,9 @@ for number in range(BOUND_COUNT):
 
 cdef inline int count(item, int64_t value, int64_t times) except -1:
     """Add to a counter."""
-    set_slot(item, ITEM_VALUE, number_slot(item, ITEM_VALUE) + value)
+    set_number(item, ITEM_VALUE, number_slot(item, ITEM_VALUE) + value)
     if times:
-        set_slot(item, ITEM_TIMES, number_slot(item, ITEM_TIMES) + times)
+        set_number(item, ITEM_TIMES, number_slot(item, ITEM_TIMES) + times)
     return 0
 
 
@@ -39,13 +39,11 @@ cdef int time_some(latency, double seconds, int64_t requests) except -1:
     while bucket < BOUND_COUNT and BOUNDS[bucket] < took_ms:
         bucket += 1
     buckets[bucket] += requests
-    set_slot(
-        latency, LATENCY_TOTAL_MS, <double>slot(latency, LATENCY_TOTAL_MS) + took_ms * requests
-    )
-    if took_ms > <double>slot(latency, LATENCY_MAX_MS):
-        set_slot(latency, LATENCY_MAX_MS, took_ms)
-    if seconds > <double>slot(latency, LATENCY_LONGEST_S):
-        set_slot(latency, LATENCY_LONGEST_S, seconds)
+    set_real(latency, LATENCY_TOTAL_MS, real_slot(latency, LATENCY_TOTAL_MS) + took_ms * requests)
+    if took_ms > real_slot(latency, LATENCY_MAX_MS):
+        set_real(latency, LATENCY_MAX_MS, took_ms)
+    if seconds > real_slot(latency, LATENCY_LONGEST_S):
+        set_real(latency, LATENCY_LONGEST_S, seconds)
     return 0
 
 

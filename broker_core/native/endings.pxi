@@ -60,8 +60,8 @@ cdef class _Target:
         put_unit(<uint8_t*>self.units.buf + self.position, offset, <int32_t>size, code)
 
     cdef int store(self) except -1:
-        set_slot(self.queue, QUEUE_POSITION, self.position + UNIT_SIZE)
-        set_slot(self.queue, QUEUE_NEXT_OFFSET, self.next_offset + 1)
+        set_number(self.queue, QUEUE_POSITION, self.position + UNIT_SIZE)
+        set_number(self.queue, QUEUE_NEXT_OFFSET, self.next_offset + 1)
         return 0
 
     cdef void close(self) noexcept:
@@ -384,9 +384,9 @@ cdef class EndTurn:
         """Write back what has moved, then tell who is told of puts and outcomes."""
         cdef int64_t end = self._from + self._position
         state = self._state
-        set_slot(state, STATE_POSITION, self._position)
-        set_slot(state, STATE_PUT_TIMES, number_slot(state, STATE_PUT_TIMES) + 2)
-        set_slot(state, STATE_PUT_BYTES, number_slot(state, STATE_PUT_BYTES) + size)
+        set_number(state, STATE_POSITION, self._position)
+        set_number(state, STATE_PUT_TIMES, number_slot(state, STATE_PUT_TIMES) + 2)
+        set_number(state, STATE_PUT_BYTES, number_slot(state, STATE_PUT_BYTES) + size)
         self._real.store()
         self._op.store()
         self._transactions.note_commit(half, op_offset)

@@ -11,38 +11,38 @@ cdef enum:
     REAL_TOPIC_SIZE = 12
     REAL_QUEUE_ID_SIZE = 10
     WAIT_SIZE = 6
-    # Of a place whose name no send has.
+    # Of a topic that no send names here.
     NAMELESS = -1
 
 
 cdef _Place half_place(SendTurn turn, Send* send):
     """Return the queue of half messages, None when the send is not to a plain queue."""
     cdef _Place place
+    cdef _Topic topic
     cdef int i
-    topic = text_of(send.topic)
-    if not 0 <= send.queue_id < <int64_t>turn._plain_queues[topic]:
+    name = turn._names.of(send.topic)
+    if not 0 <= send.queue_id < <int64_t>turn._plain_queues[name]:
         return None
-    if turn._unwritten and topic in turn._unwritten:
+    if turn._unwritten and name in turn._unwritten:
         return None
     for i in range(turn._open):
-        place = <_Place>turn._places[i]
-        if place.name_size == NAMELESS:
+        place = turn._place_at(i)
+        if place.topic.name_size == NAMELESS:
             return place
-    if turn._open == PLACES_MAX:
+    if turn._open == PLACES_MAX or turn._topic_count == PLACES_MAX:
         return None
     queues = turn._queues.table.get(turn._half_topic)
     queue = None if queues is None else queues.get(0)
-    place = <_Place>turn._places[turn._open]
-    if not place.load(queue):
+    place = turn._place_at(turn._open)
+    topic = turn._topic_at(turn._topic_count)
+    topic.begin(turn._half_topic, queues)
+    topic.name_size = NAMELESS
+    if not place.load(queue, topic):
+        topic.forget()
         return None
-    place.topic = turn._half_topic
-    place.name_size = NAMELESS
+    turn._topic_count += 1
     place.queue_id = 0
-    place.topic_calls = place.topic_count = place.topic_size = 0
-    place.first = turn._open
-    PyObject_GetBuffer(slot(queue, QUEUE_BUFFER), &place.units, PyBUF_WRITABLE)
-    turn._open += 1
-    return place
+    return turn._opened(place)
 
 
 cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
@@ -130,8 +130,5 @@ cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
     turn._answer(send, place, offset)
     place.position += UNIT_SIZE
     place.next_offset += 1
-    place.calls += 1
-    place.count += 1
-    place.size += size
-    place.end = offset + size
+    turn._note_put(place, 1, size)
     return True

@@ -109,7 +109,7 @@ cdef class Receiver:
             self._limits = limits
         on_turn = slot(wire, WIRE_ON_TURN)
         cdef double started_s = 0.0 if on_turn is None else seconds_of(self._monotonic)
-        set_slot(connection, CONNECTION_TURN_BEGAN, started_s)
+        set_real(connection, CONNECTION_TURN_BEGAN, started_s)
         set_slot(connection, CONNECTION_IS_HANDLING, True)
         turn._socket = self._free_socket()
         try:
@@ -153,7 +153,7 @@ cdef class Receiver:
             return 0
         cdef int64_t served = number_slot(latency, LATENCY_SERVED)
         if served:
-            set_slot(latency, LATENCY_SERVED, 0)
+            set_number(latency, LATENCY_SERVED, 0)
             time_some(latency, seconds, served)
         return 0
 

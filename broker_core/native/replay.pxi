@@ -120,8 +120,8 @@ cdef class NativePlainReplay:
             )
         finally:
             PyBuffer_Release(&units)
-        set_slot(queue, QUEUE_POSITION, at + UNIT_SIZE)
-        set_slot(queue, QUEUE_NEXT_OFFSET, queue_offset + 1)
+        set_number(queue, QUEUE_POSITION, at + UNIT_SIZE)
+        set_number(queue, QUEUE_NEXT_OFFSET, queue_offset + 1)
         self.grown[queue] = None
         self.records += 1
         self.store_timestamp = stored

@@ -111,11 +111,6 @@ cdef inline object slot(object owner, Py_ssize_t at):
     return <object>found
 
 
-cdef inline int64_t number_slot(object owner, Py_ssize_t at) except? -1:
-    """Return the number that a slot holds."""
-    return <int64_t>slot(owner, at)
-
-
 cdef inline int set_slot(object owner, Py_ssize_t at, object value) except -1:
     """Put something into a slot."""
     cdef PyObject** place = <PyObject**>(<char*><PyObject*>owner + at)
@@ -123,6 +118,99 @@ cdef inline int set_slot(object owner, Py_ssize_t at, object value) except -1:
     Py_INCREF(value)
     place[0] = <PyObject*>value
     Py_XDECREF(before)
+    return 0
+
+
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX < 0x030C0000 && PyLong_SHIFT == 30
+    #define IS_INT_KNOWN 1
+    #else
+    #define IS_INT_KNOWN 0
+    #endif
+    #define INT_KEPT_MAX 256 /* These are one object each. */
+    /* Whether an object is a number below 2^60, and which. */
+    static inline int is_number(PyObject *object, int64_t *number) {
+    #if IS_INT_KNOWN
+        if (object != NULL && PyLong_CheckExact(object)) {
+            const digit *digits = ((PyLongObject *)object)->ob_digit;
+            if (Py_SIZE(object) == 1) { *number = digits[0]; return 1; }
+            if (Py_SIZE(object) == 2) {
+                *number = (int64_t)digits[1] << PyLong_SHIFT | digits[0];
+                return 1;
+            }
+            if (Py_SIZE(object) == 0) { *number = 0; return 1; }
+        }
+    #endif
+        return 0;
+    }
+    /* Whether an object that nobody else holds has become a number. */
+    static inline int renumber(PyObject *object, int64_t number) {
+    #if IS_INT_KNOWN
+        if (object != NULL && Py_REFCNT(object) == 1 && PyLong_CheckExact(object)
+            && number > INT_KEPT_MAX) {
+            digit *digits = ((PyLongObject *)object)->ob_digit;
+            if (Py_SIZE(object) == 1 && number >> PyLong_SHIFT == 0) {
+                digits[0] = (digit)number;
+                return 1;
+            }
+            if (Py_SIZE(object) == 2 && number >> PyLong_SHIFT != 0
+                && number >> 2 * PyLong_SHIFT == 0) {
+                digits[0] = (digit)(number & PyLong_MASK);
+                digits[1] = (digit)(number >> PyLong_SHIFT);
+                return 1;
+            }
+        }
+    #endif
+        return 0;
+    }
+    static inline int is_real(PyObject *object, double *number) {
+        if (object == NULL || !PyFloat_CheckExact(object)) return 0;
+        *number = ((PyFloatObject *)object)->ob_fval;
+        return 1;
+    }
+    static inline int renumber_real(PyObject *object, double number) {
+        if (object == NULL || Py_REFCNT(object) != 1 || !PyFloat_CheckExact(object)) return 0;
+        ((PyFloatObject *)object)->ob_fval = number;
+        return 1;
+    }
+    """
+    bint is_number(PyObject* found, int64_t* number)
+    bint renumber(PyObject* found, int64_t number)
+    bint is_real(PyObject* found, double* number)
+    bint renumber_real(PyObject* found, double number)
+
+
+cdef inline int64_t number_slot(object owner, Py_ssize_t at) except? -1:
+    """Return the number that a slot holds."""
+    cdef int64_t number
+    if is_number((<PyObject**>(<char*><PyObject*>owner + at))[0], &number):
+        return number
+    return <int64_t>slot(owner, at)
+
+
+cdef inline int set_number(object owner, Py_ssize_t at, int64_t number) except -1:
+    """Put a number into a slot: into the one that it holds, when nobody else has that.
+
+    A new object takes some eighty instructions, and other memory each time.
+    """
+    if not renumber((<PyObject**>(<char*><PyObject*>owner + at))[0], number):
+        set_slot(owner, at, number)
+    return 0
+
+
+cdef inline double real_slot(object owner, Py_ssize_t at) except? -1.0:
+    """Return the float that a slot holds."""
+    cdef double number
+    if is_real((<PyObject**>(<char*><PyObject*>owner + at))[0], &number):
+        return number
+    return <double>slot(owner, at)
+
+
+cdef inline int set_real(object owner, Py_ssize_t at, double number) except -1:
+    """Put a float into a slot, as `set_number` does."""
+    if not renumber_real((<PyObject**>(<char*><PyObject*>owner + at))[0], number):
+        set_slot(owner, at, number)
     return 0
 
 

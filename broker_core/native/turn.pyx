@@ -23,7 +23,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from cpython.list cimport PyList_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -112,6 +112,7 @@ from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK, STOREHO
 
 include "alike.pxi"
 include "slots.pxi"
+include "names.pxi"
 include "counts.pxi"
 
 cdef extern from "<time.h>" nogil:
@@ -320,38 +321,56 @@ cdef class Picks:
         return low
 
 
+@cython.final
+cdef class _Topic:
+    """A topic that is put to in this turn, and what its queues were sent together."""
+
+    cdef str topic
+    # As a send names it.
+    cdef Bytes name
+    cdef Py_ssize_t name_size
+    # Its queues, and how many of them are plain.
+    cdef dict queues
+    cdef int64_t plain
+    # What all of its queues have alike.
+    cdef object seed
+    cdef bytes field
+    cdef int64_t calls
+    cdef int64_t count
+    cdef int64_t size
+    # By queue, the pulls that wait; None for none.
+    cdef dict waited_for
+
+    cdef inline void begin(self, str topic, dict queues) noexcept:
+        self.topic = topic
+        self.queues = queues
+        self.calls = self.count = self.size = 0
+
+    cdef inline void forget(self) noexcept:
+        self.topic = None
+        self.queues = self.waited_for = None
+        self.seed = self.field = None
+
+
+@cython.final
 cdef class _Place:
     """A queue that is put to in this turn."""
 
     cdef object queue
-    cdef object topic
-    # The queues of its topic, and how many of them are plain.
-    cdef dict queues
-    cdef int64_t plain
-    # Which place of this turn was the first of its topic: it has the topic's sums at the end.
-    cdef int first
-    cdef int64_t topic_calls
-    cdef int64_t topic_count
-    cdef int64_t topic_size
-    cdef object seed
-    cdef bytes topic_field
-    cdef Bytes name
-    cdef Py_ssize_t name_size
+    cdef _Topic topic
     cdef int32_t queue_id
+    cdef bint is_put
     cdef Py_buffer units
     cdef int64_t position
     cdef int64_t limit
     cdef int64_t next_offset
-    cdef int64_t calls
-    cdef int64_t count
-    cdef int64_t size
     cdef int64_t end
     # One of how many of its messages somebody wants to see; 0: none.
     cdef int64_t one_of
     # Where it is noted which; None unless a sample is wanted.
     cdef Picks picks
 
-    cdef bint load(self, queue) except -1:
+    cdef bint load(self, queue, _Topic topic) except -1:
         """Load a queue but its buffer; tell whether it is a plain one with room."""
         if not is_plain_queue(queue):
             return False
@@ -359,12 +378,14 @@ cdef class _Place:
         self.limit = number_slot(queue, QUEUE_LIMIT)
         if not 0 <= self.position < self.limit:
             return False
-        self.queue = queue
-        self.seed = slot(queue, QUEUE_KEY_SEED)
-        self.topic_field = slot(queue, QUEUE_TOPIC_FIELD)
+        if topic.seed is None:
+            topic.seed = slot(queue, QUEUE_KEY_SEED)
+            topic.field = slot(queue, QUEUE_TOPIC_FIELD)
         self.next_offset = number_slot(queue, QUEUE_NEXT_OFFSET)
-        self.calls = self.count = self.size = self.one_of = 0
-        self.picks = None
+        self.one_of = 0
+        self.is_put = False
+        self.queue = queue
+        self.topic = topic
         return True
 
 
@@ -395,12 +416,15 @@ cdef class SendTurn:
     # What follows the cluster's pair; with guarded records room for their checksums.
     cdef bytes _ending
     cdef bint _is_guarded
-    cdef list _places
+    # What puts are made to in this turn, the first `_open` and `_topic_count` of them.
+    cdef list _places, _topics
+    cdef int _open, _topic_count
     # By a hash of topic and queue: 1 more than which place was opened there first, 0 for none.
     cdef uint8_t _slots[SLOTS]
-    cdef object _visibility, _waited_for
+    cdef object _visibility
+    cdef dict _waited_for
+    cdef Names _names
     cdef bint _is_raw, _is_raw_batch, _is_raw_long
-    cdef int _open
     cdef Special _special
     cdef LikeSend _last
     cdef int32_t _kept_flags, _refused_flags, _set_flags, _v6_flag
@@ -494,7 +518,9 @@ cdef class SendTurn:
             self._special.count += 1
         self._parts = self._binary_parts = None
         self._places = [_Place() for _ in range(PLACES_MAX)]
-        self._open = 0
+        self._topics = [_Topic() for _ in range(PLACES_MAX)]
+        self._open = self._topic_count = 0
+        self._names = Names()
         self._is_loaded = False
         self._last.shape.size = 0
 
@@ -680,7 +706,7 @@ cdef class SendTurn:
         self._load_log()
         self._body_max = self._config.max_message_size
         self._now = -1
-        self._open = 0
+        self._open = self._topic_count = 0
         memset(self._slots, 0, SLOTS)
         if self._index is not None:
             self._room = self._index.room
@@ -715,6 +741,12 @@ cdef class SendTurn:
         self._waiting = index.waiting
         return is_made
 
+    cdef inline _Place _place_at(self, int i):
+        return <_Place>PyList_GET_ITEM(self._places, i)
+
+    cdef inline _Topic _topic_at(self, int i):
+        return <_Topic>PyList_GET_ITEM(self._topics, i)
+
     cdef _Place _place_of(self, Send* send):
         """Return the queue of a send, None when it is not a plain one with room."""
         cdef _Place place
@@ -722,58 +754,59 @@ cdef class SendTurn:
         cdef int slot = slot_of(send)
         if self._slots[slot]:
             for i in range(self._slots[slot] - 1, self._open):
-                place = <_Place>self._places[i]
-                if place.queue_id == send.queue_id and is_named(place, send.topic):
+                place = self._place_at(i)
+                if place.queue_id == send.queue_id and is_named(place.topic, send.topic):
                     return place
         if self._open == PLACES_MAX:
             return None
-        place = <_Place>self._places[self._open]
-        if not self._open_place(place, send):
-            place.topic = place.queues = None
-            return None
-        self._open += 1
-        if self._slots[slot] == 0:
+        place = self._open_place(send)
+        if place is not None and self._slots[slot] == 0:
             self._slots[slot] = self._open
         return place
 
-    cdef bint _open_place(self, _Place place, Send* send) except -1:
-        """Load the queue of a send; tell whether it is a plain one with room."""
-        if not self._take_topic(place, send):
-            return False
-        queue = place.queues.get(send.queue_id)
-        if not place.load(queue):
-            return False
-        place.name = send.topic.at
-        place.name_size = send.topic.size
+    cdef _Place _open_place(self, Send* send):
+        """Load the queue of a send; return it, None unless it is a plain one with room."""
+        cdef _Place place
+        cdef _Topic topic = self._topic_of(send)
+        if topic is None or not 0 <= send.queue_id < topic.plain:
+            return None
+        queue = topic.queues.get(send.queue_id)
+        place = self._place_at(self._open)
+        if not place.load(queue, topic):
+            return None
         place.queue_id = send.queue_id
         if self._is_picking:
-            self._take_picks(place, queue, place.topic)
-        PyObject_GetBuffer(slot(queue, QUEUE_BUFFER), &place.units, PyBUF_WRITABLE)
-        return True
+            self._take_picks(place, queue, topic.topic)
+        return self._opened(place)
 
-    cdef bint _take_topic(self, _Place place, Send* send) except -1:
-        """Find the topic of a send, in this turn's places first; tell if its queue is plain."""
-        cdef _Place other
+    cdef _Place _opened(self, _Place place):
+        """Take a loaded place among those of the turn."""
+        PyObject_GetBuffer(slot(place.queue, QUEUE_BUFFER), &place.units, PyBUF_WRITABLE)
+        self._open += 1
+        return place
+
+    cdef _Topic _topic_of(self, Send* send):
+        """Return the topic of a send, of this turn's before any other; None: it is not plain."""
+        cdef _Topic topic
         cdef int i
-        for i in range(self._open):
-            other = <_Place>self._places[i]
-            if other.first == i and is_named(other, send.topic):
-                place.first = i
-                place.topic = other.topic
-                place.queues = other.queues
-                place.plain = other.plain
-                return 0 <= send.queue_id < place.plain
-        topic = PyUnicode_DecodeUTF8(<const char*>send.topic.at, send.topic.size, NULL)
-        place.plain = self._plain_queues[topic]
-        if not 0 <= send.queue_id < place.plain:
-            return False
-        if self._unwritten and topic in self._unwritten:
-            return False
-        place.first = self._open
-        place.topic = topic
-        place.queues = self._queues.table.get(topic)
-        place.topic_calls = place.topic_count = place.topic_size = 0
-        return place.queues is not None
+        for i in range(self._topic_count - 1, -1, -1):
+            topic = self._topic_at(i)
+            if is_named(topic, send.topic):
+                return topic
+        name = self._names.of(send.topic)
+        cdef int64_t plain = self._plain_queues[name]
+        if plain <= 0 or (self._unwritten and name in self._unwritten):
+            return None
+        queues = self._queues.table.get(name)
+        if queues is None or self._topic_count == PLACES_MAX:
+            return None
+        topic = self._topic_at(self._topic_count)
+        topic.begin(name, queues)
+        topic.plain = plain
+        topic.name = send.topic.at
+        topic.name_size = send.topic.size
+        self._topic_count += 1
+        return topic
 
     cdef int _take_picks(self, _Place place, queue, topic) except -1:
         """Find out which of a queue's messages somebody wants to see."""
@@ -861,10 +894,7 @@ cdef class SendTurn:
         self._answer(send, place, offset)
         place.position += UNIT_SIZE
         place.next_offset += 1
-        place.calls += 1
-        place.count += 1
-        place.size += size
-        place.end = offset + size
+        self._note_put(place, 1, size)
         if is_picked:
             self._pick(send, place, offset, size, body_size, properties.size, validated_s, appended_s)
         return True
@@ -897,7 +927,7 @@ cdef class SendTurn:
         # Its properties are stored, so their place is free.
         group_size = max(0, unescape(send.producer_group, self._scratch))
         self._picked.append((
-            place.topic,
+            place.topic.topic,
             place.queue_id,
             place.next_offset - 1,
             offset,
@@ -1016,11 +1046,17 @@ cdef class SendTurn:
         self._write_batch(send, common, place, body, end)
         if self._index is not None:
             self._room -= entries
-        place.calls += 1
-        place.count += count
-        place.size += size
-        place.end = self._from + self._position
+        self._note_put(place, count, size)
         return True
+
+    cdef inline void _note_put(self, _Place place, int64_t messages, int64_t size) noexcept:
+        """Note what was put to a place just now."""
+        cdef _Topic topic = place.topic
+        topic.calls += 1
+        topic.count += messages
+        topic.size += size
+        place.is_put = True
+        place.end = self._from + self._position
 
     cdef Py_ssize_t _batch_text_size(self, Item* item, Properties* common) noexcept:
         """Return how many bytes the properties of a message have: its own, the common and ours."""
@@ -1050,7 +1086,7 @@ cdef class SendTurn:
                 uniq_key = text_of(item.uniq_key) if item.uniq_key.size else None
                 keys, uniq_key = common_keys or keys, common_uniq_key or uniq_key
                 if keys is not None or uniq_key is not None:
-                    entry = (place.seed, uniq_key, keys, offset, self._timestamp)
+                    entry = (place.topic.seed, uniq_key, keys, offset, self._timestamp)
 
             text_size = self._batch_text_size(&item, common)
             size = self._overhead(place) + item.body.size + text_size
@@ -1092,14 +1128,14 @@ cdef class SendTurn:
 
     cdef int64_t _overhead(self, _Place place) noexcept:
         """Return what a record has beside its body and its properties."""
-        return self._head_size + PyBytes_GET_SIZE(place.topic_field) + 2
+        return self._head_size + PyBytes_GET_SIZE(place.topic.field) + 2
 
     cdef uint8_t* _begin_record(self, _Place place, Bytes body, int64_t body_size,
                                 int64_t properties_size) noexcept:
         """Write a record from behind its head up to its properties; return where these go."""
         cdef uint8_t* to = <uint8_t*>self._log.buf + self._position + self._head_size
         memcpy(to, body, body_size)
-        to = put_part(to + body_size, place.topic_field)
+        to = put_part(to + body_size, place.topic.field)
         to[0] = <uint8_t>(properties_size >> 8)
         to[1] = <uint8_t>properties_size
         return to + 2
@@ -1161,7 +1197,7 @@ cdef class SendTurn:
         """Return what the index is given; see IndexService."""
         uniq_key = text_of(properties.uniq_key) if properties.uniq_key.size else None
         keys = text_of(properties.keys) if properties.keys.size else None
-        return (place.seed, uniq_key, keys, offset, self._timestamp)
+        return (place.topic.seed, uniq_key, keys, offset, self._timestamp)
 
     cdef void _answer(self, Send* send, _Place place, int64_t offset) noexcept:
         """Write the answer behind those of the turn; `_run` has seen to the room."""
@@ -1220,7 +1256,7 @@ cdef class SendTurn:
     cdef int _store(self) except -1:
         """Write back what the turn has moved, then tell who is told of puts."""
         cdef _Place place, last = None
-        cdef _Place first
+        cdef _Topic topic
         cdef int i
         cdef int64_t count = 0, size = 0, end = self._from + self._position
         if not self._is_loaded:
@@ -1228,56 +1264,57 @@ cdef class SendTurn:
         self._is_loaded = False
         PyBuffer_Release(&self._log)
         for i in range(self._open):
-            place = <_Place>self._places[i]
+            place = self._place_at(i)
             PyBuffer_Release(&place.units)
-            if place.count:
-                set_slot(place.queue, QUEUE_POSITION, place.position)
-                set_slot(place.queue, QUEUE_NEXT_OFFSET, place.next_offset)
-                count += place.count
-                size += place.size
-                first = <_Place>self._places[place.first]
-                first.topic_calls += place.calls
-                first.topic_count += place.count
-                first.topic_size += place.size
+            if place.is_put:
+                set_number(place.queue, QUEUE_POSITION, place.position)
+                set_number(place.queue, QUEUE_NEXT_OFFSET, place.next_offset)
                 if last is None or place.end > last.end:
                     last = place
+        for i in range(self._topic_count):
+            topic = self._topic_at(i)
+            count += topic.count
+            size += topic.size
         if count:
             state = self._state
-            set_slot(state, STATE_POSITION, self._position)
-            set_slot(state, STATE_PUT_TIMES, number_slot(state, STATE_PUT_TIMES) + count)
-            set_slot(state, STATE_PUT_BYTES, number_slot(state, STATE_PUT_BYTES) + size)
+            set_number(state, STATE_POSITION, self._position)
+            set_number(state, STATE_PUT_TIMES, number_slot(state, STATE_PUT_TIMES) + count)
+            set_number(state, STATE_PUT_BYTES, number_slot(state, STATE_PUT_BYTES) + size)
             if self._index is not None:
                 self._index.room = self._room
-            if seconds_of(self._monotonic) > <double>slot(state, STATE_SLOW_AT):
-                self._puts.tell_slow(last.topic, last.queue_id, size)
+            if seconds_of(self._monotonic) > real_slot(state, STATE_SLOW_AT):
+                self._puts.tell_slow(last.topic.topic, last.queue_id, size)
             self._show(end)
             if not self._waits:
                 self._latency.served += self._requests
-        for i in range(self._open):
-            place = <_Place>self._places[i]
-            if place.first == i and place.topic_count:
+        for i in range(self._topic_count):
+            topic = self._topic_at(i)
+            if topic.count:
                 # What a topic was sent counts together, whatever its queues.
-                self._counts.put(
-                    place.topic, place.topic_calls, place.topic_count, place.topic_size
-                )
-            place.queue = place.topic = place.queues = place.seed = place.topic_field = None
-            place.picks = None
-        self._open = 0
+                self._counts.put(topic.topic, topic.calls, topic.count, topic.size)
+            topic.forget()
+        for i in range(self._open):
+            place = self._place_at(i)
+            place.queue = place.topic = place.picks = None
+        self._open = self._topic_count = 0
         self._waiting = None
         return 0
 
     cdef int _show(self, int64_t end) except -1:
         """Show what was put; the twin is `MessagePut.show` with `Visibility`."""
         cdef _Place place
+        cdef _Topic topic
         cdef int i
         cdef list dirty = self._queues.dirty
-        cdef dict waited_for = self._waited_for
-        cdef bint is_waited_for = len(waited_for) > 0
         visibility = self._visibility
         cdef bint waits = slot(visibility, VISIBILITY_WAITS)
+        if self._waited_for:
+            for i in range(self._topic_count):
+                topic = self._topic_at(i)
+                topic.waited_for = self._waited_for.get(topic.topic)
         for i in range(self._open):
-            place = <_Place>self._places[i]
-            if not place.count:
+            place = self._place_at(i)
+            if not place.is_put:
                 continue
             queue = place.queue
             if slot(queue, QUEUE_DIRTY) is False:
@@ -1286,9 +1323,10 @@ cdef class SendTurn:
             if waits:
                 visibility.leave_unflushed(queue, end)
                 continue
-            set_slot(queue, QUEUE_MAX_OFFSET, place.next_offset)
-            if is_waited_for and (place.topic, place.queue_id) in waited_for:
-                visibility.on_arrival(place.topic, place.queue_id, place.next_offset)
+            set_number(queue, QUEUE_MAX_OFFSET, place.next_offset)
+            topic = place.topic
+            if topic.waited_for is not None and place.queue_id in topic.waited_for:
+                visibility.on_arrival(topic.topic, place.queue_id, place.next_offset)
         return 0
 
 
@@ -1298,9 +1336,9 @@ cdef inline int slot_of(Send* send) noexcept:
     return (send.queue_id * 31 + last * 7 + <int>send.topic.size) & (SLOTS - 1)
 
 
-cdef inline bint is_named(_Place place, Text topic) noexcept:
-    """Tell whether a place is of a topic."""
-    return place.name_size == topic.size and memcmp(place.name, topic.at, topic.size) == 0
+cdef inline bint is_named(_Topic topic, Text name) noexcept:
+    """Tell whether a topic is the one that a send names."""
+    return topic.name_size == name.size and memcmp(topic.name, name.at, name.size) == 0
 
 
 cdef inline int64_t entries_of(Text keys, bint has_uniq_key) noexcept:

@@ -240,9 +240,9 @@ class Twin:
         self.protocol = self.connection.protocol
         self.protocol.connection_made(self.transport)
 
-    async def make_topic(self, topic: str) -> None:
+    async def make_topic(self, topic: str, queues: int = QUEUES) -> None:
         self.parts.topics.put(
-            TopicConfig(topic_name=topic, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
+            TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)
         )
         await self.parts.topics.writer.until_written(topic)
 

@@ -130,6 +130,40 @@ async def test_what_clients_send_is_served_by_the_compiled_turn(twin: Twin, clie
 
 
 @compiled
+async def test_a_number_that_was_read_stays_what_it_was(twin: Twin) -> None:
+    def numbers() -> list[int]:
+        queue = twin.parts.store.files.queues.table[TOPIC][0]
+        state, item = twin.parts.store.files.put_state, twin.parts.stats.broker_put
+        moved = [state.position, state.put_times, state.put_bytes, item.value]
+        return [*moved, queue.position, queue.next_offset, queue.max_offset]
+
+    await twin.feed(a_send() * 300)
+    read = numbers()
+    words = str(read)
+
+    assert await served(twin, a_send() * 100) == 100
+
+    assert str(read) == words
+    assert all(now > before for now, before in zip(numbers(), read, strict=True))
+
+
+@compiled
+@pytest.mark.parametrize("start", [0, 254, (1 << 30) - 3, (1 << 60) - 3, (1 << 62) - 3])
+async def test_a_counter_goes_on_from_any_number(twin: Twin, start: int) -> None:
+    await twin.feed(a_send())
+    state = twin.parts.store.files.put_state
+    state.put_times = start
+
+    found = []
+    for _ in range(6):
+        assert await served(twin, a_send()) == 1
+        # Another object: the counter alone holds its own.
+        found.append(int(str(state.put_times)))
+
+    assert found == list(range(start + 1, start + 7))
+
+
+@compiled
 @pytest.mark.parametrize("client", ["JAVA", "GO"])
 async def test_batches_of_clients_are_served_by_the_compiled_turn(twin: Twin, client: str) -> None:
     items = [(f"body {number}".encode(), f"UNIQ_KEY\x01AC{number}\x02") for number in range(32)]

@@ -33,11 +33,14 @@ if TYPE_CHECKING:
 STORED = Path(__file__).with_name("stored.json")
 NATIVE, PYTHON = "compiled", "python"
 TOPIC = "Orders"
+OF_MANY_QUEUES = "Parcels"
 BINARY = send_frames.BINARY
 BINARY_SUCCESS = b"\0\0"
 """How the header of an answer begins whose code is 0."""
 BODY = bytes(100)
 BATCH = 32
+QUEUES_FROM = 10
+"""Their numbers are of the same length."""
 WARM_UP, COUNTED = 20, 100
 LOOP = "loop"
 LOOPS = 20_000
@@ -177,9 +180,16 @@ async def count_all(counter: Counter, *, is_native: bool) -> None:
     fields = send_frames.fields_of(TOPIC, 0, "UNIQ_KEY\x01AC11000100002A9F01\x02WAIT\x01true")
     item = send_frames.batch_item(BODY, b"UNIQ_KEY\x01AC11000100002A9F01\x02")
     batch = send_frames.fields_of(TOPIC, 0, "WAIT\x01true", is_batch=True)
+    await twin.make_topic(OF_MANY_QUEUES, QUEUES_FROM + BATCH)
+    each = fields | {"b": OF_MANY_QUEUES}
+    to_many = [
+        send_frames.send(each | {"e": str(QUEUES_FROM + number)}, BODY, 1)
+        for number in range(BATCH)
+    ]
     frames = {
         "send": (send_frames.send(fields, BODY, 1), 1),
         "send, 32 at a time": (send_frames.send(fields, BODY, 1) * BATCH, BATCH),
+        "send, 32 to as many queues": (b"".join(to_many), BATCH),
         "batch of 32": (send_frames.send(batch, item * BATCH, 1, code=320), BATCH),
         "pull of 32": (pull_frames.pull(pull_frames.fields_of(TOPIC, 0, 0, flags=3), 1), BATCH),
         "pull of 1": (pull_frames.pull(pull_frames.fields_of(TOPIC, 0, 0, flags=3, most=1), 1), 1),
