@@ -25,3 +25,16 @@ def test_a_port_with_a_listener_is_passed_over(tmp_path: Path) -> None:
         port = blocks.next() - SPACING
         with socket.create_server(("127.0.0.1", port - 2)):
             assert blocks.next() < port
+
+
+def test_nobody_else_gets_what_a_server_takes_in_a_distance(tmp_path: Path) -> None:
+    above = 20
+    with closing(PortBlocks(tmp_path)) as blocks:
+        handed_out = [
+            port
+            for number in range(BLOCK_PORTS // SPACING)
+            for port in (blocks.next(above) + (number % 2) * above, blocks.next())
+        ]
+
+    taken = [port + beside for port in handed_out for beside in (-2, 0, 1)]
+    assert len(taken) == len(set(taken))

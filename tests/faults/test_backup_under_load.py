@@ -12,12 +12,10 @@ from broker_core.config.properties import edited
 from broker_core.protocol.codes import RequestCode
 from broker_core.verify.verifier import verify
 from deploy import backup_manifest
-from deploy.slave import PORT_STEP
 from tests.faults.broker_kill import QUEUES, TOPIC, Sender
 from tests.support import backups, raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.broker_process import BrokerProcess
-from tests.support.ports import BLOCK_PORTS, free_port
 from tests.support.raw_remoting import RawClient, pull_fields
 from tests.support.waiting import until
 
@@ -236,9 +234,6 @@ def test_a_master_and_its_slave_are_restored_as_a_pair(tmp_path: Path) -> None:
 
 def test_a_whole_appliance_is_copied_while_it_serves(tmp_path: Path) -> None:
     first = Appliance(tmp_path / "first")
-    while first.port % BLOCK_PORTS > BLOCK_PORTS - 2 * PORT_STEP:
-        first.port = free_port()
-    first.set_keys()
     target, restored = tmp_path / "backup.tar.zst", tmp_path / "second" / "data"
     first.start()
     try:

@@ -15,6 +15,7 @@ import urllib.parse
 import urllib.request
 from typing import IO, TYPE_CHECKING
 
+from deploy.brokers import PORT_STEP
 from tests.support.broker_process import COMMIT_LOG_BYTES, ROOT
 from tests.support.ports import free_port
 from tests.support.waiting import until
@@ -37,7 +38,8 @@ class Appliance:
         self.data = directory / "data"
         self.checkout = ROOT
         self.web_port = free_port()
-        self.port = free_port()
+        # A second broker, or a slave, has ports in a distance.
+        self.port = free_port(above=PORT_STEP)
         self.namesrv_port = free_port()
         self.file = directory / "appliance.conf"
         self.set_keys()

@@ -28,13 +28,18 @@ class PortBlocks:
         self._held: list[int] = []
         self._ports: list[int] = []
 
-    def next(self) -> int:
-        """Return a loopback port, free like those two below and one above; never one twice."""
+    def next(self, above: int = 0) -> int:
+        """Return a loopback port, free like those two below and one above; never one twice.
+
+        For servers that take ports in a distance, nobody else gets those up to so many `above` it.
+        """
+        count = 1 + -(-above // SPACING)
         while True:
-            if not self._ports:
+            if len(self._ports) < count:
                 self._ports = self._claim()
-            port = self._ports.pop()
-            if all(is_free(one) for one in (port - 2, port, port + 1)):
+            # A block's highest come first.
+            port = [self._ports.pop() for _ in range(count)][-1]
+            if all(is_free(one) for one in range(port - 2, port + above + 2)):
                 return port
 
     def close(self) -> None:
@@ -73,9 +78,12 @@ def is_free(port: int) -> bool:
 _blocks = PortBlocks(Path(tempfile.gettempdir()) / f"trebuchet-test-ports-{os.getuid()}")
 
 
-def free_port() -> int:
-    """Return a loopback port for a server; nothing listens there, two below, or one above."""
-    return _blocks.next()
+def free_port(above: int = 0) -> int:
+    """Return a loopback port for a server; nothing listens there, two below, or one above.
+
+    Nor does anything up to so many `above` it, for a server whose others stand in a distance.
+    """
+    return _blocks.next(above)
 
 
 def accepts(port: int, host: str = "127.0.0.1") -> bool:
