@@ -1,6 +1,6 @@
 """What the broker does under a steady load: memory, latencies, and the rolls from file to file.
 
-    python -m tests.bench.sustained [--minutes 10] [--part 0.7] [--rate SENDS]
+    python -m tests.bench.sustained [--minutes 10] [--part 0.7] [--rate SENDS] [--broker NAME]
 
 Finds how many sends a second one connection gets answered, and how many the disk writes steadily,
 then sends 70 % of the smaller of the two for ten minutes, each at its own time, whether or not the
@@ -10,6 +10,9 @@ later than 20 ms at a roll. Files expire as soon as they are full and flushed, s
 own retention, which begins after a minute, keeps the log to what its beginning takes; it says at
 its beginning how much disk that is. It wants processors that nobody else uses: `waited` is for how
 many milliseconds of a second the loop's thread was ready to run and had none.
+
+Another --broker shows what the machine bounds: the real ones, or `floor`, which only receives,
+keeps and answers (`tests/bench/floor.c`). Its rolls do not show, and count as any other send.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ import numpy as np
 from broker_core.formats.cq_unit import UNIT_SIZE
 from tests.bench import loads
 from tests.bench.cells import ASYNC, FIRST_OPAQUE, GIB, KIB, ONE_KIB, QUEUES, Cell, a_send
-from tests.bench.contenders import OURS, Running, running
+from tests.bench.contenders import FLOOR, OURS, REAL, Running, running
 from tests.bench.machine import about
 from tests.support.log_end import log_end
 
@@ -220,15 +223,22 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="(%(default)s)")
     parser.add_argument("--part", type=float, default=0.7, help="of the most (%(default)s)")
     parser.add_argument("--rate", type=float, help="sends a second, instead of a part of the most")
+    parser.add_argument(
+        "--broker", choices=(OURS, *REAL, FLOOR), default=OURS, help="(%(default)s)"
+    )
     parser.add_argument("--log-file-mib", type=int, default=1024, help="(%(default)s)")
     parser.add_argument("--directory", type=Path, help="for the store; default: /tmp")
     asked = parser.parse_args()
+    if asked.broker == FLOOR and not asked.rate:
+        parser.error("the floor says nothing of its log: --rate is needed")
     gc.disable()
     print(", ".join(f"{key} {value}" for key, value in about().items()))
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
         file_bytes = asked.log_file_mib << 20
         disk_bytes = 0.0 if asked.rate else disk_rate(Path(directory))
-        with running(OURS, ASYNC, Path(directory, "broker"), keys=keys_of(file_bytes)) as one:
+        with running(
+            asked.broker, ASYNC, Path(directory, "broker"), keys=keys_of(file_bytes)
+        ) as one:
             rate = asked.rate or asked.part * at_most(one, disk_bytes)
             slices = sustained(one, asked.minutes * 60, rate, file_bytes, Path(directory))
     if not slices:
