@@ -10,8 +10,12 @@ import sys
 import sysconfig
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.support.broker_process import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 def about() -> dict[str, str]:
@@ -41,6 +45,13 @@ def thread_nanoseconds(pid: int) -> dict[tuple[int, str], int]:
 def processor_seconds(pid: int) -> float:
     """Return the processor time of a process's threads."""
     return sum(thread_nanoseconds(pid).values()) / 1e9
+
+
+def pin(pid: int, processors: Collection[int]) -> None:
+    """Have all threads of a process, and those that it will start, run on these processors."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task.name), processors)
 
 
 def _build() -> str:

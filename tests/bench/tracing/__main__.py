@@ -5,7 +5,9 @@
     python -m tests.bench.tracing --instructions
 
 One broker is loaded slice by slice, each with another level in force, in turn; the change is the
-median over rounds. What counts is processor time of the broker until what was sent is flushed and
+median over rounds, with its middle half, and where the median of ever more rounds would lie in 95
+of 100 cases. The broker has a processor to itself, where there are two, and who loads and watches
+the others. What counts is processor time of the broker until what was sent is flushed and
 told of. What a slice sent it then pulls, at the same level. With --against a broker of another
 checkout, such as one from before a change, is what the others are compared with. Last it offers
 OFFERED_RATE sends a second to a broker that tells everything to one watcher, says how many it keeps
@@ -19,6 +21,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
+import os
 import re
 import socket
 import statistics
@@ -32,14 +36,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.bench.cells import SEND_MESSAGE_V2, framed
 from tests.bench.loads import LENGTHS
-from tests.bench.machine import processor_seconds
+from tests.bench.machine import pin, processor_seconds
 from tests.bench.tracing import instructions
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.raw_remoting import PULL_MESSAGE, create_topic, pull_fields
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 TRACE_WATCH, TRACE_UNWATCH, TRACE_LEVEL = 30001, 30002, 30021
 TOPIC = "Bench"
@@ -235,12 +239,15 @@ class Watch:
 class Measured:
     """A running broker."""
 
-    def __init__(self, checkout: Path, directory: Path, body_size: int = BODY_SIZE) -> None:
+    def __init__(
+        self, checkout: Path, directory: Path, body_size: int, processors: Collection[int]
+    ) -> None:
         self._sends = [a_send(number, body_size) for number in range(KEYS)]
         self.broker = BrokerProcess(directory, mappedFileSizeCommitLog=256 << 20)
         self.broker.checkout = checkout
         self.broker.launch()
         until(lambda: self.broker.is_listening, "the broker to listen", seconds=60)
+        pin(self.broker.pid, processors)
         create_topic(self.broker.port, TOPIC)
         self._stored = 0
 
@@ -378,11 +385,14 @@ def main() -> int:
             print(line)
         return 0
     found: dict[tuple[str, str], list[float]] = {}
+    *own, brokers_own = sorted(os.sched_getaffinity(0))
+    pin(os.getpid(), own or [brokers_own])
     with tempfile.TemporaryDirectory() as directory:
-        ours = Measured(ROOT, Path(directory) / "ours", asked.body_size)
+        ours = Measured(ROOT, Path(directory) / "ours", asked.body_size, [brokers_own])
         brokers = dict.fromkeys(asked.modes, ours)
         if asked.against:
-            other = Measured(asked.against.resolve(), Path(directory) / "other", asked.body_size)
+            checkout, place = asked.against.resolve(), Path(directory) / "other"
+            other = Measured(checkout, place, asked.body_size, [brokers_own])
             brokers = {OTHER: other, **brokers}
         try:
             if not asked.rates:
@@ -404,14 +414,32 @@ def report(brokers: dict[str, Measured], found: dict[tuple[str, str], list[float
         for mode in brokers:
             parts = zip(*(found[cell.name, mode] for cell in cells), strict=True)
             found[way, mode] = [sum(each) for each in parts]
-    print("a message: ns of processor, and the change with its middle half")
+    print(
+        "a message: ns of processor, and the change with its middle half, "
+        "and where its median lies in 95 of 100 cases"
+    )
     for name in (*(cell.name for cell in CELLS), *WAYS):
         for mode in brokers:
             costs = found[name, mode]
             pairs = zip(found[name, first], costs, strict=True)
-            low, middle, high = statistics.quantiles(after / before - 1 for before, after in pairs)
-            cost = statistics.median(costs)
-            print(f"{name:<28}{mode:<15}{cost:8.0f}  {middle:+.1%}  ({low:+.1%} to {high:+.1%})")
+            changes = sorted(after / before - 1 for before, after in pairs)
+            low, middle, high = statistics.quantiles(changes)
+            least, most = median_between(changes)
+            print(
+                f"{name:<28}{mode:<15}{statistics.median(costs):8.0f}  {middle:+.1%}  "
+                f"({low:+.1%} to {high:+.1%}), {least:+.1%} to {most:+.1%}"
+            )
+
+
+def median_between(ordered: Sequence[float]) -> tuple[float, float]:
+    """Return between which of some values the median of all that there could be lies, at 95 %.
+
+    As many lie below it as coins thrown as often fall on one side.
+    """
+    count = len(ordered)
+    reach = 1.96 * math.sqrt(count) / 2
+    first = max(0, math.floor(count / 2 - reach) - 1)
+    return ordered[first], ordered[min(count - 1, math.ceil(count / 2 + reach))]
 
 
 if __name__ == "__main__":
