@@ -657,9 +657,11 @@ cdef class PullTurn:
         cdef Bytes at = self._runs[0].at
         cdef Bytes end = at + self._runs[0].size
         cdef int run = 0
-        cdef int64_t size, offset, limit = queue_offset + self._scanned
+        cdef int64_t size, offset = queue_offset, limit = queue_offset + self._scanned
         cdef int number = 0, count = 0
         cdef bint is_picked, is_sure = False
+        # Nothing was passed over: the offsets need not be read.
+        cdef bint is_each = self._count == self._scanned
         cdef Picks picks = (<dict>slot(self._picking, PICKING_PICKED)).get(self._queue)
         if picks is not None:
             if (
@@ -683,12 +685,24 @@ cdef class PullTurn:
             if picks is not None:
                 if number == picks.count or picks.places[number] >= 2 * limit:
                     break
-                offset = 2 * <int64_t>big64(at + QUEUE_OFFSET_AT)
-                while number < picks.count and picks.places[number] < offset:
+                if is_each:
+                    while offset < picks.places[number] >> 1 and size >= STORED_END_MAX:
+                        at += size
+                        offset += 1
+                        if at == end:
+                            break
+                        size = big32(at)
+                    if at == end or size < STORED_END_MAX:
+                        continue
+                else:
+                    offset = big64(at + QUEUE_OFFSET_AT)
+                while number < picks.count and picks.places[number] < 2 * offset:
                     number += 1
-                is_picked = number < picks.count and picks.places[number] <= offset + 1
+                is_picked = number < picks.count and picks.places[number] <= 2 * offset + 1
                 is_sure = (
-                    is_picked and picks.places[number] == offset and picks.one_of == self._one_of
+                    is_picked
+                    and picks.places[number] == 2 * offset
+                    and picks.one_of == self._one_of
                 )
             else:
                 is_picked = True
@@ -696,6 +710,7 @@ cdef class PullTurn:
                 self._chosen[count] = at
                 count += 1
             at += size
+            offset += 1
         return count
 
     cdef bint _find_filter(self, Pull* pull, group, topic, connection) except -1:

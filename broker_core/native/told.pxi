@@ -476,23 +476,27 @@ cdef class Numbered:
         cdef dict found = {}
         # Of those that come first it is known without a look-up which they are.
         cdef list names = []
+        cdef PyObject* known[NAMES_MAX]
         cdef int64_t counts[NAMES_MAX]
-        cdef Py_ssize_t i
+        cdef int i, count = 0
+        cdef str stage
         for event in self.events:
             stage = (<Told>event).stage if type(event) is Told else event.stage
-            for i in range(len(names)):
-                if names[i] is stage:
+            for i in range(count):
+                if known[i] == <PyObject*>stage:
                     counts[i] += 1
                     break
             else:
-                if len(names) < NAMES_MAX:
-                    counts[len(names)] = 1
+                if count < NAMES_MAX:
+                    known[count] = <PyObject*>stage
+                    counts[count] = 1
                     names.append(stage)
+                    count += 1
                 else:
                     found[stage] = found.get(stage, 0) + 1
-        for i in range(len(names)):
-            stage = names[i]
-            found[stage] = found.get(stage, 0) + counts[i]
+        for i in range(count):
+            name = names[i]
+            found[name] = found.get(name, 0) + counts[i]
         return found
 
     def body(self, bytes before not None=b"", bytes behind not None=b""):
