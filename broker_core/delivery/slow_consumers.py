@@ -52,6 +52,9 @@ class SlowConsumers(Service):
         disabled: the groups that were stopped, with the bytes that they were behind.
     """
 
+    # The native turn asks for each pull.
+    __slots__ = ("is_watching",)
+
     def __init__(
         self,
         threshold_bytes: int,

@@ -40,6 +40,18 @@ class ConsumerOffsets:
         is_dirty: whether the file does not have all of it.
     """
 
+    __slots__ = (
+        "_count",
+        "_document",
+        "_followed",
+        "_is_known",
+        "_limits",
+        "_unknown",
+        "_unknown_count",
+        "is_dirty",
+        "table",
+    )
+
     def __init__(
         self,
         document: Document,

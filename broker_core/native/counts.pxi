@@ -23,12 +23,15 @@ for number in range(BOUND_COUNT):
     BOUNDS[number] = FINE_MS[number]
 
 
-cdef inline int count(item, int64_t value, int64_t times) except -1:
-    """Add to a counter."""
-    set_number(item, ITEM_VALUE, number_slot(item, ITEM_VALUE) + value)
-    if times:
-        set_number(item, ITEM_TIMES, number_slot(item, ITEM_TIMES) + times)
-    return 0
+cdef inline int add(owner, Py_ssize_t at, int64_t more) except -1:
+    """Add to the number that a slot holds."""
+    return set_number(owner, at, number_slot(owner, at) + more)
+
+
+cdef inline int count_calls(item, int64_t value, int64_t times) except -1:
+    """Add to a counter, and to how often that was done."""
+    add(item, ITEM_VALUE, value)
+    return add(item, ITEM_TIMES, times)
 
 
 cdef int time_some(latency, double seconds, int64_t requests) except -1:
@@ -47,17 +50,19 @@ cdef int time_some(latency, double seconds, int64_t requests) except -1:
     return 0
 
 
+cdef class _Reading
+
+
 @cython.final
 cdef class Counts:
     """Counts for one broker. Event loop only."""
 
     cdef object _stats, _broker_put, _broker_get
-    cdef dict _puts, _gets
+    cdef dict _puts
 
     def __init__(self, stats):
-        self._stats = stats
+        self._stats = exactly(StatsType, stats)
         self._puts = stats.puts
-        self._gets = stats.gets
         self._broker_put = exactly(ItemType, stats.broker_put)
         self._broker_get = exactly(ItemType, stats.broker_get)
 
@@ -67,21 +72,25 @@ cdef class Counts:
         if flow is None:
             self._stats.put_each(topic, calls, messages, size)
             return 0
-        count((<tuple>flow)[0], messages, calls)
-        count((<tuple>flow)[1], size, calls)
-        count(self._broker_put, messages, 0)
+        count_calls((<tuple>flow)[0], messages, calls)
+        count_calls((<tuple>flow)[1], size, calls)
+        add(self._broker_put, ITEM_VALUE, messages)
         return 0
 
-    cdef int got(self, topic, group, int32_t queue_id, int64_t messages, int64_t size) except -1:
+    cdef int got(self, _Reading reading, int64_t messages, int64_t size) except -1:
         """Count the messages that a pull was answered with, as `got` does."""
-        flow = self._gets.get((topic, group, queue_id))
-        if flow is None:
-            self._stats.got(topic, group, queue_id, messages, size)
-            return 0
-        self._stats.got_total += messages
-        count((<tuple>flow)[0], messages, 1)
-        count((<tuple>flow)[1], size, 1)
-        if (<tuple>flow)[2] is not None:
-            count((<tuple>flow)[2], 0, 1)
-        count(self._broker_get, messages, 0)
+        gets = slot(self._stats, STATS_GETS)
+        if reading.gets is not gets:
+            place = (reading.topic, reading.group, reading.queue_id)
+            reading.flow = (<dict>gets).get(place)
+            if reading.flow is None:
+                self._stats.got(*place, messages, size)
+                return 0
+            reading.gets = gets
+        flow = <tuple>reading.flow
+        count_calls(flow[0], messages, 1)
+        count_calls(flow[1], size, 1)
+        if flow[2] is not None:
+            add(flow[2], ITEM_TIMES, 1)
+        add(self._broker_get, ITEM_VALUE, messages)
         return 0

@@ -49,7 +49,7 @@ cdef enum:
     FOUND_HEAD_MAX = 1024
     # Linux takes a thousand parts.
     RUNS_MAX = 1000
-    READINGS = 256
+    READINGS = 4096
     FRAME_BYTES_MAX = 16777216
 
 cdef int64_t ADDRESS_MAX = -2147483649
@@ -100,6 +100,10 @@ cdef class _Reading:
 
     cdef str group, topic
     cdef int32_t queue_id
+    # Of the group's offsets in the topic; see ConsumerOffsets.
+    cdef str offsets_key
+    # What counts what it is handed, as long as that table holds.
+    cdef object gets, flow
     cdef list spans
     # One of how many of its messages who watches wants, as long as that table holds.
     cdef object pulls
@@ -141,13 +145,19 @@ cdef class PullTurn:
     """Serves plain pulls of one broker. Event loop only."""
 
     cdef object _raw, _check, _kept_filter, _filter_type, _commits, _offsets, _which_broker, _tracer
-    cdef object _slow_consumers, _config, _reader, _store_config, _log, _state, _queues
+    cdef object _slow_consumers, _config, _reader, _store_config, _state
+    # Tables that are never others, but for what they hold.
+    cdef dict _groups, _topics, _readers, _queues
+    cdef list _log_files
+    cdef int64_t _log_file_size
     cdef Counts _counts
+    cdef Names _names
     cdef object _visibility, _quarantine, _latency, _monotonic, _parked_pulls, _again
-    cdef object _handler, _role, _recorder, _picking, _tell_trace, _answered
+    cdef object _finder, _role, _recorder, _picking, _tell_trace, _answered
     cdef Teller _teller
     cdef list _readings
     cdef bint _is_raw, _is_timed, _extends_spans
+    cdef int _found_code
     # By kind.
     cdef tuple _parts, _binary_parts
     cdef Py_ssize_t _parts_size
@@ -209,13 +219,17 @@ cdef class PullTurn:
         self._filter_type = plain.filter_type
         self._filtered_units_max = plain.filtered_units_max
         self._commits = plain.commits
-        self._offsets = plain.commits.offsets
+        self._offsets = exactly(OffsetsType, plain.commits.offsets)
         self._which_broker = plain.which_broker
         self._role = exactly(RoleType, plain.which_broker.role)
         self._tracer = tracer = plain.tracer
         self._recorder = exactly(RecorderType, tracer.recorder)
         self._extends_spans = tracer.recorder.span_type is Span
-        self._readings = [_no_reading() for _ in range(READINGS)]
+        self._readings = [_no_reading()] * READINGS
+        self._names = Names()
+        self._groups = plain.check.groups.table
+        self._topics = plain.check.topics.table
+        self._readers = plain.check.consumers.groups
         self._mapped = [None] * FILES_MAX
         self._last.shape.size = 0
         self._read = []
@@ -223,7 +237,7 @@ cdef class PullTurn:
         self._teller = Teller(tracer, plain.check.consumers, plain.store_host, clock)
         self._tell_trace = plain.tell
         self._answered = plain.answered
-        self._slow_consumers = plain.slow_consumers
+        self._slow_consumers = exactly(SlowConsumersType, plain.slow_consumers)
         self._config = exactly(BrokerConfigType, plain.config)
         self._parts = plain.answer_parts
         self._binary_parts = plain.binary_parts
@@ -232,17 +246,19 @@ cdef class PullTurn:
         ])
         self._parked_pulls = plain.parked_pulls
         self._again = plain.again
-        self._reader = reader
+        self._reader = exactly(ReaderType, reader)
         self._store_config = exactly(StoreConfigType, reader.config)
-        self._log = reader.log
-        self._queues = reader.queues
+        self._log_files = reader.log.files
+        self._log_file_size = reader.log.file_size
+        self._queues = reader.queues.table
         self._visibility = exactly(VisibilityType, reader.visibility)
-        self._quarantine = reader.quarantine
+        self._quarantine = exactly(QuarantineType, reader.quarantine)
         self._state = exactly(StateType, put_state)
         self._counts = Counts(stats)
         self._latency = exactly(LatencyType, stats.get_latency)
         self._monotonic = clock.monotonic
-        self._handler = None
+        self._finder = None
+        self._found_code = -1
         self._is_raw = self._is_timed = False
         names = ("FOUND", "NO_MATCHED_MESSAGE", "OFFSET_OVERFLOW_ONE", "NO_MESSAGE_IN_QUEUE")
         if plain.statuses != names or not len(self._parts) == len(self._binary_parts) == KINDS:
@@ -271,16 +287,10 @@ cdef class PullTurn:
             return b""
         if header > total - 4 or total + 4 > size:
             return b""
-        handler = dispatcher.find(code)
-        if handler is not self._handler:
-            self._handler = handler
-            untimed = self._latency.untimed(handler)
-            self._is_timed = untimed is not handler
-            self._is_raw = untimed == self._raw
-        if not self._is_raw:
+        if not self._is_raw_handler(dispatcher, code):
             self._why = HANDLER
             return b""
-        if self._slow_consumers.is_watching:
+        if slot(self._slow_consumers, SLOW_CONSUMERS_IS_WATCHING):
             self._why = WATCHED
             return b""
         self._at_s = started_s = seconds_of(self._monotonic) if self._is_timed else -1.0
@@ -303,6 +313,18 @@ cdef class PullTurn:
             time_some(self._latency, seconds_of(self._monotonic) - started_s, 1)
         return answer
 
+    cdef bint _is_raw_handler(self, dispatcher, int code) except -1:
+        """Tell whether a pull would go to the raw processor, timed or not."""
+        finder = finder_of(dispatcher)
+        if finder is not self._finder or code != self._found_code:
+            handler = finder(code)
+            untimed = self._latency.untimed(handler)
+            self._is_timed = untimed is not handler
+            self._is_raw = untimed == self._raw
+            self._finder = finder
+            self._found_code = code
+        return self._is_raw
+
     cdef int _release(self) except -1:
         while self._file_count:
             self._file_count -= 1
@@ -319,15 +341,18 @@ cdef class PullTurn:
         cdef bint is_committed = pull.sys_flag & FLAG_COMMIT_OFFSET and pull.commit_offset >= 0
         cdef bytes answer = None
         self._is_parked = False
-        topic = self._text(pull.topic)
-        group = self._text(pull.group)
-        committed = queues = None
+        cdef str topic = self._name(pull.topic)
+        cdef str group = self._name(pull.group)
+        cdef dict queues = None
+        committed = None
         if topic is None or group is None:
             return b""
         if is_committed:
             is_committed = slot(self._role, ROLE_IS_SLAVE) is False
         if is_committed:
-            queues = self._offsets.table.get(f"{topic}@{group}")
+            queues = (<dict>slot(self._offsets, OFFSETS_TABLE)).get(
+                self._reading_of(group, topic, pull.queue_id).offsets_key
+            )
             committed = None if queues is None else queues.get(pull.queue_id)
             if committed is None:
                 # There may be too many: Python says so.
@@ -339,7 +364,7 @@ cdef class PullTurn:
                 return b""
             wanted = self._wanted
             self._one_of = 0
-            if self._tracer.watching:
+            if slot(self._picking, PICKING_IS_ON):
                 self._one_of = self._wanted_of(group, topic, pull.queue_id)
             self._why = OFFSET
             kind = self._look(topic, pull.queue_id, pull.queue_offset, most, wanted)
@@ -391,7 +416,7 @@ cdef class PullTurn:
         waiting._is_binary = pull.is_binary
         waiting._queue_id = pull.queue_id
         waiting._most = most
-        waiting._parked_at = self._now() if self._tracer.watching else 0.0
+        waiting._parked_at = self._now() if slot(self._picking, PICKING_IS_ON) else 0.0
         self._parked_pulls.park(topic, pull.queue_id, waiting, timeout_ms)
         return 0
 
@@ -405,9 +430,9 @@ cdef class PullTurn:
         self._at_s = -1.0
         self._reading = self._client = None
         try:
-            if not self._slow_consumers.is_watching:
+            if not slot(self._slow_consumers, SLOW_CONSUMERS_IS_WATCHING):
                 self._one_of = 0
-                if self._tracer.watching:
+                if slot(self._picking, PICKING_IS_ON):
                     self._one_of = self._wanted_of(
                         waiting.group, waiting._topic, waiting._queue_id
                     )
@@ -480,7 +505,7 @@ cdef class PullTurn:
             self._note_acknowledged(group, topic, queue_id, offset, self._client_of(connection))
         if before != offset:
             queues[queue_id] = offset
-            self._offsets.is_dirty = True
+            set_slot(self._offsets, OFFSETS_IS_DIRTY, True)
         return 0
 
     cdef bint _told_acknowledged(self, group, topic, int32_t queue_id, before, int64_t offset,
@@ -500,15 +525,17 @@ cdef class PullTurn:
         """Count what a pull came to, have the recorder note what it hands out, and tell of it."""
         reader = self._reader
         if kind == FOUND:
-            reader.get_found_times += 1
-            reader.transferred_messages += self._count
-            self._counts.got(topic, group, queue_id, self._count, self._byte_count)
+            add(reader, READER_FOUND_TIMES, 1)
+            add(reader, READER_MESSAGES, self._count)
+            self._counts.got(
+                self._reading_of(group, topic, queue_id), self._count, self._byte_count
+            )
             if slot(self._recorder, RECORDER_IS_ON) is True:
                 self._note_delivered(
                     group, topic, queue_id, queue_offset, self._client_of(connection)
                 )
         else:
-            reader.get_miss_times += 1
+            add(reader, READER_MISS_TIMES, 1)
         if self._one_of and kind <= NO_MATCH:
             self._tell_who_watches(
                 group, topic, queue_id, queue_offset, connection, wanted, parked_at
@@ -533,6 +560,7 @@ cdef class PullTurn:
             reading.topic = topic
             reading.queue_id = queue_id
             reading.queue = (group, topic, queue_id)
+            reading.offsets_key = f"{topic}@{group}"
             self._find_spans(reading)
             self._readings[at] = reading
         self._reading = reading
@@ -720,10 +748,10 @@ cdef class PullTurn:
         """
         check = self._check
         config = self._config
-        group_config = check.groups.table.get(group)
+        group_config = self._groups.get(group)
         if group_config is None:
             group_config = check.groups.find_or_create(group)
-        topic_config = check.topics.table.get(topic)
+        topic_config = self._topics.get(topic)
         if (
             type(group_config) is not GroupConfigType
             or type(topic_config) is not TopicConfigType
@@ -737,7 +765,7 @@ cdef class PullTurn:
             return False
         if pull.sys_flag & FLAG_SUBSCRIPTION:
             return self._find_own_filter(pull, topic)
-        readers = check.consumers.groups.get(group)
+        readers = self._readers.get(group)
         if type(readers) is not GroupType or (
             not slot(group_config, GROUP_CONFIG_BROADCASTS)
             and slot(readers, GROUP_MESSAGE_MODEL) == "BROADCASTING"
@@ -751,7 +779,10 @@ cdef class PullTurn:
             return False
         if number_slot(data, DATA_SUB_VERSION) < pull.sub_version:
             return False
-        if slot(data, DATA_EXPRESSION_TYPE) != EXPRESSION_TYPE_TAG and not data.is_tag_expression:
+        if not (
+            is_same(<str>slot(data, DATA_EXPRESSION_TYPE), EXPRESSION_TYPE_TAG)
+            or data.is_tag_expression
+        ):
             return False
         self._wanted = slot(subscription, SUBSCRIPTION_TAG_FILTER)
         return True
@@ -779,7 +810,7 @@ cdef class PullTurn:
         self._last_offset = self._disk_before = 0
         self._run_count = 0
         self._is_cold = False
-        queues = self._queues.table.get(topic)
+        cdef dict queues = self._queues.get(topic)
         queue = None if queues is None else queues.get(queue_id)
         self._queue = queue
         if queue is not None:
@@ -802,7 +833,7 @@ cdef class PullTurn:
                 return NOT_PLAIN
         else:
             units_max = max(units_max, most)
-        if self._quarantine.ranges:
+        if PyList_GET_SIZE(slot(self._quarantine, QUARANTINE_RANGES)):
             return NOT_PLAIN
         if not self._gather(queue, queue_offset, units_max, most, is_filtered):
             return NOT_PLAIN
@@ -840,7 +871,7 @@ cdef class PullTurn:
         count_max = min(count_max, most)
         if not 1 <= count_max <= MAX_MSG_NUMS_MAX:
             return False
-        self._disk_before = max_offset - <int64_t>self._reader.memory_bytes
+        self._disk_before = max_offset - number_slot(self._reader, READER_MEMORY_BYTES)
         # As `ConsumeQueue.units` finds them, where they lie in the file that is written.
         mapped = slot(queue, QUEUE_WRITE)
         if type(mapped) is MappedType:
@@ -978,10 +1009,10 @@ cdef class PullTurn:
     cdef Bytes _file_at(self, int64_t offset, int64_t max_offset, int64_t* file_from,
                         int64_t* file_to) except? NULL:
         """Return where the file that holds an offset is in memory, NULL when there is none."""
-        cdef int64_t file_size = self._log.file_size
+        cdef int64_t file_size = self._log_file_size
         cdef int64_t index
         cdef Py_buffer* view
-        cdef list files = self._log.files
+        cdef list files = self._log_files
         if self._file_count == FILES_MAX or not files:
             return NULL
         file = files[0]
@@ -1103,6 +1134,10 @@ cdef class PullTurn:
         to = put_sized_decimal(put_part(to, <bytes>parts[5]), self._high)
         put32(entries, <uint32_t>(to - entries - 4))
         return to
+
+    cdef str _name(self, Text name):
+        """Return a topic or a group of the header, None for one with a zero in it."""
+        return self._text(name) if name.is_escaped else self._names.of(name)
 
     cdef str _text(self, Text text):
         """Return a text of the header, None for one with a zero in it."""

@@ -31,7 +31,7 @@ cdef _Place half_place(SendTurn turn, Send* send):
             return place
     if turn._open == PLACES_MAX or turn._topic_count == PLACES_MAX:
         return None
-    queues = turn._queues.table.get(turn._half_topic)
+    queues = turn._queues_of.get(turn._half_topic)
     queue = None if queues is None else queues.get(0)
     place = turn._place_at(turn._open)
     topic = turn._topic_at(turn._topic_count)

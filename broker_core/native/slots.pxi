@@ -13,13 +13,21 @@ from broker_core.clients.consumers import ConsumerMember as MemberType
 from broker_core.clients.consumers import Subscription as SubscriptionType
 from broker_core.config.broker import BrokerConfig as BrokerConfigType
 from broker_core.config.store import StoreConfig as StoreConfigType
+from broker_core.delivery.slow_consumers import SlowConsumers as SlowConsumersType
 from broker_core.ha.role import Role as RoleType
 from broker_core.message.subscription import SubscriptionData as SubscriptionDataType
 from broker_core.message.subscription import SubscriptionGroupConfig as GroupConfigType
 from broker_core.message.topic_config import TopicConfig as TopicConfigType
+from broker_core.metadata.consumer_offsets import ConsumerOffsets as OffsetsType
+from broker_core.remoting.dispatch import Dispatcher as DispatcherType
+from broker_core.stats.counters import BrokerStats as StatsType
+from broker_core.store.acknowledge import Acknowledgement as AcknowledgementType
 from broker_core.store.consume_queue import ConsumeQueue as QueueType
+from broker_core.store.index_service import IndexService as IndexType
 from broker_core.store.mapped_file import MappedFile as MappedType
 from broker_core.store.put_state import PutState as StateType
+from broker_core.store.quarantine import Quarantine as QuarantineType
+from broker_core.store.reads import MessageReader as ReaderType
 from broker_core.store.visibility import Visibility as VisibilityType
 from broker_core.trace.picking import Picking as PickingType
 from broker_core.trace.recorder import Recorder as RecorderType
@@ -45,11 +53,13 @@ cdef Py_ssize_t slot_of_class(kind, str name) except 0:
     return at
 
 
+cdef Py_ssize_t ACKNOWLEDGEMENT_WAITS = slot_of_class(AcknowledgementType, "waits")
 cdef Py_ssize_t CONFIG_BROKER_PERMISSION = slot_of_class(BrokerConfigType, "broker_permission")
 cdef Py_ssize_t CONFIG_FILTER_RETRY = slot_of_class(BrokerConfigType, "filter_support_retry")
 cdef Py_ssize_t CONFIG_SLAVE_READ = slot_of_class(BrokerConfigType, "slave_read_enable")
 cdef Py_ssize_t DATA_EXPRESSION_TYPE = slot_of_class(SubscriptionDataType, "expression_type")
 cdef Py_ssize_t DATA_SUB_VERSION = slot_of_class(SubscriptionDataType, "sub_version")
+cdef Py_ssize_t DISPATCHER_FIND = slot_of_class(DispatcherType, "find")
 cdef Py_ssize_t GROUP_CONFIG_BROADCASTS = slot_of_class(
     GroupConfigType, "consume_broadcast_enable"
 )
@@ -57,14 +67,19 @@ cdef Py_ssize_t GROUP_CONFIG_CONSUMES = slot_of_class(GroupConfigType, "consume_
 cdef Py_ssize_t GROUP_MEMBERS = slot_of_class(GroupType, "members")
 cdef Py_ssize_t GROUP_MESSAGE_MODEL = slot_of_class(GroupType, "message_model")
 cdef Py_ssize_t GROUP_SUBSCRIPTIONS = slot_of_class(GroupType, "subscriptions")
+cdef Py_ssize_t INDEX_ROOM = slot_of_class(IndexType, "room")
+cdef Py_ssize_t INDEX_WAITING = slot_of_class(IndexType, "waiting")
 cdef Py_ssize_t MAPPED_BUFFER = slot_of_class(MappedType, "buffer")
 cdef Py_ssize_t MAPPED_FROM = slot_of_class(MappedType, "file_from_offset")
 cdef Py_ssize_t MAPPED_SIZE = slot_of_class(MappedType, "size")
 cdef Py_ssize_t MEMBER_CLIENT_ID = slot_of_class(MemberType, "client_id")
+cdef Py_ssize_t OFFSETS_IS_DIRTY = slot_of_class(OffsetsType, "is_dirty")
+cdef Py_ssize_t OFFSETS_TABLE = slot_of_class(OffsetsType, "table")
 cdef Py_ssize_t PICKING_IS_ON = slot_of_class(PickingType, "is_on")
 cdef Py_ssize_t PICKING_ONE_OF = slot_of_class(PickingType, "one_of")
 cdef Py_ssize_t PICKING_PICKED = slot_of_class(PickingType, "picked")
 cdef Py_ssize_t PICKING_PULLS = slot_of_class(PickingType, "pulls")
+cdef Py_ssize_t QUARANTINE_RANGES = slot_of_class(QuarantineType, "ranges")
 cdef Py_ssize_t QUEUE_BUFFER = slot_of_class(QueueType, "buffer")
 cdef Py_ssize_t QUEUE_CODE_OF = slot_of_class(QueueType, "code_of")
 cdef Py_ssize_t QUEUE_DIRTY = slot_of_class(QueueType, "dirty")
@@ -76,8 +91,13 @@ cdef Py_ssize_t QUEUE_NEXT_OFFSET = slot_of_class(QueueType, "next_offset")
 cdef Py_ssize_t QUEUE_POSITION = slot_of_class(QueueType, "position")
 cdef Py_ssize_t QUEUE_TOPIC_FIELD = slot_of_class(QueueType, "topic_field")
 cdef Py_ssize_t QUEUE_WRITE = slot_of_class(QueueType, "write")
+cdef Py_ssize_t READER_FOUND_TIMES = slot_of_class(ReaderType, "get_found_times")
+cdef Py_ssize_t READER_MEMORY_BYTES = slot_of_class(ReaderType, "memory_bytes")
+cdef Py_ssize_t READER_MESSAGES = slot_of_class(ReaderType, "transferred_messages")
+cdef Py_ssize_t READER_MISS_TIMES = slot_of_class(ReaderType, "get_miss_times")
 cdef Py_ssize_t RECORDER_IS_ON = slot_of_class(RecorderType, "is_on")
 cdef Py_ssize_t ROLE_IS_SLAVE = slot_of_class(RoleType, "is_slave")
+cdef Py_ssize_t SLOW_CONSUMERS_IS_WATCHING = slot_of_class(SlowConsumersType, "is_watching")
 cdef Py_ssize_t STATE_BUFFER = slot_of_class(StateType, "buffer")
 cdef Py_ssize_t STATE_FROM = slot_of_class(StateType, "file_from_offset")
 cdef Py_ssize_t STATE_IS_WRITABLE = slot_of_class(StateType, "is_writable")
@@ -87,12 +107,14 @@ cdef Py_ssize_t STATE_PUT_BYTES = slot_of_class(StateType, "put_bytes")
 cdef Py_ssize_t STATE_PUT_TIMES = slot_of_class(StateType, "put_times")
 cdef Py_ssize_t STATE_SLOW_AT = slot_of_class(StateType, "slow_at")
 cdef Py_ssize_t STATE_STORE_TIMESTAMP = slot_of_class(StateType, "store_timestamp")
+cdef Py_ssize_t STATS_GETS = slot_of_class(StatsType, "gets")
 cdef Py_ssize_t STORE_CONFIG_BYTES = slot_of_class(
     StoreConfigType, "max_transfer_bytes_on_message_in_memory"
 )
 cdef Py_ssize_t STORE_CONFIG_COUNT = slot_of_class(
     StoreConfigType, "max_transfer_count_on_message_in_memory"
 )
+cdef Py_ssize_t STORE_CONFIG_MESSAGE = slot_of_class(StoreConfigType, "max_message_size")
 cdef Py_ssize_t SUBSCRIPTION_DATA = slot_of_class(SubscriptionType, "data")
 cdef Py_ssize_t SUBSCRIPTION_TAG_FILTER = slot_of_class(SubscriptionType, "tag_filter")
 cdef Py_ssize_t TOPIC_CONFIG_PERM = slot_of_class(TopicConfigType, "perm")
@@ -224,6 +246,11 @@ cdef inline object exactly(kind, owner):
     if type(owner) is not kind:
         raise TypeError(f"a {type(owner).__name__} is no {kind.__name__}")
     return owner
+
+
+cdef inline object finder_of(dispatcher):
+    """Return what finds handlers; it is another one once any handler is."""
+    return slot(exactly(DispatcherType, dispatcher), DISPATCHER_FIND)
 
 
 cdef extern from *:

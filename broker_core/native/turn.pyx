@@ -393,9 +393,13 @@ cdef class _Place:
 cdef class SendTurn:
     """Serves plain sends of one broker. Event loop only."""
 
-    cdef object _send, _handler, _raw, _batch_handler, _raw_batch, _dispatcher
-    cdef object _long_handler, _raw_long
+    cdef object _send, _raw, _raw_batch, _raw_long
+    # What found the handlers, of which these are raw.
+    cdef object _finder
+    cdef bint _is_raw, _is_raw_batch, _is_raw_long
     cdef object _puts, _config, _state, _queues, _index
+    # By topic, the queues that there are.
+    cdef dict _queues_of
     cdef Counts _counts
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
     cdef object _waiting, _timestamp, _picking, _trace, _tracer, _followed
@@ -424,7 +428,6 @@ cdef class SendTurn:
     cdef object _visibility
     cdef dict _waited_for
     cdef Names _names
-    cdef bint _is_raw, _is_raw_batch, _is_raw_long
     cdef Special _special
     cdef LikeSend _last
     cdef int32_t _kept_flags, _refused_flags, _set_flags, _v6_flag
@@ -461,17 +464,18 @@ cdef class SendTurn:
         self._raw = send.send_message_v2
         self._raw_batch = send.send_batch_message
         self._raw_long = send.send_message
-        self._handler = self._batch_handler = self._long_handler = self._dispatcher = None
+        self._finder = None
         self._is_raw = self._is_raw_batch = self._is_raw_long = False
         self._puts = puts
-        self._config = store_config
+        self._config = exactly(StoreConfigType, store_config)
         self._state = exactly(StateType, puts.state)
         self._queues = puts.queues
-        self._index = puts.index
+        self._queues_of = puts.queues.table
+        self._index = puts.index if puts.index is None else exactly(IndexType, puts.index)
         self._visibility = exactly(VisibilityType, puts.visibility)
         self._waited_for = parked_pulls.parked
         self._counts = Counts(stats)
-        self._latency = stats.put_latency
+        self._latency = exactly(LatencyType, stats.put_latency)
         self._tracer = tracer
         self._picking = exactly(PickingType, tracer.picking)
         self._followed = tracer.followed
@@ -486,7 +490,7 @@ cdef class SendTurn:
         self._takes_halves = False
         self._told = []
         self._client_host = self._client = None
-        self._acknowledge = acknowledge
+        self._acknowledge = exactly(AcknowledgementType, acknowledge)
         self._now_ms = None if type(clock) is SystemClock else clock.now_ms
         self._monotonic = clock.monotonic
         self._plain_queues = plain.queues
@@ -567,21 +571,22 @@ cdef class SendTurn:
             )
         finally:
             self._born_host = NULL
-            self._dispatcher = None
 
     cdef bint _may_serve(self, dispatcher, bytes born_host) except -1:
         """Tell whether a send would go to the raw processor and a plain, writable store."""
-        handler = dispatcher.find(310)
-        if handler is not self._handler:
-            self._handler = handler
-            self._is_raw = handler == self._raw
+        finder = finder_of(dispatcher)
+        if finder is not self._finder:
+            self._is_raw = finder(SEND_MESSAGE_V2) == self._raw
+            self._is_raw_batch = finder(SEND_BATCH_MESSAGE) == self._raw_batch
+            self._is_raw_long = finder(SEND_MESSAGE) == self._raw_long
+            self._finder = finder
         if not self._is_raw:
             self._why = HANDLER
             return False
         self._why = STORE
         if slot(self._state, STATE_IS_WRITABLE) is not True:
             return False
-        self._waits = self._acknowledge.waits
+        self._waits = slot(self._acknowledge, ACKNOWLEDGEMENT_WAITS)
         if self._waits:
             self._wait_limit = self._acknowledge.plain_limit
         elif slot(self._visibility, VISIBILITY_WAITS) is not False:
@@ -601,7 +606,6 @@ cdef class SendTurn:
         plain = self._send.plain
         if plain.answer_parts is not self._parts and not self._take_parts(plain):
             return False
-        self._dispatcher = dispatcher
         self._why = TAKEN
         return True
 
@@ -623,21 +627,12 @@ cdef class SendTurn:
         self._parts = plain.answer_parts
         return True
 
-    cdef bint _may_serve_code(self, int32_t code) except -1:
+    cdef inline bint _may_serve_code(self, int32_t code) noexcept:
         """Tell whether a send of this code would go to the raw processor."""
         if code == SEND_MESSAGE_V2:
             # `_may_serve` has asked.
             return True
-        handler = self._dispatcher.find(code)
-        if code == SEND_MESSAGE:
-            if handler is not self._long_handler:
-                self._long_handler = handler
-                self._is_raw_long = handler == self._raw_long
-            return self._is_raw_long
-        if handler is not self._batch_handler:
-            self._batch_handler = handler
-            self._is_raw_batch = handler == self._raw_batch
-        return self._is_raw_batch
+        return self._is_raw_long if code == SEND_MESSAGE else self._is_raw_batch
 
     cdef Py_ssize_t _run(self, Bytes begin, Bytes end, int64_t frame_max,
                          Py_ssize_t room, int64_t requests_max) except -1:
@@ -704,13 +699,13 @@ cdef class SendTurn:
 
     cdef int _load(self) except -1:
         self._load_log()
-        self._body_max = self._config.max_message_size
+        self._body_max = number_slot(self._config, STORE_CONFIG_MESSAGE)
         self._now = -1
         self._open = self._topic_count = 0
         memset(self._slots, 0, SLOTS)
         if self._index is not None:
-            self._room = self._index.room
-            self._waiting = self._index.waiting
+            self._room = number_slot(self._index, INDEX_ROOM)
+            self._waiting = slot(self._index, INDEX_WAITING)
         self._is_loaded = True
         return 0
 
@@ -797,7 +792,7 @@ cdef class SendTurn:
         cdef int64_t plain = self._plain_queues[name]
         if plain <= 0 or (self._unwritten and name in self._unwritten):
             return None
-        queues = self._queues.table.get(name)
+        queues = self._queues_of.get(name)
         if queues is None or self._topic_count == PLACES_MAX:
             return None
         topic = self._topic_at(self._topic_count)
@@ -1281,12 +1276,12 @@ cdef class SendTurn:
             set_number(state, STATE_PUT_TIMES, number_slot(state, STATE_PUT_TIMES) + count)
             set_number(state, STATE_PUT_BYTES, number_slot(state, STATE_PUT_BYTES) + size)
             if self._index is not None:
-                self._index.room = self._room
+                set_number(self._index, INDEX_ROOM, self._room)
             if seconds_of(self._monotonic) > real_slot(state, STATE_SLOW_AT):
                 self._puts.tell_slow(last.topic.topic, last.queue_id, size)
             self._show(end)
             if not self._waits:
-                self._latency.served += self._requests
+                add(self._latency, LATENCY_SERVED, self._requests)
         for i in range(self._topic_count):
             topic = self._topic_at(i)
             if topic.count:

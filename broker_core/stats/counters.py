@@ -76,8 +76,12 @@ class BrokerStats(Service):
 
     Attributes:
         puts, gets: what a put of a topic, and a pull of a topic, group and queue, moves together.
+            Another dict of gets once some are forgotten.
         broker_put, broker_get: the same of the whole broker. The native turn adds to all of them.
     """
+
+    # The native turn looks for each pull.
+    __slots__ = ("gets",)
 
     def __init__(
         self,
@@ -91,7 +95,6 @@ class BrokerStats(Service):
         self._clock = clock
         self._put_total = put_total
         self._is_detailed = is_detailed
-        self.got_total = 0
         self.put_latency = Latency(clock.monotonic)
         self.get_latency = Latency(clock.monotonic)
         self.flush_latency = Latency(clock.monotonic)
@@ -144,6 +147,11 @@ class BrokerStats(Service):
         """Messages that the store has put since the start, the broker's own copies included."""
         return self._put_total()
 
+    @property
+    def got_total(self) -> int:
+        """Messages that were handed out since the start."""
+        return self.broker_get.value
+
     def put(self, topic: str, message_count: int, byte_count: int) -> None:
         """Count what a send stored; called for every send."""
         self.put_each(topic, 1, message_count, byte_count)
@@ -171,7 +179,6 @@ class BrokerStats(Service):
         """
         if message_count == 0:
             return
-        self.got_total += message_count
         try:
             nums, size, latency = self.gets[topic, group, queue_id]
         except KeyError:
@@ -229,8 +236,7 @@ class BrokerStats(Service):
     def forget_topic(self, topic: str) -> None:
         """Drop a deleted topic's counters."""
         self.puts.pop(topic, None)
-        for place in [place for place in self.gets if place[0] == topic]:
-            del self.gets[place]
+        self.gets = {place: flow for place, flow in self.gets.items() if place[0] != topic}
         self.topic_put_nums.pop(topic, None)
         self.topic_put_size.pop(topic, None)
         for reader in [reader for reader in self.got_cold if reader[1] == topic]:
@@ -243,8 +249,7 @@ class BrokerStats(Service):
 
     def forget_group(self, group: str) -> None:
         """Drop a deleted group's counters."""
-        for place in [place for place in self.gets if place[1] == group]:
-            del self.gets[place]
+        self.gets = {place: flow for place, flow in self.gets.items() if place[1] != group}
         for reader in [reader for reader in self.got_cold if reader[0] == group]:
             del self.got_cold[reader]
         for table in (*self._by_topic_and_group(), self.group_get_latency):

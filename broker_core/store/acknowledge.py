@@ -99,6 +99,27 @@ class Acknowledgement:
         replicated_where: up to here enough slaves have the log, -1 while there are too few.
     """
 
+    __slots__ = (
+        "_clock",
+        "_config",
+        "_flush_up_to",
+        "_for_flush",
+        "_for_slaves",
+        "_has_failed",
+        "_log",
+        "_reach",
+        "_slave_timeout_s",
+        "_slaves",
+        "_terms",
+        "_turn_ends",
+        "_unpromised",
+        "is_flush_awaited",
+        "on_promised",
+        "promised_where",
+        "replicated_where",
+        "waits",
+    )
+
     def __init__(
         self,
         config: StoreConfig,

@@ -52,6 +52,20 @@ class IndexService:
         waiting: what was put and is not written.
     """
 
+    __slots__ = (
+        "_clock",
+        "_directory",
+        "_entry_num",
+        "_files",
+        "_full",
+        "_is_file_new",
+        "_slot_num",
+        "_storage",
+        "_write_entries",
+        "room",
+        "waiting",
+    )
+
     def __init__(
         self, directory: Path, slot_num: int, entry_num: int, storage: Storage, clock: Clock
     ) -> None:

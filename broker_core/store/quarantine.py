@@ -29,6 +29,8 @@ class Quarantine:
         found_at_start: those of them that nobody knew before this start.
     """
 
+    __slots__ = ("_path", "_storage", "found_at_start", "ranges")
+
     def __init__(self, path: Path, storage: Storage) -> None:
         self.ranges: list[DamagedRange] = []
         self.found_at_start: list[DamagedRange] = []

@@ -49,6 +49,23 @@ class MessageReader:
             written in Python.
     """
 
+    __slots__ = (
+        "_availability",
+        "_cold_reads",
+        "_deleted",
+        "_has_pool",
+        "_index",
+        "config",
+        "get_found_times",
+        "get_miss_times",
+        "log",
+        "memory_bytes",
+        "quarantine",
+        "queues",
+        "transferred_messages",
+        "visibility",
+    )
+
     def __init__(
         self,
         config: StoreConfig,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -105,6 +106,24 @@ async def test_a_pull_across_files_of_the_log_is_served_whole() -> None:
 def ending_of_a_record() -> bytes:
     properties = b"CLUSTER\x01DefaultCluster"
     return bytes([len(TOPIC)]) + TOPIC.encode() + len(properties).to_bytes(2, "big") + properties
+
+
+@compiled
+async def test_a_reader_whose_counters_were_dropped_is_counted_from_nothing(twin: Twin) -> None:
+    await twin.feed(a_send() * 3)
+    stats = twin.parts.stats
+    assert await served(twin, a_pull() * 2) == 2
+
+    for forget in (
+        partial(stats.forget_group, pull_frames.SUBSCRIBED),
+        partial(stats.forget_topic, TOPIC),
+    ):
+        forget()
+
+        assert await served(twin, a_pull()) == 1
+
+        counter = stats.group_get_nums[f"{TOPIC}@{pull_frames.SUBSCRIBED}"]
+        assert (counter.value, counter.times) == (3, 1)
 
 
 @compiled
