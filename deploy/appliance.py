@@ -7,14 +7,11 @@ processes: redis, broker, web, collector, lake, worker, beat. They stop in the r
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -33,8 +30,10 @@ from deploy import (
     slave,
 )
 from deploy.bootstrap import STARTED_AT
+from deploy.data_directory import NotStartedError, held, run_directory
 from deploy.digest import LABEL, Digest
 from deploy.log_follower import LogFollower
+from deploy.orphans import UNKNOWN, Orphans
 from deploy.supervision import Supervisor, SupervisorError
 from deploy.terminal import complain, labelled, say
 from deploy.virtualenv import ROOT
@@ -48,10 +47,10 @@ if TYPE_CHECKING:
     from deploy.options import Options
     from deploy.programs import Program
 
-SOCKET_PATH_BYTES_MAX = 80
-"""Linux takes 107 bytes; supervisord appends to ours while it opens the socket."""
 ESSENTIAL = frozenset({"broker", "web"})
 """Without these the appliance ends; without any other it goes on and says what is missing."""
+FIRST = ("redis", "broker")
+"""Each of them is ready before anything else is started."""
 POLL_S = 0.1
 WATCH_EVERY_S = 1.0
 REMIND_EVERY_S = 30.0
@@ -62,9 +61,6 @@ STOP_GRACE_S = 10.0
 ENDS_WITH = "broker_core: "
 """So begins the sentence with which a broker that cannot go on ends."""
 MISSING_REDIS = "redis-is-missing.sock"
-LOCK = "appliance.lock"
-RESTORING = ".restoring"
-"""Where deploy/restore keeps what it has not checked yet."""
 READY_LINES = {
     "collector": "collecting",
     "lake": "keeping: ",
@@ -88,10 +84,6 @@ WITHOUT = {
 WITHOUT_JAVA = "not available: Java 17 or newer is missing"
 NEW_PASSWORD = ".venv/bin/python manage.py changepassword"
 ASKED_TO_STOP, NOT_KEPT_RUNNING, NOT_STARTED = 0, 1, 2
-
-
-class NotStartedError(Exception):
-    """Nothing was started, for the reason that the text gives."""
 
 
 class AskedToStop(BaseException):
@@ -132,6 +124,8 @@ class Appliance:
         self._ends: dict[str, int] = {}
         self._watched_at = 0.0
         self._environment: Mapping[str, str] = {}
+        # Of a supervisord that was killed; what is started again waits for its own.
+        self._orphans: Orphans | None = None
         self.stop_asked = False
 
     def start(self, environment: Mapping[str, str]) -> None:
@@ -143,15 +137,14 @@ class Appliance:
         """
         self._environment = environment
         self._supervisor.start(environment)
-        for program in self._programs:
-            if self.stop_asked:
-                return
-            self._supervisor.start_process(program.name)
-            self._started.add(program.name)
-            if program.name in ("redis", "broker"):
-                self._wait_until_ready([program.name])
-        # These three need only what runs already, and each takes seconds to import its libraries.
-        self._wait_until_ready([one.name for one in self._programs])
+        names = [one.name for one in self._programs]
+        for name in FIRST:
+            if name in names:
+                self._start_processes([name])
+                self._wait_until_ready([name])
+        # The others need only what runs already, and each takes seconds to import its libraries.
+        self._start_processes([name for name in names if name not in FIRST])
+        self._wait_until_ready(names)
         # From here on the supervisor reports each process that ends, so know them all before the
         # start is announced.
         self._watch()
@@ -173,10 +166,32 @@ class Appliance:
                     raise
                 self._start_again()
 
+    def _start_processes(self, names: Sequence[str]) -> None:
+        """Start processes, each when nothing is left of one before it."""
+        waiting = list(names)
+        while waiting and not self.stop_asked:
+            left = self._look_at_orphans()
+            for name in [] if UNKNOWN in left else [one for one in waiting if one not in left]:
+                # What the one before said last is not the next one's.
+                self._show_logs()
+                self._ready_lines.discard(name)
+                self._supervisor.start_process(name)
+                self._started.add(name)
+                waiting.remove(name)
+            if waiting:
+                self._turn()
+
+    def _look_at_orphans(self) -> set[str]:
+        """Return whose are still there; those that are late are killed by it."""
+        left = self._orphans.names() if self._orphans is not None else set()
+        if not left:
+            self._orphans = None
+        return left
+
     def _start_again(self) -> None:
         """Start everything anew after supervisord was killed."""
         say(told("supervisord had ended; everything is started again."))
-        self._supervisor.end_orphans()
+        self._orphans = self._supervisor.orphans()
         for known in (self._started, self._ready_lines, self._pids, self._ends, self._given_up):
             known.clear()
         self.start(self._environment)
@@ -199,8 +214,10 @@ class Appliance:
                     time.sleep(POLL_S)
                 self._show_logs()
         except SupervisorError:
-            self._supervisor.end_orphans()
+            self._supervisor.orphans().wait()
         self._supervisor.shutdown()
+        if self._orphans is not None:
+            self._orphans.wait()
         self._show_logs()
         for follower in self._followers.values():
             follower.close()
@@ -241,8 +258,10 @@ class Appliance:
 
     def _turn(self) -> None:
         time.sleep(POLL_S)
+        self._look_at_orphans()
         self._show_logs()
-        if time.monotonic() - self._watched_at >= WATCH_EVERY_S:
+        is_due = time.monotonic() - self._watched_at >= WATCH_EVERY_S
+        if is_due or not self._supervisor.is_running:
             self._watched_at = time.monotonic()
             self._watch()
 
@@ -314,66 +333,6 @@ class Appliance:
 def _kind(name: str) -> str:
     """Return what kind of process it is: `broker` for broker-b."""
     return name.partition("-")[0]
-
-
-@contextlib.contextmanager
-def held(data: Path) -> Iterator[None]:
-    """Hold the data directory for this process.
-
-    Raises:
-        NotStartedError: another appliance has it, or it cannot be written.
-    """
-    try:
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name in ("logs", "run", "redis"):
-            (data / name).mkdir(mode=0o700, exist_ok=True)
-        lock = (data / LOCK).open("a+")
-    except OSError as error:
-        raise NotStartedError(
-            told(
-                "The data directory {data} cannot be written: {why}.", data=data, why=error.strerror
-            )
-        ) from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            raise NotStartedError(
-                told(
-                    "The data directory {data} is in use by an appliance that runs already "
-                    "(process {holder}); stop that one, or set TREBUCHET_DATA to another "
-                    "directory.",
-                    data=data,
-                    holder=lock.read().strip() or "unknown",
-                )
-            ) from None
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        if (data / RESTORING).exists():
-            raise NotStartedError(
-                told(
-                    "A restore into the data directory {data} did not end: delete what is in it, "
-                    "and restore again.",
-                    data=data,
-                )
-            )
-        yield
-
-
-@contextlib.contextmanager
-def run_directory(data: Path) -> Iterator[Path]:
-    """Yield the directory of the sockets: inside `data`, unless that path is too long for one."""
-    inside = data / "run"
-    if len(os.fsencode(inside)) <= SOCKET_PATH_BYTES_MAX:
-        yield inside
-        return
-    outside = Path(tempfile.mkdtemp(prefix="trebuchet-"))
-    try:
-        yield outside
-    finally:
-        shutil.rmtree(outside, ignore_errors=True)
 
 
 @contextlib.contextmanager

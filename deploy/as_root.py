@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from deploy import appliance, fonts, java, options, redis_server, secret_files
+from deploy import appliance, data_directory, fonts, java, options, redis_server, secret_files
 from deploy.handover import HandoverError, hand_over, require_ours
 from deploy.requirements import ROOT
 from deploy.supervision import OPEN_FILES_WANTED
@@ -129,7 +129,7 @@ def prepare(user: pwd.struct_passwd, asked: Options) -> None:
     fonts.install()
     if asked.redis_url is None:
         redis_server.install()
-    with appliance.held(asked.data):
+    with data_directory.held(asked.data):
         links = hand_over(asked.data, user.pw_uid, user.pw_gid)
     for link in links:
         if link.exists() and link.stat().st_uid != user.pw_uid:
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str]) -> int:
                     name=user.pw_name,
                 )
             )
-    except (options.OptionError, HandoverError, appliance.NotStartedError) as error:
+    except (options.OptionError, HandoverError, data_directory.NotStartedError) as error:
         complain(str(error))
         return appliance.NOT_STARTED
     go_on(arguments, secrets)

@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, NoReturn
 from broker_core.config.properties import edited
 from broker_core.storage import FileStorage
 from broker_core.store.runtime_info import size_text
-from deploy import appliance, backup_options, backup_source, backup_target, brokers, gentle, slave
-from deploy.appliance import RESTORING
+from deploy import (
+    backup_options,
+    backup_source,
+    backup_target,
+    brokers,
+    data_directory,
+    gentle,
+    slave,
+)
 from deploy.backup_manifest import BackupError
 from deploy.backup_progress import Progress
 from deploy.terminal import complain, say
@@ -54,8 +61,8 @@ def restore(source: Path, data: Path) -> Manifest:
     _require_empty(data)
     was_there = data.is_dir()
     _require_room(source, data)
-    staging = data / RESTORING
-    with appliance.held(data):
+    staging = data / data_directory.RESTORING
+    with data_directory.held(data):
         staging.mkdir(mode=0o700)
         try:
             manifest = _read(source, staging)
@@ -138,9 +145,9 @@ def _require_empty(data: Path) -> None:
     if not data.is_dir():
         return
     names = set(os.listdir(data))  # noqa: PTH208  names are enough
-    if appliance.LOCK in names:
+    if data_directory.LOCK in names:
         # Says who uses it.
-        with appliance.held(data):
+        with data_directory.held(data):
             pass
     if names:
         raise BackupError(
@@ -169,7 +176,7 @@ def _require_room(source: Path, data: Path) -> None:
 
 def _empty(data: Path, *, was_there: bool) -> None:
     """Take away what a restore that failed has made."""
-    for name in (RESTORING, *HELD):
+    for name in (data_directory.RESTORING, *HELD):
         path = data / name
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -204,7 +211,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = backup_options.parse_restore(arguments)
     try:
         manifest = restore(asked.source, asked.data)
-    except (BackupError, appliance.NotStartedError) as error:
+    except (BackupError, data_directory.NotStartedError) as error:
         complain(str(error))
         return NOT_DONE
     except OSError as error:

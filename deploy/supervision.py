@@ -7,29 +7,28 @@ ready.
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import os
 import resource
 import shlex
-import signal
 import subprocess
 import sys
 import time
 import xmlrpc.client
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from supervisor.xmlrpc import SupervisorTransport  # type: ignore[import-untyped]
 
 from deploy import privileges
+from deploy.orphans import Orphans
 from deploy.virtualenv import ROOT
 from deploy.words import told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from deploy.programs import Program
 
@@ -41,7 +40,6 @@ START_RETRIES = 4
 OPEN_FILES_WANTED = 65_536
 ANSWER_WITHIN_S = 15.0
 ENDS_WITHIN_S = 5.0
-ORPHANS_END_WITHIN_S = 5.0
 POLL_S = 0.05
 
 
@@ -136,6 +134,10 @@ class Supervisor:
                 self._proxy("close")()
                 time.sleep(POLL_S)
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def has_ended(self) -> bool:
         """Tell whether supervisord is gone; one that does not answer may just be ending."""
         if self._process is None:
@@ -179,37 +181,12 @@ class Supervisor:
             self._process.kill()
             self._process.wait()
 
-    def end_orphans(self) -> None:
-        """End the processes whose supervisord was killed: ask them to, last started first.
-
-        What has not ended soon is killed, as supervisord was: nothing acknowledged is lost by it,
-        and a report that it takes along is run again.
-        """
-        for program in sorted(self._programs, key=lambda one: -one.priority):
-            pid = self._pids.get(program.name)
-            if pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + ORPHANS_END_WITHIN_S
-        while orphans := self._orphans():
-            if time.monotonic() > deadline:
-                for pid in orphans:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-            time.sleep(POLL_S)
-
-    def _orphans(self) -> list[int]:
-        """Return what runs on of supervisord's session, which is its own."""
+    def orphans(self) -> Orphans:
+        """Ask what a killed supervisord left behind to end; return it."""
         assert self._process is not None
-        found = []
-        for place in Path("/proc").iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                pid = int(place.name)
-                # Behind the name, which may have any sign in it: state, parent, group, session.
-                state, _, _, session, *_ = (place / "stat").read_text().rpartition(")")[2].split()
-                if int(session) == self._process.pid and state not in "ZX":
-                    found.append(pid)
-        return found
+        programs = {one.name: one for one in self._programs}
+        known = {pid: programs[name] for name, pid in self._pids.items()}
+        return Orphans(self._process.pid, known)
 
     def _ask(self, method: str, *arguments: object) -> Any:
         try:

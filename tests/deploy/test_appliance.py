@@ -9,6 +9,7 @@ import pytest
 
 from deploy import appliance as module
 from deploy.appliance import ENDS_MAX, Appliance, NotKeptRunningError
+from deploy.orphans import UNKNOWN
 from deploy.supervision import ProcessInfo, State, SupervisorError
 from tests.support.ports import free_port
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 class SlowSupervisor:
     """Starts what it is told to, and has a log for each."""
+
+    is_running = True
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -123,37 +126,65 @@ def test_what_stands_after_the_start_has_the_password_once_and_then_how_to_set_a
     assert all(word in text for word in words)
 
 
-class LostSupervisor(SlowSupervisor):
-    """Is gone once, `has_ended` or not."""
+class LeftBehind:
+    """Orphans, of which some have ended each time that somebody looks."""
 
-    def __init__(self, directory: Path, *, has_ended: bool) -> None:
+    def __init__(self, *left: set[str]) -> None:
+        self._left = list(left)
+        self.looks = 0
+
+    def names(self) -> set[str]:
+        self.looks += 1
+        return self._left.pop(0) if self._left else set()
+
+
+class LostSupervisor(SlowSupervisor):
+    """Is gone once, `has_ended` or not; of what it leaves behind some ends at each look."""
+
+    def __init__(self, directory: Path, *left: set[str], has_ended: bool) -> None:
         super().__init__(directory)
         self._has_ended = has_ended
-        self.orphans_ended = 0
+        self._left = LeftBehind(*left)
+        self.lost = 0
+        self.at_looks: list[tuple[str, int]] = []
 
     def has_ended(self) -> bool:
         return self._has_ended
 
-    def end_orphans(self) -> None:
-        self.orphans_ended += 1
+    def orphans(self) -> LeftBehind:
+        self.lost += 1
         self.started.clear()
+        self.at_looks.clear()
+        return self._left
+
+    def start_process(self, name: str) -> None:
+        super().start_process(name)
+        self.at_looks.append((name, self._left.looks))
 
 
 class LosingAppliance(SlowAppliance):
-    """Loses its supervisor at the first turn of its run, and is asked to stop at the next."""
+    """Loses its supervisor at the first turn of its run, and is asked to stop when all runs."""
 
-    turns = 0
+    is_lost = False
 
     def _turn(self) -> None:
-        self.turns += 1
-        if self.turns == 1:
+        if not self.is_lost:
+            self.is_lost = True
             raise SupervisorError("supervisord does not answer")
+
+    def _start_again(self) -> None:
+        super()._start_again()
         self.stop_asked = True
 
 
-def losing(tmp_path: Path, *, has_ended: bool) -> tuple[LostSupervisor, LosingAppliance]:
-    supervisor = LostSupervisor(tmp_path, has_ended=has_ended)
-    chosen = [SimpleNamespace(name=name, priority=at) for at, name in enumerate(("broker", "web"))]
+def losing(
+    tmp_path: Path, *left: set[str], has_ended: bool = True
+) -> tuple[LostSupervisor, LosingAppliance]:
+    supervisor = LostSupervisor(tmp_path, *left, has_ended=has_ended)
+    chosen = [
+        SimpleNamespace(name=name, priority=at)
+        for at, name in enumerate(("redis", "broker", "web", "worker", "beat"))
+    ]
     one = LosingAppliance(SimpleNamespace(is_verbose=True), {}, supervisor, chosen, None)
     one.asked += ["before"] * 10
     one.start({})
@@ -161,12 +192,41 @@ def losing(tmp_path: Path, *, has_ended: bool) -> tuple[LostSupervisor, LosingAp
 
 
 def test_everything_is_started_again_when_supervisord_was_killed(tmp_path: Path) -> None:
-    supervisor, one = losing(tmp_path, has_ended=True)
+    supervisor, one = losing(tmp_path)
 
     one.run()
 
-    assert supervisor.orphans_ended == 1
-    assert supervisor.started == ["broker", "web"]
+    assert supervisor.lost == 1
+    assert supervisor.started == ["redis", "broker", "web", "worker", "beat"]
+
+
+def test_each_process_waits_for_the_end_of_the_one_before_it_and_of_no_other(
+    tmp_path: Path,
+) -> None:
+    late = {"web", "worker", "beat"}
+    supervisor, one = losing(
+        tmp_path, {"redis", "broker", *late}, {"broker", *late}, late, {"worker"}, {"worker"}
+    )
+
+    one.run()
+
+    assert supervisor.at_looks == [
+        ("redis", 2),
+        ("broker", 3),
+        ("web", 4),
+        ("beat", 4),
+        ("worker", 6),
+    ]
+
+
+def test_nothing_is_started_beside_a_process_of_which_nobody_knows_whose_it_is(
+    tmp_path: Path,
+) -> None:
+    supervisor, one = losing(tmp_path, {UNKNOWN, "web"}, {UNKNOWN})
+
+    one.run()
+
+    assert {looks for _, looks in supervisor.at_looks} == {3}
 
 
 def test_a_supervisord_that_lives_and_does_not_answer_ends_the_appliance(tmp_path: Path) -> None:
@@ -175,4 +235,28 @@ def test_a_supervisord_that_lives_and_does_not_answer_ends_the_appliance(tmp_pat
     with pytest.raises(SupervisorError):
         one.run()
 
-    assert supervisor.orphans_ended == 0
+    assert supervisor.lost == 0
+
+
+class DyingSupervisor(LostSupervisor):
+    """Is killed unseen; whoever asks it then gets no answer."""
+
+    def processes(self) -> dict[str, ProcessInfo]:
+        if not self.is_running:
+            raise SupervisorError("supervisord does not answer")
+        return {}
+
+
+def test_a_supervisord_that_is_killed_is_missed_before_it_is_asked_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "POLL_S", 0.0)
+    supervisor = DyingSupervisor(tmp_path, has_ended=False)
+    one = Appliance(SimpleNamespace(is_verbose=True), {}, supervisor, [], None)  # type: ignore[arg-type]
+    one.start({})
+    # The next time at which it is asked in any case is far off.
+    monkeypatch.setattr(module, "WATCH_EVERY_S", float("inf"))
+    supervisor.is_running = False
+
+    with pytest.raises(SupervisorError):
+        one.run()

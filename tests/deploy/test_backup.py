@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import appliance, backup_manifest
+from deploy import backup_manifest, data_directory
 from deploy.backup_progress import Progress
 from tests.support import backups
 from tests.support.backups import COUNT, make, run, run_dying, tree
@@ -211,7 +211,10 @@ def test_no_appliance_starts_where_a_restore_was_killed(
     done = run_dying("restore", "Sink.write", writes, target, "--data", restored)
 
     assert done.returncode == -signal.SIGKILL, done.stderr
-    with pytest.raises(appliance.NotStartedError, match="did not end"), appliance.held(restored):
+    with (
+        pytest.raises(data_directory.NotStartedError, match="did not end"),
+        data_directory.held(restored),
+    ):
         pass
     again = run("restore", target, "--data", restored)
     assert again.returncode == 2
@@ -268,7 +271,7 @@ def test_a_directory_that_an_appliance_uses_is_not_restored_into(
     target = tmp_path / "backup"
     assert run("backup", target, "--data", data).returncode == 0
 
-    with appliance.held(tmp_path / "used"):
+    with data_directory.held(tmp_path / "used"):
         made = run("restore", target, "--data", tmp_path / "used")
 
     assert made.returncode == 2

@@ -8,7 +8,7 @@ import pytest
 
 from broker_core.config.properties import edited, parse_properties
 from broker_core.protocol import java_json
-from deploy import appliance, broker_file, brokers, options, programs
+from deploy import appliance, broker_file, brokers, data_directory, options, programs
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:
@@ -177,7 +177,9 @@ def test_a_port_that_two_masters_want_is_refused_and_both_are_named(data: Path) 
     own.write_text(edited(own.read_text(), {"listenPort": str(port)}))
     again = started(data, "--brokers", "2", listenPort=port, namesrvListenPort=other)
 
-    with pytest.raises(appliance.NotStartedError, match=rf"{port}.*broker-b.*also.*listenPort"):
+    with pytest.raises(
+        data_directory.NotStartedError, match=rf"{port}.*broker-b.*also.*listenPort"
+    ):
         appliance.require_free_ports(options.parse([], {}), again)
 
 

@@ -1,0 +1,86 @@
+"""The data directory of an appliance: who holds it, and where its sockets are."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy.words import told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOCKET_PATH_BYTES_MAX = 80
+"""Linux takes 107 bytes; supervisord appends to ours while it opens the socket."""
+LOCK = "appliance.lock"
+RESTORING = ".restoring"
+"""Where deploy/restore keeps what it has not checked yet."""
+
+
+class NotStartedError(Exception):
+    """Nothing was started, for the reason that the text gives."""
+
+
+@contextlib.contextmanager
+def held(data: Path) -> Iterator[None]:
+    """Hold the data directory for this process.
+
+    Raises:
+        NotStartedError: another appliance has it, or it cannot be written.
+    """
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("logs", "run", "redis"):
+            (data / name).mkdir(mode=0o700, exist_ok=True)
+        lock = (data / LOCK).open("a+")
+    except OSError as error:
+        raise NotStartedError(
+            told(
+                "The data directory {data} cannot be written: {why}.", data=data, why=error.strerror
+            )
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            raise NotStartedError(
+                told(
+                    "The data directory {data} is in use by an appliance that runs already "
+                    "(process {holder}); stop that one, or set TREBUCHET_DATA to another "
+                    "directory.",
+                    data=data,
+                    holder=lock.read().strip() or "unknown",
+                )
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        if (data / RESTORING).exists():
+            raise NotStartedError(
+                told(
+                    "A restore into the data directory {data} did not end: delete what is in it, "
+                    "and restore again.",
+                    data=data,
+                )
+            )
+        yield
+
+
+@contextlib.contextmanager
+def run_directory(data: Path) -> Iterator[Path]:
+    """Yield the directory of the sockets: inside `data`, unless that path is too long for one."""
+    inside = data / "run"
+    if len(os.fsencode(inside)) <= SOCKET_PATH_BYTES_MAX:
+        yield inside
+        return
+    outside = Path(tempfile.mkdtemp(prefix="trebuchet-"))
+    try:
+        yield outside
+    finally:
+        shutil.rmtree(outside, ignore_errors=True)
