@@ -83,7 +83,8 @@ class TraceProcessor:
         def push(body: bytes) -> bool:
             if not connection.is_writable:
                 return False
-            connection.oneway(RemotingCommand.request(RequestCode.TRACE_EVENTS, body=body))
+            command = RemotingCommand.request(RequestCode.TRACE_EVENTS, body=body)
+            connection.oneway(command, at_once=True)
             return True
 
         host = connection.remote_address.rpartition(":")[0]

@@ -142,12 +142,12 @@ class Connection(asyncio.BufferedProtocol):
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
 
-    def oneway(self, command: RemotingCommand) -> None:
-        """Send a request without an answer."""
+    def oneway(self, command: RemotingCommand, *, at_once: bool = False) -> None:
+        """Send a request without an answer; see `send`."""
         command.flag |= ONEWAY_FLAG
         command.opaque = self._pending.new_opaque()
         self._sign(command)
-        self.send(command)
+        self.send(command, at_once=at_once)
 
     async def request(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request and return the answer. Both sides number their opaques independently.

@@ -97,17 +97,18 @@ class Ring:
         self.waiting += len(stretch.events)
         self._forget()
 
-    def batch(self, events_max: int) -> list[Stretch]:
-        """Return what waits, from its beginning, so many events at most."""
+    def batch(self, events_max: int) -> tuple[list[Stretch], int]:
+        """Return what waits, from its beginning, so many events at most, and how many they are."""
         taken: list[Stretch] = []
+        room = events_max
         for place, stretch in enumerate(self._waits):
-            if len(stretch.events) > events_max:
-                if events_max:
-                    taken.append(self._split(place, events_max))
-                break
+            if len(stretch.events) > room:
+                if room:
+                    taken.append(self._split(place, room))
+                return taken, events_max
             taken.append(stretch)
-            events_max -= len(stretch.events)
-        return taken
+            room -= len(stretch.events)
+        return taken, events_max - room
 
     def sent(self, batch: Sequence[Stretch], shown: Sequence[Stretch]) -> None:
         """Take note that a batch does not wait any more, and what of it was sent."""

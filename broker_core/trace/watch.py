@@ -166,7 +166,9 @@ class Watch:
         (name,) = self._names
         numbered = self._numbered(self._last_seq + 1, self._head((name,)), fresh)
         self._last_seq += len(fresh)
-        self._offered.update(numbered.stages())
+        offered = self._offered
+        for stage, count in numbered.stages().items():
+            offered[stage] += count
         self._ring.extend(numbered)
 
     def send(self) -> None:
@@ -179,12 +181,11 @@ class Watch:
         if self._told_seq == self._last_seq and not ring.waiting:
             self.is_told = True
             return
-        batch = ring.batch(BATCH_EVENTS_MAX)
-        shown = batch
+        batch, batch_count = ring.batch(BATCH_EVENTS_MAX)
+        shown, shown_count = batch, batch_count
         if self._may_see is not None:
             shown = [part for each in batch for part in self._seen_of(each)]
-        batch_count = sum(len(each.events) for each in batch)
-        shown_count = sum(len(each.events) for each in shown)
+            shown_count = sum(len(each.events) for each in shown)
         told_seq = self._last_seq
         if batch_count < ring.waiting:
             told_seq = batch[-1].first + len(batch[-1].events) - 1

@@ -7,8 +7,9 @@
 One broker is loaded slice by slice, each with another level in force, in turn; the change is the
 median over rounds, with its middle half, and where the median of ever more rounds would lie in 95
 of 100 cases. The broker has a processor to itself, where there are two, and who loads and watches
-the others. What counts is processor time of the broker until what was sent is flushed and
-told of. What a slice sent it then pulls, at the same level. With --against a broker of another
+the others. What counts is processor time of the broker's loop, on which all of tracing runs, until
+what was sent is flushed and told of: other threads make pages of the log, which comes in lumps.
+What a slice sent it then pulls, at the same level. With --against a broker of another
 checkout, such as one from before a change, is what the others are compared with. Last it offers
 OFFERED_RATE sends a second to a broker that tells everything to one watcher, says how many it keeps
 and how many more it could, and whether the watcher's counts are right: --rates says that alone.
@@ -30,13 +31,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.bench.cells import SEND_MESSAGE_V2, framed
 from tests.bench.loads import LENGTHS
-from tests.bench.machine import pin, processor_seconds
+from tests.bench.machine import pin, thread_nanoseconds
 from tests.bench.tracing import instructions
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.raw_remoting import PULL_MESSAGE, create_topic, pull_fields
@@ -194,11 +195,20 @@ def offer(port: int, frames: Sequence[bytes]) -> tuple[int, int]:
 
 
 class Watch:
-    """Reads what a watcher is sent, in a thread, and counts it."""
+    """Keeps what a watcher is sent, in a thread, and counts it when it is asked.
+
+    Whatever it did meanwhile would disturb who loads the broker.
+
+    Attributes:
+        come: how many events came, by stage, until it was asked last how many wait.
+        last: what was said of the events then.
+    """
 
     def __init__(self, port: int, wanted: dict[str, object]) -> None:
         self.come: Counter[str] = Counter()
         self.last: dict[str, Any] = {}
+        self._received: deque[bytes] = deque()
+        self._kept = bytearray()
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.sendall(a_request(TRACE_WATCH, {}, json.dumps(wanted).encode()))
         self._begun = threading.Event()
@@ -208,6 +218,7 @@ class Watch:
 
     def waiting(self) -> int:
         """Return how many events have neither come nor are counted as dropped."""
+        self._count()
         last = self.last
         if not last:
             return 0
@@ -221,19 +232,23 @@ class Watch:
         self._socket.close()
 
     def _read(self) -> None:
-        received = bytearray()
         while data := self._socket.recv(1 << 20):
-            received += data
-            while len(received) >= LENGTHS.size:
-                length, header = LENGTHS.unpack_from(received)
-                if len(received) < 4 + length:
-                    break
-                body = bytes(received[8 + header : 4 + length])
-                del received[: 4 + length]
-                if body:
-                    self.come.update(stage.decode() for stage in STAGE.findall(body))
-                    self.last = json.loads(body[: body.index(b',"events":')] + b"}")
-                self._begun.set()
+            self._received.append(data)
+            self._begun.set()
+
+    def _count(self) -> None:
+        kept = self._kept
+        while self._received:
+            kept += self._received.popleft()
+        while len(kept) >= LENGTHS.size:
+            length, header = LENGTHS.unpack_from(kept)
+            if len(kept) < 4 + length:
+                break
+            body = bytes(kept[8 + header : 4 + length])
+            del kept[: 4 + length]
+            if body:
+                self.come.update(stage.decode() for stage in STAGE.findall(body))
+                self.last = json.loads(body[: body.index(b',"events":')] + b"}")
 
 
 class Measured:
@@ -258,14 +273,18 @@ class Measured:
             messages *= cell.pulled
             end = self._stored
             frames = [a_pull(at, cell.pulled) for at in range(end - messages, end, cell.pulled)]
-        before = processor_seconds(self.broker.pid)
+        before = self._loop_nanoseconds()
         if cell.pulled:
             load(self.broker.port, frames, cell.requests, cell.window)
         else:
             self._send(cell.requests, cell.window)
         # A broker tells of flushes when they have been.
         time.sleep(PUSHED_SECONDS if cell.pulled else FLUSHED_SECONDS)
-        return (processor_seconds(self.broker.pid) - before) * 1e9 / messages
+        return (self._loop_nanoseconds() - before) / messages
+
+    def _loop_nanoseconds(self) -> int:
+        pid = self.broker.pid
+        return thread_nanoseconds(pid)[pid, str(pid)]
 
     def _send(self, requests: int, window: int) -> None:
         load(self.broker.port, self._sends, requests, window)
@@ -415,7 +434,7 @@ def report(brokers: dict[str, Measured], found: dict[tuple[str, str], list[float
             parts = zip(*(found[cell.name, mode] for cell in cells), strict=True)
             found[way, mode] = [sum(each) for each in parts]
     print(
-        "a message: ns of processor, and the change with its middle half, "
+        "a message: ns of the loop's processor time, and the change with its middle half, "
         "and where its median lies in 95 of 100 cases"
     )
     for name in (*(cell.name for cell in CELLS), *WAYS):
