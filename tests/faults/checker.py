@@ -275,6 +275,7 @@ def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]
     given: dict[tuple[str, str], Delivered] = {}
     retries: Counter[tuple[str, str]] = Counter()
     replays: Counter[tuple[str, str]] = Counter()
+    resent: Counter[tuple[str, str]] = Counter()
     at_place: dict[tuple[str, str, Place], Delivered] = {}
     for one in history.delivered:
         key = (one.group, one.id)
@@ -286,6 +287,9 @@ def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]
             if same_place is None and _is_replayed(history, one, replays[key]):
                 cause: str | None = REPLAYED
                 replays[key] += 1
+            elif same_place is None and _is_resent(history, one, resent[key]):
+                cause = RETRIED
+                resent[key] += 1
             else:
                 cause = _cause(history, before, one, same_place is None, retries[key])
             if cause is None:
@@ -300,6 +304,20 @@ def _is_replayed(history: History, one: Delivered, came: int) -> bool:
     replays = history.replayed.get((one.group, one.id), [])
     is_copy = not one.reconsume_times and one.topic == f"{RETRY_TOPICS}{one.group}"
     return is_copy and bisect_right(replays, one.at, key=at_of) > came
+
+
+def _is_resent(history: History, one: Delivered, came: int) -> bool:
+    """Tell whether a copy is one that its client sent itself, of which some came already.
+
+    Where a message cannot be given back, RocketMQ's own client sends it to the group's retry topic
+    as a message of its own; when it has to try that again, the retry's count is gone from it
+    (DefaultMQProducerImpl.sendKernelImpl takes out RECONSUME_TIME, 4.9.7).
+    """
+    if one.reconsume_times or one.topic != f"{RETRY_TOPICS}{one.group}":
+        return False
+    backs = history.gave_back.get((one.group, one.id), [])
+    before = backs[: bisect_right(backs, one.at, key=at_of)]
+    return sum(each.status is Status.MAYBE for each in before) > came
 
 
 def _cause(

@@ -307,6 +307,25 @@ def test_each_kind_of_wrong_is_found(what: str) -> None:
     assert invariant in {one.invariant for one in report.findings}, str(report)
 
 
+@pytest.mark.parametrize(("backs", "is_explained"), [(0, False), (1, False), (2, True)])
+def test_a_client_that_cannot_give_back_sends_the_message_itself_as_often(
+    backs: int, is_explained: bool
+) -> None:
+    history = a_history()
+    history += [GaveBack("export", "m193", 1 << 58, status=Status.MAYBE)] * backs
+    for queue_offset in (0, 1):
+        place = {"topic": "%RETRY%export", "queue_id": 0, "queue_offset": queue_offset}
+        history = copied(history, is_stored("m193"), **place)
+        at = (1 << 59) + queue_offset
+        history = copied(history, is_given("m193"), **place, session="again", at=at)
+
+    report = checker.check(history)
+
+    again = [one for one in report.findings if "again" in one.text]
+    assert len(again) == 2 - backs
+    assert (not report.findings) is is_explained
+
+
 def test_losses_are_told_by_their_place_and_a_suffix_may_be_allowed() -> None:
     history = a_history()
     ends = [f"m{number}" for number in (196, 198)]
