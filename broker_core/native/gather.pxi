@@ -135,6 +135,19 @@ cdef class WaitingPull:
     cdef int64_t _most
     # Since when, if somebody watched; else 0.
     cdef double _parked_at
+    # Who received it, None where Python did.
+    cdef Receiver _receiver
+
+    cdef bint _is_open(self) except -1:
+        """Tell whether its connection takes frames, as `Connection.is_open` does."""
+        cdef Receiver receiver = self._receiver
+        if receiver is None:
+            return self.connection.is_open
+        return receiver._transport is not None and not receiver._transport.is_closing()
+
+    cdef bint _may_send(self) except -1:
+        """Tell whether its answer may go to the socket, before anything else."""
+        return self._receiver is not None and may_send(self.connection)
 
     def attempt(self, *, bint is_last):
         """See Parkable."""
@@ -267,7 +280,7 @@ cdef class PullTurn:
             raise ValueError("the answer has other places than the turn fills")
 
     cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, connection,
-                      dispatcher, int code, int to):
+                      dispatcher, int code, int to, Receiver receiver):
         """Serve the pull that comes next; return its answer, b"" when it is not plain.
 
         None when it waits, or is sent to a socket already: `to`, below 0 for none.
@@ -302,7 +315,7 @@ cdef class PullTurn:
         if pull.code != code:
             return b""
         try:
-            answer = self._answer(&pull, header, connection, to)
+            answer = self._answer(&pull, header, connection, to, receiver)
         finally:
             self._release()
         if answer is not None and not PyBytes_GET_SIZE(answer):
@@ -334,7 +347,7 @@ cdef class PullTurn:
             self._read.clear()
         return 0
 
-    cdef bytes _answer(self, Pull* pull, int64_t header, connection, int to):
+    cdef bytes _answer(self, Pull* pull, int64_t header, connection, int to, Receiver receiver):
         """Return the answer to a pull, None when it waits or is sent, b"" if it is not plain."""
         cdef int64_t timeout_ms = 0, most = max(1, min(pull.max_msg_nums, MAX_MSG_NUMS_MAX))
         cdef int kind
@@ -395,7 +408,7 @@ cdef class PullTurn:
         )
         if timeout_ms:
             self._is_parked = True
-            self._park(pull, group, topic, most, wanted, connection, timeout_ms)
+            self._park(pull, group, topic, most, wanted, connection, receiver, timeout_ms)
         elif self._whole is not None or not may_send(connection):
             answer = self._frame_as_bytes()
         else:
@@ -403,9 +416,10 @@ cdef class PullTurn:
         return answer
 
     cdef int _park(self, Pull* pull, group, topic, int64_t most, wanted, connection,
-                   int64_t timeout_ms) except -1:
+                   Receiver receiver, int64_t timeout_ms) except -1:
         cdef WaitingPull waiting = WaitingPull.__new__(WaitingPull)
         waiting.connection = connection
+        waiting._receiver = receiver
         waiting.queue_offset = pull.queue_offset
         waiting._turn = self
         waiting.group = group
@@ -422,13 +436,41 @@ cdef class PullTurn:
 
     cdef bint _attempt(self, WaitingPull waiting, bint is_last) except -1:
         """Try a pull again; return whether it is answered. The twin is `Pull.attempt`."""
-        cdef int kind = NOT_PLAIN
-        cdef bytes answer = None
-        connection = waiting.connection
-        if not connection.is_open:
+        if not waiting._is_open():
             return True
         self._at_s = -1.0
         self._reading = self._client = None
+        try:
+            return self._answer_waiting(waiting, is_last)
+        finally:
+            self._release()
+
+    cdef bint _answer_waiting(self, WaitingPull waiting, bint is_last) except -1:
+        """Answer a pull that waits if it comes to something; return whether it is answered."""
+        cdef int kind = self._look_again(waiting, is_last)
+        cdef bint is_answered = kind == FOUND or is_last
+        cdef bytes rest
+        if kind == NOT_PLAIN:
+            return self._hand_over(waiting, is_last)
+        self._tell(
+            kind, waiting.group, waiting._topic, waiting._queue_id, waiting.queue_offset,
+            waiting.connection, waiting._wanted, waiting._parked_at
+        )
+        if not is_answered:
+            waiting.queue_offset += self._scanned
+            return False
+        if self._whole is None and waiting._may_send():
+            rest = self._send(waiting._receiver._free_socket())
+            set_slot(waiting.connection, CONNECTION_WAS_ACTIVE, True)
+        else:
+            rest = self._frame_as_bytes()
+        if rest is not None:
+            waiting.connection.send(rest, at_once=True)
+        return True
+
+    cdef int _look_again(self, WaitingPull waiting, bint is_last) except -1:
+        """Find out what a pull comes to now, and begin its answer if it is to have one."""
+        cdef int kind = NOT_PLAIN
         try:
             if not slot(self._slow_consumers, SLOW_CONSUMERS_IS_WATCHING):
                 self._one_of = 0
@@ -440,30 +482,14 @@ cdef class PullTurn:
                     waiting._topic, waiting._queue_id, waiting.queue_offset, waiting._most,
                     waiting._wanted
                 )
-            if kind == FOUND or (is_last and kind != NOT_PLAIN):
-                if self._begin_frame(
-                    kind, waiting.group, waiting.queue_offset, waiting._opaque,
-                    waiting._is_binary
-                ):
-                    answer = self._frame_as_bytes()
-                else:
-                    kind = NOT_PLAIN
+            if (kind == FOUND or (is_last and kind != NOT_PLAIN)) and not self._begin_frame(
+                kind, waiting.group, waiting.queue_offset, waiting._opaque, waiting._is_binary
+            ):
+                kind = NOT_PLAIN
         except Exception:
             # Python meets it as well.
             kind = NOT_PLAIN
-        finally:
-            self._release()
-        if kind == NOT_PLAIN:
-            return self._hand_over(waiting, is_last)
-        self._tell(
-            kind, waiting.group, waiting._topic, waiting._queue_id, waiting.queue_offset,
-            connection, waiting._wanted, waiting._parked_at
-        )
-        if answer is None:
-            waiting.queue_offset += self._scanned
-            return False
-        connection.send(answer, at_once=True)
-        return True
+        return kind
 
     cdef bint _hand_over(self, WaitingPull waiting, bint is_last) except -1:
         """Have Python try a pull that is not plain any more."""

@@ -111,6 +111,7 @@ cdef class Receiver:
         cdef double started_s = 0.0 if on_turn is None else seconds_of(self._monotonic)
         set_real(connection, CONNECTION_TURN_BEGAN, started_s)
         set_slot(connection, CONNECTION_IS_HANDLING, True)
+        turn._receiver = self
         turn._socket = self._free_socket()
         try:
             answers = turn.serve(
@@ -120,6 +121,7 @@ cdef class Receiver:
             )
         finally:
             turn._socket = -1
+            turn._receiver = None
         taken = turn.taken
         set_slot(connection, CONNECTION_IS_HANDLING, False)
         if on_turn is not None:

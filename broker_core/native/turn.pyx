@@ -1377,7 +1377,9 @@ cdef class Turn:
     cdef PullTurn _pulls
     cdef EndTurn _ends
     cdef int64_t _left[REASONS]
-    # Where answers may be sent at once, below 0 for nowhere: of who calls `serve`.
+    # Who calls `serve`, None when Python does; where answers may be sent at once, below 0 for
+    # nowhere.
+    cdef Receiver _receiver
     cdef int _socket
     cdef readonly Py_ssize_t taken
 
@@ -1441,7 +1443,8 @@ cdef class Turn:
             why = STORE
             if self._pulls is not None:
                 answers = self._pulls.serve(
-                    begin, size, frame_max, connection, dispatcher, code, self._socket
+                    begin, size, frame_max, connection, dispatcher, code, self._socket,
+                    self._receiver
                 )
                 self.taken = self._pulls._taken
                 why = self._pulls._why

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import pull_frames, send_frames
 from tests.support.native_turn import TOPIC
-from tests.support.twins import SeenTransport, Twin, configuration, is_compiled
+from tests.support.twins import SeenTransport, Twin, configuration, is_compiled, settled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -197,17 +197,57 @@ async def test_an_answer_stays_behind_what_the_connection_has_to_send(
     assert b'"opaque":9,' in transport.written
 
 
-async def test_a_pull_that_waited_is_answered_by_the_transport(
-    twin: Twin, connect: Connect
+def waiting_pull() -> bytes:
+    return a_pull(MESSAGES, flags=pull_frames.SUSPEND | FLAGS)
+
+
+@pytest.mark.parametrize("filled", [0, 1, 100, 5000])
+async def test_what_a_socket_does_not_take_of_a_pull_that_waited_the_transport_is_given(
+    twin: Twin, connect: Connect, filled: int
 ) -> None:
     transport = connect()
-    await twin.feed(a_pull(MESSAGES, flags=pull_frames.SUSPEND | FLAGS))
+    await twin.feed(waiting_pull())
     assert transport.received() == b""
+    # Its answer is for the producer's own connection.
+    producer = connect()
+    twin.receive(a_send(9) * 20)
+    transport.socket.send(bytes(filled))
+
+    await settled()
+
+    taken = transport.received()[filled:]
+    (answer,) = send_frames.frames_in(taken + bytes(transport.written))
+    assert answer.count(BODY) == 20
+    assert 0 < len(taken) < len(answer)
+    assert b'"opaque":9,' in producer.received()
+
+
+@pytest.mark.parametrize("held_back", [b"", b"held back"])
+async def test_a_pull_that_waited_is_answered_behind_what_the_transport_holds_back(
+    twin: Twin, connect: Connect, held_back: bytes
+) -> None:
+    transport = connect()
+    await twin.feed(waiting_pull())
+    transport.written += held_back
 
     await twin.feed(a_send(9))
 
-    assert b'"opaque":9,' in transport.received()
-    assert BODY in transport.written
+    taken = transport.received()
+    assert transport.written.startswith(held_back)
+    assert (BODY in taken, BODY in transport.written) == (not held_back, bool(held_back))
+
+
+async def test_a_pull_that_waited_of_a_connection_that_ended_is_not_answered(
+    twin: Twin, connect: Connect
+) -> None:
+    transport = connect()
+    await twin.feed(waiting_pull())
+    transport.close()
+    connect()
+
+    await twin.feed(a_send(9))
+
+    assert (transport.received(), bytes(transport.written)) == (b"", b"")
 
 
 async def test_a_connection_that_ended_sends_nothing(twin: Twin, connect: Connect) -> None:
