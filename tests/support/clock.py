@@ -81,6 +81,15 @@ class ManualClock:
         self._monotonic_ms = monotonic_ms
 
 
+class StillClock(ManualClock):
+    """A clock that stands still, and says so without a function of Python, as a broker's does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        still = itertools.repeat(super().monotonic())
+        self.monotonic = still.__next__  # type: ignore[method-assign]
+
+
 def _wake(woken: asyncio.Future[None]) -> None:
     if not woken.done():
         woken.set_result(None)

@@ -140,9 +140,14 @@ class Twin:
     """`load`, `feed`, `shutdown`; inside a running loop."""
 
     def __init__(
-        self, configuration: Configuration, *, is_native: bool, peer: tuple[str, int] | None = None
+        self,
+        configuration: Configuration,
+        *,
+        is_native: bool,
+        peer: tuple[str, int] | None = None,
+        clock: ManualClock | None = None,
     ) -> None:
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.storage = FaultyStorage()
         foundation = build_foundation(configuration, self.clock, self.storage)
         native = loading.load({loading.VARIABLE: str(int(is_native))})

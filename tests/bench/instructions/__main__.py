@@ -30,6 +30,8 @@ from tests.support.twins import Twin, configuration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.support.clock import ManualClock
+
 STORED = Path(__file__).with_name("stored.json")
 NATIVE, PYTHON = "compiled", "python"
 TOPIC = "Orders"
@@ -158,7 +160,7 @@ class TimelessLoop(asyncio.SelectorEventLoop):
         return 0.0
 
 
-async def a_twin(*, is_native: bool) -> Twin:
+async def a_twin(*, is_native: bool, clock: ManualClock | None = None) -> Twin:
     """Return a broker with room for all that is counted."""
     twin = Twin(
         configuration(
@@ -168,6 +170,7 @@ async def a_twin(*, is_native: bool) -> Twin:
             maxMessageSize=1 << 20,
         ),
         is_native=is_native,
+        clock=clock,
     )
     await twin.load(TOPIC)
     return twin

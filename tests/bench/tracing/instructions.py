@@ -28,6 +28,7 @@ from broker_core.trace.tracer import (
 from broker_core.trace.watch import Watcher
 from tests.bench.instructions import __main__ as instructions
 from tests.support import pull_frames, send_frames
+from tests.support.clock import StillClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,7 +156,7 @@ def trace(twin: Twin, mode: str) -> None:
 async def count(counter: instructions.Counter, mode: str) -> None:
     """Count all kinds of requests at a mode."""
     random.seed(0)
-    twin = await instructions.a_twin(is_native=True)
+    twin = await instructions.a_twin(is_native=True, clock=StillClock())
     trace(twin, mode)
     tracer, log = twin.parts.tracer, twin.parts.store.files.log
     for kind in KINDS:
