@@ -111,6 +111,9 @@ cdef class _Reading:
     # Whom Teller tells, None where Python does; the key of deliveries, and pieces of events.
     cdef tuple of_deliveries, of_acknowledgements, queue
     cdef bytes where, who
+    # Which messages of the queue the sample may want, as long as that table holds.
+    cdef Picks picks
+    cdef object picked_in
     # What waits for an acknowledgement, as long as that table holds.
     cdef dict waiting
     cdef object waiting_in
@@ -511,7 +514,10 @@ cdef class PullTurn:
     cdef object _client_of(self, connection):
         """Return who asks for this pull."""
         if self._client is None:
-            self._client = connection.remote_address
+            if type(connection) is ConnectionType:
+                self._client = slot(connection, CONNECTION_REMOTE_ADDRESS)
+            else:
+                self._client = connection.remote_address
         return self._client
 
     cdef int _commit(self, group, topic, int32_t queue_id, int64_t offset, before,
@@ -670,7 +676,9 @@ cdef class PullTurn:
         cdef int count
         buffers = ()
         if self._one_of > 1:
-            count = self._choose(queue_offset) if self._count else 0
+            count = 0
+            if self._count:
+                count = self._choose(self._reading_of(group, topic, queue_id), queue_offset)
             if not is_sifted and (
                 count == 0
                 or (parked_at == 0 and self._told_delivered(group, topic, queue_id, connection, count))
@@ -706,7 +714,7 @@ cdef class PullTurn:
             for i in range(count)
         ]
 
-    cdef int _choose(self, int64_t queue_offset) except -1:
+    cdef int _choose(self, _Reading reading, int64_t queue_offset) except -1:
         """Choose the records of an answer that a sample wants; return how many they are."""
         cdef Bytes at = self._runs[0].at
         cdef Bytes end = at + self._runs[0].size
@@ -716,7 +724,12 @@ cdef class PullTurn:
         cdef bint is_picked, is_sure = False
         # Nothing was passed over: the offsets need not be read.
         cdef bint is_each = self._count == self._scanned
-        cdef Picks picks = (<dict>slot(self._picking, PICKING_PICKED)).get(self._queue)
+        cdef Picks picks = reading.picks
+        table = slot(self._picking, PICKING_PICKED)
+        if picks is None or reading.picked_in is not table or limit > picks.end:
+            # Another table, or too many queues were in it.
+            picks = reading.picks = (<dict>table).get(self._queue)
+            reading.picked_in = table
         if picks is not None:
             if (
                 queue_offset < picks.begin

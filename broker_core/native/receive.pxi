@@ -25,6 +25,7 @@ cdef Py_ssize_t CONNECTION_IS_WRITABLE = slot_of_class(ConnectionType, "_is_writ
 cdef Py_ssize_t CONNECTION_KEPT_BYTES = slot_of_class(ConnectionType, "_kept_bytes")
 cdef Py_ssize_t CONNECTION_LIMITS = slot_of_class(ConnectionType, "_limits")
 cdef Py_ssize_t CONNECTION_OUT = slot_of_class(ConnectionType, "_out")
+cdef Py_ssize_t CONNECTION_REMOTE_ADDRESS = slot_of_class(ConnectionType, "remote_address")
 cdef Py_ssize_t CONNECTION_TURN_BEGAN = slot_of_class(ConnectionType, "turn_began")
 cdef Py_ssize_t CONNECTION_WAS_ACTIVE = slot_of_class(ConnectionType, "_was_active")
 cdef Py_ssize_t CONNECTION_WIRE = slot_of_class(ConnectionType, "_wire")
