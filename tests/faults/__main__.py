@@ -423,7 +423,7 @@ COMMANDS = (
             (
                 "--broker",
                 {
-                    "choices": partition.KINDS,
+                    "choices": tried.KINDS,
                     "default": tried.OURS,
                     "help": "ours (default), or pairs of the original: what they do is counted",
                 },

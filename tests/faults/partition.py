@@ -51,6 +51,7 @@ FAULT_SECONDS = (0.3, 2.0)
 FLAP_SECONDS = 0.1
 START_SECONDS_MAX = 120.0
 AGAIN_SECONDS_MAX = 120.0
+KNOWN_SECONDS_MAX = 240.0
 LATE_SECONDS_MAX, LOOK_SECONDS = 15.0, 0.5
 """What a client sent before it gave a connection up arrives so late at most, by TCP."""
 LISTEN_PORT, HA_PORT, NAMESRV_PORT = 10_911, 10_912, 9_876
@@ -67,8 +68,13 @@ KEYS: dict[str, object] = {
     "haSendHeartbeatInterval": 300,
     "haHousekeepingInterval": 2_000,
 }
-KINDS = (tried.OURS, "4.9.7")
-"""A slave of 5.3.3 does not come to know its master's topics from our name server."""
+OF_ORIGINALS: dict[str, object] = {
+    "haListenPort": HA_PORT,
+    # By default a SYNC_MASTER of 5.3.3 waits for nobody.
+    "inSyncReplicas": 2,
+    # By default a slave of 5.3.3 is not read at all.
+    "slaveReadEnable": "true",
+}
 FAULTS = ("both ways", "to the slave", "to the master", "flapping", "slow", "lossy", "clients")
 
 
@@ -118,6 +124,7 @@ class _Pair:
             dice,
             network.inside(LINK),
             network.address(LINK),
+            HA_PORT,
         )
         self._directory = directory
         self._processes: list[BrokerProcess] = []
@@ -136,12 +143,15 @@ class _Pair:
         of_real = {} if self._programs is None else real_clients.KEYS
         table = {**of_real, **KEYS, "namesrvAddr": namesrv, "brokerRole": "SYNC_MASTER"}
         self._master = self._launch("master", MASTER, LISTEN_PORT, table)
-        address = f"{self._network.address(LINK)}:{self._link.open()}"
-        table |= {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": address}
+        self._link.open()
+        table |= {"brokerRole": "SLAVE", "brokerId": 1}
+        if self._kind == tried.OURS:
+            table["haMasterAddress"] = f"{self._network.address(LINK)}:{HA_PORT}"
         self._slave = self._launch("slave", SLAVE, LISTEN_PORT, table)
         self._ask(raw_remoting.UPDATE_AND_CREATE_TOPIC, raw_remoting.topic_fields(TOPIC, QUEUES))
         self._wait_for_ok()
-        # A slave asks for topics every ten seconds, and serves the readers of those that it knows.
+        # A slave asks for topics every ten seconds, 5.3.3 every minute; it serves the readers of
+        # those that it knows.
         topics = self._slave.store / "config/topics.json"
         until(
             lambda: (
@@ -149,7 +159,7 @@ class _Pair:
                 and self._slave_reads()
             ),
             "the slave to know the topic",
-            seconds=AGAIN_SECONDS_MAX,
+            seconds=KNOWN_SECONDS_MAX,
         )
         self._readers = [
             Reader(self._find, f"C{q}", self._book, (TOPIC, q), self._at_clients, group=GROUP)
@@ -232,8 +242,11 @@ class _Pair:
             process = BrokerProcess(place, **table, bindAddress=address)
             process.module = ["broker_core", "namesrv"] if is_namesrv else process.module
         else:
-            addresses = {"brokerIP1": address, "brokerIP2": address, "haListenPort": HA_PORT}
-            process = OriginalProcess(self._kind, place, **{**table, **addresses})
+            # Where slaves are sent for the log. A slave of 5.3.3 connects to nobody with
+            # haMasterAddress: it is set before there is who takes it.
+            ha_address = self._network.address(LINK)
+            addresses = {"brokerIP1": address, "brokerIP2": ha_address}
+            process = OriginalProcess(self._kind, place, **table, **OF_ORIGINALS, **addresses)
         process.prefix = self._network.prefix(host)
         process.port = port
         self._processes.append(process)

@@ -39,11 +39,14 @@ class BadLink(threading.Thread):
         dice: random.Random,
         place: AbstractContextManager[None],
         host: str,
+        port: int = 0,
     ) -> None:
-        """Listen on a port of the host's choice once started; `place` is where sockets are made."""
+        """Listen once started, on a port of the host's choice by default; `place` is where sockets
+        are made.
+        """
         super().__init__(daemon=True)
         self.badness = Badness()
-        self.port = 0
+        self.port = port
         self._to = to
         self._dice = dice
         self._place = place
@@ -62,7 +65,7 @@ class BadLink(threading.Thread):
         self.join(30)
 
     def run(self) -> None:
-        with self._place, socket.create_server((self._host, 0)) as server:
+        with self._place, socket.create_server((self._host, self.port)) as server:
             server.settimeout(ACCEPT_SECONDS)
             self.port = server.getsockname()[1]
             self._listening.set()
