@@ -198,12 +198,18 @@ def _model(arguments: Namespace, directory: Path, dice: Random) -> bool:
 
 
 def _promotion(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    is_right, programs = True, _programs(arguments, directory)
-    for kind in arguments.kind or promotion.KINDS:
+    is_right, programs, broker = True, _programs(arguments, directory), arguments.broker
+    for kind in arguments.kind or promotion.kinds_of(broker):
         found = promotion.run(
-            directory / kind, kind, arguments.rounds, dice, programs=programs, say=_say
+            directory / kind,
+            kind,
+            arguments.rounds,
+            dice,
+            broker=broker,
+            programs=programs,
+            say=_say,
         )
-        _say(f"{kind} {found}")
+        _say(f"{broker} {kind} {found}")
         is_right = is_right and not found.wrong
     return is_right
 
@@ -399,6 +405,14 @@ COMMANDS = (
         (
             ("--rounds", options.number(20, "of each kind of durability")),
             ("--kind", options.kinds(tuple(promotion.KINDS))),
+            (
+                "--broker",
+                {
+                    "choices": promotion.BROKERS,
+                    "default": tried.OURS,
+                    "help": "ours (default), or a set with a controller: what it does is counted",
+                },
+            ),
             options.CLIENTS,
         ),
     ),

@@ -8,6 +8,9 @@ Each round also leaves messages that are to be delivered later, and half message
 outcome: the new master delivers the ones, never early, and takes the outcomes of the others.
 
 All this is a history, in which `checker` finds nothing with what either broker has.
+
+A set of 5.3.3 gets the same, and what it does is counted; its controller promotes, when it has
+missed the master for some seconds.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_core.verify.verifier import verify
-from tests.faults import checker, real_clients
+from tests.faults import checker, real_clients, tried
 from tests.faults.clients import Book, Reader, Sender, Server, as_stored, id_of
 from tests.faults.operations import (
     Cause,
@@ -33,8 +37,10 @@ from tests.faults.operations import (
     digest_of,
 )
 from tests.faults.tally import Tally, quantile
+from tests.faults.tried import is_served
 from tests.support import raw_remoting
 from tests.support.broker_set import PROMOTE_BROKER, BrokerSet
+from tests.support.controlled_set import VERSION, ControlledSet
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
@@ -49,11 +55,13 @@ if TYPE_CHECKING:
     from tests.support.raw_remoting import Answer
 
 TOPIC, LATE_TOPIC, SETTLED_TOPIC = "promoted", "promoted-late", "promoted-settled"
+TOPICS = (TOPIC, LATE_TOPIC, SETTLED_TOPIC)
 GROUP = "readers"
 QUEUES = 2
 LOAD_SECONDS = (0.3, 1.0)
 PROMOTION_SECONDS_MAX = 60.0
 AGAIN_SECONDS_MAX = 120.0
+KNOWN_SECONDS_MAX = 240.0
 ROUNDS_OF_A_SET = 20
 HALVES = 3
 END_TRANSACTION = 37
@@ -74,10 +82,22 @@ KEYS: dict[str, object] = {
     # So long that no transaction is checked, and none is given up, until all rounds are over.
     "transactionTimeOut": 600_000,
 }
+BROKERS = (tried.OURS, VERSION)
+"""4.9.7 has no promotion."""
 KINDS: dict[str, dict[str, object]] = {
     "SYNC_FLUSH": {"flushDiskType": "SYNC_FLUSH"},
     "flushed": {"flushDiskType": "ASYNC_FLUSH", "haAckMode": "flushed"},
 }
+
+
+OF_OURS_ONLY = "haAckMode"
+
+
+def kinds_of(broker: str) -> list[str]:
+    """Return the kinds of durability that a broker has."""
+    return [
+        kind for kind, keys in KINDS.items() if broker == tried.OURS or OF_OURS_ONLY not in keys
+    ]
 
 
 @dataclass
@@ -91,13 +111,23 @@ class Findings(Tally):
     cut_messages: int = 0
     delivered_late: int = 0
     promoted: list[float] = field(default_factory=list)
+    found: Counter[str] = field(default_factory=Counter)
+    """What else is wrong of an original."""
 
     @property
     def more(self) -> str:
         return (
             f"suffixes_cut={self.cut} messages_in_them={self.cut_messages} "
-            f"delivered_late={self.delivered_late} promoted_p50={quantile(self.promoted, 0.5):.3f}s"
+            f"delivered_late={self.delivered_late} "
+            f"promoted_p50={quantile(self.promoted, 0.5):.3f}s found={dict(self.found)}"
         )
+
+    def blame(self, broker: str, wrong: list[str]) -> None:
+        """Count what an original does wrong; of ours each is wrong."""
+        if broker == tried.OURS:
+            self.wrong += wrong
+        else:
+            self.found += Counter(line.partition(" ")[0] for line in wrong)
 
 
 @dataclass
@@ -113,10 +143,15 @@ class _Set:
     """One broker set over several rounds."""
 
     def __init__(
-        self, directory: Path, kind: str, findings: Findings, programs: Programs | None
+        self, directory: Path, kind: str, broker: str, findings: Findings, programs: Programs | None
     ) -> None:
         of_real = {} if programs is None else real_clients.KEYS
-        self._set = BrokerSet(directory, {**of_real, **KEYS, **KINDS[kind]})
+        keys = {**of_real, **KEYS, **KINDS[kind]}
+        self._is_ours = broker == tried.OURS
+        self._blame = partial(findings.blame, broker)
+        self._set: BrokerSet | ControlledSet = (
+            BrokerSet(directory, keys) if self._is_ours else ControlledSet(directory, keys)
+        )
         self._findings = findings
         self._programs = programs
         self._real: RealClients | None = None
@@ -134,21 +169,38 @@ class _Set:
             where = (self._set.directory, self._set.namesrv_address)
             real = real_clients.beside(self._programs, *where, lambda: self._master.port)
             self._real = self._processes.enter_context(real)
-        for topic in (TOPIC, LATE_TOPIC, SETTLED_TOPIC):
+        for topic in TOPICS:
             raw_remoting.create_topic(self._master.port, topic, queues=QUEUES)
         self._wait_for_ok()
-        # A slave asks for topics every ten seconds; a master that is killed before cannot be asked.
-        topics = self._slave.store / "config/topics.json"
-        until(
-            lambda: topics.exists() and f'"{SETTLED_TOPIC}"' in topics.read_text(),
-            "the slave to know the topics",
-            seconds=AGAIN_SECONDS_MAX,
-        )
+        self._until_known()
         self._readers = [
             Reader(self._find, f"c{q}", self._book, (TOPIC, q), group=GROUP) for q in range(QUEUES)
         ]
         for reader in self._readers:
             reader.start()
+
+    def _until_known(self) -> None:
+        """Wait until the slave knows the topics: a master that is killed before cannot be asked.
+
+        A slave asks for them every ten seconds, one of 5.3.3 every minute. A topic that an original
+        has lost is made again.
+        """
+        for topic in () if self._is_ours else TOPICS:
+            if not is_served(self._master.port, topic):
+                self._blame([f"topic {topic} is gone"])
+                raw_remoting.create_topic(self._master.port, topic, queues=QUEUES)
+        topics = self._slave.store / "config/topics.json"
+
+        def is_known(topic: str) -> bool:
+            if self._is_ours:
+                return topics.exists() and f'"{topic}"' in topics.read_text()
+            return is_served(self._slave.port, topic)
+
+        until(
+            lambda: all(map(is_known, TOPICS)),
+            "the slave to know the topics",
+            seconds=KNOWN_SECONDS_MAX,
+        )
 
     def end(self) -> None:
         for reader in self._readers:
@@ -175,7 +227,8 @@ class _Set:
             old = self._master
             self._master, self._slave = self._slave, old
             old.launch()
-            self._set.until_role(old, "SLAVE")
+            if isinstance(self._set, BrokerSet):
+                self._set.until_role(old, "SLAVE")
             self._wait_for_ok()
             self._findings.recovered.append(time.monotonic() - killed_at)
             self._settle(halves)
@@ -194,8 +247,8 @@ class _Set:
         history = [*self._book.history, *stored_of(self._master), *self._of_real_clients()]
         report = checker.check(history)
         self._findings.add(report)
-        self._findings.wrong += map(str, report.findings)
-        for broker in (self._slave, self._master):
+        self._blame([str(one) for one in report.findings])
+        for broker in (self._slave, self._master) if self._is_ours else ():
             if broker.stop() != 0:
                 self._findings.wrong.append(f"a broker did not stop:\n{broker.words()[-2000:]}")
             self._findings.wrong += verify(broker.store).problems
@@ -257,9 +310,16 @@ class _Set:
                 self._book.history.append(Ended(half.body, outcome, time.monotonic_ns()))
                 answer = client.ask(END_TRANSACTION, fields)
                 if answer.code != raw_remoting.SUCCESS:
-                    self._findings.wrong.append(f"{half.body} cannot be ended: {answer}")
+                    self._blame([f"{half.body} cannot be ended: {answer}"])
 
     def _promote(self) -> None:
+        if not self._is_ours:
+            until(
+                lambda: self._set.master_in_route(TOPIC) == self._slave.port,
+                "the controller to promote the slave",
+                seconds=AGAIN_SECONDS_MAX,
+            )
+            return
         deadline = time.monotonic() + PROMOTION_SECONDS_MAX
         while True:
             with RawClient(self._slave.port, timeout=PROMOTION_SECONDS_MAX) as client:
@@ -286,7 +346,8 @@ class _Set:
             raise AssertionError(f"{error}\n{words}") from None
 
     def _check(self) -> None:
-        wrong = self._findings.wrong
+        wrong: list[str] = []
+        self._until_known()
         self._wait_for_late()
         end = self._set.until_same(self._master, self._slave)
         ends = sum(one.topic == TOPIC for one in stored_of(self._master))
@@ -295,7 +356,8 @@ class _Set:
             "readers to be at the end",
             seconds=AGAIN_SECONDS_MAX,
         )
-        for broker in (self._master, self._slave):
+        # Of an original the history counts once, in the end.
+        for broker in (self._master, self._slave) if self._is_ours else ():
             report = checker.check([*self._book.history, *stored_of(broker)])
             wrong += [f"{broker.port}: {one}" for one in report.findings]
         if log_bytes(self._master, end) != log_bytes(self._slave, end):
@@ -304,6 +366,7 @@ class _Set:
         settled = [one.body.decode() for one in self._read(SETTLED_TOPIC)]
         if len({*settled}) != len(settled):
             wrong.append(f"a transaction was put twice: {sorted(settled)}")
+        self._blame(wrong)
         self._check_aside()
 
     def _wait_for_late(self) -> None:
@@ -316,8 +379,8 @@ class _Set:
         self._findings.delivered_late = len(self._late)
         for body, stored_ms in stored_times(self._master, LATE_TOPIC):
             if stored_ms + CLOCK_MS < self._late.get(body, 0) + DELAY_MS:
-                self._findings.wrong.append(
-                    f"{body} was delivered {stored_ms - self._late[body]} ms after it was sent"
+                self._blame(
+                    [f"{body} was delivered {stored_ms - self._late[body]} ms after it was sent"]
                 )
 
     def _read(self, topic: str) -> list[raw_remoting.Record]:
@@ -360,7 +423,7 @@ def stored_of(broker: BrokerProcess) -> list[Stored]:
     """Return what a broker has of all topics of a run."""
     return [
         one
-        for topic in (TOPIC, LATE_TOPIC, SETTLED_TOPIC)
+        for topic in TOPICS
         for queue_id in range(QUEUES)
         for one in as_stored(raw_remoting.read_queue(broker.port, topic, queue_id), topic, queue_id)
     ]
@@ -398,6 +461,7 @@ def run(
     rounds: int,
     dice: Random,
     *,
+    broker: str = tried.OURS,
     programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
@@ -407,7 +471,8 @@ def run(
     """
     findings = Findings()
     while findings.cycles < rounds and not findings.wrong:
-        brokers = _Set(directory / f"set-{findings.cycles}", kind, findings, programs)
+        place = directory / f"set-{findings.cycles}"
+        brokers = _Set(place, kind, broker, findings, programs)
         try:
             brokers.start()
             for _ in range(min(ROUNDS_OF_A_SET, rounds - findings.cycles)):
