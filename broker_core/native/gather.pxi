@@ -514,10 +514,7 @@ cdef class PullTurn:
     cdef object _client_of(self, connection):
         """Return who asks for this pull."""
         if self._client is None:
-            if type(connection) is ConnectionType:
-                self._client = slot(connection, CONNECTION_REMOTE_ADDRESS)
-            else:
-                self._client = connection.remote_address
+            self._client = remote_address_of(connection)
         return self._client
 
     cdef int _commit(self, group, topic, int32_t queue_id, int64_t offset, before,

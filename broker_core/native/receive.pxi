@@ -35,6 +35,13 @@ cdef Py_ssize_t WIRE_PLAIN_REQUESTS = slot_of_class(WireType, "plain_requests")
 cdef Py_ssize_t WIRE_RECEIVE_BUFFER = slot_of_class(WireType, "receive_buffer")
 
 
+cdef inline object remote_address_of(connection):
+    """Return who is at the other end."""
+    if type(connection) is ConnectionType:
+        return slot(connection, CONNECTION_REMOTE_ADDRESS)
+    return connection.remote_address
+
+
 cdef class Receiver:
     """Receives for one connection. Event loop only."""
 

@@ -416,7 +416,7 @@ cdef class Teller:
 
     cdef bint _find_who(self, _Reading reading, connection) except -1:
         """Have the JSON of who reads where; tell whether an event has room for it."""
-        cdef str client = connection.remote_address
+        cdef str client = remote_address_of(connection)
         client_id = None
         group = self._groups.get(reading.group)
         if group is not None:
