@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.service import Service
 from broker_core.store.retention import Retention
 from tests.support.broker import running_broker
@@ -32,7 +33,7 @@ def water_mark(broker: Broker) -> WaterMark:
 
 TASKS: dict[str, tuple[Owner, str, int, int]] = {
     # Seconds until the first call after the start, and between the next ones.
-    "consumer offsets are written": (lambda b: b.storage.offsets, "persist_in_thread", 5, 5),
+    "consumer offsets are written": (lambda _: ConsumerOffsets, "persist_in_thread", 5, 5),
     "SQL filters are written": (lambda b: b.storage.filters, "persist_in_thread", 10, 10),
     "delay offsets are written": (lambda b: b.storage.schedule, "persist", 10, 10),
     "slow consumers are stopped": (lambda b: b.clients.slow_consumers, "scan", 180, 180),
