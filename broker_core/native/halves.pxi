@@ -15,40 +15,37 @@ cdef enum:
     NAMELESS = -1
 
 
-cdef _Place half_place(SendTurn turn, Send* send):
-    """Return the queue of half messages, None when the send is not to a plain queue."""
-    cdef _Place place
-    cdef _Topic topic
+cdef Place* half_place(SendTurn turn, Send* send) except? NULL:
+    """Return the queue of half messages, NULL when the send is not to a plain queue."""
+    cdef Place* place
+    cdef Topic* topic
     cdef int i
     name = turn._names.of(send.topic)
     if not 0 <= send.queue_id < <int64_t>turn._plain_queues[name]:
-        return None
+        return NULL
     if turn._unwritten and name in turn._unwritten:
-        return None
+        return NULL
     for i in range(turn._open):
-        place = turn._place_at(i)
+        place = &turn._places[i]
         if place.topic.name_size == NAMELESS:
             return place
-    if turn._open == PLACES_MAX or turn._topic_count == PLACES_MAX:
-        return None
-    queues = turn._queues_of.get(turn._half_topic)
-    queue = None if queues is None else queues.get(0)
-    place = turn._place_at(turn._open)
-    topic = turn._topic_at(turn._topic_count)
-    topic.begin(turn._half_topic, queues)
+    cdef dict queues = turn._queues_of.get(turn._half_topic)
+    if queues is None or turn._open == PLACES_MAX or turn._topic_count == PLACES_MAX:
+        return NULL
+    topic = turn._begin_topic(turn._half_topic, queues)
     topic.name_size = NAMELESS
-    if not place.load(queue, topic):
-        topic.forget()
-        return None
-    turn._topic_count += 1
+    place = &turn._places[turn._open]
+    if not load_place(place, queues.get(0), topic):
+        return NULL
     place.queue_id = 0
-    return turn._opened(place)
+    turn._open += 1
+    return place
 
 
 cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
                    int64_t body_size) except -1:
     """Put a half message and write its answer, if that is plain; tell whether it is."""
-    cdef _Place place
+    cdef Place* place
     cdef Properties* properties = &found.properties
     cdef uint8_t digits[DECIMAL_MAX]
     cdef Py_ssize_t digits_size = put_decimal(digits, send.queue_id) - digits
@@ -59,7 +56,7 @@ cdef bint put_half(SendTurn turn, Send* send, Prepared* found, Bytes body,
         turn._why = WATCHED
         return False
     place = half_place(turn, send)
-    if place is None:
+    if place == NULL:
         turn._why = QUEUE
         return False
     properties_size = properties.size + PyBytes_GET_SIZE(turn._cluster) + REAL_TOPIC_SIZE

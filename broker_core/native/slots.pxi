@@ -6,7 +6,7 @@ of exactly that class, or are left to Python.
 """
 
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_CLEAR, Py_INCREF, Py_XDECREF, Py_XINCREF
 
 from broker_core.clients.consumers import ConsumerGroup as GroupType
 from broker_core.clients.consumers import ConsumerMember as MemberType
@@ -208,6 +208,10 @@ cdef inline int64_t number_slot(object owner, Py_ssize_t at) except? -1:
     cdef int64_t number
     if is_number((<PyObject**>(<char*><PyObject*>owner + at))[0], &number):
         return number
+    return odd_number_slot(owner, at)
+
+
+cdef int64_t odd_number_slot(object owner, Py_ssize_t at) except? -1:
     return <int64_t>slot(owner, at)
 
 
@@ -216,9 +220,13 @@ cdef inline int set_number(object owner, Py_ssize_t at, int64_t number) except -
 
     A new object takes some eighty instructions, and other memory each time.
     """
-    if not renumber((<PyObject**>(<char*><PyObject*>owner + at))[0], number):
-        set_slot(owner, at, number)
-    return 0
+    if renumber((<PyObject**>(<char*><PyObject*>owner + at))[0], number):
+        return 0
+    return set_new_number(owner, at, number)
+
+
+cdef int set_new_number(object owner, Py_ssize_t at, int64_t number) except -1:
+    return set_slot(owner, at, number)
 
 
 cdef inline double real_slot(object owner, Py_ssize_t at) except? -1.0:

@@ -23,6 +23,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
+from cpython.dict cimport PyDict_GetItem
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -321,72 +322,89 @@ cdef class Picks:
         return low
 
 
-@cython.final
-cdef class _Topic:
-    """A topic that is put to in this turn, and what its queues were sent together."""
-
-    cdef str topic
-    # As a send names it.
-    cdef Bytes name
-    cdef Py_ssize_t name_size
+cdef struct Topic:
+    # A topic that is put to in this turn, and what its queues were sent together. Objects are
+    # owned. Its name as a text, and as a send has it.
+    PyObject* text
+    Bytes name
+    Py_ssize_t name_size
     # Its queues, and how many of them are plain.
-    cdef dict queues
-    cdef int64_t plain
-    # What all of its queues have alike.
-    cdef object seed
-    cdef bytes field
-    cdef int64_t calls
-    cdef int64_t count
-    cdef int64_t size
-    # By queue, the pulls that wait; None for none.
-    cdef dict waited_for
-
-    cdef inline void begin(self, str topic, dict queues) noexcept:
-        self.topic = topic
-        self.queues = queues
-        self.calls = self.count = self.size = 0
-
-    cdef inline void forget(self) noexcept:
-        self.topic = None
-        self.queues = self.waited_for = None
-        self.seed = self.field = None
+    PyObject* queues
+    int64_t plain
+    # What all of its queues have alike: as a record has the topic, which is of the second; NULL
+    # before the first queue.
+    PyObject* seed
+    PyObject* field
+    Bytes field_at
+    Py_ssize_t field_size
+    int64_t calls
+    int64_t count
+    int64_t size
+    # By queue, the pulls that wait; NULL for none.
+    PyObject* waited_for
 
 
-@cython.final
-cdef class _Place:
-    """A queue that is put to in this turn."""
-
-    cdef object queue
-    cdef _Topic topic
-    cdef int32_t queue_id
-    cdef bint is_put
-    cdef Py_buffer units
-    cdef int64_t position
-    cdef int64_t limit
-    cdef int64_t next_offset
-    cdef int64_t end
+cdef struct Place:
+    # A queue that is put to in this turn; objects are owned.
+    PyObject* queue
+    Topic* topic
+    int32_t queue_id
+    bint is_put
+    Py_buffer units
+    int64_t position
+    int64_t limit
+    int64_t next_offset
+    int64_t end
     # One of how many of its messages somebody wants to see; 0: none.
-    cdef int64_t one_of
-    # Where it is noted which; None unless a sample is wanted.
-    cdef Picks picks
+    int64_t one_of
+    # Where it is noted which, Picks; NULL unless a sample is wanted.
+    PyObject* picks
 
-    cdef bint load(self, queue, _Topic topic) except -1:
-        """Load a queue but its buffer; tell whether it is a plain one with room."""
-        if not is_plain_queue(queue):
-            return False
-        self.position = number_slot(queue, QUEUE_POSITION)
-        self.limit = number_slot(queue, QUEUE_LIMIT)
-        if not 0 <= self.position < self.limit:
-            return False
-        if topic.seed is None:
-            topic.seed = slot(queue, QUEUE_KEY_SEED)
-            topic.field = slot(queue, QUEUE_TOPIC_FIELD)
-        self.next_offset = number_slot(queue, QUEUE_NEXT_OFFSET)
-        self.one_of = 0
-        self.is_put = False
-        self.queue = queue
-        self.topic = topic
-        return True
+
+cdef inline void begin_topic(Topic* topic, str text, dict queues) noexcept:
+    memset(topic, 0, sizeof(Topic))
+    Py_INCREF(text)
+    Py_INCREF(queues)
+    topic.text = <PyObject*>text
+    topic.queues = <PyObject*>queues
+
+
+cdef inline void forget_topic(Topic* topic) noexcept:
+    Py_CLEAR(topic.text)
+    Py_CLEAR(topic.queues)
+    Py_CLEAR(topic.seed)
+    Py_CLEAR(topic.field)
+    Py_CLEAR(topic.waited_for)
+
+
+cdef inline void take_field(Topic* topic, seed, bytes field) noexcept:
+    Py_INCREF(seed)
+    Py_INCREF(field)
+    topic.seed = <PyObject*>seed
+    topic.field = <PyObject*>field
+    topic.field_at = <Bytes>PyBytes_AS_STRING(field)
+    topic.field_size = PyBytes_GET_SIZE(field)
+
+
+cdef bint load_place(Place* place, queue, Topic* topic) except -1:
+    """Load a queue but its buffer; tell whether it is a plain one with room."""
+    if not is_plain_queue(queue):
+        return False
+    place.position = number_slot(queue, QUEUE_POSITION)
+    place.limit = number_slot(queue, QUEUE_LIMIT)
+    if not 0 <= place.position < place.limit:
+        return False
+    if topic.seed == NULL:
+        take_field(topic, slot(queue, QUEUE_KEY_SEED), slot(queue, QUEUE_TOPIC_FIELD))
+    place.next_offset = number_slot(queue, QUEUE_NEXT_OFFSET)
+    place.one_of = 0
+    place.picks = NULL
+    place.is_put = False
+    place.topic = topic
+    PyObject_GetBuffer(slot(queue, QUEUE_BUFFER), &place.units, PyBUF_WRITABLE)
+    Py_INCREF(queue)
+    place.queue = <PyObject*>queue
+    return True
 
 
 @cython.final
@@ -420,8 +438,9 @@ cdef class SendTurn:
     # What follows the cluster's pair; with guarded records room for their checksums.
     cdef bytes _ending
     cdef bint _is_guarded
-    # What puts are made to in this turn, the first `_open` and `_topic_count` of them.
-    cdef list _places, _topics
+    # What puts are made to in this turn: the first `_open` and `_topic_count` of them.
+    cdef Place _places[PLACES_MAX]
+    cdef Topic _topics[PLACES_MAX]
     cdef int _open, _topic_count
     # By a hash of topic and queue: 1 more than which place was opened there first, 0 for none.
     cdef uint8_t _slots[SLOTS]
@@ -521,8 +540,6 @@ cdef class SendTurn:
             self._special.size[self._special.count] = PyBytes_GET_SIZE(name)
             self._special.count += 1
         self._parts = self._binary_parts = None
-        self._places = [_Place() for _ in range(PLACES_MAX)]
-        self._topics = [_Topic() for _ in range(PLACES_MAX)]
         self._open = self._topic_count = 0
         self._names = Names()
         self._is_loaded = False
@@ -701,7 +718,8 @@ cdef class SendTurn:
         self._load_log()
         self._body_max = number_slot(self._config, STORE_CONFIG_MESSAGE)
         self._now = -1
-        self._open = self._topic_count = 0
+        # Nothing, unless the last turn broke off.
+        self._forget_places()
         memset(self._slots, 0, SLOTS)
         if self._index is not None:
             self._room = number_slot(self._index, INDEX_ROOM)
@@ -719,91 +737,94 @@ cdef class SendTurn:
             self._limit = self._log.len
         return 0
 
-    cdef bint _make_room(self, _Place place, int64_t size) except -1:
+    cdef bint _make_room(self, Place* place, int64_t size) except -1:
         """Before the first put of a turn: have the log look ahead, and tell who watches it."""
-        if not self._puts.make_plain_room(place.queue, size):
+        if not self._puts.make_plain_room(<object>place.queue, size):
             return False
         PyBuffer_Release(&self._log)
         self._load_log()
         return self._position >= 0 and self._position + size <= self._limit
 
-    cdef bint _make_index_room(self, _Place place, int64_t entries) except -1:
+    cdef bint _make_index_room(self, Place* place, int64_t entries) except -1:
         """Have the entries that wait written; tell whether so many more can wait now."""
         index = self._index
         index.room = self._room
-        is_made = self._puts.make_index_room(place.queue, entries)
+        is_made = self._puts.make_index_room(<object>place.queue, entries)
         self._room = index.room
         self._waiting = index.waiting
         return is_made
 
-    cdef inline _Place _place_at(self, int i):
-        return <_Place>PyList_GET_ITEM(self._places, i)
-
-    cdef inline _Topic _topic_at(self, int i):
-        return <_Topic>PyList_GET_ITEM(self._topics, i)
-
-    cdef _Place _place_of(self, Send* send):
-        """Return the queue of a send, None when it is not a plain one with room."""
-        cdef _Place place
+    cdef Place* _place_of(self, Send* send) except? NULL:
+        """Return the queue of a send, NULL when it is not a plain one with room."""
+        cdef Place* place
         cdef int i
         cdef int slot = slot_of(send)
         if self._slots[slot]:
             for i in range(self._slots[slot] - 1, self._open):
-                place = self._place_at(i)
+                place = &self._places[i]
                 if place.queue_id == send.queue_id and is_named(place.topic, send.topic):
                     return place
         if self._open == PLACES_MAX:
-            return None
+            return NULL
         place = self._open_place(send)
-        if place is not None and self._slots[slot] == 0:
+        if place != NULL and self._slots[slot] == 0:
             self._slots[slot] = self._open
         return place
 
-    cdef _Place _open_place(self, Send* send):
-        """Load the queue of a send; return it, None unless it is a plain one with room."""
-        cdef _Place place
-        cdef _Topic topic = self._topic_of(send)
-        if topic is None or not 0 <= send.queue_id < topic.plain:
-            return None
-        queue = topic.queues.get(send.queue_id)
-        place = self._place_at(self._open)
-        if not place.load(queue, topic):
-            return None
+    cdef Place* _open_place(self, Send* send) except? NULL:
+        """Load the queue of a send; return it, NULL unless it is a plain one with room."""
+        cdef Topic* topic = self._topic_of(send)
+        cdef Place* place = &self._places[self._open]
+        if topic == NULL or not 0 <= send.queue_id < topic.plain:
+            return NULL
+        queue = (<dict>topic.queues).get(send.queue_id)
+        if not load_place(place, queue, topic):
+            return NULL
         place.queue_id = send.queue_id
-        if self._is_picking:
-            self._take_picks(place, queue, topic.topic)
-        return self._opened(place)
-
-    cdef _Place _opened(self, _Place place):
-        """Take a loaded place among those of the turn."""
-        PyObject_GetBuffer(slot(place.queue, QUEUE_BUFFER), &place.units, PyBUF_WRITABLE)
         self._open += 1
+        if self._is_picking:
+            self._take_picks(place, queue, <object>topic.text)
         return place
 
-    cdef _Topic _topic_of(self, Send* send):
-        """Return the topic of a send, of this turn's before any other; None: it is not plain."""
-        cdef _Topic topic
+    cdef Topic* _topic_of(self, Send* send) except? NULL:
+        """Return the topic of a send, of this turn's before any other; NULL: it is not plain."""
+        cdef Topic* topic
+        cdef int64_t plain
         cdef int i
         for i in range(self._topic_count - 1, -1, -1):
-            topic = self._topic_at(i)
-            if is_named(topic, send.topic):
-                return topic
+            if is_named(&self._topics[i], send.topic):
+                return &self._topics[i]
         name = self._names.of(send.topic)
-        cdef int64_t plain = self._plain_queues[name]
+        plain = self._plain_queues[name]
         if plain <= 0 or (self._unwritten and name in self._unwritten):
-            return None
+            return NULL
         queues = self._queues_of.get(name)
         if queues is None or self._topic_count == PLACES_MAX:
-            return None
-        topic = self._topic_at(self._topic_count)
-        topic.begin(name, queues)
+            return NULL
+        topic = self._begin_topic(name, queues)
         topic.plain = plain
         topic.name = send.topic.at
         topic.name_size = send.topic.size
+        return topic
+
+    cdef Topic* _begin_topic(self, str name, dict queues) noexcept:
+        """Take one more topic among those of the turn; there is room."""
+        cdef Topic* topic = &self._topics[self._topic_count]
+        begin_topic(topic, name, queues)
         self._topic_count += 1
         return topic
 
-    cdef int _take_picks(self, _Place place, queue, topic) except -1:
+    cdef void _forget_places(self) noexcept:
+        """Let go of what puts were made to."""
+        cdef int i
+        for i in range(self._open):
+            Py_CLEAR(self._places[i].queue)
+            Py_CLEAR(self._places[i].picks)
+        for i in range(self._topic_count):
+            forget_topic(&self._topics[i])
+        self._open = self._topic_count = 0
+
+    cdef int _take_picks(self, Place* place, queue, topic) except -1:
         """Find out which of a queue's messages somebody wants to see."""
         cdef dict picked = slot(self._picking, PICKING_PICKED)
         cdef Picks picks = picked.get(queue)
@@ -822,18 +843,19 @@ cdef class SendTurn:
                 picks.stored = None
             picks.topic = topic
         place.one_of = picks.one_of
-        place.picks = picks
+        Py_INCREF(picks)
+        place.picks = <PyObject*>picks
         return 0
 
     cdef bint _put(self, Send* send, Properties* properties, Bytes body,
                    int64_t body_size) except -1:
         """Put a message and write its answer, if that is plain; tell whether it is."""
-        cdef _Place place = self._place_of(send)
+        cdef Place* place = self._place_of(send)
         cdef int64_t properties_size, size, offset, code, keys_size
         cdef uint8_t* to
         cdef bint is_picked
         cdef double validated_s = 0, appended_s = 0
-        if place is None:
+        if place == NULL:
             self._why = QUEUE
             return False
         if self._is_guarded and self._names_guard(self._scratch, properties.size):
@@ -869,8 +891,8 @@ cdef class SendTurn:
         offset = self._from + self._position
         entry = self._entry(place, properties, offset) if is_indexed else None
         is_picked = place.one_of != 0 and is_wanted(properties, place.one_of)
-        if place.picks is not None:
-            place.picks.note(place.next_offset, is_picked, properties.uniq_key.size > 0)
+        if place.picks != NULL:
+            (<Picks>place.picks).note(place.next_offset, is_picked, properties.uniq_key.size > 0)
         if is_picked:
             validated_s = seconds_of(self._monotonic)
 
@@ -894,7 +916,7 @@ cdef class SendTurn:
             self._pick(send, place, offset, size, body_size, properties.size, validated_s, appended_s)
         return True
 
-    cdef int _pick(self, Send* send, _Place place, int64_t offset, int64_t size, int64_t body_size,
+    cdef int _pick(self, Send* send, Place* place, int64_t offset, int64_t size, int64_t body_size,
                    Py_ssize_t properties_size, double validated_s, double appended_s) except -1:
         """Note a message that somebody may want to see; `SendTrace.picked` reads the tuple."""
         cdef Py_ssize_t group_size
@@ -902,8 +924,8 @@ cdef class SendTurn:
         cdef Text group = send.producer_group
         cdef double dispatched_s = seconds_of(self._monotonic)
         if (
-            place.picks is not None
-            and place.picks.stored is not None
+            place.picks != NULL
+            and (<Picks>place.picks).stored is not None
             and not group.is_escaped
             and group.size <= GROUP_MAX
             and is_bare(group)
@@ -913,7 +935,7 @@ cdef class SendTurn:
         ):
             known.body_size = body_size
             self._told.append(put_of(
-                send, place.picks, &known, place.next_offset - 1, offset, size,
+                send, <Picks>place.picks, &known, place.next_offset - 1, offset, size,
                 self._store_host_hex, self._client, self._now, self._received_s, validated_s,
                 appended_s, dispatched_s
             ))
@@ -922,7 +944,7 @@ cdef class SendTurn:
         # Its properties are stored, so their place is free.
         group_size = max(0, unescape(send.producer_group, self._scratch))
         self._picked.append((
-            place.topic.topic,
+            <object>place.topic.text,
             place.queue_id,
             place.next_offset - 1,
             offset,
@@ -985,12 +1007,12 @@ cdef class SendTurn:
 
         It is looked through before anything is written.
         """
-        cdef _Place place = self._place_of(send)
+        cdef Place* place = self._place_of(send)
         cdef int64_t size = 0, entries = 0, count = 0
         cdef Py_ssize_t text_size, answer_size
         cdef Bytes at = body
         cdef Item item
-        if place is None:
+        if place == NULL:
             self._why = QUEUE
             return False
         self._why = BATCH
@@ -1044,9 +1066,9 @@ cdef class SendTurn:
         self._note_put(place, count, size)
         return True
 
-    cdef inline void _note_put(self, _Place place, int64_t messages, int64_t size) noexcept:
+    cdef inline void _note_put(self, Place* place, int64_t messages, int64_t size) noexcept:
         """Note what was put to a place just now."""
-        cdef _Topic topic = place.topic
+        cdef Topic* topic = place.topic
         topic.calls += 1
         topic.count += messages
         topic.size += size
@@ -1062,7 +1084,7 @@ cdef class SendTurn:
             size += common.size + 1
         return size + PyBytes_GET_SIZE(self._cluster) + PyBytes_GET_SIZE(self._ending)
 
-    cdef int _write_batch(self, Send* send, Properties* common, _Place place, Bytes at,
+    cdef int _write_batch(self, Send* send, Properties* common, Place* place, Bytes at,
                           Bytes end) except -1:
         """Write the records, their units and the answer; there is room for all."""
         cdef Item item
@@ -1081,7 +1103,7 @@ cdef class SendTurn:
                 uniq_key = text_of(item.uniq_key) if item.uniq_key.size else None
                 keys, uniq_key = common_keys or keys, common_uniq_key or uniq_key
                 if keys is not None or uniq_key is not None:
-                    entry = (place.topic.seed, uniq_key, keys, offset, self._timestamp)
+                    entry = (<object>place.topic.seed, uniq_key, keys, offset, self._timestamp)
 
             text_size = self._batch_text_size(&item, common)
             size = self._overhead(place) + item.body.size + text_size
@@ -1121,21 +1143,22 @@ cdef class SendTurn:
             to += 1
         put_part(put_part(to, self._cluster), self._ending)
 
-    cdef int64_t _overhead(self, _Place place) noexcept:
+    cdef int64_t _overhead(self, Place* place) noexcept:
         """Return what a record has beside its body and its properties."""
-        return self._head_size + PyBytes_GET_SIZE(place.topic.field) + 2
+        return self._head_size + place.topic.field_size + 2
 
-    cdef uint8_t* _begin_record(self, _Place place, Bytes body, int64_t body_size,
+    cdef uint8_t* _begin_record(self, Place* place, Bytes body, int64_t body_size,
                                 int64_t properties_size) noexcept:
         """Write a record from behind its head up to its properties; return where these go."""
         cdef uint8_t* to = <uint8_t*>self._log.buf + self._position + self._head_size
         memcpy(to, body, body_size)
-        to = put_part(to + body_size, place.topic.field)
+        memcpy(to + body_size, place.topic.field_at, place.topic.field_size)
+        to += body_size + place.topic.field_size
         to[0] = <uint8_t>(properties_size >> 8)
         to[1] = <uint8_t>properties_size
         return to + 2
 
-    cdef void _end_record(self, Send* send, int32_t flag, _Place place, int64_t size,
+    cdef void _end_record(self, Send* send, int32_t flag, Place* place, int64_t size,
                           int64_t offset, Bytes body, int64_t body_size) noexcept:
         """Write a record's head and step behind the record.
 
@@ -1167,7 +1190,7 @@ cdef class SendTurn:
             to[i] = <uint8_t>(48 + left % 10)
             left //= 10
 
-    cdef void _head(self, uint8_t* to, Send* send, int32_t flag, _Place place, int64_t size,
+    cdef void _head(self, uint8_t* to, Send* send, int32_t flag, Place* place, int64_t size,
                     int64_t offset, Bytes body, int64_t body_size) noexcept:
         cdef int32_t sys_flag = send.sys_flag & self._kept_flags | self._set_flags
         cdef Py_ssize_t host_size = PyBytes_GET_SIZE(self._store_host)
@@ -1188,13 +1211,13 @@ cdef class SendTurn:
         to = put32(to + host_size, <uint32_t>send.reconsume_times)
         put32(put64(to, 0), <uint32_t>body_size)
 
-    cdef tuple _entry(self, _Place place, Properties* properties, int64_t offset):
+    cdef tuple _entry(self, Place* place, Properties* properties, int64_t offset):
         """Return what the index is given; see IndexService."""
         uniq_key = text_of(properties.uniq_key) if properties.uniq_key.size else None
         keys = text_of(properties.keys) if properties.keys.size else None
-        return (place.topic.seed, uniq_key, keys, offset, self._timestamp)
+        return (<object>place.topic.seed, uniq_key, keys, offset, self._timestamp)
 
-    cdef void _answer(self, Send* send, _Place place, int64_t offset) noexcept:
+    cdef void _answer(self, Send* send, Place* place, int64_t offset) noexcept:
         """Write the answer behind those of the turn; `_run` has seen to the room."""
         self._end_answer(send, put_hex(self._begin_answer(send), offset), place.next_offset)
 
@@ -1250,8 +1273,9 @@ cdef class SendTurn:
 
     cdef int _store(self) except -1:
         """Write back what the turn has moved, then tell who is told of puts."""
-        cdef _Place place, last = None
-        cdef _Topic topic
+        cdef Place* place
+        cdef Place* last = NULL
+        cdef Topic* topic
         cdef int i
         cdef int64_t count = 0, size = 0, end = self._from + self._position
         if not self._is_loaded:
@@ -1259,17 +1283,17 @@ cdef class SendTurn:
         self._is_loaded = False
         PyBuffer_Release(&self._log)
         for i in range(self._open):
-            place = self._place_at(i)
+            place = &self._places[i]
             PyBuffer_Release(&place.units)
             if place.is_put:
-                set_number(place.queue, QUEUE_POSITION, place.position)
-                set_number(place.queue, QUEUE_NEXT_OFFSET, place.next_offset)
-                if last is None or place.end > last.end:
+                queue = <object>place.queue
+                set_number(queue, QUEUE_POSITION, place.position)
+                set_number(queue, QUEUE_NEXT_OFFSET, place.next_offset)
+                if last == NULL or place.end > last.end:
                     last = place
         for i in range(self._topic_count):
-            topic = self._topic_at(i)
-            count += topic.count
-            size += topic.size
+            count += self._topics[i].count
+            size += self._topics[i].size
         if count:
             state = self._state
             set_number(state, STATE_POSITION, self._position)
@@ -1278,40 +1302,37 @@ cdef class SendTurn:
             if self._index is not None:
                 set_number(self._index, INDEX_ROOM, self._room)
             if seconds_of(self._monotonic) > real_slot(state, STATE_SLOW_AT):
-                self._puts.tell_slow(last.topic.topic, last.queue_id, size)
+                self._puts.tell_slow(<object>last.topic.text, last.queue_id, size)
             self._show(end)
             if not self._waits:
                 add(self._latency, LATENCY_SERVED, self._requests)
         for i in range(self._topic_count):
-            topic = self._topic_at(i)
+            topic = &self._topics[i]
             if topic.count:
                 # What a topic was sent counts together, whatever its queues.
-                self._counts.put(topic.topic, topic.calls, topic.count, topic.size)
-            topic.forget()
-        for i in range(self._open):
-            place = self._place_at(i)
-            place.queue = place.topic = place.picks = None
-        self._open = self._topic_count = 0
+                self._counts.put(<object>topic.text, topic.calls, topic.count, topic.size)
+        self._forget_places()
         self._waiting = None
         return 0
 
     cdef int _show(self, int64_t end) except -1:
         """Show what was put; the twin is `MessagePut.show` with `Visibility`."""
-        cdef _Place place
-        cdef _Topic topic
+        cdef Place* place
+        cdef Topic* topic
         cdef int i
         cdef list dirty = self._queues.dirty
         visibility = self._visibility
         cdef bint waits = slot(visibility, VISIBILITY_WAITS)
         if self._waited_for:
             for i in range(self._topic_count):
-                topic = self._topic_at(i)
-                topic.waited_for = self._waited_for.get(topic.topic)
+                topic = &self._topics[i]
+                topic.waited_for = PyDict_GetItem(self._waited_for, <object>topic.text)
+                Py_XINCREF(topic.waited_for)
         for i in range(self._open):
-            place = self._place_at(i)
+            place = &self._places[i]
             if not place.is_put:
                 continue
-            queue = place.queue
+            queue = <object>place.queue
             if slot(queue, QUEUE_DIRTY) is False:
                 set_slot(queue, QUEUE_DIRTY, True)
                 dirty.append(queue)
@@ -1320,8 +1341,8 @@ cdef class SendTurn:
                 continue
             set_number(queue, QUEUE_MAX_OFFSET, place.next_offset)
             topic = place.topic
-            if topic.waited_for is not None and place.queue_id in topic.waited_for:
-                visibility.on_arrival(topic.topic, place.queue_id, place.next_offset)
+            if topic.waited_for != NULL and place.queue_id in <dict>topic.waited_for:
+                visibility.on_arrival(<object>topic.text, place.queue_id, place.next_offset)
         return 0
 
 
@@ -1331,7 +1352,7 @@ cdef inline int slot_of(Send* send) noexcept:
     return (send.queue_id * 31 + last * 7 + <int>send.topic.size) & (SLOTS - 1)
 
 
-cdef inline bint is_named(_Topic topic, Text name) noexcept:
+cdef inline bint is_named(Topic* topic, Text name) noexcept:
     """Tell whether a topic is the one that a send names."""
     return topic.name_size == name.size and memcmp(topic.name, name.at, name.size) == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,9 @@ from broker_core.native import build as native_build, loading, place
 from broker_core.protocol.command import parts_of
 from broker_core.trace.filter import TraceWatch
 from broker_core.trace.watch import Watcher
-from tests.support import send_frames
+from tests.support import send_frames, transaction_frames
 from tests.support.native_turn import TOPIC, a_send, a_twin, change, served, with_slave
-from tests.support.twins import Twin, is_compiled, settled
+from tests.support.twins import LISTENED, Twin, is_compiled, settled
 
 if TYPE_CHECKING:
     import random
@@ -161,6 +162,43 @@ async def test_a_counter_goes_on_from_any_number(twin: Twin, start: int) -> None
         found.append(int(str(state.put_times)))
 
     assert found == list(range(start + 1, start + 7))
+
+
+@compiled
+@pytest.mark.parametrize("is_watched", [False, True])
+async def test_a_turn_keeps_nothing_of_what_it_put_to(twin: Twin, *, is_watched: bool) -> None:
+    item = send_frames.batch_item(b"x", b"UNIQ_KEY\x01AC1\x02")
+    batch = send_frames.fields_of(LISTENED, 1, "WAIT\x01true", is_batch=True)
+    half = transaction_frames.half(TOPIC, 0, f"{transaction_frames.PLAIN}WAIT\x01true", b"x", 1)
+    waited_for = send_frames.fields_of(LISTENED, 0, "")
+    # The last is left to Python: nobody has sent to that queue.
+    missing = send_frames.send(send_frames.fields_of(TOPIC, 3, ""), b"x", 1)
+    sends = a_send() + send_frames.send(waited_for, b"x", 1)
+    frames = sends + send_frames.send(batch, item * 3, 1, code=320) + half
+    if is_watched:
+        wanted = TraceWatch(topic=TOPIC, sample=2)
+        twin.parts.tracer.watch("c", wanted, Watcher(lambda _: True))
+    await twin.feed(frames * 2)
+    table = twin.parts.store.files.queues.table
+    held = [
+        *table.values(),
+        *(queue for queues in table.values() for queue in queues.values()),
+        *(queue.topic_field for queues in table.values() for queue in queues.values()),
+        *twin.parts.parked_pulls.parked.values(),
+        *twin.parts.tracer.picking.picked.values(),
+    ]
+    assert bool(twin.parts.tracer.picking.picked) == is_watched
+    before = [sys.getrefcount(each) for each in held]
+
+    for _ in range(20):
+        turn: Any = twin.wire.plain_requests
+        buffer = twin.wire.receive_buffer
+        buffer[: len(frames + missing)] = frames + missing
+        size = len(frames + missing)
+        turn.serve(twin.connection, buffer, size, 1 << 20, twin.wire.dispatcher, 1 << 18, 100)
+        assert turn.taken > 0
+
+    assert [sys.getrefcount(each) for each in held] == before
 
 
 @compiled
