@@ -9,8 +9,7 @@ outcome: the new master delivers the ones, never early, and takes the outcomes o
 
 All this is a history, in which `checker` finds nothing with what either broker has.
 
-A set of 5.3.3 gets the same, and what it does is counted; its controller promotes, when it has
-missed the master for some seconds.
+A set of 5.3.3 gets the same, and what it does is counted; its controller promotes by itself.
 """
 
 from __future__ import annotations

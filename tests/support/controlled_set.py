@@ -1,7 +1,6 @@
 """A set of the original's brokers of 5.3.3 whose controller, in the name server, elects the master.
 
-It has what `BrokerSet` has, so that one run tries both. The controller promotes by itself, some
-seconds after it missed a master's heartbeats.
+It has what `BrokerSet` has, so that one run tries both; nobody is to ask for a promotion.
 """
 
 from __future__ import annotations
