@@ -230,14 +230,17 @@ def _slave_kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
 
 
 def _appliance(arguments: Namespace, directory: Path, dice: Random) -> bool:
-    found = appliance_kills.run(directory / "appliance", arguments.rounds, dice, say=_say)
+    programs = _programs(arguments, directory)
+    place = directory / "appliance"
+    found = appliance_kills.run(place, arguments.rounds, dice, programs=programs, say=_say)
     _say(str(found))
     return not found.wrong
 
 
 def _redis_gone(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    programs = _programs(arguments, directory)
     try:
-        _say(str(redis_gone.run(directory, arguments.seconds, say=_say)))
+        _say(str(redis_gone.run(directory, arguments.seconds, programs=programs, say=_say)))
     except AssertionError as error:
         _say(f"wrong: {error}")
         return False
@@ -450,7 +453,7 @@ COMMANDS = (
         "kill -9 each process of an appliance (redis-server, Java)",
         _appliance,
         appliance_kills.missing,
-        (("--rounds", options.number(3, "over all its processes")),),
+        (("--rounds", options.number(3, "over all its processes")), options.CLIENTS),
     ),
     Command(
         "redis-gone",
@@ -466,6 +469,7 @@ COMMANDS = (
                     "help": f"without Redis (default {redis_gone.GONE_SECONDS:g})",
                 },
             ),
+            options.CLIENTS,
         ),
     ),
     Command(

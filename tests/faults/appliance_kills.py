@@ -1,7 +1,8 @@
-"""kill -9 of each process of an appliance, one after the other, under sends and a schedule.
+"""kill -9 of each process of an appliance, one after the other, under clients and a schedule.
 
-A schedule asks for a report each minute all the while. What was acknowledged is there at the end,
-each minute has had its report, none has two that are done, and each process is back by itself.
+A schedule asks for a report each minute all the while. The clients' history has nothing wrong in
+the end, each minute has had its report, none has two that are done, and each process is back by
+itself.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import os
 import re
 import signal
 import sqlite3
-import threading
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -26,24 +26,25 @@ from console.history.database import SqliteDatabase
 from console.history.status import STATUS, Status
 from console.history.store import HistoryStore
 from deploy import java, redis_server
-from tests.support import raw_remoting
+from tests.faults.appliance_clients import TOPIC, ApplianceClients
+from tests.faults.checker import Report
 from tests.support.appliance import Appliance, Visitor
 from tests.support.ports import accepts
-from tests.support.raw_remoting import RawClient
+from tests.support.processes import is_alive
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-TOPIC = "killed"
+    from tests.faults.real_clients import Programs
+
 JAVA = "java"
 SUPERVISOR = "supervisor"
 VICTIMS = ("web", "collector", "lake", "worker", "beat", "redis", "broker", JAVA, SUPERVISOR)
 BACK_SECONDS_MAX = 180.0
 RUN_SECONDS_MAX = 300.0
 FIRST_PAUSE_SECONDS = 2.0
-SEND_SECONDS = 0.02
 MAKERS = ("beat", "worker", "redis", SUPERVISOR)
 """Without these a schedule has no run; a minute in which one is away throughout gets none."""
 READY_WORDS = {"lake": "keeping: ", "worker": " ready.", "beat": "beat: Starting"}
@@ -91,7 +92,7 @@ class Run:
 class Findings:
     """What the kills came to; seconds until each process did its work again."""
 
-    acknowledged: int = 0
+    history: Report = field(default_factory=Report)
     back_seconds: dict[str, list[float]] = field(default_factory=dict)
     runs: int = 0
     done: int = 0
@@ -103,50 +104,25 @@ class Findings:
             f"{victim}={max(seconds):.1f}s" for victim, seconds in sorted(self.back_seconds.items())
         )
         return (
-            f"acknowledged={self.acknowledged} runs={self.runs} done={self.done} "
-            f"run_again={self.run_again} back_at_most: {back} wrong={self.wrong[:20]}"
+            f"{self.history}\nruns={self.runs} done={self.done} run_again={self.run_again} "
+            f"back_at_most: {back} wrong={self.wrong[:20]}"
         )
-
-
-class Trickle(threading.Thread):
-    """Sends a numbered message every SEND_SECONDS, over every end of the broker."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(name="trickle", daemon=True)
-        self._port = port
-        self._is_over = threading.Event()
-        self.acknowledged: dict[int, bytes] = {}
-        """By the queue_offset that the broker promised."""
-        self.refused: list[raw_remoting.Answer] = []
-
-    def run(self) -> None:
-        fields = raw_remoting.send_fields(TOPIC)
-        number = 0
-        while not self._is_over.is_set():
-            with contextlib.suppress(OSError), RawClient(self._port) as client:
-                while not self._is_over.wait(SEND_SECONDS):
-                    number += 1
-                    body = b"%d" % number
-                    answer = client.ask(raw_remoting.SEND_MESSAGE, fields, body)
-                    if answer.code == raw_remoting.SUCCESS:
-                        self.acknowledged[int(answer.fields["queueOffset"])] = body
-                    else:
-                        self.refused.append(answer)
-            self._is_over.wait(SEND_SECONDS)
-
-    def end(self) -> None:
-        self._is_over.set()
-        self.join(BACK_SECONDS_MAX)
 
 
 class Killing:
     """One appliance under kills."""
 
-    def __init__(self, directory: Path, dice: Random, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        dice: Random,
+        programs: Programs | None,
+        say: Callable[[str], None],
+    ) -> None:
         self._appliance = Appliance(directory, TREBUCHET_LAKE="true")
+        self._clients = ApplianceClients(self._appliance, directory / "clients", programs)
         self._dice = dice
         self._say = say
-        self._trickle = Trickle(self._appliance.port)
         self._away: list[tuple[datetime, datetime]] = []
         self.findings = Findings()
 
@@ -154,12 +130,12 @@ class Killing:
         appliance = self._appliance
         appliance.start()
         try:
-            raw_remoting.create_topic(appliance.port, TOPIC, queues=1)
+            self._clients.start()
             visitor = Visitor(appliance.url)
             visitor.sign_in()
-            self._trickle.start()
             until(lambda: self._is_sampled(0), "a first sample", seconds=BACK_SECONDS_MAX)
             appliance.in_django(MAKE_SCHEDULE)
+            self._clients.until_working()
             for _ in range(rounds):
                 victims = list(VICTIMS)
                 self._dice.shuffle(victims)
@@ -167,10 +143,14 @@ class Killing:
                     self._kill(victim, visitor)
             self._redis_hangs(visitor)
             self._database_is_locked(visitor)
+            self._clients.rest()
             self._wait_for_run(lambda one: one.state == "done", "a report after it all")
             self._check_runs()
-            self._check_messages()
+            self.findings.history = self._clients.judge()
+            self.findings.wrong += map(str, self.findings.history.findings)
+            self.findings.wrong += self._clients.refused()
         finally:
+            self._clients.end()
             code = appliance.stop()
         if code != 0:
             self.findings.wrong.append(f"the appliance ended with {code}")
@@ -191,10 +171,17 @@ class Killing:
         else:
             time.sleep(self._dice.uniform(0, FIRST_PAUSE_SECONDS))
         ready = self._times_ready(victim)
+        broker = self._pid_of("broker")
         began, began_ms = time.monotonic(), time.time_ns() // 1_000_000
         os.kill(self._pid_of(victim), signal.SIGKILL)
+        # Whoever kills the broker notes it; that of a killed supervisord is ended somewhat later.
+        is_noted = victim not in ("broker", SUPERVISOR)
 
         def is_back() -> bool:
+            nonlocal is_noted
+            if not is_noted and not is_alive(broker):
+                is_noted = True
+                self._clients.note_crash()
             return self._times_ready(victim) > ready and self._serves(victim, began_ms, visitor)
 
         until(is_back, f"{victim} to be back", seconds=BACK_SECONDS_MAX)
@@ -360,21 +347,6 @@ class Killing:
             if not any(each.slot == f"{one.slot} again" for each in runs):
                 findings.wrong.append(f"{one.slot} was lost and not run again")
 
-    def _check_messages(self) -> None:
-        self._trickle.end()
-        acknowledged, findings = self._trickle.acknowledged, self.findings
-        findings.acknowledged = len(acknowledged)
-        stored = raw_remoting.read_queue(self._appliance.port, TOPIC, 0)
-        if [one.queue_offset for one in stored] != list(range(len(stored))):
-            findings.wrong.append("the queue has gaps")
-        bodies = {one.queue_offset: one.body for one in stored}
-        lost = [each for each, body in acknowledged.items() if bodies.get(each) != body]
-        if lost:
-            findings.wrong.append(f"acknowledged and not there: {len(lost)}, first {min(lost)}")
-        if len({*bodies.values()}) != len(bodies):
-            findings.wrong.append("a message is there twice")
-        findings.wrong += [f"refused: {answer}" for answer in self._trickle.refused]
-
 
 def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
@@ -405,6 +377,16 @@ def missing() -> str:
     return ", ".join([*lacking, *filter(None, [java.missing()])])
 
 
-def run(directory: Path, rounds: int, dice: Random, *, say: Callable[[str], None]) -> Findings:
-    """Kill each process of an appliance so many times."""
-    return Killing(directory, dice, say).run(rounds)
+def run(
+    directory: Path,
+    rounds: int,
+    dice: Random,
+    *,
+    programs: Programs | None = None,
+    say: Callable[[str], None],
+) -> Findings:
+    """Kill each process of an appliance so many times.
+
+    With `programs` clients of RocketMQ's own work beside the raw ones.
+    """
+    return Killing(directory, dice, programs, say).run(rounds)

@@ -21,7 +21,7 @@ from tests.faults.operations import (
     Replayed,
     Status,
 )
-from tests.faults.real_clients import GO_GROUP, JAVA_GROUP, unfinished
+from tests.faults.real_clients import GO_GROUP, JAVA_GROUP, PAUSE_MS, unfinished
 from tests.faults.recorders import Task
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
@@ -114,7 +114,7 @@ class _Run:
         file = self._directory / f"{group}.jsonl"
         seed = self._dice.randrange(1_000)
         where = (self.broker.namesrv, TOPIC, group)
-        return Task(*where, file, seed, SENDING_SECONDS_MAX, DELAY_MS)
+        return Task(*where, file, seed, SENDING_SECONDS_MAX, DELAY_MS, PAUSE_MS)
 
     def _raw_clients(self) -> list[Client]:
         server = Server("", "127.0.0.1", self.broker.port)

@@ -60,6 +60,8 @@ KEYS: dict[str, object] = {
     "flushConsumerOffsetInterval": 200,
 }
 """What a broker is to have that they work with."""
+PAUSE_MS = 4
+"""Between two sends, by default."""
 SENDING_SECONDS_MAX = 36_000
 WORDS_MIN = 50
 WORKING_SECONDS_MAX = 180.0
@@ -101,13 +103,14 @@ class RealClients:
         prefix: Sequence[str] = (),
         *,
         seed: int = 0,
+        pause_ms: int = PAUSE_MS,
     ) -> None:
         """`prefix` is what runs their commands, such as `ip netns exec NAME`."""
         self._programs = programs
         self._tasks = {
             group: Task(
                 *(namesrv, TOPIC, group, directory / f"{group}.jsonl"),
-                *(seed, SENDING_SECONDS_MAX, DELAY_MS),
+                *(seed, SENDING_SECONDS_MAX, DELAY_MS, pause_ms),
             )
             for group in GROUPS
         }
@@ -175,7 +178,12 @@ class RealClients:
 
 
 def beside(
-    programs: Programs, directory: Path, namesrv: str, find_port: Callable[[], int]
+    programs: Programs,
+    directory: Path,
+    namesrv: str,
+    find_port: Callable[[], int],
+    *,
+    pause_ms: int = PAUSE_MS,
 ) -> RealClients:
     """Make their topics on a master on this host, and return the clients, not started yet.
 
@@ -187,7 +195,7 @@ def beside(
     def read(topic: str, queue_id: int) -> list[raw_remoting.Record]:
         return raw_remoting.read_queue(find_port(), topic, queue_id)
 
-    return RealClients(programs, directory, namesrv, read)
+    return RealClients(programs, directory, namesrv, read, pause_ms=pause_ms)
 
 
 def let_check(port: int, host: str = "127.0.0.1") -> None:

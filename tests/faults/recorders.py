@@ -33,7 +33,7 @@ GO_LEARNS_NS = 32_000_000_000
 class Task(NamedTuple):
     """What a recorder is to do: send for so many seconds, or until it is to rest.
 
-    `delay_ms` is what delay level 1 takes there.
+    `delay_ms` is what delay level 1 takes there, `pause_ms` lies between two sends.
     """
 
     namesrv: str
@@ -43,6 +43,7 @@ class Task(NamedTuple):
     seed: int
     seconds: int
     delay_ms: int
+    pause_ms: int
 
 
 class Recorder:

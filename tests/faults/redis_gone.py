@@ -1,6 +1,7 @@
 """Redis is gone for minutes: all but reports goes on, and when it is back so do they.
 
-A report that was due meanwhile is made once; nothing that tries again keeps anything.
+A report that was due meanwhile is made once; nothing that tries again keeps anything. Clients send
+and read all the while, and their history has nothing wrong.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from websockets.typing import Origin
 
 from console.celery import REDIS_TRIED_EVERY_S
 from deploy import java, redis_server
+from tests.faults.appliance_clients import ApplianceClients
+from tests.faults.checker import Report
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.collected import sampled_at
@@ -32,6 +35,8 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
+
+    from tests.faults.real_clients import Programs
 
 TOPIC = "without-redis"
 SECONDS = 300.0
@@ -84,11 +89,13 @@ class Findings:
         gone: seconds without Redis.
         pages: seconds from its return until pages said nothing of it any more.
         made: seconds until the report was made that was due.
+        history: what the checker says of what all clients wrote down.
     """
 
     gone: float = 0.0
     pages: float = 0.0
     made: float = 0.0
+    history: Report = field(default_factory=Report)
     at_first: dict[str, tuple[float, int]] = field(default_factory=dict)
     at_last: dict[str, tuple[float, int]] = field(default_factory=dict)
 
@@ -99,7 +106,7 @@ class Findings:
         )
         return (
             f"gone={self.gone:.0f}s pages_back={self.pages:.1f}s report_made={self.made:.1f}s "
-            f"{grown}"
+            f"{grown}\n{self.history}"
         )
 
 
@@ -222,9 +229,12 @@ def run(
     directory: Path,
     gone_seconds: float = GONE_SECONDS,
     *,
+    programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
     """Start an appliance, take Redis away, bring it back.
+
+    With `programs` clients of RocketMQ's own work beside the raw ones.
 
     Raises:
         AssertionError: something does not go on, or does not come back.
@@ -235,23 +245,31 @@ def run(
             TREBUCHET_LAKE="true",
             TREBUCHET_REDIS_URL=redis_server.url(redis.socket),
         )
+        clients = ApplianceClients(appliance, directory / "clients", programs)
         appliance.start()
         try:
-            found = _work(appliance, redis, gone_seconds, say)
+            clients.start()
+            found = _work(appliance, redis, clients, gone_seconds, say)
         finally:
+            clients.end()
             code = appliance.stop()
         assert code == 0, appliance.words
         return found
 
 
 def _work(
-    appliance: Appliance, redis: Redis, gone_seconds: float, say: Callable[[str], None]
+    appliance: Appliance,
+    redis: Redis,
+    clients: ApplianceClients,
+    gone_seconds: float,
+    say: Callable[[str], None],
 ) -> Findings:
     visitor, found = Visitor(appliance.url), Findings()
     visitor.sign_in()
     raw_remoting.create_topic(appliance.port, TOPIC, queues=1)
     until(lambda: sampled_at(appliance.data) > 0, "a first sample", seconds=SECONDS)
     until(lambda: BANNER not in visitor.read("/reports/health/"), "a worker", seconds=SECONDS)
+    clients.until_working()
     due = schedule_for_the_next_minute(appliance)
     pids = {name: appliance.pid_of(name) for name in PROCESSES}
 
@@ -275,6 +293,8 @@ def _work(
     assert runs(appliance.data) == []
     found.gone = time.monotonic() - gone_at
 
+    # What they sent last is read while all comes back.
+    clients.rest()
     redis.start()
     say(f"Redis is back after {found.gone:.0f} s")
     returned_at, began = datetime.now(UTC), time.monotonic()
@@ -299,6 +319,9 @@ def _work(
         at_last = found.at_last[name]
         assert at_last[0] - memory < GROWTH_MIB_MAX, f"{name} grew: {found}"
         assert at_last[1] - descriptors < GROWTH_DESCRIPTORS_MAX, f"{name}: {found.at_last}"
+    found.history = clients.judge()
+    assert found.history.findings == []
+    assert clients.refused() == []
     waits = {float(wait) for wait in WAIT_TOLD.findall(log_of(appliance, "worker"))}
     assert waits == {REDIS_TRIED_EVERY_S}
     return found

@@ -8,19 +8,30 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults import redis_gone
+from tests.faults.conftest import skip_without
 from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.faults.real_clients import Programs
+
 
 @pytest.mark.fault
-def test_all_but_reports_goes_on_without_redis_and_they_do_when_it_is_back(tmp_path: Path) -> None:
+@pytest.mark.interop
+def test_all_but_reports_goes_on_without_redis_and_they_do_when_it_is_back(
+    tmp_path: Path, programs: Programs | None
+) -> None:
     if redis_gone.missing():
         pytest.skip(f"NOT TESTED: an appliance without Redis, which needs {redis_gone.missing()}")
 
-    found = redis_gone.run(tmp_path)
+    found = redis_gone.run(tmp_path, programs=programs)
 
     sys.stdout.write(f"{found}\n")
     assert max(found.pages, found.made) < PATIENCE_S
     assert found.gone >= redis_gone.GONE_SECONDS
+    assert found.history.acknowledged > 100
+    if programs is not None:
+        # The Java and the Go client give some back, which raw ones never do.
+        assert found.history.explained["given back"] > 0
+    skip_without(programs)

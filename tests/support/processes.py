@@ -38,6 +38,11 @@ def status_of(pid: int) -> dict[str, str]:
     return {key: value.strip() for key, _, value in lines}
 
 
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that has ended may wait for its parent to look."""
+    return status_of(pid).get("State", "Z")[0] not in "ZX"
+
+
 def open_by(pid: int) -> list[Path]:
     """Return what each descriptor of a process leads to; a deleted file's name ends in (deleted).
 

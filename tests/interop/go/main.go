@@ -433,7 +433,8 @@ func main() {
 		through(given[1], given[2], given[3])
 	case "record":
 		duration, delay := time.Duration(number(given[6]))*time.Second, time.Duration(number(given[7]))*time.Millisecond
-		record(given[1], given[2], given[3], given[4], number(given[5]), duration, delay)
+		pause := time.Duration(number(given[8])) * time.Millisecond
+		record(given[1], given[2], given[3], given[4], number(given[5]), duration, delay, pause)
 	case "pull":
 		pull(given[1], given[2], given[3], given[4], number(given[5]), number(given[6]), number(given[7]))
 	}

@@ -25,7 +25,6 @@ import (
 const (
 	clockMonotonic  = 1
 	recordedBodyMax = 700
-	recordPause     = 4 * time.Millisecond
 	tries           = 3
 	// What waited for a flush that failed is answered with 14, and may be stored.
 	notAvailable = "CODE: 14,"
@@ -41,6 +40,7 @@ type recorder struct {
 	group       string
 	name        string
 	delay       time.Duration
+	pause       time.Duration
 	shares      map[string]string
 	sessions    int
 	redelivered int
@@ -133,7 +133,7 @@ func (r *recorder) send(p rocketmq.Producer, t rocketmq.TransactionProducer, num
 			result, err = p.SendSync(context.Background(), one)
 		}
 		if err != nil && (!strings.Contains(err.Error(), "CODE: ") || strings.Contains(err.Error(), notAvailable)) {
-			time.Sleep(recordPause)
+			time.Sleep(r.pause)
 			continue
 		}
 		answer := line{"returned": monotonic(), "status": "maybe"}
@@ -216,13 +216,13 @@ func (r *recorder) take(
 }
 
 // record sends for some seconds or until a line comes from the input, says "rests", and consumes until the input ends.
-func record(namesrv, topic, group, history string, seed int, duration, delay time.Duration) {
+func record(namesrv, topic, group, history string, seed int, duration, delay, pause time.Duration) {
 	file, err := os.OpenFile(history, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	check(err)
 	r := &recorder{
 		history: file, topic: topic, group: group, name: fmt.Sprintf("go-%d", seed),
 		// Records have their times in whole milliseconds, so a second may seem one shorter.
-		delay: delay - time.Millisecond, shares: map[string]string{},
+		delay: delay - time.Millisecond, pause: pause, shares: map[string]string{},
 	}
 	resolver := primitive.NewPassthroughResolver(strings.Split(namesrv, ";"))
 	c, err := rocketmq.NewPushConsumer(
@@ -269,7 +269,7 @@ func record(namesrv, topic, group, history string, seed int, duration, delay tim
 			goesOn = false
 		case <-over:
 			goesOn = false
-		case <-time.After(recordPause):
+		case <-time.After(r.pause):
 		}
 	}
 	fmt.Println("rests")

@@ -31,14 +31,14 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * A producer and a push consumer that go on whatever happens to the broker, and write down what they do and see:
  * the records of tests/faults/operations.py, a line each.
  *
- * <p>Arguments: NAMESRV TOPIC GROUP HISTORY SEED SECONDS DELAY_MS. DELAY_MS is what delay level 1 takes. It sends for
- * SECONDS or until a line comes from its input, says "rests", and consumes until the input ends.
+ * <p>Arguments: NAMESRV TOPIC GROUP HISTORY SEED SECONDS DELAY_MS PAUSE_MS. DELAY_MS is what delay level 1 takes. It
+ * sends for SECONDS or until a line comes from its input, with PAUSE_MS between two, says "rests", and consumes until
+ * the input ends.
  *
  * <p>Each try of a send is a record of its own, twice: before its bytes leave, and with its answer. System.nanoTime is
  * CLOCK_MONOTONIC, the clock of all histories of a machine.
  */
 public final class Recorder {
-    private static final int PAUSE_MS = 4;
     private static final int INTERVAL_MS = 1_000;
     private static final int SERVICE_NOT_AVAILABLE = 14;
     private static final int BODY_MAX = 700;
@@ -48,6 +48,7 @@ public final class Recorder {
     private final String group;
     private final String name;
     private final long delayNanos;
+    private final int pauseMs;
     private final Map<SendMessageContext, Long> invoked = new ConcurrentHashMap<>();
     private final Map<String, String> shares = new HashMap<>();
     private int sessions;
@@ -80,6 +81,7 @@ public final class Recorder {
         name = "java-" + args[4];
         // Records have their times in whole milliseconds, so a second may seem one shorter.
         delayNanos = (Long.parseLong(args[6]) - 1) * 1_000_000L;
+        pauseMs = Integer.parseInt(args[7]);
     }
 
     private void send(TransactionMQProducer producer, Random dice, long seconds) throws Exception {
@@ -98,9 +100,9 @@ public final class Recorder {
                 }
             } catch (Exception error) {
                 // Its record says so.
-                Thread.sleep(PAUSE_MS);
+                Thread.sleep(pauseMs);
             }
-            Thread.sleep(PAUSE_MS);
+            Thread.sleep(pauseMs);
         }
     }
 

@@ -1,0 +1,25 @@
+"""What runs of faults share."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import built
+from tests.faults import real_clients
+from tests.faults.real_clients import Programs
+from tests.support import go_client
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs | None:
+    """RocketMQ's own clients, None where they cannot be built; whoever goes without says so."""
+    if real_clients.missing():
+        return None
+    java = built(real_clients.VERSION, tmp_path_factory)
+    return Programs(java, go_client.build(tmp_path_factory.mktemp("go")))
+
+
+def skip_without(programs: Programs | None) -> None:
+    """Say at the end of a run that it had raw clients alone."""
+    if programs is None:
+        pytest.skip(f"NOT TESTED: Java and Go clients, which need {real_clients.missing()}")
