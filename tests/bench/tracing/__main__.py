@@ -73,6 +73,12 @@ OFF, RECORDER, SAMPLED, RECORDED, WATCHED, FULL, OTHER = (
 MODES = (OFF, RECORDER, SAMPLED, RECORDED, WATCHED, FULL)
 LEVELS = {OFF: "off", RECORDER: "recorder", RECORDED: "recorder"}
 """Others are watched alone."""
+WANTED: dict[str, dict[str, object]] = {
+    SAMPLED: {"sample": instructions.SAMPLE},
+    RECORDED: {"sample": instructions.SAMPLE},
+    WATCHED: {},
+}
+"""What who watches asks for, in modes in which somebody does."""
 
 
 def a_request(code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
@@ -265,6 +271,8 @@ class Measured:
         pin(self.broker.pid, processors)
         create_topic(self.broker.port, TOPIC)
         self._stored = 0
+        self._watch: Watch | None = None
+        self._watched = ""
 
     def measure(self, cell: Cell) -> float:
         """Return nanoseconds a message of one slice; what is pulled was sent just before."""
@@ -296,23 +304,26 @@ class Measured:
             peer.sendall(a_request(TRACE_LEVEL, {}, body))
             assert b'"code":0' in peer.recv(1 << 16)
 
-    @contextlib.contextmanager
-    def in_force(self, mode: str) -> Iterator[None]:
-        """Trace as this mode says."""
-        watch = None
+    def trace(self, mode: str) -> None:
+        """Trace as this mode says.
+
+        Who watched goes on while tracing is off: what a watch keeps is full after some slices, as
+        that of one that lasts, and is no memory that has to be made.
+        """
+        if mode != OFF and mode != self._watched:
+            self.unwatch()
         if mode == FULL:
             self.set_level("full", minutes=10)
         elif mode != OTHER:
             self.set_level(LEVELS.get(mode, "watched"))
-        if mode in (SAMPLED, RECORDED):
-            watch = Watch(self.broker.port, {"sample": instructions.SAMPLE})
-        elif mode == WATCHED:
-            watch = Watch(self.broker.port, {})
-        try:
-            yield
-        finally:
-            if watch is not None:
-                watch.close()
+        if mode in WANTED and self._watch is None:
+            self._watch, self._watched = Watch(self.broker.port, WANTED[mode]), mode
+
+    def unwatch(self) -> None:
+        """Have nobody watch any more."""
+        if self._watch is not None:
+            self._watch.close()
+        self._watch, self._watched = None, ""
 
 
 def measure(
@@ -326,8 +337,8 @@ def measure(
             first = slice_number % len(modes)
             order = modes[first:] + modes[:first]
             for mode in order if slice_number % 2 else reversed(order):
-                with brokers[mode].in_force(mode):
-                    costs = {cell.name: brokers[mode].measure(cell) for cell in cells}
+                brokers[mode].trace(mode)
+                costs = {cell.name: brokers[mode].measure(cell) for cell in cells}
                 if slice_number >= 0:
                     for name, cost in costs.items():
                         found.setdefault((name, mode), []).append(cost)
@@ -416,6 +427,7 @@ def main() -> int:
         try:
             if not asked.rates:
                 measure(brokers, asked.slices, found)
+            ours.unwatch()
             rates(ours)
         finally:
             for each in {*brokers.values()}:
