@@ -385,8 +385,8 @@ cdef class EndTurn:
         cdef int64_t end = self._from + self._position
         state = self._state
         set_number(state, STATE_POSITION, self._position)
-        set_number(state, STATE_PUT_TIMES, number_slot(state, STATE_PUT_TIMES) + 2)
-        set_number(state, STATE_PUT_BYTES, number_slot(state, STATE_PUT_BYTES) + size)
+        add(state, STATE_PUT_TIMES, 2)
+        add(state, STATE_PUT_BYTES, size)
         self._real.store()
         self._op.store()
         self._transactions.note_commit(half, op_offset)

@@ -1297,8 +1297,8 @@ cdef class SendTurn:
         if count:
             state = self._state
             set_number(state, STATE_POSITION, self._position)
-            set_number(state, STATE_PUT_TIMES, number_slot(state, STATE_PUT_TIMES) + count)
-            set_number(state, STATE_PUT_BYTES, number_slot(state, STATE_PUT_BYTES) + size)
+            add(state, STATE_PUT_TIMES, count)
+            add(state, STATE_PUT_BYTES, size)
             if self._index is not None:
                 set_number(self._index, INDEX_ROOM, self._room)
             if seconds_of(self._monotonic) > real_slot(state, STATE_SLOW_AT):
