@@ -302,8 +302,7 @@ def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]
 def _is_replayed(history: History, one: Delivered, came: int) -> bool:
     """Tell whether a copy is one of those that were replayed, of which some came already."""
     replays = history.replayed.get((one.group, one.id), [])
-    is_copy = not one.reconsume_times and one.topic == f"{RETRY_TOPICS}{one.group}"
-    return is_copy and bisect_right(replays, one.at, key=at_of) > came
+    return _is_uncounted_copy(one) and bisect_right(replays, one.at, key=at_of) > came
 
 
 def _is_resent(history: History, one: Delivered, came: int) -> bool:
@@ -313,11 +312,16 @@ def _is_resent(history: History, one: Delivered, came: int) -> bool:
     as a message of its own; when it has to try that again, the retry's count is gone from it
     (DefaultMQProducerImpl.sendKernelImpl takes out RECONSUME_TIME, 4.9.7).
     """
-    if one.reconsume_times or one.topic != f"{RETRY_TOPICS}{one.group}":
+    if not _is_uncounted_copy(one):
         return False
     backs = history.gave_back.get((one.group, one.id), [])
     before = backs[: bisect_right(backs, one.at, key=at_of)]
     return sum(each.status is Status.MAYBE for each in before) > came
+
+
+def _is_uncounted_copy(one: Delivered) -> bool:
+    """Tell whether a message of the group's retry topic counts no retry."""
+    return not one.reconsume_times and one.topic == f"{RETRY_TOPICS}{one.group}"
 
 
 def _cause(

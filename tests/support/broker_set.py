@@ -24,7 +24,28 @@ NAME = "set-a"
 CAUGHT_UP_SECONDS = 60.0
 
 
-class BrokerSet:
+class ProcessSet:
+    """A name server and brokers; they are killed when the block ends."""
+
+    namesrv: BrokerProcess
+    brokers: list[BrokerProcess]
+
+    def __exit__(self, *_: object) -> None:
+        for broker in [*self.brokers, self.namesrv]:
+            broker.kill()
+
+    @property
+    def namesrv_address(self) -> str:
+        return f"127.0.0.1:{self.namesrv.port}"
+
+    def master_in_route(self, topic: str) -> int | None:
+        """Return the port of the master that clients are sent to, None without one."""
+        with RawClient(self.namesrv.port) as client:
+            place = master_of(client, topic)
+        return None if place is None else place[1]
+
+
+class BrokerSet(ProcessSet):
     """A master (`brokers[0]`), slaves, and a name server that outlives them.
 
     What begins with a master of one kind changes with promotions: `master` is who is one now.
@@ -62,14 +83,6 @@ class BrokerSet:
         until(lambda: all(map(is_up, self.brokers)), "all brokers to listen", seconds=120.0)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        for broker in [*self.brokers, self.namesrv]:
-            broker.kill()
-
-    @property
-    def namesrv_address(self) -> str:
-        return f"127.0.0.1:{self.namesrv.port}"
-
     def state(self, broker: BrokerProcess) -> dict[str, Any]:
         """Return what a broker says of its role, epochs and log; empty while it says nothing."""
         return replication_state(broker.port, NAME)
@@ -101,12 +114,6 @@ class BrokerSet:
             until(lambda: self.role(broker) == role, f"the broker to be {role}", seconds=240.0)
         except AssertionError as error:
             raise AssertionError(f"{error}:\n{broker.words()[-4000:]}") from None
-
-    def master_in_route(self, topic: str) -> int | None:
-        """Return the port of the master that clients are sent to, None without one."""
-        with RawClient(self.namesrv.port) as client:
-            place = master_of(client, topic)
-        return None if place is None else place[1]
 
 
 def master_of(namesrv: RawClient, topic: str) -> tuple[str, int] | None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.broker_set import NAME, master_of
+from tests.support.broker_set import NAME, ProcessSet
 from tests.support.log_end import log_end
 from tests.support.peer import OriginalProcess
 from tests.support.ports import free_port
-from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ KEYS: dict[str, object] = {
 }
 
 
-class ControlledSet:
+class ControlledSet(ProcessSet):
     """A name server with a controller, and two brokers; the first one is elected at first."""
 
     def __init__(self, directory: Path, keys: Mapping[str, object]) -> None:
@@ -87,14 +86,6 @@ class ControlledSet:
             )
         return self
 
-    def __exit__(self, *_: object) -> None:
-        for broker in [*self.brokers, self.namesrv]:
-            broker.kill()
-
-    @property
-    def namesrv_address(self) -> str:
-        return f"127.0.0.1:{self.namesrv.port}"
-
     def until_same(self, one: BrokerProcess, other: BrokerProcess) -> int:
         """Wait until two brokers have logs of one length; return that length."""
         ends: list[int] = []
@@ -105,9 +96,3 @@ class ControlledSet:
 
         until(is_same, "both logs to be the same", seconds=CAUGHT_UP_SECONDS)
         return ends[0]
-
-    def master_in_route(self, topic: str) -> int | None:
-        """Return the port of the master that clients are sent to, None without one."""
-        with RawClient(self.namesrv.port) as client:
-            place = master_of(client, topic)
-        return None if place is None else place[1]
