@@ -53,7 +53,8 @@ static struct answer answers[ANSWERS_MAX];
 static int answer_count;
 static struct peer peers[PEERS_MAX];
 static char received[RECEIVE_BYTES * 2];
-static int upstream = -1, loop = -1, flushed_event = -1, is_sync;
+static struct sockaddr_in real;
+static int loop = -1, flushed_event = -1, is_sync;
 static const char *directory;
 
 /* The file that is written, the next one, and how far each is flushed. */
@@ -154,15 +155,18 @@ static void read_all(int from, char *to, size_t size) {
 
 static const char *OPAQUE = "\"opaque\":";
 
-/* Ask the real broker, and keep the answer. */
+/* Ask the real broker, and keep the answer. It closes connections that rest for two minutes. */
 static struct answer *learn(long code, const char *frame, size_t size) {
     static char head[4];
+    int upstream = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(upstream, (struct sockaddr *)&real, sizeof real)) die("upstream");
     if (write(upstream, frame, size) != (ssize_t)size) die("upstream");
     read_all(upstream, head, 4);
     size_t length = big(head);
     char *whole = malloc(4 + length);
     memcpy(whole, head, 4);
     read_all(upstream, whole + 4, length);
+    close(upstream);
     struct answer *one = &answers[answer_count < ANSWERS_MAX - 1 ? answer_count++ : answer_count];
     size_t header_size = big(whole + 4) & 0xFFFFFF;
     char *at = memmem(whole + 8, header_size, OPAQUE, strlen(OPAQUE));
@@ -310,8 +314,7 @@ int main(int count, char **words) {
     int yes = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     address.sin_port = htons(atoi(words[2]));
-    upstream = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(upstream, (struct sockaddr *)&address, sizeof address)) die("upstream");
+    real = address;
     loop = epoll_create1(0);
     flushed_event = eventfd(0, EFD_NONBLOCK);
     watch(flushed_event);
