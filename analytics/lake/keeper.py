@@ -20,6 +20,7 @@ from analytics.lake.gold import bring_up
 from analytics.lake.ingest import BATCH_BYTES, Ingest, Look
 from analytics.lake.maintenance import BRONZE_DAYS, maintain
 from analytics.lake.status import Status, warning_of
+from broker_core import allocator
 
 if TYPE_CHECKING:
     import threading
@@ -102,6 +103,8 @@ class Keeper:
             self._tried_at = now
         if taken or not self._is_gold_up:
             self._bring_up()
+            # A batch and what it is merged into are many times what stays.
+            allocator.give_back()
         self._maintain(now, is_idle=not taken)
 
     def look(self, *, anew: bool = True) -> Look:

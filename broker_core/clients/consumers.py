@@ -83,7 +83,23 @@ class Consumers:
     Calls `on_change` with the group's name and connections, a newcomer's included, when members
     or subscribed topics change, and `on_gone` with the name of a group that loses its last member.
     Where very many change at once, later turns of the loop call `on_change`, once for each group.
+
+    Attributes:
+        groups: those with members, by name.
+        heartbeats: how often any member came, was renewed or left: as long as it is the same, so
+            are they.
     """
+
+    __slots__ = (
+        "_changed",
+        "_limits",
+        "_memberships",
+        "_on_change",
+        "_on_gone",
+        "_weight",
+        "groups",
+        "heartbeats",
+    )
 
     def __init__(
         self,
@@ -95,6 +111,7 @@ class Consumers:
         self._limits = limits
         self._weight = 0
         self.groups: dict[str, ConsumerGroup] = {}
+        self.heartbeats = 0
         self._on_change = on_change
         self._changed = Backlog(self._tell, NOTICES_AT_ONCE)
         self._on_gone = on_gone
@@ -142,6 +159,7 @@ class Consumers:
         if member.wants == first.wants:
             member.wants = first.wants
         group.members[connection] = member
+        self.heartbeats += 1
         changed = _merge_subscriptions(group, wanted)
         self._weigh(group, sum(_weight(one.data) for one in group.subscriptions.values()))
         if (is_new or changed) and notify:
@@ -174,6 +192,7 @@ class Consumers:
         group = self.groups.get(group_name)
         if group is None or group.members.pop(connection, None) is None:
             return False
+        self.heartbeats += 1
         self._memberships.remove(connection, group_name)
         if not group.members:
             del self.groups[group_name]

@@ -10,11 +10,11 @@ Differs: the original neither syncs nor renames over the old file, and can leave
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
+from broker_core import allocator
 from broker_core.errors import StoreError
 from broker_core.protocol import java_json
 
@@ -28,8 +28,6 @@ logger = logging.getLogger(__name__)
 
 TRIMMED_BYTES_MIN = 1 << 20
 """After a text of this size the allocator gives back what it keeps: several times the text."""
-_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""glibc's; other C libraries have none."""
 
 
 class Document:
@@ -96,8 +94,8 @@ class Document:
                 if snapshot > self._written_snapshot:
                     size = self._write_text_of(table())
                     self._written_snapshot = snapshot
-                    if size >= TRIMMED_BYTES_MIN and _trim is not None:
-                        _trim(0)
+                    if size >= TRIMMED_BYTES_MIN:
+                        allocator.give_back()
 
         return write
 

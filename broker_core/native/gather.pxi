@@ -118,6 +118,12 @@ cdef class _Reading:
     cdef dict waiting
     cdef object waiting_in
     cdef object client, client_id
+    # How often members had come and gone when that was found, and whether an event has room for it.
+    cdef object heartbeats
+    cdef bint has_room
+    # Between which queue offsets, both within, it was handed what is noted, not told yet, and not
+    # acknowledged; the second is the lower one when nothing is.
+    cdef int64_t noted_first, noted_last
 
 
 include "told.pxi"
@@ -250,7 +256,7 @@ cdef class PullTurn:
         self._last.shape.size = 0
         self._read = []
         self._picking = exactly(PickingType, tracer.picking)
-        self._teller = Teller(tracer, plain.check.consumers, plain.store_host, clock)
+        self._teller = Teller(notes_of(tracer, plain.store_host), plain.check.consumers, clock)
         self._tell_trace = plain.tell
         self._answered = plain.answered
         self._slow_consumers = exactly(SlowConsumersType, plain.slow_consumers)
@@ -524,7 +530,7 @@ cdef class PullTurn:
         `queues`: what the group has of the topic's; `before`: of this one.
         """
         if self._one_of == 1 or (
-            self._one_of and self._teller.waiting(self._reading_of(group, topic, queue_id))
+            self._one_of and self._teller.waits(self._reading_of(group, topic, queue_id))
         ):
             # Somebody may be told which messages that covers.
             if not self._told_acknowledged(group, topic, queue_id, before, offset, connection):
@@ -591,6 +597,8 @@ cdef class PullTurn:
             reading.queue = (group, topic, queue_id)
             reading.offsets_key = f"{topic}@{group}"
             self._find_spans(reading)
+            # Of the one before something may be noted.
+            self._teller.notes.tell()
             self._readings[at] = reading
         self._reading = reading
         return reading
@@ -1187,6 +1195,7 @@ cdef class PullTurn:
 cdef _Reading _no_reading():
     cdef _Reading reading = _Reading.__new__(_Reading)
     reading.queue_id = -1
+    reading.noted_last = -1
     reading.spans = []
     return reading
 

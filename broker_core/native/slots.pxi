@@ -10,6 +10,7 @@ from cpython.ref cimport Py_CLEAR, Py_INCREF, Py_XDECREF, Py_XINCREF
 
 from broker_core.clients.consumers import ConsumerGroup as GroupType
 from broker_core.clients.consumers import ConsumerMember as MemberType
+from broker_core.clients.consumers import Consumers as ConsumersType
 from broker_core.clients.consumers import Subscription as SubscriptionType
 from broker_core.config.broker import BrokerConfig as BrokerConfigType
 from broker_core.config.store import StoreConfig as StoreConfigType
@@ -56,6 +57,8 @@ cdef Py_ssize_t slot_of_class(kind, str name) except 0:
 cdef Py_ssize_t ACKNOWLEDGEMENT_WAITS = slot_of_class(AcknowledgementType, "waits")
 cdef Py_ssize_t CONFIG_BROKER_PERMISSION = slot_of_class(BrokerConfigType, "broker_permission")
 cdef Py_ssize_t CONFIG_FILTER_RETRY = slot_of_class(BrokerConfigType, "filter_support_retry")
+cdef Py_ssize_t CONSUMERS_GROUPS = slot_of_class(ConsumersType, "groups")
+cdef Py_ssize_t CONSUMERS_HEARTBEATS = slot_of_class(ConsumersType, "heartbeats")
 cdef Py_ssize_t CONFIG_SLAVE_READ = slot_of_class(BrokerConfigType, "slave_read_enable")
 cdef Py_ssize_t DATA_EXPRESSION_TYPE = slot_of_class(SubscriptionDataType, "expression_type")
 cdef Py_ssize_t DATA_SUB_VERSION = slot_of_class(SubscriptionDataType, "sub_version")

@@ -1,16 +1,19 @@
 """Told: messages of a sample that are put, handed out, acknowledged, as the JSON of watchers.
 
 No event is made, and none is held against a filter: who has a place in `trace/takers.py` wants all
-that the sample has. What a message is stands in one piece of JSON, made when it is handed out and
-used again when it is acknowledged. The twin is `processors/consumer_trace.py`, which is left
+that the sample has. What a message is stands in one piece of JSON, made when it is put or handed
+out and shared by what is told of it later; an event is that piece, numbers, and who it was, and is
+written as JSON when it is pushed. The twin is `processors/consumer_trace.py`, which is left
 whatever has to be decoded or escaped, and what was noted by it.
 """
 
 from broker_core.message.properties import decode as decode_properties
 from broker_core.message.ids import host_text
+from broker_core.trace.event import decode_event
 from broker_core.trace.event import encode as encode_json
-from broker_core.trace.recorder import decode_event
 from broker_core.trace.followed import FOLLOWED_MAX as FOLLOWED_LIMIT
+from broker_core.trace.followed import FLUSHED as FLUSHED_STAGE
+from broker_core.trace.followed import REPLICATED as REPLICATED_STAGE
 from broker_core.trace.followed import STORED_MAX as STORED_LIMIT
 from broker_core.trace.watch import FRESH_MAX as FRESH_LIMIT
 from broker_core.trace.deliveries import DELIVERIES_MAX as DELIVERIES_LIMIT
@@ -27,7 +30,19 @@ cdef enum:
     AROUND_MAX = 4096
     GROUP_MAX = 255
     EVENT_MAX = 8192
+    # What is the same in all events of a message, and all that an event has besides.
+    WHAT_MAX = 3072
+    REST_MAX = 512
+    NOTES_MAX = 64
+    NOTED_BYTES = 65536
     NAMES_MAX = 8
+
+cdef enum Kind:
+    OF_PUT
+    OF_FLUSH
+    OF_SLAVE
+    OF_DELIVERY
+    OF_ACKNOWLEDGEMENT
 
 # So long a wall clock that is set goes unnoticed: what is told goes by the pushes anyhow.
 cdef double WALL_SECONDS = PUSH_SECONDS
@@ -37,6 +52,8 @@ cdef int64_t V6_FLAGS = HOST_V6_MASK
 cdef Py_ssize_t FOLLOWED_MAX = FOLLOWED_LIMIT
 cdef Py_ssize_t STORED_MAX = STORED_LIMIT
 cdef str STORED = "stored"
+cdef str FLUSHED = FLUSHED_STAGE
+cdef str REPLICATED = REPLICATED_STAGE
 cdef str DELIVERED = "delivered"
 cdef str ACKNOWLEDGED = "acknowledged"
 cdef Py_ssize_t DELIVERIES_QUEUES = slot_of_class(DeliveriesType, "queues")
@@ -46,40 +63,106 @@ cdef extern from "<math.h>" nogil:
     long long llrint(double)
 
 
-@cython.final
+cdef extern from *:
+    """
+    /* Bytes of which only the beginning was written; takes the reference. */
+    static PyObject *cut_bytes(PyObject *made, Py_ssize_t size) {
+        _PyBytes_Resize(&made, size);
+        return made;
+    }
+    static PyObject *bytes_of_size(Py_ssize_t size) {
+        return PyBytes_FromStringAndSize(NULL, size);
+    }
+    """
+    object cut_bytes(PyObject* made, Py_ssize_t size)
+    PyObject* bytes_of_size(Py_ssize_t size) except NULL
+
+
 @cython.no_gc
-@cython.freelist(64)
 cdef class Told:
-    """See `Emitted` of broker_core/trace/event.py, whose twin this is."""
+    """See `Emitted` of broker_core/trace/event.py, whose twin this is.
+
+    Made below alone, so that its parts are as short as EVENT_MAX wants.
+    """
 
     cdef readonly str stage, topic, group
-    # Its JSON, of so many bytes; behind it a message's properties may stand.
-    cdef bytes text
-    cdef Py_ssize_t size
+    # As parts of its JSON: topic and queue; the message, with its properties behind so many bytes;
+    # and who had to do with it.
+    cdef bytes _where, _what, _who
+    cdef Py_ssize_t _what_size
+    cdef Kind _kind
+    cdef readonly double at_s
+    # In microseconds but for the first; the third is below 0 where it is not known.
+    cdef int64_t _now_ms, _latency, _total
+    # Of a put when it was validated, appended and dispatched; of a delivery the record's size and
+    # how often it was consumed before; of a flush how many messages it covered.
+    cdef int64_t _numbers[3]
 
     @property
     def ending(self):
-        return self.text[: self.size]
+        cdef uint8_t room[EVENT_MAX]
+        return PyBytes_FromStringAndSize(<char*>room, put_told(room, self) - room)
+
+    @property
+    def properties(self):
+        return decode_properties(self._what[self._what_size :].decode("utf-8", "replace"))
+
+
+cdef inline Py_ssize_t most_of(Told told) noexcept:
+    """Return how long the JSON of an event is at most."""
+    cdef Py_ssize_t around = PyBytes_GET_SIZE(told._where) + PyBytes_GET_SIZE(told._who)
+    return around + told._what_size + REST_MAX
+
+
+cdef uint8_t* put_told(uint8_t* to, Told told) noexcept:
+    """Write an event as JSON, but for the brace that begins it."""
+    cdef int64_t* numbers = told._numbers
+    to = put_decimal(put_word(to, b'"timeMs":"', 10), told._now_ms)
+    to = put_decimal(put_word(to, b'","atUs":"', 10), llrint(told.at_s * 1000000))
+    to = put_word(to, b'","stage":"', 11)
+    if told._kind == OF_PUT:
+        to = put_word(to, b'stored",', 8)
+    elif told._kind == OF_FLUSH:
+        to = put_word(to, b'flushed",', 9)
+    elif told._kind == OF_SLAVE:
+        to = put_word(to, b'replicated",', 12)
+    elif told._kind == OF_DELIVERY:
+        to = put_word(to, b'delivered",', 11)
+    else:
+        to = put_word(to, b'acknowledged",', 14)
+    to = put_part(to, told._where)
+    memcpy(to, PyBytes_AS_STRING(told._what), told._what_size)
+    to = put_part(to + told._what_size, told._who)
+    if told._kind == OF_DELIVERY:
+        to = put_decimal(put_word(to, b',"storeSize":', 13), numbers[0])
+        if told._total >= 0:
+            to = put_decimal(put_word(to, b',"totalUs":', 11), told._total)
+        to = put_decimal(put_word(to, b',"latencyUs":', 13), told._latency)
+        if numbers[1]:
+            to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), numbers[1])
+        return put_word(to, b',"source":"memory"}', 19)
+    to = put_decimal(put_word(to, b',"latencyUs":', 13), told._latency)
+    if told._total >= 0:
+        to = put_decimal(put_word(to, b',"totalUs":', 11), told._total)
+    if told._kind == OF_PUT:
+        to = put_decimal(put_word(to, b',"steps":{"received":0,"validated":', 35), numbers[0])
+        to = put_decimal(put_word(to, b',"appended":', 12), numbers[1])
+        to = put_decimal(put_word(to, b',"dispatched":', 14), numbers[2])
+        return put_word(to, b"}}", 2)
+    if numbers[0]:
+        to = put_decimal(put_word(to, b',"together":', 12), numbers[0])
+    return put_word(to, b"}", 1)
 
 
 @cython.final
 @cython.no_gc
-@cython.freelist(64)
-cdef class Handed:
+cdef class Handed(Told):
     """See `Delivered` of broker_core/trace/deliveries.py, whose twin this is."""
 
     cdef readonly int64_t commit_log_offset, body_size
-    cdef readonly double at_s
     # Below 0 where that is not known.
     cdef double _stored_s
     cdef bytes _store_host
-    # What was told of it, and where there the fields are that are the same in all of its events.
-    cdef Told _told
-    cdef Py_ssize_t _what, _what_size
-
-    @property
-    def properties(self):
-        return properties_of(self._told)
 
     @property
     def stored_s(self):
@@ -88,11 +171,6 @@ cdef class Handed:
     @property
     def offset_msg_id(self):
         return self._store_host.decode() + "%016X" % self.commit_log_offset
-
-
-cdef object properties_of(Told told):
-    """Return the properties behind an event."""
-    return decode_properties(told.text[told.size :].decode("utf-8", "replace"))
 
 
 cdef struct Known:
@@ -223,72 +301,254 @@ cdef uint8_t* put_what(uint8_t* to, Known* known, int64_t queue_offset, int64_t 
     return put_word(put_hex(to, <uint64_t>commit_log_offset), b'"', 1)
 
 
-cdef Told told_of(uint8_t* room, uint8_t* end, Text* rest, str stage, str topic, str group):
-    """Return the event whose JSON stands in a room; keep the rest, if there is any, behind it."""
-    cdef Told told = Told.__new__(Told)
+cdef bytes what_of(uint8_t* room, uint8_t* end, Text rest):
+    """Return what stands in a room, with the rest behind it."""
     cdef Py_ssize_t size = end - room
-    cdef uint8_t* to
-    told.stage = stage
-    told.topic = topic
-    told.group = group
-    told.size = size
-    if rest == NULL:
-        told.text = PyBytes_FromStringAndSize(<char*>room, size)
-        return told
-    told.text = PyBytes_FromStringAndSize(NULL, size + rest.size)
-    to = <uint8_t*>PyBytes_AS_STRING(told.text)
+    cdef bytes what = PyBytes_FromStringAndSize(NULL, size + rest.size)
+    cdef uint8_t* to = <uint8_t*>PyBytes_AS_STRING(what)
     memcpy(to, room, size)
     memcpy(to + size, rest.at, rest.size)
-    return told
-
-
-cdef inline uint8_t* put_some(uint8_t* to, Told told, Py_ssize_t at, Py_ssize_t size) noexcept:
-    """Copy a part of an event."""
-    memcpy(to, PyBytes_AS_STRING(told.text) + at, size)
-    return to + size
-
-
-cdef inline uint8_t* put_times(uint8_t* to, int64_t now_ms, double at_s) noexcept:
-    to = put_decimal(put_word(to, b'"timeMs":"', 10), now_ms)
-    to = put_decimal(put_word(to, b'","atUs":"', 10), llrint(at_s * 1000000))
-    return put_word(to, b'","stage":"', 11)
+    return what
 
 
 cdef inline int64_t micros(double seconds) noexcept:
     return max(0, llrint(seconds * 1000000))
 
 
-cdef class Teller:
-    """Tells of what pulls hand out and acknowledge. Event loop only."""
+cdef struct Note:
+    # Something that happened to a message of a sample, or to a group's offset.
+    Kind kind
+    # Owned: Picks of a put, else a _Reading; who it was, as JSON; and whom it is told.
+    PyObject* of
+    PyObject* who
+    PyObject* watches
+    # Its texts stand where the notes' texts do.
+    Known known
+    Text producer_group
+    # Of an offset that moved: from where, up to where.
+    int64_t queue_offset, offset
+    int64_t size, now_ms, latency, reconsumed
+    double at_s
+    int64_t steps[3]
 
-    cdef object _deliveries, _order, _append, _popleft, _now_ms
-    cdef dict _stored_at, _groups
-    # Wall time less monotonic time in milliseconds, as it was found at some moment of the latter.
-    cdef double _wall_ms, _wall_at_s
+
+@cython.final
+cdef class Notes:
+    """See `Notes` of broker_core/trace/tracer.py.
+
+    A turn writes down what it did, some hundred bytes side by side, and many notes are made events
+    one after the other. Once in a hundred messages neither the code that does so nor what it
+    touches is in a cache: each time it would take three times as long.
+    """
+
+    cdef object _tracer, _deliveries, _order, _append, _popleft
+    cdef object _followed, _unflushed, _append_unflushed
+    cdef dict _stored_at, _slaves
     # As ids of messages have it.
     cdef bytes _store_host
+    cdef Note* _notes
+    cdef uint8_t* _texts
+    cdef Py_ssize_t _texts_size
+    cdef int _count
+    cdef bint _is_telling
 
-    def __init__(self, tracer, consumers, bytes store_host not None, clock):
+    def __cinit__(self):
+        self._notes = <Note*>PyMem_Malloc(NOTES_MAX * sizeof(Note))
+        self._texts = <uint8_t*>PyMem_Malloc(NOTED_BYTES)
+        if self._notes == NULL or self._texts == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self._notes != NULL:
+            self._forget()
+        PyMem_Free(self._notes)
+        PyMem_Free(self._texts)
+
+    def __init__(self, tracer, bytes store_host not None):
+        followed = tracer.followed
+        self._tracer = tracer
         self._deliveries = exactly(DeliveriesType, tracer.deliveries)
         self._order = tracer.deliveries.order
         self._append = self._order.append
         self._popleft = self._order.popleft
-        self._stored_at = tracer.followed.stored_at
-        self._groups = consumers.groups
+        self._followed = followed
+        self._stored_at = followed.stored_at
+        self._slaves = followed.slaves
+        self._unflushed = followed.unflushed
+        self._append_unflushed = self._unflushed.append
         self._store_host = store_host.hex().upper().encode()
-        self._now_ms = clock.now_ms
-        self._wall_ms = self._wall_at_s = -1.0
 
-    cdef int64_t _now(self, double at_s) except -1:
-        """Return the wall time of a moment of just now; the clock is asked once in a while."""
-        if not self._wall_at_s <= at_s < self._wall_at_s + WALL_SECONDS:
-            self._wall_ms = <double>self._now_ms() - at_s * 1000
-            self._wall_at_s = at_s
-        # Floating point may fall just short of a whole millisecond.
-        return <int64_t>(self._wall_ms + at_s * 1000 + 0.001)
+    cdef Note* begin(self, Kind kind, of, bytes who, tuple watches, Py_ssize_t text_size) except NULL:
+        """Return a note to be written, with so much room for its texts, and wake whom it is told."""
+        cdef Note* note
+        if self._count == NOTES_MAX or self._texts_size + text_size > NOTED_BYTES:
+            self.tell()
+        if text_size > NOTED_BYTES:
+            raise ValueError("texts are longer than there is room for")
+        for watch in watches:
+            if slot(exactly(WatchType, watch), WATCH_IS_TOLD) is True:
+                self._wake(watch)
+        note = &self._notes[self._count]
+        Py_INCREF(of)
+        Py_INCREF(who)
+        Py_INCREF(watches)
+        note.kind = kind
+        note.of = <PyObject*>of
+        note.who = <PyObject*>who
+        note.watches = <PyObject*>watches
+        self._count += 1
+        return note
+
+    cdef int _wake(self, watch) except -1:
+        try:
+            watch.wake()
+        except Exception as error:
+            # What is noted is done, and its answer made.
+            self._tracer.notes_failed(1, error)
+        return 0
+
+    cdef void know(self, Note* note, Known* known) noexcept:
+        """Keep what is known of a message; there is room for its properties."""
+        cdef Bytes before = known.properties.at
+        cdef Py_ssize_t moved
+        note.known = known[0]
+        note.known.properties.at = self._keep(known.properties)
+        moved = note.known.properties.at - before
+        note.known.uniq_key.at += moved
+        note.known.tags.at += moved
+        note.known.keys.at += moved
+        note.known.traceparent.at += moved
+
+    cdef Bytes _keep(self, Text text) noexcept:
+        cdef Bytes kept = self._texts + self._texts_size
+        memcpy(self._texts + self._texts_size, text.at, text.size)
+        self._texts_size += text.size
+        return kept
+
+    cpdef tell(self):
+        """See `Notes.tell`; what cannot be told is logged."""
+        cdef int i, lost = 0
+        cdef tuple watches = None
+        cdef list told = []
+        cdef object failure = None
+        if self._is_telling or not self._count:
+            return
+        self._is_telling = True
+        try:
+            for i in range(self._count):
+                if <PyObject*>watches != self._notes[i].watches:
+                    if told:
+                        give(watches, told)
+                        told = []
+                    watches = <tuple>self._notes[i].watches
+                try:
+                    self._tell(&self._notes[i], told)
+                except Exception as error:
+                    failure = error
+                    lost += 1
+            if told:
+                give(watches, told)
+        finally:
+            self._forget()
+            self._is_telling = False
+        if failure is not None:
+            self._tracer.notes_failed(lost, failure)
+
+    cdef int _tell(self, Note* note, list told) except -1:
+        if note.kind == OF_PUT:
+            return self._tell_put(note, told)
+        if note.kind == OF_DELIVERY:
+            return self._tell_delivery(note, told)
+        return self._tell_acknowledgement(note, told)
+
+    cdef void _forget(self) noexcept:
+        cdef int i
+        for i in range(self._count):
+            if self._notes[i].kind != OF_PUT:
+                none_noted(<_Reading>self._notes[i].of)
+            Py_CLEAR(self._notes[i].of)
+            Py_CLEAR(self._notes[i].who)
+            Py_CLEAR(self._notes[i].watches)
+        self._count = 0
+        self._texts_size = 0
+
+    cdef int _tell_put(self, Note* note, list told) except -1:
+        cdef Put put = put_of(note, self._store_host)
+        if <tuple>note.watches:
+            told.append(put)
+        if (
+            self._slaves
+            or len(self._stored_at) >= STORED_MAX
+            or len(self._unflushed) >= FOLLOWED_MAX
+        ):
+            self._followed.stored(put)
+            return 0
+        self._stored_at[put.commit_log_offset] = put.at_s
+        self._append_unflushed(put)
+        return 0
+
+    cdef int _tell_delivery(self, Note* note, list told) except -1:
+        cdef uint8_t room[WHAT_MAX]
+        cdef _Reading reading = <_Reading>note.of
+        cdef Handed handed = Handed.__new__(Handed)
+        cdef uint8_t* to = put_what(
+            room, &note.known, note.queue_offset, note.offset, self._store_host
+        )
+        stored = self._stored_at.get(note.offset)
+        handed.commit_log_offset = note.offset
+        handed.body_size = note.known.body_size
+        handed._stored_s = -1.0 if stored is None else <double>stored
+        handed._store_host = self._store_host
+        handed._what_size = to - room
+        handed._what = what_of(room, to, note.known.properties)
+        handed._kind = OF_DELIVERY
+        handed.stage = DELIVERED
+        handed.topic = reading.topic
+        handed.group = reading.group
+        handed._where = reading.where
+        handed._who = <bytes>note.who
+        handed.at_s = note.at_s
+        handed._now_ms = note.now_ms
+        if stored is not None:
+            handed._latency = handed._total = micros(note.at_s - handed._stored_s)
+        else:
+            handed._latency = note.latency
+            handed._total = -1
+        handed._numbers[0] = note.size
+        handed._numbers[1] = note.reconsumed
+        self._remember(reading, note.queue_offset, handed)
+        if <tuple>note.watches:
+            told.append(handed)
+        return 0
+
+    cdef int _tell_acknowledgement(self, Note* note, list told) except -1:
+        cdef _Reading reading = <_Reading>note.of
+        cdef dict waiting = self.waiting(reading)
+        cdef list offsets = []
+        cdef Handed handed
+        cdef Told event
+        for number, noted in waiting.items():
+            if note.queue_offset <= <int64_t>number < note.offset:
+                offsets.append(number)
+        if len(offsets) > 1:
+            offsets.sort()
+        for number in offsets:
+            handed = waiting.pop(number)
+            if not <tuple>note.watches:
+                continue
+            event = told_again(
+                handed, OF_ACKNOWLEDGEMENT, ACKNOWLEDGED, note.now_ms, note.at_s
+            )
+            event.group = reading.group
+            event._who = <bytes>note.who
+            if handed._stored_s >= 0:
+                event._total = micros(note.at_s - handed._stored_s)
+            told.append(event)
+        self._forget_taken()
+        return 0
 
     cdef dict waiting(self, _Reading reading):
-        """Return what was delivered to a reader and is not acknowledged."""
+        """Return what was delivered to a reader and is not acknowledged, but for what is noted."""
         queues = slot(self._deliveries, DELIVERIES_QUEUES)
         if reading.waiting_in is not queues:
             reading.waiting = self._deliveries.waiting(reading.queue)
@@ -296,113 +556,7 @@ cdef class Teller:
             reading.waiting_in = slot(self._deliveries, DELIVERIES_QUEUES)
         return reading.waiting
 
-    cdef bint delivered(self, _Reading reading, connection, Bytes* records, int count,
-                        int64_t one_of, double at_s) except -1:
-        """Tell of records that are handed out; tells whether all of them could be."""
-        cdef int i
-        cdef Handed handed
-        cdef list all_handed = []
-        cdef int64_t now_ms = self._now(at_s)
-        if not self._find_who(reading, connection):
-            return False
-        for i in range(count):
-            handed = self._handed(reading, records[i], one_of, now_ms, at_s)
-            if handed is None:
-                return False
-            all_handed.append(handed)
-        for i in range(count):
-            handed = <Handed>all_handed[i]
-            self._note(reading, big64(records[i] + QUEUE_OFFSET_AT), handed)
-            all_handed[i] = handed._told
-        give(reading.of_deliveries, all_handed)
-        return True
-
-    cdef Handed _handed(self, _Reading reading, Bytes record, int64_t one_of, int64_t now_ms,
-                        double at_s):
-        """Return a record that is handed out, with what is told of that; None if Python must."""
-        cdef uint8_t room[EVENT_MAX]
-        cdef uint8_t* to
-        cdef Known known
-        cdef Handed handed
-        cdef int64_t offset, latency_us, reconsumed
-        if not read_known(record, <int32_t>big32(record), &known):
-            return None
-        if crc32_of(known.uniq_key.at, known.uniq_key.size) % one_of:
-            return None
-        offset = big64(record + COMMIT_LOG_OFFSET_AT)
-        stored = self._stored_at.get(offset)
-        handed = Handed.__new__(Handed)
-        handed.commit_log_offset = offset
-        handed.body_size = known.body_size
-        handed.at_s = at_s
-        handed._stored_s = -1.0 if stored is None else <double>stored
-        handed._store_host = self._store_host
-        to = put_word(put_times(room, now_ms, at_s), b'delivered",', 11)
-        to = put_part(to, reading.where)
-        handed._what = to - room
-        to = put_what(to, &known, big64(record + QUEUE_OFFSET_AT), offset, self._store_host)
-        handed._what_size = to - room - handed._what
-        to = put_part(to, reading.who)
-        to = put_decimal(put_word(to, b',"storeSize":', 13), <int32_t>big32(record))
-        if stored is not None:
-            latency_us = micros(at_s - handed._stored_s)
-            to = put_decimal(put_word(to, b',"totalUs":', 11), latency_us)
-        else:
-            latency_us = max(0, now_ms - stored_of(record)) * 1000
-        to = put_decimal(put_word(to, b',"latencyUs":', 13), latency_us)
-        reconsumed = <int32_t>big32(record + RECONSUMED_AT)
-        if reconsumed:
-            to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), reconsumed)
-        to = put_word(to, b',"source":"memory"}', 19)
-        handed._told = told_of(
-            room, to, &known.properties, DELIVERED, reading.topic, reading.group
-        )
-        return handed
-
-    cdef bint acknowledged(self, _Reading reading, connection, int64_t first, int64_t end,
-                           double at_s) except -1:
-        """Tell of an offset that moved from `first` to `end`; tells whether all could be told."""
-        cdef dict waiting = self.waiting(reading)
-        cdef int64_t now_ms
-        cdef Py_ssize_t i
-        cdef list offsets = None
-        for number, noted in waiting.items():
-            if first <= <int64_t>number < end:
-                if type(noted) is not Handed:
-                    return False
-                if offsets is None:
-                    offsets = [number]
-                else:
-                    offsets.append(number)
-        if offsets is None:
-            return True
-        if not self._find_who(reading, connection):
-            return False
-        if len(offsets) > 1:
-            offsets.sort()
-        now_ms = self._now(at_s)
-        for i in range(len(offsets)):
-            offsets[i] = self._told_acknowledged(
-                reading, <Handed>waiting.pop(offsets[i]), now_ms, at_s
-            )
-        give(reading.of_acknowledgements, offsets)
-        return True
-
-    cdef Told _told_acknowledged(self, _Reading reading, Handed handed, int64_t now_ms,
-                                 double at_s):
-        cdef uint8_t room[EVENT_MAX]
-        cdef uint8_t* to = put_times(room, now_ms, at_s)
-        to = put_part(put_word(to, b'acknowledged",', 14), reading.where)
-        to = put_some(to, handed._told, handed._what, handed._what_size)
-        to = put_part(to, reading.who)
-        to = put_decimal(put_word(to, b',"latencyUs":', 13), micros(at_s - handed.at_s))
-        if handed._stored_s >= 0:
-            to = put_decimal(put_word(to, b',"totalUs":', 11), micros(at_s - handed._stored_s))
-        return told_of(
-            room, put_word(to, b"}", 1), NULL, ACKNOWLEDGED, reading.topic, reading.group
-        )
-
-    cdef int _note(self, _Reading reading, int64_t queue_offset, Handed handed) except -1:
+    cdef int _remember(self, _Reading reading, int64_t queue_offset, Handed handed) except -1:
         """Remember a delivery, as `Deliveries.note` does."""
         cdef dict waiting
         if len(self._order) >= DELIVERIES_MAX:
@@ -414,11 +568,133 @@ cdef class Teller:
         self._append((waiting, number))
         return 0
 
+    cdef int _forget_taken(self) except -1:
+        """Let go of what was taken before anything that waits, as `Deliveries.take` does."""
+        while self._order:
+            before, number = <tuple>self._order[0]
+            if number in <dict>before:
+                break
+            self._popleft()
+        return 0
+
+
+cdef inline void none_noted(_Reading reading) noexcept:
+    reading.noted_first = 0
+    reading.noted_last = -1
+
+
+cdef Notes notes_of(tracer, bytes store_host):
+    """Return where a broker's turns note things, the same for all of them."""
+    if type(tracer.notes) is not Notes:
+        tracer.notes = Notes(tracer, store_host)
+    return <Notes>tracer.notes
+
+
+cdef class Teller:
+    """Notes what pulls hand out and acknowledge. Event loop only."""
+
+    cdef Notes notes
+    cdef object _now_ms, _consumers
+    # Wall time less monotonic time in milliseconds, as it was found at some moment of the latter.
+    cdef double _wall_ms, _wall_at_s
+
+    def __init__(self, Notes notes not None, consumers, clock):
+        self.notes = notes
+        self._consumers = exactly(ConsumersType, consumers)
+        self._now_ms = clock.now_ms
+        self._wall_ms = self._wall_at_s = -1.0
+
+    cdef int64_t _now(self, double at_s) except -1:
+        """Return the wall time of a moment of just now; the clock is asked once in a while."""
+        if not self._wall_at_s <= at_s < self._wall_at_s + WALL_SECONDS:
+            self._wall_ms = <double>self._now_ms() - at_s * 1000
+            self._wall_at_s = at_s
+        # Floating point may fall just short of a whole millisecond.
+        return <int64_t>(self._wall_ms + at_s * 1000 + 0.001)
+
+    cdef bint waits(self, _Reading reading) except -1:
+        """Tell whether anything that a reader was handed is not acknowledged."""
+        return (
+            reading.noted_first <= reading.noted_last
+            or len(self.notes.waiting(reading)) > 0
+        )
+
+    cdef bint delivered(self, _Reading reading, connection, Bytes* records, int count,
+                        int64_t one_of, double at_s) except -1:
+        """Note records that are handed out; tells whether all of them can be told of."""
+        cdef int i
+        cdef Known known
+        cdef Note* note
+        cdef Bytes record
+        cdef int64_t now_ms = self._now(at_s)
+        if not self._find_who(reading, connection):
+            return False
+        # Nearly always it is one: what was read of the last one need not be read again.
+        for i in range(count - 1, -1, -1):
+            if not self._is_known(records[i], one_of, &known):
+                return False
+        for i in range(count):
+            record = records[i]
+            if i:
+                self._is_known(record, one_of, &known)
+            note = self.notes.begin(
+                OF_DELIVERY, reading, reading.who, reading.of_deliveries, known.properties.size
+            )
+            self.notes.know(note, &known)
+            note.queue_offset = big64(record + QUEUE_OFFSET_AT)
+            note.offset = big64(record + COMMIT_LOG_OFFSET_AT)
+            note.size = <int32_t>big32(record)
+            note.reconsumed = <int32_t>big32(record + RECONSUMED_AT)
+            note.latency = max(0, now_ms - stored_of(record)) * 1000
+            note.now_ms = now_ms
+            note.at_s = at_s
+            if reading.noted_first > reading.noted_last:
+                reading.noted_first = reading.noted_last = note.queue_offset
+            reading.noted_first = min(reading.noted_first, note.queue_offset)
+            reading.noted_last = max(reading.noted_last, note.queue_offset)
+        return True
+
+    cdef inline bint _is_known(self, Bytes record, int64_t one_of, Known* known) noexcept:
+        return (
+            read_known(record, <int32_t>big32(record), known)
+            and crc32_of(known.uniq_key.at, known.uniq_key.size) % one_of == 0
+        )
+
+    cdef bint acknowledged(self, _Reading reading, connection, int64_t first, int64_t end,
+                           double at_s) except -1:
+        """Note an offset that moved from `first` to `end`; tells whether that can be told of."""
+        cdef Note* note
+        cdef int64_t now_ms
+        cdef bint is_any = max(first, reading.noted_first) <= min(end - 1, reading.noted_last)
+        for number, noted in self.notes.waiting(reading).items():
+            if first <= <int64_t>number < end:
+                if type(noted) is not Handed:
+                    return False
+                is_any = True
+        if not is_any:
+            return True
+        if not self._find_who(reading, connection):
+            return False
+        now_ms = self._now(at_s)
+        note = self.notes.begin(
+            OF_ACKNOWLEDGEMENT, reading, reading.who, reading.of_acknowledgements, 0
+        )
+        note.queue_offset = first
+        note.offset = end
+        note.now_ms = now_ms
+        note.at_s = at_s
+        if first <= reading.noted_first and reading.noted_last < end:
+            none_noted(reading)
+        return True
+
     cdef bint _find_who(self, _Reading reading, connection) except -1:
         """Have the JSON of who reads where; tell whether an event has room for it."""
         cdef str client = remote_address_of(connection)
+        cdef object heartbeats = slot(self._consumers, CONSUMERS_HEARTBEATS)
+        if reading.client is client and reading.heartbeats is heartbeats:
+            return reading.has_room
         client_id = None
-        group = self._groups.get(reading.group)
+        group = (<dict>slot(self._consumers, CONSUMERS_GROUPS)).get(reading.group)
         if group is not None:
             member = (<dict>slot(exactly(GroupType, group), GROUP_MEMBERS)).get(connection)
             if member is not None:
@@ -432,7 +708,31 @@ cdef class Teller:
             reading.who = b"," + encode_json(who)[1:-1]
         if reading.where is None:
             reading.where = where_of(reading.topic, reading.queue_id)
-        return PyBytes_GET_SIZE(reading.where) + PyBytes_GET_SIZE(reading.who) <= AROUND_MAX
+        reading.heartbeats = heartbeats
+        reading.has_room = (
+            PyBytes_GET_SIZE(reading.where) + PyBytes_GET_SIZE(reading.who) <= AROUND_MAX
+        )
+        return reading.has_room
+
+
+cdef Told told_again(Told of, Kind kind, str stage, int64_t now_ms, double at_s):
+    """Return what happened later to a message that was told of, and how long that took."""
+    cdef Told told = Told.__new__(Told)
+    told._kind = kind
+    told.stage = stage
+    told.topic = of.topic
+    told._where = of._where
+    told._what = of._what
+    told._what_size = of._what_size
+    told.at_s = at_s
+    told._now_ms = now_ms
+    told._latency = micros(at_s - of.at_s)
+    told._total = -1
+    return told
+
+
+cdef inline bint is_told(event) noexcept:
+    return type(event) is Told or type(event) is Handed or type(event) is Put
 
 
 cdef bytes where_of(topic, int32_t queue_id):
@@ -481,7 +781,7 @@ cdef class Numbered:
         cdef int i, count = 0
         cdef str stage
         for event in self.events:
-            stage = (<Told>event).stage if type(event) is Told else event.stage
+            stage = (<Told>event).stage if is_told(event) else event.stage
             for i in range(count):
                 if known[i] == <PyObject*>stage:
                     counts[i] += 1
@@ -503,73 +803,53 @@ cdef class Numbered:
         """Return their JSON, with commas between them, and something around it."""
         cdef Py_ssize_t count = len(self.events), size = 0
         cdef int64_t number = self.first
-        cdef int digits = 1
-        cdef int64_t longer = 10
-        cdef bytes ending, made
+        cdef bytes ending
+        cdef PyObject* made
+        cdef uint8_t* begin
         cdef uint8_t* to
-        cdef Told told
         if not count:
             return before + behind
-        while number >= longer:
-            digits += 1
-            longer *= 10
         for event in self.events:
-            if number == longer:
-                digits += 1
-                longer *= 10
-            number += 1
-            if type(event) is Told:
-                size += digits + (<Told>event).size
+            if is_told(event):
+                size += most_of(<Told>event)
             else:
                 ending = event.ending
-                size += digits + PyBytes_GET_SIZE(ending)
-        # Around each its beginning and its head, and a comma behind all but the last.
-        size += count * (9 + PyBytes_GET_SIZE(self.head)) - 1
+                size += PyBytes_GET_SIZE(ending)
+        # Around each its beginning, its number and its head.
+        size += count * (9 + DECIMAL_MAX + PyBytes_GET_SIZE(self.head))
         size += PyBytes_GET_SIZE(before) + PyBytes_GET_SIZE(behind)
-        made = PyBytes_FromStringAndSize(NULL, size)
-        to = put_part(<uint8_t*>PyBytes_AS_STRING(made), before)
-        number = self.first
-        for event in self.events:
-            if number > self.first:
-                to = put_word(to, b",", 1)
-            to = put_decimal(put_word(to, b'{"seq":"', 8), number)
-            to = put_part(to, self.head)
-            if type(event) is Told:
-                told = <Told>event
-                to = put_some(to, told, 0, told.size)
-            else:
-                to = put_part(to, event.ending)
-            number += 1
-        put_part(to, behind)
-        return made
+        made = bytes_of_size(size)
+        try:
+            begin = to = <uint8_t*>PyBytes_AS_STRING(<object>made)
+            to = put_part(to, before)
+            for event in self.events:
+                if number > self.first:
+                    to = put_word(to, b",", 1)
+                to = put_decimal(put_word(to, b'{"seq":"', 8), number)
+                to = put_part(to, self.head)
+                if is_told(event):
+                    to = put_told(to, <Told>event)
+                else:
+                    to = put_part(to, event.ending)
+                number += 1
+            to = put_part(to, behind)
+        except BaseException:
+            Py_XDECREF(made)
+            raise
+        return cut_bytes(made, to - begin)
 
 
 @cython.final
 @cython.no_gc
-@cython.freelist(64)
-cdef class Put:
+cdef class Put(Told):
     """See `Stored` of broker_core/trace/followed.py, whose twin this is."""
 
     cdef readonly int64_t commit_log_offset, end
-    cdef readonly double at_s
-    # What was told of it, whom, and where there it says what it is, from its topic to its producer.
-    cdef Told _told
-    cdef tuple _watches
-    cdef Py_ssize_t _what, _what_size
-    cdef int64_t _now_ms
-
-    @property
-    def topic(self):
-        return self._told.topic
 
     @property
     def event(self):
         """What was told of it, for who holds it against filters."""
-        return decode_event(b"{" + self._told.ending)
-
-    @property
-    def properties(self):
-        return properties_of(self._told)
+        return decode_event(b"{" + self.ending)
 
     def moved(self, waiting not None, messages not None, int64_t end):
         """See `Put.moved` of broker_core/trace/followed.py."""
@@ -583,7 +863,7 @@ cdef class Put:
     def covered(self, messages not None, Py_ssize_t count, takers_of_puts, str stage not None,
                 client, double at_s, int64_t together):
         """See `Put.covered` of broker_core/trace/followed.py."""
-        cdef bytes name = stage.encode()
+        cdef Kind kind = OF_FLUSH if stage == FLUSHED else OF_SLAVE
         cdef bytes who = b"" if client is None else b',"client":' + encode_json(client)
         cdef str topic = None
         cdef tuple watches = None
@@ -591,77 +871,66 @@ cdef class Put:
         cdef Py_ssize_t taken = 0
         cdef Put put
         popleft = messages.popleft
-        if PyBytes_GET_SIZE(name) > DECIMAL_MAX or PyBytes_GET_SIZE(who) > AROUND_MAX // 2:
-            raise ValueError(f"{stage} or {client} is longer than stages and slaves are")
+        if stage not in (FLUSHED, REPLICATED) or PyBytes_GET_SIZE(who) > AROUND_MAX // 2:
+            raise ValueError(f"{stage} or {client} is no stage, or longer than slaves are")
         while taken < count:
             message = popleft()
             if type(message) is not Put:
                 messages.appendleft(message)
                 break
             put = <Put>message
-            if put._told.topic is not topic:
-                takers = takers_of_puts[put._told.topic]
+            if put.topic is not topic:
+                takers = takers_of_puts[put.topic]
                 if takers is None:
                     messages.appendleft(message)
                     break
                 if told:
                     give(watches, told)
                     told = []
-                topic = put._told.topic
+                topic = put.topic
                 # Its fields are named as the stages are.
                 watches = <tuple>getattr(takers, stage)
             taken += 1
             if watches:
-                told.append(put.covered_told(stage, name, who, at_s, together))
+                told.append(put.covered_told(kind, stage, who, at_s, together))
         if told:
             give(watches, told)
         return taken
 
-    cdef Told covered_told(self, str stage, bytes name, bytes who, double at_s,
-                           int64_t together):
+    cdef Told covered_told(self, Kind kind, str stage, bytes who, double at_s, int64_t together):
         """Return what is told when the disk or a slave has it."""
-        cdef uint8_t room[EVENT_MAX]
-        cdef uint8_t* to
-        cdef int64_t latency_us = micros(at_s - self.at_s)
-        to = put_times(room, self._now_ms + latency_us // 1000, at_s)
-        to = put_word(put_part(to, name), b'",', 2)
-        to = put_part(put_some(to, self._told, self._what, self._what_size), who)
-        to = put_decimal(put_word(to, b',"latencyUs":', 13), latency_us)
-        to = put_decimal(put_word(to, b',"totalUs":', 11), latency_us)
-        if together:
-            to = put_decimal(put_word(to, b',"together":', 12), together)
-        return told_of(room, put_word(to, b"}", 1), NULL, stage, self._told.topic, None)
+        cdef Told told = told_again(self, kind, stage, self._now_ms, at_s)
+        told._now_ms += told._latency // 1000
+        told._total = told._latency
+        told._who = who
+        told._numbers[0] = together
+        return told
 
 
-cdef Put put_of(Send* send, Picks picks, Known* known, int64_t queue_offset, int64_t offset,
-                int64_t size, bytes store_host, bytes client, int64_t now_ms, double received_s,
-                double validated_s, double appended_s, double dispatched_s):
+cdef Put put_of(Note* note, bytes store_host):
     """Return a message that was put, with what is told of that."""
-    cdef uint8_t room[EVENT_MAX]
-    cdef uint8_t* to = put_word(put_times(room, now_ms, dispatched_s), b'stored",', 8)
+    cdef uint8_t room[WHAT_MAX]
+    cdef uint8_t* to = put_what(room, &note.known, note.queue_offset, note.offset, store_host)
+    cdef Picks picks = <Picks>note.of
     cdef Put put = Put.__new__(Put)
-    put._what = to - room
-    to = put_what(put_part(to, picks.where), known, queue_offset, offset, store_host)
-    to = put_decimal(put_word(to, b',"storeSize":', 13), size)
-    if send.producer_group.size:
-        to = put_text(put_word(to, b',"producerGroup":"', 18), send.producer_group)
+    to = put_decimal(put_word(to, b',"storeSize":', 13), note.size)
+    if note.producer_group.size:
+        to = put_text(put_word(to, b',"producerGroup":"', 18), note.producer_group)
         to = put_word(to, b'"', 1)
-    if send.reconsume_times:
-        to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), send.reconsume_times)
-    put._what_size = to - room - put._what
-    to = put_decimal(
-        put_word(put_part(to, client), b',"latencyUs":', 13),
-        max(0, now_ms - send.born_timestamp) * 1000
-    )
-    to = put_word(to, b',"steps":{"received":0,"validated":', 35)
-    to = put_decimal(to, micros(validated_s - received_s))
-    to = put_decimal(put_word(to, b',"appended":', 12), micros(appended_s - received_s))
-    to = put_decimal(put_word(to, b',"dispatched":', 14), micros(dispatched_s - received_s))
-    to = put_word(to, b"}}", 2)
-    put._told = told_of(room, to, &known.properties, STORED, picks.topic, None)
-    put._watches = picks.stored
-    put.commit_log_offset = offset
-    put.end = offset + size
-    put.at_s = dispatched_s
-    put._now_ms = now_ms
+    if note.reconsumed:
+        to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), note.reconsumed)
+    put._what_size = to - room
+    put._what = what_of(room, to, note.known.properties)
+    put._kind = OF_PUT
+    put.stage = STORED
+    put.topic = picks.topic
+    put._where = picks.where
+    put._who = <bytes>note.who
+    put.at_s = note.at_s
+    put._now_ms = note.now_ms
+    put._latency = note.latency
+    put._total = -1
+    memcpy(put._numbers, note.steps, sizeof(note.steps))
+    put.commit_log_offset = note.offset
+    put.end = note.offset + note.size
     return put

@@ -420,11 +420,10 @@ cdef class SendTurn:
     cdef dict _queues_of
     cdef Counts _counts
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
-    cdef object _waiting, _timestamp, _picking, _trace, _tracer, _followed
-    cdef object _unflushed, _append_unflushed
+    cdef object _waiting, _timestamp, _picking, _trace, _tracer
     cdef double _received_s
-    cdef dict _stored_at, _slaves
-    cdef list _picked, _told, _halves
+    cdef list _picked, _halves
+    cdef Notes _notes
     cdef str _half_topic
     cdef bint _takes_halves
     # Whose address events have, and how.
@@ -497,17 +496,12 @@ cdef class SendTurn:
         self._latency = exactly(LatencyType, stats.put_latency)
         self._tracer = tracer
         self._picking = exactly(PickingType, tracer.picking)
-        self._followed = tracer.followed
-        self._stored_at = tracer.followed.stored_at
-        self._slaves = tracer.followed.slaves
-        self._unflushed = tracer.followed.unflushed
-        self._append_unflushed = self._unflushed.append
         self._trace = send.trace
         self._picked = []
         self._halves = []
         self._half_topic = plain.half_topic
         self._takes_halves = False
-        self._told = []
+        self._notes = notes_of(tracer, puts.store_host)
         self._client_host = self._client = None
         self._acknowledge = exactly(AcknowledgementType, acknowledge)
         self._now_ms = None if type(clock) is SystemClock else clock.now_ms
@@ -565,8 +559,6 @@ cdef class SendTurn:
                 self._store()
                 if self._halves:
                     self._tell_halves(born_host)
-                if self._told:
-                    self._tell_told()
                 if self._picked:
                     self._tell_picked(born_host)
             if taken == 0:
@@ -921,6 +913,7 @@ cdef class SendTurn:
         """Note a message that somebody may want to see; `SendTrace.picked` reads the tuple."""
         cdef Py_ssize_t group_size
         cdef Known known
+        cdef Note* note
         cdef Text group = send.producer_group
         cdef double dispatched_s = seconds_of(self._monotonic)
         if (
@@ -934,11 +927,26 @@ cdef class SendTurn:
             and crc32_of(known.uniq_key.at, known.uniq_key.size) % place.one_of == 0
         ):
             known.body_size = body_size
-            self._told.append(put_of(
-                send, <Picks>place.picks, &known, place.next_offset - 1, offset, size,
-                self._store_host_hex, self._client, self._now, self._received_s, validated_s,
-                appended_s, dispatched_s
-            ))
+            note = self._notes.begin(
+                OF_PUT,
+                <Picks>place.picks,
+                self._client,
+                (<Picks>place.picks).stored,
+                properties_size + group.size,
+            )
+            self._notes.know(note, &known)
+            note.producer_group = group
+            note.producer_group.at = self._notes._keep(group)
+            note.queue_offset = place.next_offset - 1
+            note.offset = offset
+            note.size = size
+            note.now_ms = self._now
+            note.latency = max(0, self._now - send.born_timestamp) * 1000
+            note.reconsumed = send.reconsume_times
+            note.at_s = dispatched_s
+            note.steps[0] = micros(validated_s - self._received_s)
+            note.steps[1] = micros(appended_s - self._received_s)
+            note.steps[2] = micros(dispatched_s - self._received_s)
             return 0
         properties = PyUnicode_DecodeUTF8(<const char*>self._scratch, properties_size, "replace")
         # Its properties are stored, so their place is free.
@@ -964,36 +972,6 @@ cdef class SendTurn:
         halves = self._halves
         self._halves = []
         self._send.note_halves(halves, born_host)
-        return 0
-
-    cdef int _tell_told(self) except -1:
-        """Tell of the puts of this turn whose events are made; nothing of it may undo them."""
-        cdef Put put
-        told = self._told
-        self._told = []
-        try:
-            for each in told:
-                put = <Put>each
-                if put._watches:
-                    give(put._watches, [put._told])
-                # Whoever watched need not be kept until the flush.
-                put._watches = None
-                self._follow(put)
-        except Exception as error:
-            self._trace.failed(len(told), error)
-        return 0
-
-    cdef int _follow(self, Put put) except -1:
-        """Note that more of a message is to come, as `Followed.stored` does."""
-        if (
-            self._slaves
-            or len(self._stored_at) >= STORED_MAX
-            or len(self._unflushed) >= FOLLOWED_MAX
-        ):
-            self._followed.stored(put)
-            return 0
-        self._stored_at[put.commit_log_offset] = put.at_s
-        self._append_unflushed(put)
         return 0
 
     cdef int _tell_picked(self, bytes born_host) except -1:

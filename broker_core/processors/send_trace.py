@@ -26,7 +26,6 @@ logger = logging.getLogger(__name__)
 PROPERTY_REPLAYED = "TREBUCHET_REPLAY"
 """Which run of the console has sent a dead letter again."""
 WAITING = {names.RMQ_SYS_TRANS_HALF_TOPIC: "withheld", names.RMQ_SYS_SCHEDULE_TOPIC: "deferred"}
-NOT_TRACED = "plain sends could not be traced: count=%d"
 SLOW_PUT_S = 0.01
 """From received to answered; the recorder keeps puts that take longer."""
 
@@ -209,11 +208,7 @@ class SendTrace:
             for send in sends:
                 self._emit_picked(Picked._make(send), client, store_timestamp, received_s)
         except Exception:
-            logger.exception(NOT_TRACED, len(sends))
-
-    def failed(self, count: int, error: Exception) -> None:
-        """Log that the native turn could not tell of plain sends, which are answered."""
-        logger.error(NOT_TRACED, count, exc_info=error)
+            logger.exception("plain sends could not be traced: count=%d", len(sends))
 
     def _emit_picked(
         self, send: Picked, client: str, store_timestamp: int, received_s: float

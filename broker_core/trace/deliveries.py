@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 DELIVERIES_MAX = 10_000
 """Also the most events that one acknowledgement causes."""
@@ -40,17 +40,21 @@ class Deliveries:
     Attributes:
         queues: what there is, by queue and queue offset. Another dict when queues without
             deliveries went. The native turn notes, takes and forgets as well.
-        order: all that were noted, the oldest first, each with what waits of its queue.
+        order: what was noted, the oldest first, each with what waits of its queue. What is taken
+            goes when nothing older waits, so that it stays as short as what waits.
     """
 
-    __slots__ = ("order", "queues")
+    __slots__ = ("_tell_noted", "order", "queues")
 
-    def __init__(self) -> None:
+    def __init__(self, tell_noted: Callable[[], None] = lambda: None) -> None:
+        """`tell_noted` is called first, for what the native turn has noted until then."""
+        self._tell_noted = tell_noted
         self.queues: dict[Queue, dict[int, Delivered]] = {}
         self.order: deque[tuple[dict[int, Delivered], int]] = deque()
 
     def note(self, queue: Queue, queue_offset: int, delivered: Delivered) -> None:
         """Remember a delivery, the last one of a message that comes again."""
+        self._tell_noted()
         if len(self.order) >= DELIVERIES_MAX:
             waiting, oldest = self.order.popleft()
             waiting.pop(oldest, None)
@@ -69,10 +73,22 @@ class Deliveries:
 
     def take(self, queue: Queue, first: int, end: int) -> list[tuple[int, Delivered]]:
         """Return, by offset, what an acknowledgement from `first` up to `end` covers; forget it."""
+        self._tell_noted()
         waiting = self.queues.get(queue, {})
         offsets = sorted(offset for offset in waiting if first <= offset < end)
-        return [(offset, waiting.pop(offset)) for offset in offsets]
+        taken = [(offset, waiting.pop(offset)) for offset in offsets]
+        self._forget_taken()
+        return taken
 
     def clear(self) -> None:
+        self._tell_noted()
         self.queues = {}
         self.order.clear()
+
+    def _forget_taken(self) -> None:
+        order = self.order
+        while order:
+            waiting, oldest = order[0]
+            if oldest in waiting:
+                break
+            order.popleft()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, gc=False):
@@ -90,4 +95,22 @@ class Emitted:
         return self._ending
 
 
+class _Pushed(msgspec.Struct):
+    events: list[msgspec.Raw]
+
+
+def pushed(body: bytes) -> Iterator[tuple[int, bytes, Emitted]]:
+    """Yield of each event in the body of a push its number, its head, and itself once more."""
+    for raw in _read_pushed(body).events:
+        text = bytes(raw)
+        number = text[len(_BEFORE_NUMBER) : text.index(b'"', len(_BEFORE_NUMBER))]
+        begin = len(_BEFORE_NUMBER) + len(number)
+        # A quote in a text in between would be escaped.
+        head = text[begin : text.index(b'"timeMs":', begin)]
+        yield int(number), head, Emitted(decode_event(text))
+
+
+_BEFORE_NUMBER = b'{"seq":"'
+_read_pushed = msgspec.json.Decoder(_Pushed).decode
 encode = msgspec.json.Encoder().encode
+decode_event = msgspec.json.Decoder(TraceEvent).decode

@@ -128,6 +128,7 @@ class Followed:
 
     def stored(self, stored: Stored | Put) -> None:
         """Follow a message that somebody asks about."""
+        self._tracer.tell_noted()
         if len(self.stored_at) >= STORED_MAX:
             for each in list(islice(self.stored_at, FORGOTTEN)):
                 del self.stored_at[each]
@@ -140,14 +141,17 @@ class Followed:
 
     def stored_s(self, commit_log_offset: int) -> float | None:
         """Return when a message was stored, by the monotonic clock, if that is known."""
+        self._tracer.tell_noted()
         return self.stored_at.get(commit_log_offset)
 
     def flushed(self, commit_log_offset: int, at_s: float, together: int) -> None:
         """Emit "flushed" for what ends at or before an offset of the log."""
+        self._tracer.tell_noted()
         self._reach(self._disk, commit_log_offset, at_s, together)
 
     def replicated(self, address: str, commit_log_offset: int, at_s: float) -> None:
         """Emit "replicated" for what a slave has by now; an offset below 0: it is gone."""
+        self._tracer.tell_noted()
         if commit_log_offset < 0:
             self.slaves.pop(address, None)
             return
@@ -161,6 +165,7 @@ class Followed:
             self._reach(reach, commit_log_offset, at_s, 0)
 
     def clear(self) -> None:
+        self._tracer.tell_noted()
         self._disk.waiting.clear()
         self.slaves.clear()
         self.stored_at.clear()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker_core.trace.event import TraceEvent, encode
+from broker_core.trace.event import TraceEvent, decode_event, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -297,6 +297,3 @@ class Recorder:
 
 def _time_of(entry: Entry) -> float:
     return entry[0] if isinstance(entry, tuple) else entry.at_s
-
-
-decode_event = msgspec.json.Decoder(TraceEvent).decode

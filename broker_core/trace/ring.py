@@ -1,7 +1,9 @@
 """Ring: the numbered events that a watch keeps, those that wait and those that were sent.
 
 Events lie in stretches with one number after the other, so that what comes together costs little
-each.
+each. What was sent is kept as the text that it was sent as, and read when it is wanted again: that
+of an event which was told long ago is in no cache any more, and to let it go costs as much as to
+tell of another one.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
+from broker_core.trace.event import pushed
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from broker_core.trace.event import Emitted
 
@@ -59,6 +63,17 @@ class Numbered:
         return b"%b%b%b" % (before, b",".join(parts), behind)
 
 
+class _Sent:
+    """A push: its text, how many events it has, and how many of them are forgotten."""
+
+    __slots__ = ("body", "count", "forgotten")
+
+    def __init__(self, body: bytes, count: int) -> None:
+        self.body = body
+        self.count = count
+        self.forgotten = 0
+
+
 class Ring:
     """Keeps so many events at most; the oldest go first. Event loop only.
 
@@ -73,7 +88,7 @@ class Ring:
         self._events_max = events_max
         self._numbered = numbered_type
         self._waits: deque[Stretch] = deque()
-        self._sent: deque[Stretch] = deque()
+        self._sent: deque[_Sent] = deque()
         self._sent_count = 0
 
     def add(self, number: int, head: bytes, event: Emitted) -> None:
@@ -110,25 +125,36 @@ class Ring:
             room -= len(stretch.events)
         return taken, events_max - room
 
-    def sent(self, batch: Sequence[Stretch], shown: Sequence[Stretch]) -> None:
-        """Take note that a batch does not wait any more, and what of it was sent."""
+    def sent(self, batch: Sequence[Stretch], body: bytes, count: int) -> None:
+        """Take note that a batch does not wait any more, and as what so many of it were sent."""
         for stretch in batch:
             self._waits.popleft()
             self.waiting -= len(stretch.events)
-        for stretch in shown:
-            self._sent.append(stretch)
-            self._sent_count += len(stretch.events)
+        if count:
+            self._sent.append(_Sent(body, count))
+            self._sent_count += count
 
     def rewind(self, number: int) -> None:
         """Have what was sent behind a number wait again; forget what was sent before."""
-        while self._sent:
-            stretch = self._sent.pop()
-            before = max(0, number + 1 - stretch.first)
-            again = stretch.events[before:]
-            if again:
-                self._waits.appendleft(self._numbered(stretch.first + before, stretch.head, again))
-                self.waiting += len(again)
+        again = [stretch for each in self._sent for stretch in self._again(each, number)]
+        self._waits.extendleft(reversed(again))
+        self.waiting += sum(len(each.events) for each in again)
+        self._sent.clear()
         self._sent_count = 0
+
+    def _again(self, sent: _Sent, behind: int) -> Iterator[Stretch]:
+        """Yield what was sent behind a number, without what is forgotten."""
+        made: Stretch | None = None
+        for place, (number, head, event) in enumerate(pushed(sent.body)):
+            if place < sent.forgotten or number <= behind:
+                continue
+            if made is None or made.head != head or number != made.first + len(made.events):
+                if made is not None:
+                    yield made
+                made = self._numbered(number, head, [])
+            made.events.append(event)
+        if made is not None:
+            yield made
 
     def _split(self, place: int, events: int) -> Stretch:
         """Part the stretch at a place; return the first of the two."""
@@ -141,18 +167,23 @@ class Ring:
 
     def _forget(self) -> None:
         over = self._sent_count + self.waiting - self._events_max
+        while over > 0 and self._sent:
+            sent = self._sent[0]
+            gone = min(over, sent.count - sent.forgotten)
+            sent.forgotten += gone
+            if sent.forgotten == sent.count:
+                self._sent.popleft()
+            self._sent_count -= gone
+            over -= gone
         while over > 0:
-            stretch = (self._sent or self._waits)[0]
+            stretch = self._waits[0]
             gone = min(over, len(stretch.events))
-            if self._sent:
-                self._sent_count -= gone
-            else:
-                self.waiting -= gone
             if gone < len(stretch.events):
                 del stretch.events[:gone]
                 stretch.first += gone
             else:
-                (self._sent or self._waits).popleft()
+                self._waits.popleft()
+            self.waiting -= gone
             over -= gone
 
 

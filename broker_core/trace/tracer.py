@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import structs
 
@@ -51,6 +51,21 @@ RECORDER_MINUTES = 10
 OFF, WATCHED, RECORDER, FULL = "off", "watched", "recorder", "full"
 
 
+class Notes(Protocol):
+    """What happened, noted by the native turn to be told of later, together."""
+
+    def tell(self) -> None:
+        """Tell of all that is noted, in its order."""
+        ...
+
+
+class NoNotes:
+    """Without a native turn nothing is noted."""
+
+    def tell(self) -> None:
+        """Tell of nothing."""
+
+
 class Watched(NamedTuple):
     """A watch that has begun."""
 
@@ -70,6 +85,7 @@ class Tracer:
         followed: messages of which more is to come; empty while nobody watches.
         picking: which plain sends and pulls are wanted.
         takers: whom the native turn tells of pulls without any event. New when picking is.
+        notes: what the native turn has noted for them and not told yet.
     """
 
     def __init__(
@@ -94,7 +110,8 @@ class Tracer:
         self.on_watching: Callable[[bool], None] = _nobody
         self.recorder = Recorder(clock, recorder_bytes_max, recorder_minutes, span_type)
         self._numbered = numbered_type or Numbered
-        self.deliveries = Deliveries()
+        self.notes: Notes = NoNotes()
+        self.deliveries = Deliveries(self.tell_noted)
         self.followed = Followed(self)
         self.picking = Picking()
         self.takers = Takers()
@@ -167,7 +184,14 @@ class Tracer:
             # What it has gathered matched what was asked for until now.
             before.send()
         if watch is None or wanted.resume is None:
-            watch = Watch(next(self._watch_ids), wanted, watcher, self._numbered, self._push_soon)
+            watch = Watch(
+                next(self._watch_ids),
+                wanted,
+                watcher,
+                self._numbered,
+                self._push_soon,
+                self.tell_noted,
+            )
         else:
             self._lost.pop(watch.watch_id)
             watch.resume(watcher, int(wanted.resume.last_seq), int(wanted.resume.received))
@@ -313,6 +337,14 @@ class Tracer:
                 is_wanted |= watch.offer(emitted, event, properties, at_s)
         return is_wanted
 
+    def tell_noted(self) -> None:
+        """Have told what the native turn noted: before a push, and whatever needs its traces."""
+        self.notes.tell()
+
+    def notes_failed(self, count: int, error: Exception) -> None:
+        """Log that some of what was noted could not be told."""
+        logger.error("live trace: %d events could not be made", count, exc_info=error)
+
     def lose(self, stage: str) -> None:
         """Count an event that could not be made."""
         for watch in self._all:
@@ -364,6 +396,7 @@ class Tracer:
 
     def _settle(self) -> None:
         """Take note of who wants what."""
+        self.tell_noted()
         watches = self._all = (*self._watches.values(), *self._lost.values())
         is_full = self.recorder.is_full
         self.watching = not self._is_off and (bool(watches) or is_full)

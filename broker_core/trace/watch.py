@@ -77,6 +77,7 @@ class Watch:
         "_second",
         "_seen",
         "_sent_count",
+        "_tell_noted",
         "_this_second",
         "_told_seq",
         "fresh",
@@ -95,7 +96,12 @@ class Watch:
         watcher: Watcher,
         numbered_type: Callable[[int, bytes, list[Emitted]], Stretch] = Numbered,
         on_news: Callable[[], None] | None = None,
+        tell_noted: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_news` is told that there is something to send, `tell_noted` asked for what is noted.
+
+        See `Tracer.tell_noted`.
+        """
         self.watch_id = watch_id
         self.wanted = structs.replace(wanted, resume=None)
         self.host = watcher.host
@@ -103,6 +109,7 @@ class Watch:
         self.lost_at = 0.0
         self.is_told = True
         self._on_news = on_news
+        self._tell_noted = tell_noted
         self.fresh: list[Emitted] = []
         self._push: Push | None = watcher.push
         self._matchers = [(name, *compiled(each)) for name, each in wanted.named().items()]
@@ -156,6 +163,7 @@ class Watch:
 
     def number_fresh(self) -> None:
         """Take what matched without having been offered: all at once, for little each."""
+        self._tell_noted()
         fresh = self.fresh
         if not fresh:
             return
@@ -189,10 +197,10 @@ class Watch:
         told_seq = self._last_seq
         if batch_count < ring.waiting:
             told_seq = batch[-1].first + len(batch[-1].events) - 1
-        dropped = self.dropped + batch_count - shown_count
-        if not self._push(self._body(shown, dropped)):
+        body = self._body(shown, self.dropped + batch_count - shown_count)
+        if not self._push(body):
             return
-        ring.sent(batch, shown)
+        ring.sent(batch, body, shown_count)
         self._sent_count += shown_count
         self._told_seq = told_seq
         self.is_told = told_seq == self._last_seq and not ring.waiting

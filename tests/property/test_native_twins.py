@@ -184,6 +184,7 @@ async def test_pulls_that_wait_end_alike(keys: dict[str, object], rng: random.Ra
                     twin.connect()
 
 
+@pytest.mark.parametrize("rounds_a_push", [1, 50])
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -194,7 +195,7 @@ async def test_pulls_that_wait_end_alike(keys: dict[str, object], rng: random.Ra
     ids=lambda wanted: ",".join(wanted),
 )
 async def test_who_watches_is_told_the_same_of_pulls(
-    wanted: dict[str, Any], rng: random.Random
+    wanted: dict[str, Any], rounds_a_push: int, rng: random.Random
 ) -> None:
     async with Pair(configuration()) as pair:
         told = [told_to("watcher", twin, **wanted) for twin in (pair.native, pair.python)]
@@ -207,9 +208,13 @@ async def test_who_watches_is_told_the_same_of_pulls(
             stream += pull_frames.pull_at_the_end(rng, topic, queue_id, end, number * 4)
             await pair.feed(stream)
             pair.advance_ms(rng.choice((0, 1, 500)))
-            for twin in (pair.native, pair.python):
-                twin.parts.tracer.push_all()
-            assert told[0] == told[1]
+            if number % rounds_a_push == 0:
+                for twin in (pair.native, pair.python):
+                    twin.parts.tracer.push_all()
+                assert told[0] == told[1]
+        for twin in (pair.native, pair.python):
+            twin.parts.tracer.push_all()
+        assert told[0] == told[1]
         assert {event["stage"] for event in told[0]} == set(wanted["stages"])
         native, python = pair.native.seen(), pair.python.seen()
         # Of a put that is told of, Python keeps when its steps were.
@@ -217,6 +222,7 @@ async def test_who_watches_is_told_the_same_of_pulls(
             assert native[name] == python[name], name
 
 
+@pytest.mark.parametrize("rounds_a_push", [1, 50])
 @pytest.mark.parametrize(
     ("wanted", "slaves"),
     [
@@ -227,7 +233,11 @@ async def test_who_watches_is_told_the_same_of_pulls(
     ids=["sample, no slave", "sample", "sample,stages,topic"],
 )
 async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follows(
-    wanted: dict[str, Any], slaves: int, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+    wanted: dict[str, Any],
+    slaves: int,
+    rounds_a_push: int,
+    rng: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Pair(configuration()) as pair:
         told = [told_to("watcher", twin, **wanted) for twin in (pair.native, pair.python)]
@@ -243,6 +253,8 @@ async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follow
             )
             await pair.feed(stream)
             pair.advance_ms(rng.choice((0, 1, 500)))
+            if number % rounds_a_push:
+                continue
             for twin in (pair.native, pair.python):
                 tracer, end = twin.parts.tracer, twin.parts.store.files.log.max_offset
                 if number % 3:
@@ -257,6 +269,55 @@ async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follow
         stages = {event["stage"] for event in told[0]}
         assert stages >= {"stored", "flushed"}
         assert ("replicated" in stages) == bool(slaves)
+
+
+async def test_what_is_noted_is_told_before_what_python_tells() -> None:
+    async with Pair(configuration()) as pair:
+        told = [told_to("watcher", twin, sample=2) for twin in (pair.native, pair.python)]
+        fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{sampled_keys(9)[0]}")
+        await pair.feed(send_frames.send(fields, b"body", 1))
+        for twin in (pair.native, pair.python):
+            twin.parts.tracer.emit("expired", TOPICS[0], 0, 0, {"UNIQ_KEY": sampled_keys(9)[0]})
+            twin.parts.tracer.push_all()
+        assert [event["stage"] for event in told[0]] == ["stored", "expired"]
+        assert told[0] == told[1]
+
+
+async def test_who_does_not_watch_any_more_is_told_what_was_noted_until_then() -> None:
+    async with Pair(configuration()) as pair:
+        native = pair.native.parts.tracer
+        told, others = (told_to(name, pair.native, sample=2) for name in ("a", "b"))
+        keys = sampled_keys(400)
+        for number, key in enumerate(keys):
+            fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{key}")
+            await pair.feed(send_frames.send(fields, b"body", number))
+        assert told == others == []
+        native.watch("a", TraceWatch(topic="other"), Watcher(lambda _: True))
+        native.push_all()
+        assert [event["uniqKey"] for event in told] == keys
+        assert [event["uniqKey"] for event in others] == keys
+
+
+async def test_what_cannot_be_told_is_logged_and_undoes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Pair(configuration()) as pair:
+        told = told_to("watcher", pair.native, sample=2)
+        followed = pair.native.parts.tracer.followed
+        followed.replicated("10.0.0.9:1", 0, 0.0)
+        # The first one of a queue is Python's.
+        fields = send_frames.fields_of(TOPICS[0], 0, "UNIQ_KEY\x01plain")
+        await pair.feed(send_frames.send(fields, b"body", 98))
+        told.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(followed, "stored", lambda _: 1 / 0)
+            for number, key in enumerate(sampled_keys(9)):
+                fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{key}")
+                await pair.feed(send_frames.send(fields, b"body", number))
+            pair.native.parts.tracer.push_all()
+        assert f"live trace: {len(sampled_keys(9))} events could not be made" in caplog.text
+        # Only what follows from a put was not possible.
+        assert [event["uniqKey"] for event in told] == sampled_keys(9)
 
 
 async def test_of_more_deliveries_than_are_kept_the_oldest_are_forgotten() -> None:
@@ -274,6 +335,7 @@ async def test_of_more_deliveries_than_are_kept_the_oldest_are_forgotten() -> No
         for number in range(0, 40, 4):
             pulled = pull_frames.fields_of(topic, 0, number, flags=2, most=4)
             await pair.feed(pull_frames.pull(pulled, number))
+        pair.native.parts.tracer.tell_noted()
         native, python = (twin.parts.tracer.deliveries for twin in (pair.native, pair.python))
         handed = len(sampled_keys(40))
         assert [number for _, number in native.order] == [number for _, number in python.order]

@@ -4,13 +4,15 @@
     python -m tests.bench.tracing --rates
     python -m tests.bench.tracing --instructions
 
-One broker is loaded slice by slice, each with another level in force, in turn; the change is the
-median over rounds, with its middle half, and where the median of ever more rounds would lie in 95
-of 100 cases. The broker has a processor to itself, where there are two, and who loads and watches
-the others. What counts is processor time of the broker's loop, on which all of tracing runs, until
-what was sent is flushed and told of: other threads make pages of the log, which comes in lumps.
+Two brokers are loaded by turns, some hundredths of a second each: the pace of a machine changes
+from one second to the next, and so it is the same for both. One of them traces as the first mode
+says, the other as another one, and with the next slice the other way round; the change is the
+median over pairs of slices, and behind it stands where the median of ever more pairs would lie in
+95 of 100 cases. The brokers have a processor to themselves, where there are two, and who loads and
+watches the others. What counts is processor time of the broker's loop, on which all of tracing
+runs, and of all threads together, until what was sent is flushed and told of.
 What a slice sent it then pulls, at the same level. With --against a broker of another
-checkout, such as one from before a change, is what the others are compared with. Last it offers
+checkout, such as one from before a change, is compared with ours in each mode. Last it offers
 OFFERED_RATE sends a second to a broker that tells everything to one watcher, says how many it keeps
 and how many more it could, and whether the watcher's counts are right: --rates says that alone.
 --instructions counts within one process under valgrind, which no other process disturbs: see
@@ -61,14 +63,13 @@ PUSHED_SECONDS = 0.2
 OFFERED_RATE, OFFERED_SECONDS, OFFERS_A_SECOND = 20_000, 5.0, 200
 GRACE_SECONDS = 0.1
 """What is answered so long after its time was kept."""
-OFF, RECORDER, SAMPLED, RECORDED, WATCHED, FULL, OTHER = (
+OFF, RECORDER, SAMPLED, RECORDED, WATCHED, FULL = (
     "off",
     "recorder",
     "watched 1/100",
     "and recorder",
     "watched",
     "full",
-    "the other",
 )
 MODES = (OFF, RECORDER, SAMPLED, RECORDED, WATCHED, FULL)
 LEVELS = {OFF: "off", RECORDER: "recorder", RECORDED: "recorder"}
@@ -127,6 +128,10 @@ fault: of 60,000 sends at once some had one, and cost a tenth more. No more are 
 notes the sample's of.
 """
 CELLS = tuple(cell for cells in WAYS.values() for cell in cells)
+TURNS = 8
+"""In which a slice is sent or pulled: one of sends takes as long as from one push to the next."""
+WARM_UP_SLICES = 2
+LOOP, ALL = "the loop", "all threads"
 
 
 def load(port: int, frames: Sequence[bytes], requests: int, window: int) -> None:
@@ -274,29 +279,35 @@ class Measured:
         self._watch: Watch | None = None
         self._watched = ""
 
-    def measure(self, cell: Cell) -> float:
-        """Return nanoseconds a message of one slice; what is pulled was sent just before."""
-        frames, messages = self._sends, cell.requests
+    def begin(self) -> None:
+        """Begin a slice."""
+        self._before = self._nanoseconds()
+        self._end = self._stored
+
+    def load(self, cell: Cell, turn: int) -> None:
+        """Load the broker in a turn; what is pulled was sent just before."""
+        requests = cell.requests // TURNS
         if cell.pulled:
-            messages *= cell.pulled
-            end = self._stored
-            frames = [a_pull(at, cell.pulled) for at in range(end - messages, end, cell.pulled)]
-        before = self._loop_nanoseconds()
-        if cell.pulled:
-            load(self.broker.port, frames, cell.requests, cell.window)
+            count = requests * cell.pulled
+            first = self._end - count * (TURNS - turn)
+            frames = [a_pull(at, cell.pulled) for at in range(first, first + count, cell.pulled)]
+            load(self.broker.port, frames, requests, cell.window)
         else:
-            self._send(cell.requests, cell.window)
-        # A broker tells of flushes when they have been.
-        time.sleep(PUSHED_SECONDS if cell.pulled else FLUSHED_SECONDS)
-        return (self._loop_nanoseconds() - before) / messages
+            load(self.broker.port, self._sends, requests, cell.window)
+            self._stored += requests
 
-    def _loop_nanoseconds(self) -> int:
+    def end(self, cell: Cell) -> dict[str, float]:
+        """Return what the slice took, in nanoseconds a message."""
+        messages = cell.requests // TURNS * TURNS * (cell.pulled or 1)
+        return {
+            name: (after - self._before[name]) / messages
+            for name, after in self._nanoseconds().items()
+        }
+
+    def _nanoseconds(self) -> dict[str, int]:
         pid = self.broker.pid
-        return thread_nanoseconds(pid)[pid, str(pid)]
-
-    def _send(self, requests: int, window: int) -> None:
-        load(self.broker.port, self._sends, requests, window)
-        self._stored += requests
+        threads = thread_nanoseconds(pid)
+        return {LOOP: threads[pid, str(pid)], ALL: sum(threads.values())}
 
     def set_level(self, level: str, **more: object) -> None:
         body = json.dumps({"level": level, **more}).encode()
@@ -314,7 +325,7 @@ class Measured:
             self.unwatch()
         if mode == FULL:
             self.set_level("full", minutes=10)
-        elif mode != OTHER:
+        else:
             self.set_level(LEVELS.get(mode, "watched"))
         if mode in WANTED and self._watch is None:
             self._watch, self._watched = Watch(self.broker.port, WANTED[mode]), mode
@@ -326,22 +337,45 @@ class Measured:
         self._watch, self._watched = None, ""
 
 
+Found = dict[tuple[str, str], list[tuple[float, float]]]
+"""What a message costs one and the other side, by cell or way and whose time that is."""
+
+
 def measure(
-    brokers: dict[str, Measured], slices: int, found: dict[tuple[str, str], list[float]]
-) -> None:
-    """Add what a message costs in each mode, by cell and mode."""
-    modes = list(brokers)
-    for cells in WAYS.values():
-        for slice_number in range(-1, slices):
-            # Each follows each other one in turn: what ran before leaves it other caches.
-            first = slice_number % len(modes)
-            order = modes[first:] + modes[:first]
-            for mode in order if slice_number % 2 else reversed(order):
-                brokers[mode].trace(mode)
-                costs = {cell.name: brokers[mode].measure(cell) for cell in cells}
-                if slice_number >= 0:
-                    for name, cost in costs.items():
-                        found.setdefault((name, mode), []).append(cost)
+    brokers: tuple[Measured, Measured], modes: tuple[str, str], slices: int, *, are_alike: bool
+) -> Found:
+    """Return what a message costs, slice by slice; alike brokers change sides with each."""
+    found: Found = {}
+    for way, cells in WAYS.items():
+        for number in range(-WARM_UP_SLICES, slices):
+            sides = brokers[::-1] if are_alike and number % 2 else brokers
+            for broker, mode in zip(sides, modes, strict=True):
+                broker.trace(mode)
+            costs = [a_slice(sides, cell, number // 2) for cell in cells]
+            if number < 0:
+                continue
+            for whose in (LOOP, ALL):
+                for cell, cost in zip(cells, costs, strict=True):
+                    found.setdefault((cell.name, whose), []).append(cost[whose])
+                one, other = (sum(cost[whose][side] for cost in costs) for side in (0, 1))
+                found.setdefault((way, whose), []).append((one, other))
+    return found
+
+
+def a_slice(
+    sides: tuple[Measured, Measured], cell: Cell, number: int
+) -> dict[str, tuple[float, float]]:
+    """Return what a message of a slice costs both sides, by whose time that is."""
+    for broker in sides:
+        broker.begin()
+    for turn in range(TURNS):
+        # Each follows the other one as often: what ran before leaves it other caches.
+        for broker in sides if (turn + number) % 2 else sides[::-1]:
+            broker.load(cell, turn)
+    # A broker tells of flushes when they have been.
+    time.sleep(PUSHED_SECONDS if cell.pulled else FLUSHED_SECONDS)
+    one, other = (broker.end(cell) for broker in sides)
+    return {whose: (one[whose], other[whose]) for whose in (LOOP, ALL)}
 
 
 def rates(measured: Measured) -> None:
@@ -414,51 +448,45 @@ def main() -> int:
         for line in instructions.table(instructions.measure()):
             print(line)
         return 0
-    found: dict[tuple[str, str], list[float]] = {}
     *own, brokers_own = sorted(os.sched_getaffinity(0))
     pin(os.getpid(), own or [brokers_own])
+    checkouts = (ROOT, (asked.against or ROOT).resolve())
     with tempfile.TemporaryDirectory() as directory:
-        ours = Measured(ROOT, Path(directory) / "ours", asked.body_size, [brokers_own])
-        brokers = dict.fromkeys(asked.modes, ours)
-        if asked.against:
-            checkout, place = asked.against.resolve(), Path(directory) / "other"
-            other = Measured(checkout, place, asked.body_size, [brokers_own])
-            brokers = {OTHER: other, **brokers}
+        one, other = (
+            Measured(checkout, Path(directory) / str(number), asked.body_size, [brokers_own])
+            for number, checkout in enumerate(checkouts)
+        )
         try:
             if not asked.rates:
-                measure(brokers, asked.slices, found)
-            ours.unwatch()
-            rates(ours)
+                compare(one, other, asked.modes, asked.slices, are_alike=asked.against is None)
+            rates(one)
         finally:
-            for each in {*brokers.values()}:
+            for each in (one, other):
                 each.broker.stop()
-    if asked.rates:
-        return 0
-    report(brokers, found)
     return 0
 
 
-def report(brokers: dict[str, Measured], found: dict[tuple[str, str], list[float]]) -> None:
-    """Print the medians, and the changes over pairs."""
-    first = next(iter(brokers))
-    for way, cells in WAYS.items():
-        for mode in brokers:
-            parts = zip(*(found[cell.name, mode] for cell in cells), strict=True)
-            found[way, mode] = [sum(each) for each in parts]
-    print(
-        "a message: ns of the loop's processor time, and the change with its middle half, "
-        "and where its median lies in 95 of 100 cases"
-    )
-    for name in (*(cell.name for cell in CELLS), *WAYS):
-        for mode in brokers:
-            costs = found[name, mode]
-            pairs = zip(found[name, first], costs, strict=True)
-            changes = sorted(after / before - 1 for before, after in pairs)
-            low, middle, high = statistics.quantiles(changes)
-            least, most = median_between(changes)
+def compare(
+    one: Measured, other: Measured, modes: Sequence[str], slices: int, *, are_alike: bool
+) -> None:
+    """Print what each mode costs beside the first, or beside another checkout."""
+    print("a message: ns of processor time, the change, and where it lies in 95 of 100 cases")
+    first, *others = modes
+    compared = [(first, mode) for mode in others] if are_alike else [(each, each) for each in modes]
+    for sides in compared:
+        found = measure((other, one), sides, slices, are_alike=are_alike)
+        for each in (one, other):
+            each.unwatch()
+        for (name, whose), costs in found.items():
+            before, after = (statistics.median(side) for side in zip(*costs, strict=True))
+            changes = [math.log(cost / base) for base, cost in costs]
+            pairs = sorted(sum(pair) / 2 for pair in zip(changes[::2], changes[1::2], strict=False))
+            middle, least, most = (
+                math.expm1(each) for each in (statistics.median(pairs), *median_between(pairs))
+            )
             print(
-                f"{name:<28}{mode:<15}{statistics.median(costs):8.0f}  {middle:+.1%}  "
-                f"({low:+.1%} to {high:+.1%}), {least:+.1%} to {most:+.1%}"
+                f"{name:<26}{whose:<12}{sides[0]:<14}{before:8.0f}  {sides[1]:<14}{after:8.0f}  "
+                f"{middle:+.1%} ({least:+.1%} to {most:+.1%})"
             )
 
 

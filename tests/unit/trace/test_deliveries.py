@@ -55,6 +55,15 @@ def test_too_many_deliveries_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch
     assert [offset for offset, _ in deliveries.take(QUEUE, 0, 9)] == [2, 3, 4]
 
 
+def test_what_is_taken_is_forgotten_when_nothing_before_it_waits() -> None:
+    deliveries = noted(1, 2, 3)
+
+    deliveries.take(QUEUE, 2, 3)
+    assert len(deliveries.order) == 3
+    deliveries.take(QUEUE, 0, 2)
+    assert [number for _, number in deliveries.order] == [3]
+
+
 def test_queues_without_deliveries_go_when_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -38,10 +38,15 @@ def a_ring(numbered_type: Any, count: int, events_max: int = 1_000) -> Ring:
     return ring
 
 
+def a_push(batch: list[Stretch]) -> bytes:
+    """What a watch makes of a batch."""
+    return b'{"lastSeq":"9","events":[%b]}' % b",".join([each.body() for each in batch])
+
+
 def send(ring: Ring, events_max: int) -> list[int]:
     batch, count = ring.batch(events_max)
     assert count == len(numbers(batch))
-    ring.sent(batch, batch)
+    ring.sent(batch, a_push(batch), count)
     return numbers(batch)
 
 
@@ -115,11 +120,42 @@ def test_what_was_sent_behind_a_number_waits_again(numbered_type: Any) -> None:
 def test_what_is_hidden_neither_waits_nor_comes_again(numbered_type: Any) -> None:
     ring = a_ring(numbered_type, 6)
     batch, _ = ring.batch(4)
-    ring.sent(batch, [numbered_type(2, HEAD, [event()])])
+    ring.sent(batch, a_push([numbered_type(2, HEAD, [event()])]), 1)
 
     ring.rewind(0)
 
     assert send(ring, 100) == [2, 5, 6]
+
+
+def test_what_comes_again_is_what_was_sent(numbered_type: Any) -> None:
+    ring = Ring(100, numbered_type)
+    odd = TraceEvent(
+        time_ms="1", at_us="2", stage="stored", topic='"timeMs":', group="\u4e2d", steps={"a": 1}
+    )
+    ring.add(1, b'","matched":["\\"timeMs\\":"],', Emitted(odd))
+    ring.add(2, HEAD, event("delivered"))
+    batch, _ = ring.batch(10)
+    before = a_push(batch)
+    ring.sent(batch, before, 2)
+
+    ring.rewind(0)
+
+    again, count = ring.batch(10)
+    assert (a_push(again), count) == (before, 2)
+    assert [(each.stage, each.topic, each.group) for one in again for each in one.events] == [
+        ("stored", '"timeMs":', "\u4e2d"),
+        ("delivered", "T", None),
+    ]
+
+
+def test_what_a_full_ring_forgot_of_a_push_does_not_come_again(numbered_type: Any) -> None:
+    ring = a_ring(numbered_type, 4, events_max=6)
+    send(ring, 4)
+    ring.extend(numbered_type(5, HEAD, [event() for _ in range(4)]))
+
+    ring.rewind(0)
+
+    assert send(ring, 100) == [3, 4, 5, 6, 7, 8]
 
 
 def test_numbers_with_a_gap_or_other_filters_stay_apart(numbered_type: Any) -> None:
