@@ -504,6 +504,7 @@ def run(
     if is_over:
         figures.report = checker.check(book.history)
     if keep is not None and not figures.is_right:
+        keep.mkdir(parents=True, exist_ok=True)
         file = keep / f"chaos-{seed}.jsonl"
         operations.write(file, book.history)
         say(f"the history is in {file}")
