@@ -99,15 +99,15 @@ class _Pushed(msgspec.Struct):
     events: list[msgspec.Raw]
 
 
-def pushed(body: bytes) -> Iterator[tuple[int, bytes, Emitted]]:
-    """Yield of each event in the body of a push its number, its head, and itself once more."""
+def pushed(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield of each event in the body of a push its number, its head, and its JSON."""
     for raw in _read_pushed(body).events:
         text = bytes(raw)
         number = text[len(_BEFORE_NUMBER) : text.index(b'"', len(_BEFORE_NUMBER))]
         begin = len(_BEFORE_NUMBER) + len(number)
         # A quote in a text in between would be escaped.
         head = text[begin : text.index(b'"timeMs":', begin)]
-        yield int(number), head, Emitted(decode_event(text))
+        yield int(number), head, text
 
 
 _BEFORE_NUMBER = b'{"seq":"'

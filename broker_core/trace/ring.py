@@ -13,12 +13,10 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
-from broker_core.trace.event import pushed
+from broker_core.trace.event import Emitted, decode_event, pushed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from broker_core.trace.event import Emitted
 
 ADDED_MAX = 256
 """So many that come one by one make a stretch: of a full ring its first event goes each time."""
@@ -64,13 +62,14 @@ class Numbered:
 
 
 class _Sent:
-    """A push: its text, how many events it has, and how many of them are forgotten."""
+    """A push: its text, how many events it has, how many are forgotten, no number is above last."""
 
-    __slots__ = ("body", "count", "forgotten")
+    __slots__ = ("body", "count", "forgotten", "last")
 
-    def __init__(self, body: bytes, count: int) -> None:
+    def __init__(self, body: bytes, count: int, last: int) -> None:
         self.body = body
         self.count = count
+        self.last = last
         self.forgotten = 0
 
 
@@ -131,12 +130,14 @@ class Ring:
             self._waits.popleft()
             self.waiting -= len(stretch.events)
         if count:
-            self._sent.append(_Sent(body, count))
+            self._sent.append(_Sent(body, count, batch[-1].first + len(batch[-1].events) - 1))
             self._sent_count += count
 
     def rewind(self, number: int) -> None:
         """Have what was sent behind a number wait again; forget what was sent before."""
-        again = [stretch for each in self._sent for stretch in self._again(each, number)]
+        # To read a text takes some milliseconds: that of others is left.
+        wanted = [each for each in self._sent if each.last > number]
+        again = [stretch for each in wanted for stretch in self._again(each, number)]
         self._waits.extendleft(reversed(again))
         self.waiting += sum(len(each.events) for each in again)
         self._sent.clear()
@@ -145,14 +146,14 @@ class Ring:
     def _again(self, sent: _Sent, behind: int) -> Iterator[Stretch]:
         """Yield what was sent behind a number, without what is forgotten."""
         made: Stretch | None = None
-        for place, (number, head, event) in enumerate(pushed(sent.body)):
+        for place, (number, head, text) in enumerate(pushed(sent.body)):
             if place < sent.forgotten or number <= behind:
                 continue
             if made is None or made.head != head or number != made.first + len(made.events):
                 if made is not None:
                     yield made
                 made = self._numbered(number, head, [])
-            made.events.append(event)
+            made.events.append(Emitted(decode_event(text)))
         if made is not None:
             yield made
 
