@@ -93,10 +93,11 @@ def running(
     store: Path | None = None,
     keys: Mapping[str, object] = KEYS,
     checkout: Path = ROOT,
+    floor_queues: int = 0,
 ) -> Iterator[Running]:
     """Start the brokers of a contender, with the topics of the cells unless they have a store.
 
-    `checkout`: whose code runs, where it is ours.
+    `checkout`: whose code runs, where it is ours. `floor_queues`: into how many the floor writes.
     """
     if name in BATCHES:
         with _kafka(name, setting, directory, store) as found:
@@ -104,7 +105,8 @@ def running(
         return
     if name == FLOOR:
         with running(OURS, ASYNC, directory / "upstream", keys=keys) as before:
-            with floor.running(before.ports[0], setting, directory / "kept") as (port, pid, took):
+            upstream, kept = before.ports[0], directory / "kept"
+            with floor.running(upstream, setting, kept, floor_queues) as (port, pid, took):
                 yield Running(name, [port], [pid], took)
         return
     of_master = dict(keys)

@@ -1,12 +1,13 @@
 /* What no broker can do without: receive a request, keep its bytes in a mapped file, answer.
 
-   floor PORT UPSTREAM_PORT DIRECTORY SYNC
+   floor PORT UPSTREAM_PORT DIRECTORY SYNC QUEUES
 
    One thread has all connections, as our loop has. A request's first answer is asked of a real
    broker behind UPSTREAM_PORT; each further one of the same code and length gets the same bytes
    with its own opaque. A send's frame is copied to the end of a file, whose pages a second thread
    makes beforehand; a third one calls fdatasync, twice a second, or with SYNC before an answer goes
-   out, for all that came until then. No header is read, nothing checked, numbered or indexed.
+   out, for all that came until then. No header is read, nothing checked, numbered or indexed; with
+   QUEUES each send has an entry written into the next one of so many mapped files.
 
    So it is no broker, and what it costs is the kernel's part of what a broker costs. */
 
@@ -32,6 +33,8 @@ enum {
     ANSWERS_MAX = 256,
     WAITING_BYTES = 1 << 22,
     EVENTS = 256,
+    ENTRY_BYTES = 20,
+    QUEUE_BYTES = 6000000,
 };
 #define FILE_BYTES (256UL << 20)
 
@@ -56,6 +59,11 @@ static char received[RECEIVE_BYTES * 2];
 static struct sockaddr_in real;
 static int loop = -1, flushed_event = -1, is_sync;
 static const char *directory;
+
+/* Where the next entry of each queue goes. */
+static char **queues;
+static size_t *queue_positions;
+static long queue_count, next_queue;
 
 /* The file that is written, the next one, and how far each is flushed. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -97,6 +105,23 @@ static void *make_files(void *unused) {
         pthread_mutex_unlock(&lock);
     }
     return NULL;
+}
+
+/* Map a file for each queue, whose first page is there, as a queue's is that had a message. */
+static void make_queues(void) {
+    queues = calloc(queue_count, sizeof *queues);
+    queue_positions = calloc(queue_count, sizeof *queue_positions);
+    for (long number = 0; number < queue_count; number++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/queue-%06ld", directory, number);
+        int one = open(path, O_RDWR | O_CREAT, 0600);
+        if (one < 0 || ftruncate(one, QUEUE_BYTES)) die(path);
+        queues[number] = mmap(NULL, QUEUE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, one, 0);
+        if (queues[number] == MAP_FAILED) die("mmap");
+        memset(queues[number], 0, ENTRY_BYTES);
+        close(one);
+        unlink(path);
+    }
 }
 
 static void *flush(void *unused) {
@@ -141,6 +166,15 @@ static void roll(void) {
 static void keep(const char *frame, size_t size) {
     if (!map || position + size > FILE_BYTES) roll();
     memcpy(map + position, frame, size);
+    if (queue_count) {
+        char *entry = queues[next_queue] + queue_positions[next_queue];
+        memset(entry, 0, ENTRY_BYTES);
+        memcpy(entry, &position, sizeof position);
+        memcpy(entry + sizeof position, &size, sizeof size);
+        size_t end = queue_positions[next_queue] + ENTRY_BYTES;
+        queue_positions[next_queue] = end < QUEUE_BYTES ? end : 0;
+        if (++next_queue == queue_count) next_queue = 0;
+    }
     position += size;
 }
 
@@ -304,12 +338,14 @@ static void watch(int one) {
 }
 
 int main(int count, char **words) {
-    if (count != 5) {
-        fprintf(stderr, "usage: floor PORT UPSTREAM_PORT DIRECTORY SYNC\n");
+    if (count != 6) {
+        fprintf(stderr, "usage: floor PORT UPSTREAM_PORT DIRECTORY SYNC QUEUES\n");
         return 2;
     }
     directory = words[3];
     is_sync = atoi(words[4]);
+    queue_count = atol(words[5]);
+    make_queues();
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int yes = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);

@@ -53,18 +53,21 @@ def build() -> Path:
 
 
 @contextlib.contextmanager
-def running(upstream_port: int, setting: str, directory: Path) -> Iterator[tuple[int, int, float]]:
+def running(
+    upstream_port: int, setting: str, directory: Path, queues: int = 0
+) -> Iterator[tuple[int, int, float]]:
     """Run it before a broker, which it asks for the first answer of each kind.
 
+    `queues`: into how many files in turn it writes an entry for each send.
     Yields its port, its process and the seconds that it took to start.
     """
     loads.run([upstream_port], FILLED, FILLED_SECONDS)
     directory.mkdir(parents=True)
     port = free_port()
-    words = [str(port), str(upstream_port), str(directory), str(int(setting == FLUSH))]
+    words = [port, upstream_port, directory, int(setting == FLUSH), queues]
     program = build()
     began = time.monotonic()
-    with subprocess.Popen([program, *words]) as process:
+    with subprocess.Popen([program, *map(str, words)]) as process:
         try:
             until(lambda: accepts(port), "the floor to listen")
             yield port, process.pid, time.monotonic() - began

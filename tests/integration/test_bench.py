@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,15 @@ def test_the_floor_answers_what_the_broker_behind_it_answers(
     assert loaded.messages >= 4 * 64
     # Only first answers were asked of the broker, one for each length of a frame.
     assert 0 < stored(broker, TOPIC) - before < 10
+
+
+def test_the_floor_writes_an_entry_for_each_queue_in_turn(broker: Running, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with floor.running(broker.ports[0], ASYNC, kept, queues=3) as (port, pid, _):
+        loaded = loads.run([port], BY_KEY["small-4x64"], SECONDS)
+        maps = Path(f"/proc/{pid}/maps").read_text()
+    assert loaded.messages >= 4 * 64
+    assert len(re.findall(r"/kept/queue-\d+ \(deleted\)", maps)) == 3
 
 
 def test_a_refused_request_ends_the_measurement(broker: Running) -> None:

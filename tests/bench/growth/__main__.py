@@ -1,6 +1,6 @@
 """What a message costs as the broker grows: queues, consumers, connections, log, cold reads.
 
-    python -m tests.bench.growth [--only queues,log] [--slices 9] [--seconds 1]
+    python -m tests.bench.growth [--only queues,log] [--slices 9] [--seconds 1] [--broker NAME]
 
 For each size two brokers run, a small one and one that has grown, and are loaded in turn; what
 counts is the median over pairs of slices, so that a machine whose pace varies disturbs both.
@@ -9,6 +9,9 @@ whose messages are on the disk and who reads 50 MB/s, slows sends by at most a f
 as fast as it comes is measured, too: where generator, reader and broker share two processors, it
 takes a share of those, so nothing is wanted of it. All of it takes some ten minutes,
 15 GB of disk, and processors that nobody else uses.
+
+Queues, consumers and connections of another --broker show what the machine bounds: the real ones,
+or queues of `floor`, which only receives, writes an entry for each queue in turn, and answers.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from broker_core.formats.record import encode_blank
 from tests.bench import loads
 from tests.bench.cells import ASYNC, GIB, KIB, ONE_KIB, TOPIC, Cell, a_send
 from tests.bench.compared import FILLING, sample_of, slice_of
-from tests.bench.contenders import LOG_FILE_BYTES, OURS, running
+from tests.bench.contenders import FLOOR, LOG_FILE_BYTES, OURS, REAL, running
 from tests.bench.machine import about
 from tests.support.log_end import log_end
 from tests.support.raw_remoting import create_topic
@@ -85,6 +88,7 @@ class Plan(NamedTuple):
     slices: int
     seconds: float
     directory: Path
+    broker: str
 
 
 class Under(NamedTuple):
@@ -114,12 +118,15 @@ def cost_of(subject: str, size: str, plan: Plan, small: Under, grown: Under) -> 
 
 
 @contextlib.contextmanager
-def two_brokers(plan: Plan, grown_store: Path | None = None) -> Iterator[tuple[Running, Running]]:
-    """Run a small broker and one that will grow, or that has a store already."""
+def two_brokers(
+    plan: Plan, grown_store: Path | None = None, queues: int = 1
+) -> Iterator[tuple[Running, Running]]:
+    """Run a small broker and one that will grow, to so many queues, or that has a store already."""
+    start = partial(running, plan.broker, ASYNC)
     with (
         tempfile.TemporaryDirectory(dir=plan.directory) as directory,
-        running(OURS, ASYNC, Path(directory, "small")) as small,
-        running(OURS, ASYNC, Path(directory, "grown"), store=grown_store) as grown,
+        start(Path(directory, "small"), floor_queues=1) as small,
+        start(Path(directory, "grown"), store=grown_store, floor_queues=queues) as grown,
     ):
         if grown_store is not None:
             create_topic(grown.ports[0], TOPIC)
@@ -132,7 +139,7 @@ def queues(plan: Plan) -> Iterator[Grown]:
     """Send to all of 1 to 10,000 queues in turn, of topics with a hundred each."""
     one = Cell("one queue", "", (replace(a_send(100), queue=0),), window=QUEUE_WINDOW)
     for count in (100, 1_000, 10_000):
-        with two_brokers(plan) as (small, grown):
+        with two_brokers(plan, queues=count) as (small, grown):
             requests: list[Request] = []
             for number in range(count // QUEUES_A_TOPIC):
                 topic = f"{TOPIC}-{number}"
@@ -268,6 +275,8 @@ SUBJECTS: dict[str, Callable[[Plan], Iterator[Grown]]] = {
     "log": log,
     "cold": cold_reads,
 }
+OF_BROKERS = {OURS: tuple(SUBJECTS), FLOOR: ("queues",)}
+OF_BROKERS |= dict.fromkeys(REAL, ("queues", "consumers", "connections"))
 
 
 def main() -> int:
@@ -276,19 +285,22 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", default=",".join(SUBJECTS), help="by comma: %(default)s")
+    parser.add_argument("--only", help=f"by comma: {','.join(SUBJECTS)} (all)")
+    parser.add_argument("--broker", choices=OF_BROKERS, default=OURS, help="(%(default)s)")
     parser.add_argument("--slices", type=int, default=9, help="of each broker (%(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of a slice (%(default)s)")
     parser.add_argument("--directory", type=Path, help="for the stores; default: /tmp")
     asked = parser.parse_args()
-    wanted = asked.only.split(",")
+    possible = OF_BROKERS[asked.broker]
+    wanted = asked.only.split(",") if asked.only else possible
     for name in wanted:
-        if name not in SUBJECTS:
-            parser.error(f"{name!r} is none of: {', '.join(SUBJECTS)}")
+        if name not in possible:
+            parser.error(f"{name!r} is none of: {', '.join(possible)}")
     # The brokers inherit it.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    plan = Plan(asked.slices, asked.seconds, asked.directory or Path(tempfile.gettempdir()))
+    directory = asked.directory or Path(tempfile.gettempdir())
+    plan = Plan(asked.slices, asked.seconds, directory, asked.broker)
     print(", ".join(f"{key} {value}" for key, value in about().items()))
     print(f"{'':38}{'small':>12} {'grown':>12}")
     is_reached = True
