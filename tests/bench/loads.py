@@ -73,27 +73,8 @@ def run(ports: Sequence[int], cell: Cell, seconds: float) -> Loaded:
     if cell.kind == END_TO_END:
         with EndToEnd(ports[0], QUEUES) as both:
             return both.run(seconds)
-    times: list[int] = []
-    kind = LOADERS.get(cell.kind, Loader)
-    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
-        loaders = []
-        for number in range(cell.connections):
-            loader = kind(ports[number % len(ports)], cell, times)
-            stack.callback(loader.socket.close)
-            selector.register(loader.socket, selectors.EVENT_READ, loader)
-            loaders.append(loader)
-        # Behind the connecting and the making of frames, which take longer than some loads.
-        began = time.perf_counter_ns()
-        deadline = began + int(seconds * 1e9)
-        for loader in loaders:
-            loader.begin(deadline)
-        while any(loader.unanswered for loader in loaders):
-            ready = selector.select(QUIET_SECONDS)
-            assert ready, f"no answer for {QUIET_SECONDS:g} s"
-            for key, _ in ready:
-                key.data.read()
-        ended = time.perf_counter_ns()
-    return Loaded(len(times) * cell.messages, (ended - began) / 1e9, times)
+    with Load(ports, cell) as load:
+        return load.run(seconds)
 
 
 class Connection:
@@ -125,7 +106,7 @@ class Connection:
 class Loader(Connection):
     """One connection that keeps its window full."""
 
-    def __init__(self, port: int, cell: Cell, times: list[int]) -> None:
+    def __init__(self, port: int, cell: Cell) -> None:
         super().__init__(port)
         self._frames = [
             [
@@ -137,12 +118,15 @@ class Loader(Connection):
         self._sent_at = [0] * cell.window
         self._sent = 0
         self._deadline = 0
-        self._times = times
+        self._times: list[int] = []
         self.unanswered = 0
 
-    def begin(self, deadline: int) -> None:
-        """Fill the window, and keep it full until a time of `time.perf_counter_ns`."""
-        self._deadline = deadline
+    def begin(self, deadline: int, times: list[int]) -> None:
+        """Fill the window, and keep it full until a time of `time.perf_counter_ns`.
+
+        The nanoseconds of each answer go to `times`.
+        """
+        self._deadline, self._times = deadline, times
         now = time.perf_counter_ns()
         self.socket.sendall(b"".join(self._next(slot, now) for slot in range(len(self._frames))))
 
@@ -179,6 +163,47 @@ class Loader(Connection):
         return frames[self._sent % len(frames)]
 
 
+class Load:
+    """Connections in turn to each port, which load brokers whenever it is wanted.
+
+    Each load goes on with the request behind that which was the last one's last.
+    """
+
+    def __init__(self, ports: Sequence[int], cell: Cell) -> None:
+        kind = LOADERS.get(cell.kind, Loader)
+        self._messages = cell.messages
+        self._stack = contextlib.ExitStack()
+        self._selector = self._stack.enter_context(selectors.DefaultSelector())
+        self._loaders = []
+        for number in range(cell.connections):
+            loader = kind(ports[number % len(ports)], cell)
+            self._stack.callback(loader.socket.close)
+            self._selector.register(loader.socket, selectors.EVENT_READ, loader)
+            self._loaders.append(loader)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, seconds: float) -> Loaded:
+        """Load for some seconds."""
+        times: list[int] = []
+        # Behind the connecting and the making of frames, which take longer than some loads.
+        began = time.perf_counter_ns()
+        deadline = began + int(seconds * 1e9)
+        for loader in self._loaders:
+            loader.begin(deadline, times)
+        while any(loader.unanswered for loader in self._loaders):
+            ready = self._selector.select(QUIET_SECONDS)
+            assert ready, f"no answer for {QUIET_SECONDS:g} s"
+            for key, _ in ready:
+                key.data.read()
+        ended = time.perf_counter_ns()
+        return Loaded(len(times) * self._messages, (ended - began) / 1e9, times)
+
+
 class TransactionLoader(Loader):
     """Commits each half message that was answered; the next one follows at once."""
 
@@ -200,8 +225,8 @@ class TransactionLoader(Loader):
 class KafkaLoader(Loader):
     """Keeps a window of Kafka's requests."""
 
-    def __init__(self, port: int, cell: Cell, times: list[int]) -> None:
-        super().__init__(port, cell, times)
+    def __init__(self, port: int, cell: Cell) -> None:
+        super().__init__(port, cell)
         self._code = cell.requests[0].code
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:

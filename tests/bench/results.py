@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 from collections import defaultdict
@@ -259,3 +260,14 @@ def _nested(table: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, dict[
     for (name, state), values in table.items():
         found.setdefault(name, {})[state] = list(values)
     return found
+
+
+def median_between(ordered: Sequence[float]) -> tuple[float, float]:
+    """Return between which of some values the median of all that there could be lies, at 95 %.
+
+    As many lie below it as coins thrown as often fall on one side.
+    """
+    count = len(ordered)
+    reach = 1.96 * math.sqrt(count) / 2
+    first = max(0, math.floor(count / 2 - reach) - 1)
+    return ordered[first], ordered[min(count - 1, math.ceil(count / 2 + reach))]

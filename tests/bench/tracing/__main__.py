@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.bench.cells import SEND_MESSAGE_V2, framed
 from tests.bench.loads import LENGTHS
 from tests.bench.machine import pin, thread_nanoseconds
+from tests.bench.results import median_between
 from tests.bench.tracing import instructions
 from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.raw_remoting import PULL_MESSAGE, create_topic, pull_fields
@@ -488,17 +489,6 @@ def compare(
                 f"{name:<26}{whose:<12}{sides[0]:<14}{before:8.0f}  {sides[1]:<14}{after:8.0f}  "
                 f"{middle:+.1%} ({least:+.1%} to {most:+.1%})"
             )
-
-
-def median_between(ordered: Sequence[float]) -> tuple[float, float]:
-    """Return between which of some values the median of all that there could be lies, at 95 %.
-
-    As many lie below it as coins thrown as often fall on one side.
-    """
-    count = len(ordered)
-    reach = 1.96 * math.sqrt(count) / 2
-    first = max(0, math.floor(count / 2 - reach) - 1)
-    return ordered[first], ordered[min(count - 1, math.ceil(count / 2 + reach))]
 
 
 if __name__ == "__main__":
