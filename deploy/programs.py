@@ -49,7 +49,7 @@ def chosen(
         # only this user reaches our Redis.
         celery += ["-W", "ignore:You're running the worker with superuser privileges"]
     celery += ["-m", "celery", "--quiet", "-A", "console"]
-    # Each of its threads would keep what is free in heaps of its own, which glibc seldom gives back.
+    # Each of its threads would keep what is free in a heap of its own, seldom given back by glibc.
     web = [
         *("env", "MALLOC_ARENA_MAX=1"),
         *(sys.executable, "-m", "console.serving"),
