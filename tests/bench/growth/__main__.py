@@ -1,6 +1,6 @@
 """What a message costs as the broker grows: queues, consumers, connections, log, cold reads.
 
-    python -m tests.bench.growth [--only queues,log] [--slices 9] [--seconds 1] [--broker NAME]
+    python -m tests.bench.growth [--only queues,log] [--slices 5] [--seconds 3] [--broker NAME]
 
 For each size two brokers run, a small one and one that has grown, and are loaded by turns of some
 hundredths of a second, so that a machine whose pace varies disturbs both. What counts is the
@@ -153,7 +153,7 @@ def cost_of_cells(subject: str, size: str, plan: Plan, *sides: tuple[Running, Ce
     """Load a small one and a grown one with requests in turn; return what a message costs."""
     with contextlib.ExitStack() as stack:
         loaded = [
-            Under(broker, stack.enter_context(loads.Load(broker.ports, cell)).run)
+            Under(broker, stack.enter_context(loads.Load(broker.ports, cell, is_eager=True)).run)
             for broker, cell in sides
         ]
         return cost_of(subject, size, plan, *loaded)
@@ -338,8 +338,8 @@ def main() -> int:
     )
     parser.add_argument("--only", help=f"by comma: {','.join(SUBJECTS)} (all)")
     parser.add_argument("--broker", choices=OF_BROKERS, default=OURS, help="(%(default)s)")
-    parser.add_argument("--slices", type=int, default=9, help="of each broker (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of a slice (%(default)s)")
+    parser.add_argument("--slices", type=int, default=5, help="of each broker (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a slice (%(default)s)")
     parser.add_argument("--directory", type=Path, help="for the stores; default: /tmp")
     asked = parser.parse_args()
     possible = OF_BROKERS[asked.broker]
