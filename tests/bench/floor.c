@@ -168,7 +168,6 @@ static void keep(const char *frame, size_t size) {
     memcpy(map + position, frame, size);
     if (queue_count) {
         char *entry = queues[next_queue] + queue_positions[next_queue];
-        memset(entry, 0, ENTRY_BYTES);
         memcpy(entry, &position, sizeof position);
         memcpy(entry + sizeof position, &size, sizeof size);
         size_t end = queue_positions[next_queue] + ENTRY_BYTES;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,8 +113,16 @@ def test_the_floor_writes_an_entry_for_each_queue_in_turn(broker: Running, tmp_p
     with floor.running(broker.ports[0], ASYNC, kept, queues=3) as (port, pid, _):
         loaded = loads.run([port], BY_KEY["small-4x64"], SECONDS)
         maps = Path(f"/proc/{pid}/maps").read_text()
+        found = []
+        with Path(f"/proc/{pid}/mem").open("rb") as memory:
+            for begin in re.findall(r"^(\w+)-.*/kept/queue-\d+ \(deleted\)$", maps, re.MULTILINE):
+                memory.seek(int(begin, 16))
+                entries = struct.iter_unpack("=QQi", memory.read(loaded.messages * 20))
+                found.append(sum(size > 0 for _, size, _ in entries))
     assert loaded.messages >= 4 * 64
-    assert len(re.findall(r"/kept/queue-\d+ \(deleted\)", maps)) == 3
+    assert len(found) == 3
+    assert sum(found) == loaded.messages
+    assert max(found) - min(found) <= 1
 
 
 def test_a_refused_request_ends_the_measurement(broker: Running) -> None:

@@ -166,7 +166,6 @@ def two_brokers(
     """Run a small broker and one that will grow, to so many queues, or that has a store already."""
     start = partial(running, plan.broker, ASYNC)
     own, brokers_own = plan.processors
-    all_of_them = os.sched_getaffinity(0)
     with (
         tempfile.TemporaryDirectory(dir=plan.directory) as directory,
         start(Path(directory, "small"), floor_queues=1) as small,
@@ -178,11 +177,11 @@ def two_brokers(
             for pid in one.pids:
                 pin(pid, brokers_own)
             loads.run(one.ports, WINDOW, WARM_UP_SECONDS)
-        os.sched_setaffinity(0, own)
+        pin(os.getpid(), own)
         try:
             yield small, grown
         finally:
-            os.sched_setaffinity(0, all_of_them)
+            pin(os.getpid(), {*own, *brokers_own})
 
 
 def queues(plan: Plan) -> Iterator[Grown]:
@@ -196,12 +195,11 @@ def queues(plan: Plan) -> Iterator[Grown]:
                 create_topic(grown.ports[0], topic, queues=QUEUES_A_TOPIC)
                 a_topic = a_send(100, topic=topic)
                 its = [replace(a_topic, queue=queue) for queue in range(QUEUES_A_TOPIC)]
-                # The first message of a queue makes its files. Each load begins with its first
-                # request, so a topic is loaded by itself until the last of its queues had one.
+                # The first message of a queue makes its files.
                 made = 0
-                while made <= QUEUES_A_TOPIC:
-                    load = loads.run(grown.ports, Cell("a topic", "", its), TOPIC_SECONDS)
-                    made = max(made, load.messages)
+                with loads.Load(grown.ports, Cell("a topic", "", its)) as load:
+                    while made < QUEUES_A_TOPIC:
+                        made += load.run(TOPIC_SECONDS).messages
                 requests += its
             every = Cell("every queue", "", requests, window=QUEUE_WINDOW)
             both = ((small, one), (grown, every))
