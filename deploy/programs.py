@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deploy import brokers, slave
@@ -18,17 +18,26 @@ if TYPE_CHECKING:
     from deploy.options import Options
 
 LAKE = "lake"
+# Each thread would keep what is free in a heap of its own, seldom given back by glibc.
+ONE_HEAP = {"MALLOC_ARENA_MAX": "1"}
+# By itself Arrow keeps what a merge of a day's keys once took: 40 MiB that glibc gives back.
+ARROW_IN_GLIBC = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One process of the appliance; a lower priority starts earlier and stops later."""
+    """One process of the appliance; a lower priority starts earlier and stops later.
+
+    Attributes:
+        variables: what it alone finds in its environment.
+    """
 
     name: str
     command: Sequence[str]
     priority: int
     stop_seconds: int
     is_broker: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def chosen(
@@ -49,9 +58,7 @@ def chosen(
         # only this user reaches our Redis.
         celery += ["-W", "ignore:You're running the worker with superuser privileges"]
     celery += ["-m", "celery", "--quiet", "-A", "console"]
-    # Each of its threads would keep what is free in a heap of its own, seldom given back by glibc.
     web = [
-        *("env", "MALLOC_ARENA_MAX=1"),
         *(sys.executable, "-m", "console.serving"),
         *("--host", asked.web_host, "--port", str(asked.web_port)),
     ]
@@ -67,7 +74,7 @@ def chosen(
     ]
     found = [
         *(_broker(name, one) for name, one in own.items()),
-        Program("web", web, priority=30, stop_seconds=15),
+        Program("web", web, priority=30, stop_seconds=15, variables=ONE_HEAP),
         Program("collector", collector, priority=35, stop_seconds=15),
     ]
     if asked.lake is not None:
@@ -120,11 +127,10 @@ def _broker(name: str, one: BrokerSettings) -> Program:
 
 
 def _lake(name: str, one: BrokerSettings) -> Program:
-    # The logs of several brokers go into one lake, each by a process of its own. By default Arrow
-    # keeps what a merge of a day's keys once took: 40 MiB that glibc gives back.
+    # The logs of several brokers go into one lake, each by a process of its own.
     command = [
-        *("env", "ARROW_DEFAULT_MEMORY_POOL=system"),
         *(sys.executable, "-m", "analytics.lake", "run", "--broker", one.name),
         *("--store", one.store, "--commit-log", one.commit_log),
     ]
-    return Program(LAKE + name.removeprefix(brokers.FIRST), command, priority=37, stop_seconds=60)
+    process = LAKE + name.removeprefix(brokers.FIRST)
+    return Program(process, command, priority=37, stop_seconds=60, variables=ARROW_IN_GLIBC)

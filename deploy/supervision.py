@@ -227,6 +227,7 @@ class Supervisor:
         log = self.log_of(program.name)
         return {
             "command": shlex.join(program.command),
+            "environment": ",".join(f'{name}="{one}"' for name, one in program.variables.items()),
             "directory": ROOT,
             "priority": program.priority,
             "autostart": "false",

@@ -131,7 +131,7 @@ def _process(program: Program, place: Place) -> Iterator[Setting]:
         yield "RuntimeDirectoryMode", "0700"
         yield "RuntimeDirectoryPreserve", "restart"
     else:
-        for name, value in sorted(place.variables.items()):
+        for name, value in sorted({**place.variables, **program.variables}.items()):
             yield "Environment", _quoted(f"{name}={value}")
     if program.name != "redis" and not program.is_broker:
         for name, file in sorted(place.credentials.items()):

@@ -182,6 +182,20 @@ def test_settings_of_the_console_reach_its_processes(place: Path) -> None:
     assert not [one for one in variables if "chief" in one or "s3cret" in one or "_USER" in one]
 
 
+def test_what_one_process_alone_is_told_is_in_its_unit_and_its_command_is_python(
+    place: Path,
+) -> None:
+    units = made(place, TREBUCHET_LAKE="on")
+
+    heaps = {name: settings(unit, "Environment") for name, unit in units.items()}
+    assert [name for name, found in heaps.items() if '"MALLOC_ARENA_MAX=1"' in found] == ["web"]
+    assert '"ARROW_DEFAULT_MEMORY_POOL=system"' in heaps["lake"]
+    (prepare,) = settings(units["web"], "ExecStartPre")
+    (serve,) = settings(units["web"], "ExecStart")
+    assert shlex.split(prepare)[0] == shlex.split(serve)[0]
+    assert "python" in Path(shlex.split(serve)[0]).name
+
+
 @pytest.mark.parametrize(
     ("environment", "word"),
     [

@@ -88,6 +88,7 @@ def test_no_process_has_new_privileges_or_a_secret_in_its_environment(tmp_path: 
             until(lambda: "Done" in visitor.read("/reports/"), "the report's result", seconds=120)
             # Beside the sockets, which are elsewhere when the data directory's path is long.
             named = environment_of(appliance.pid_of("web"))
+            assert "MALLOC_ARENA_MAX=1" in named.splitlines()
             directory = Path(
                 re.findall("^TREBUCHET_SECRET_KEY_FILE=(.*)$", named, re.MULTILINE)[0]
             ).parent
