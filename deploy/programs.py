@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 LAKE = "lake"
 # Each thread would keep what is free in a heap of its own, seldom given back by glibc.
 ONE_HEAP = {"MALLOC_ARENA_MAX": "1"}
-# By itself Arrow keeps what a merge of a day's keys once took: 40 MiB that glibc gives back.
-ARROW_IN_GLIBC = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+# Arrow, Delta Lake and DuckDB bring allocators that keep tens of MiB of what a batch or a merge of a
+# day's keys once took. glibc gives Arrow's back; the others are told to.
+GIVES_BACK = ONE_HEAP | {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "DUCKDB_JE_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0",
+    "_RJEM_MALLOC_CONF": "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas:1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +138,4 @@ def _lake(name: str, one: BrokerSettings) -> Program:
         *("--store", one.store, "--commit-log", one.commit_log),
     ]
     process = LAKE + name.removeprefix(brokers.FIRST)
-    return Program(process, command, priority=37, stop_seconds=60, variables=ARROW_IN_GLIBC)
+    return Program(process, command, priority=37, stop_seconds=60, variables=GIVES_BACK)
