@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 LAKE = "lake"
 # Each thread would keep what is free in a heap of its own, seldom given back by glibc.
 ONE_HEAP = {"MALLOC_ARENA_MAX": "1"}
-# Arrow, Delta Lake and DuckDB bring allocators that keep tens of MiB of what a batch or a merge of a
-# day's keys once took. glibc gives Arrow's back; the others are told to.
+# Arrow, Delta Lake and DuckDB bring allocators that keep tens of MiB of what a batch or a merge of
+# a day's keys once took. glibc gives Arrow's back; the others are told to.
 GIVES_BACK = ONE_HEAP | {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "DUCKDB_JE_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import structs
 
+from broker_core import allocator
 from broker_core.config.limits import LIMITS
 from broker_core.message.names import (
     PROPERTY_KEYS,
@@ -356,6 +357,8 @@ class Tracer:
             watch.send()
         if self._lost:
             self._forget_lost()
+        for watch in self._lost.values():
+            watch.fold()
 
     def _resumable(self, wanted: TraceWatch, owner: str | None) -> Watch | None:
         if wanted.resume is None:
@@ -393,6 +396,7 @@ class Tracer:
                 del self._lost[watch_id]
         if len(self._watches) + len(self._lost) < len(self._all):
             self._settle()
+            allocator.give_back()
 
     def _settle(self) -> None:
         """Take note of who wants what."""
