@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from broker_core.config.limits import LimitsConfig
 from broker_core.trace import watch as watch_module
+from broker_core.trace.event import Emitted, TraceEvent
 from broker_core.trace.filter import Resumed, TracedMessage, TraceFilter, TraceWatch
 from broker_core.trace.tracer import LOST_SECONDS, PUSH_SECONDS, Tracer, Watched
-from broker_core.trace.watch import Watcher
+from broker_core.trace.watch import Watch, Watcher
 from tests.support.clock import ManualClock
 from tests.support.twins import settled
 
@@ -287,7 +289,8 @@ def resumed(watched: Watched | None, last_seq: int, received: int) -> TraceWatch
     return TraceWatch(resume=asked)
 
 
-async def test_who_comes_again_is_sent_what_it_lacks(tracer: Tracer) -> None:
+@pytest.mark.parametrize("is_long", [False, True], ids=["at once", "after a push"])
+async def test_who_comes_again_is_sent_what_it_lacks(tracer: Tracer, is_long: bool) -> None:
     before, after = Viewer(), Viewer()
     watched = watch(tracer, "c", TraceWatch(), before)
     for _ in range(5):
@@ -295,6 +298,8 @@ async def test_who_comes_again_is_sent_what_it_lacks(tracer: Tracer) -> None:
     tracer.push_all()
     tracer.connection_lost("c")
     stored(tracer)
+    if is_long:
+        tracer.push_all()
 
     again = watch(tracer, "d", resumed(watched, 3, 3), after)
     tracer.push_all()
@@ -305,8 +310,9 @@ async def test_who_comes_again_is_sent_what_it_lacks(tracer: Tracer) -> None:
     assert after.batches[-1]["dropped"] == "0"
 
 
+@pytest.mark.parametrize("is_long", [False, True], ids=["at once", "after pushes"])
 async def test_what_the_ring_lost_meanwhile_is_counted(
-    tracer: Tracer, monkeypatch: pytest.MonkeyPatch
+    tracer: Tracer, monkeypatch: pytest.MonkeyPatch, is_long: bool
 ) -> None:
     monkeypatch.setattr(watch_module, "RING_EVENTS", 4)
     before, after = Viewer(), Viewer()
@@ -318,6 +324,8 @@ async def test_what_the_ring_lost_meanwhile_is_counted(
     tracer.connection_lost("c")
     for _ in range(3):
         stored(tracer)
+        if is_long:
+            tracer.push_all()
 
     # Of 3 to 6, which came, the last one did not reach the page.
     watch(tracer, "d", resumed(watched, 5, 3), after)
@@ -328,6 +336,21 @@ async def test_what_the_ring_lost_meanwhile_is_counted(
     assert batch["dropped"] == "2"
     assert batch["lastSeq"] == "9"
     assert batch["offered"] == {"stored": "9"}
+
+
+async def test_of_what_waits_for_a_lost_watcher_no_object_is_kept() -> None:
+    lost = Watch("w", TraceWatch(), Watcher(Viewer()))
+    lost.lose_connection(0.0)
+    event = TraceEvent(stage="stored", topic="T", queue_id=0, queue_offset="7", time_ms="1")
+    emitted = Emitted(event)
+    without = sys.getrefcount(emitted)
+
+    lost.offer(emitted, event, {}, 0.0)
+    with_it = sys.getrefcount(emitted)
+    lost.fold()
+
+    assert with_it == without + 1
+    assert sys.getrefcount(emitted) == without
 
 
 async def test_a_watch_is_not_resumed_by_another_account_nor_with_other_filters_nor_late() -> None:
