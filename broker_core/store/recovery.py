@@ -260,7 +260,7 @@ class Recovery:
         last = self._last_timestamps
         last += store_timestamps
         del last[:-STEADY_RECORDS]
-        self.store_timestamp = min(last)
+        self.store_timestamp = max(last)
 
     def _search(self, offset: int) -> int | None:
         """Return the offset of the first readable record behind `offset`, None without one."""

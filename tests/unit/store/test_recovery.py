@@ -97,6 +97,29 @@ async def test_a_reopened_store_goes_on_where_it_was(storage, clean):
     await store.shutdown()
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("count", [1, 2, 3, 40])
+async def test_store_timestamps_do_not_go_back_over_a_start(storage, clean, count):
+    clock = ManualClock()
+    store = a_store(clock, storage)
+    store.load()
+    await store.start()
+    for _ in range(count):
+        clock.advance_ms(10)
+        last = put(store)
+    left = storage if clean else storage.crash()
+    await store.shutdown()
+    clock.step_wall_clock_ms(-60_000)
+    store = a_store(clock, left)
+    store.load()
+    await store.start()
+
+    first = put(store)
+
+    assert first.store_timestamp == last.store_timestamp
+    await store.shutdown()
+
+
 async def test_a_record_torn_at_any_byte_is_cut_and_nothing_else(storage):
     left, puts = await filled(storage, 5)
     last = puts[-1]
