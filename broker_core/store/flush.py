@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 4096
+QUEUES_AT_ONCE = 16
+"""As often as this many queues have new units, one waits for as many more pages: to flush a file
+costs as much as sixty messages, and only the flush of all of them moves the checkpoint."""
 
 
 class Flush(NamedTuple):
@@ -284,8 +287,9 @@ class ConsumeQueueFlusher(Service):
             thorough = now >= thorough_at + config.flush_consume_queue_thorough_interval / 1000
             if thorough:
                 thorough_at = now
-            if self._queues.dirty:
-                await self.flush(0 if thorough else least_units)
+            if dirty := len(self._queues.dirty):
+                crowd = max(1, dirty // QUEUES_AT_ONCE)
+                await self.flush(0 if thorough else least_units * crowd)
 
     def _sync_directories(self, directories: list[Path]) -> None:
         for directory in directories:

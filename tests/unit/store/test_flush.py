@@ -181,6 +181,27 @@ async def test_a_queue_with_two_pages_of_units_need_not_wait_for_the_thorough_in
     assert checkpointed(storage) == 0
 
 
+async def test_one_of_many_queues_waits_for_more_pages_or_for_the_thorough_interval(
+    store, storage, clock
+):
+    crowd = 2 * store_flush.QUEUES_AT_ONCE
+    for queue_id in range(crowd):
+        put(store, queue_id=queue_id, body=b"")
+    least = 2 * 4096 // 20
+    for _ in range(2 * least - 2):
+        put(store, body=b"")
+    await pass_seconds(clock, 1)
+    assert len(store.files.queues.dirty) == crowd
+
+    stored = put(store, body=b"").store_timestamp
+    await pass_seconds(clock, 1)
+
+    assert [queue.queue_id for queue in store.files.queues.dirty] == list(range(1, crowd))
+    await pass_seconds(clock, 58)
+    assert not store.files.queues.dirty
+    assert checkpointed(storage) == stored
+
+
 async def test_a_failed_flush_is_never_tried_again(sync_store, storage):
     storage.fail("fdatasync")
     await durable(sync_store, put(sync_store))
