@@ -169,10 +169,10 @@ cdef extern from *:
     #endif
         return 0;
     }
-    /* Whether an object that nobody else holds has become a number. */
-    static inline int renumber(PyObject *object, int64_t number) {
+    /* Whether an object that so many hold, and nobody else, has become a number. */
+    static inline int renumber(PyObject *object, int holders, int64_t number) {
     #if IS_INT_KNOWN
-        if (object != NULL && Py_REFCNT(object) == 1 && PyLong_CheckExact(object)
+        if (object != NULL && Py_REFCNT(object) == holders && PyLong_CheckExact(object)
             && number > INT_KEPT_MAX) {
             digit *digits = ((PyLongObject *)object)->ob_digit;
             if (Py_SIZE(object) == 1 && number >> PyLong_SHIFT == 0) {
@@ -201,7 +201,7 @@ cdef extern from *:
     }
     """
     bint is_number(PyObject* found, int64_t* number)
-    bint renumber(PyObject* found, int64_t number)
+    bint renumber(PyObject* found, int holders, int64_t number)
     bint is_real(PyObject* found, double* number)
     bint renumber_real(PyObject* found, double number)
 
@@ -223,9 +223,25 @@ cdef inline int set_number(object owner, Py_ssize_t at, int64_t number) except -
 
     A new object takes some eighty instructions, and other memory each time.
     """
-    if renumber((<PyObject**>(<char*><PyObject*>owner + at))[0], number):
+    if renumber((<PyObject**>(<char*><PyObject*>owner + at))[0], 1, number):
         return 0
     return set_new_number(owner, at, number)
+
+
+cdef inline int set_in_both(object owner, Py_ssize_t one, Py_ssize_t other,
+                            int64_t number) except -1:
+    """Put a number into two slots, as one object."""
+    cdef PyObject* found = (<PyObject**>(<char*><PyObject*>owner + one))[0]
+    if found == (<PyObject**>(<char*><PyObject*>owner + other))[0] and renumber(found, 2, number):
+        return 0
+    return set_new_in_both(owner, one, other, number)
+
+
+cdef int set_new_in_both(object owner, Py_ssize_t one, Py_ssize_t other,
+                         int64_t number) except -1:
+    cdef object new = number
+    set_slot(owner, one, new)
+    return set_slot(owner, other, new)
 
 
 cdef int set_new_number(object owner, Py_ssize_t at, int64_t number) except -1:

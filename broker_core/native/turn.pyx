@@ -1256,6 +1256,7 @@ cdef class SendTurn:
         cdef Topic* topic
         cdef int i
         cdef int64_t count = 0, size = 0, end = self._from + self._position
+        cdef bint waits = slot(self._visibility, VISIBILITY_WAITS)
         if not self._is_loaded:
             return 0
         self._is_loaded = False
@@ -1266,7 +1267,10 @@ cdef class SendTurn:
             if place.is_put:
                 queue = <object>place.queue
                 set_number(queue, QUEUE_POSITION, place.position)
-                set_number(queue, QUEUE_NEXT_OFFSET, place.next_offset)
+                if waits:
+                    set_number(queue, QUEUE_NEXT_OFFSET, place.next_offset)
+                else:
+                    set_in_both(queue, QUEUE_NEXT_OFFSET, QUEUE_MAX_OFFSET, place.next_offset)
                 if last == NULL or place.end > last.end:
                     last = place
         for i in range(self._topic_count):
@@ -1281,7 +1285,7 @@ cdef class SendTurn:
                 set_number(self._index, INDEX_ROOM, self._room)
             if seconds_of(self._monotonic) > real_slot(state, STATE_SLOW_AT):
                 self._puts.tell_slow(<object>last.topic.text, last.queue_id, size)
-            self._show(end)
+            self._show(end, waits)
             if not self._waits:
                 add(self._latency, LATENCY_SERVED, self._requests)
         for i in range(self._topic_count):
@@ -1293,14 +1297,13 @@ cdef class SendTurn:
         self._waiting = None
         return 0
 
-    cdef int _show(self, int64_t end) except -1:
-        """Show what was put; the twin is `MessagePut.show` with `Visibility`."""
+    cdef int _show(self, int64_t end, bint waits) except -1:
+        """Show what was put, whose offsets are set; the twin is `MessagePut.show`, `Visibility`."""
         cdef Place* place
         cdef Topic* topic
         cdef int i
         cdef list dirty = self._queues.dirty
         visibility = self._visibility
-        cdef bint waits = slot(visibility, VISIBILITY_WAITS)
         if self._waited_for:
             for i in range(self._topic_count):
                 topic = &self._topics[i]
@@ -1317,7 +1320,6 @@ cdef class SendTurn:
             if waits:
                 visibility.leave_unflushed(queue, end)
                 continue
-            set_number(queue, QUEUE_MAX_OFFSET, place.next_offset)
             topic = place.topic
             if topic.waited_for != NULL and place.queue_id in <dict>topic.waited_for:
                 visibility.on_arrival(<object>topic.text, place.queue_id, place.next_offset)

@@ -20,7 +20,7 @@ from broker_core.formats.cq_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, UN
 from broker_core.formats.paths import offset_file_name
 from broker_core.message.tags import tags_code
 from broker_core.store.mapped_file import MappedFile, zero_tail
-from broker_core.store.queue_files import QueueFiles
+from broker_core.store.queue_files import QueueFiles, shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,15 +62,11 @@ class ConsumeQueue(QueueFiles):
 
     __slots__ = (
         "_bit_map_of",
-        "code_of",
         "delay_ms",
         "ext",
         "flushed_offset",
         "key_seed",
-        "max_offset",
         "min_offset",
-        "next_offset",
-        "position",
         "topic_field",
     )
 
@@ -150,7 +146,7 @@ class ConsumeQueue(QueueFiles):
             offset, min(size, self._file_size - offset % self._file_size)
         )
         # One more than the last place at which a unit may begin.
-        self.limit += 1 - UNIT_SIZE
+        self.limit = shared(self.limit + 1 - UNIT_SIZE)
         self._reserve_to(offset + size)
 
     def append(self, commit_log_offset: int, size: int, tags_code: int) -> None:

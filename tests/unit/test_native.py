@@ -149,6 +149,22 @@ async def test_a_number_that_was_read_stays_what_it_was(twin: Twin) -> None:
 
 
 @compiled
+async def test_the_end_of_a_queue_is_one_number_until_somebody_has_it(twin: Twin) -> None:
+    await twin.feed(a_send() * 300)
+    queue = twin.parts.store.files.queues.table[TOPIC][0]
+    taken = []
+    for _ in range(3):
+        assert await served(twin, a_send() * 2) == 2
+        assert queue.next_offset is queue.max_offset
+        taken.append(queue.max_offset)
+        # Nobody has the next one.
+        assert await served(twin, a_send()) == 1
+
+    assert taken == [302, 305, 308]
+    assert (queue.next_offset, queue.max_offset) == (309, 309)
+
+
+@compiled
 @pytest.mark.parametrize("start", [0, 254, (1 << 30) - 3, (1 << 60) - 3, (1 << 62) - 3])
 async def test_a_counter_goes_on_from_any_number(twin: Twin, start: int) -> None:
     await twin.feed(a_send())
