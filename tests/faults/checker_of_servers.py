@@ -7,7 +7,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tests.faults.indexed import Finding, Place
+from tests.faults.indexed import Finding
 from tests.faults.operations import NEVER, NOWHERE, Cause, DiskFailed, Kind, Sent, Status, Stored
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _bounds(history: History) -> Iterator[Finding]:
 def _store_times(history: History) -> Iterator[Finding]:
     """I10, I21: by the broker's clock no message of a queue is older than the one before it.
 
-    A clock that is set back stands still for the store, until it starts again with another one.
+    A clock that is set back stands still for the store, over a start, too.
     """
     queues: defaultdict[tuple[str, int], list[Stored]] = defaultdict(list)
     for place, one in history.stored.items():
@@ -76,29 +76,12 @@ def _store_times(history: History) -> Iterator[Finding]:
     for (topic, queue_id), these in queues.items():
         these.sort(key=lambda one: one.queue_offset)
         for before, one in pairwise(these):
-            if one.stored_ms < before.stored_ms and not _is_start_between(history, before, one):
+            if one.stored_ms < before.stored_ms:
                 yield Finding(
                     "I10",
                     f"{one.id} in {topic}/{queue_id} is {before.stored_ms - one.stored_ms} ms "
                     f"older than {before.id} before it",
                 )
-
-
-def _is_start_between(history: History, before: Stored, one: Stored) -> bool:
-    """Tell whether a server may have started after one message was put and before another."""
-    since = min((each.invoked for each in history.sent.get(before.id, [])), default=0)
-    place = Place(one.topic, one.queue_id, one.queue_offset)
-    until = min(
-        (
-            each.at
-            for each in history.delivered
-            if Place(each.topic, each.queue_id, each.queue_offset) == place
-        ),
-        default=NEVER,
-    )
-    starts = [at for of_server in history.starts.values() for at in of_server]
-    starts += [each.at for each in history.causes[""]]
-    return any(since <= at <= until for at in starts)
 
 
 def _topics(history: History) -> Iterator[Finding]:
