@@ -30,6 +30,7 @@ from broker_core.store.acknowledge import Acknowledgement
 from broker_core.store.availability import Availability
 from broker_core.store.commit_log import CommitLog
 from broker_core.store.put import MessagePut
+from broker_core.store.recovery import Recovery
 from broker_core.store.results import PutMessageStatus
 from broker_core.transaction.half import Outcome
 from broker_core.transaction.resolve import Transactions
@@ -226,6 +227,16 @@ def _goes_back_in_time() -> AbstractContextManager[object]:
     return mock.patch.object(MessagePut, "begin_millisecond", begin_any)
 
 
+def _forgets_at_a_start_when_it_stored() -> AbstractContextManager[object]:
+    remember = Recovery._remember
+
+    def forget(self: Recovery, store_timestamps: list[int]) -> None:
+        remember(self, store_timestamps)
+        self.store_timestamp = 0
+
+    return mock.patch.object(Recovery, "_remember", forget)
+
+
 def _cuts_the_log_at_recovery() -> AbstractContextManager[object]:
     continue_at = CommitLog.continue_at
 
@@ -389,6 +400,10 @@ def _starting(plan: Plan) -> bool:
     return has(Fault.KILL, Fault.CUT)(plan)
 
 
+def _starting_and_stepping(plan: Plan) -> bool:
+    return _starting(plan) and has(Fault.STEP)(plan)
+
+
 def _python_stepping(plan: Plan) -> bool:
     return by_python(plan) and has(Fault.STEP)(plan)
 
@@ -419,6 +434,9 @@ MUTANTS: dict[str, Mutant] = {
     "swaps two units": Mutant(_swaps_two_units, by_python),
     "flips a byte": Mutant(_flips_a_byte, by_python),
     "goes back in time": Mutant(_goes_back_in_time, _python_stepping, is_mixed=False),
+    "forgets at a start when it stored": Mutant(
+        _forgets_at_a_start_when_it_stored, _starting_and_stepping, is_mixed=False
+    ),
     "cuts the log at recovery": Mutant(_cuts_the_log_at_recovery, _starting),
     "delivers early": Mutant(_delivers_early, any_plan),
     "loses delayed messages at a start": Mutant(_loses_delayed_messages_at_a_start, _starting),
