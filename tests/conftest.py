@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from analytics import class_archive
 from tests.support import java_clients
@@ -26,6 +27,11 @@ CLIENT_VERSIONS = ("4.9.7", "5.3.3")
 os.environ.setdefault(
     class_archive.VARIABLE, str(Path(__file__).parent.parent / ".pytest_cache" / "spark-classes")
 )
+# An example has no time limit: the machine may be busy.
+settings.register_profile(
+    "busy machine", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("busy machine")
 _BUILT: dict[str, JavaClients] = {}
 """By version: several fixtures want them, and they take seconds to make."""
 

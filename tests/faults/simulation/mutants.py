@@ -31,7 +31,7 @@ from broker_core.store.availability import Availability
 from broker_core.store.commit_log import CommitLog
 from broker_core.store.put import MessagePut
 from broker_core.store.recovery import Recovery
-from broker_core.store.results import PutMessageStatus
+from broker_core.store.results import PutMessageStatus, RecoveryReport
 from broker_core.transaction.half import Outcome
 from broker_core.transaction.resolve import Transactions
 from tests.faults.simulation.groups import MIXED_TOPIC
@@ -228,13 +228,14 @@ def _goes_back_in_time() -> AbstractContextManager[object]:
 
 
 def _forgets_at_a_start_when_it_stored() -> AbstractContextManager[object]:
-    remember = Recovery._remember
+    run = Recovery.run
 
-    def forget(self: Recovery, store_timestamps: list[int]) -> None:
-        remember(self, store_timestamps)
+    def run_and_forget(self: Recovery, *, follows: bool = False) -> RecoveryReport:
+        report = run(self, follows=follows)
         self.store_timestamp = 0
+        return report
 
-    return mock.patch.object(Recovery, "_remember", forget)
+    return mock.patch.object(Recovery, "run", run_and_forget)
 
 
 def _cuts_the_log_at_recovery() -> AbstractContextManager[object]:

@@ -104,9 +104,10 @@ async def test_store_timestamps_do_not_go_back_over_a_start(storage, clean, coun
     store = a_store(clock, storage)
     store.load()
     await store.start()
+    stored = 0
     for _ in range(count):
         clock.advance_ms(10)
-        last = put(store)
+        stored = put(store).store_timestamp
     left = storage if clean else storage.crash()
     await store.shutdown()
     clock.step_wall_clock_ms(-60_000)
@@ -116,7 +117,7 @@ async def test_store_timestamps_do_not_go_back_over_a_start(storage, clean, coun
 
     first = put(store)
 
-    assert first.store_timestamp == last.store_timestamp
+    assert first.store_timestamp == stored
     await store.shutdown()
 
 
