@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from broker_core.formats.cq_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, UN
 from broker_core.formats.paths import offset_file_name
 from broker_core.message.tags import tags_code
 from broker_core.store.mapped_file import MappedFile, zero_tail
-from broker_core.store.queue_files import QueueFiles, shared
+from broker_core.store.queue_files import QueueFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,7 +147,7 @@ class ConsumeQueue(QueueFiles):
             offset, min(size, self._file_size - offset % self._file_size)
         )
         # One more than the last place at which a unit may begin.
-        self.limit = shared(self.limit + 1 - UNIT_SIZE)
+        self.limit = _shared(self.limit + 1 - UNIT_SIZE)
         self._reserve_to(offset + size)
 
     def append(self, commit_log_offset: int, size: int, tags_code: int) -> None:
@@ -438,3 +439,9 @@ def _count_by_scan(mapped: MappedFile) -> int:
 def no_bit_map(topic: str, properties: str) -> bytes:
     """Return the bitmap of a message whose topic nobody filters."""
     return b""
+
+
+@lru_cache(1024)
+def _shared(number: int) -> int:
+    """Return the one object that many queues have of a number."""
+    return number

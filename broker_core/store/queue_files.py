@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from broker_core.errors import StoreError
@@ -164,17 +163,16 @@ class QueueFiles(PutPlace):
             write = following
         position = offset - file_from_offset
         if offset + least <= self._reserved_to:
-            length = min(self._reserved_to - offset, self._file_size - position)
+            end = min(position + self._reserved_to - offset, self._file_size)
         else:
             # Up to a whole step: then many queues have the same limit.
             end = position + max(self._step, least) + ALLOCATE_STEP_MIN - 1
             end = min(end - end % ALLOCATE_STEP_MIN, self._file_size)
-            length = end - position
-            write.file.allocate(position, length)
+            write.file.allocate(position, end - position)
             self._step = min(self._step * 2, ALLOCATE_STEP_MAX)
         self.write = write
         self.buffer = write.buffer
-        self.limit = shared(position + length)
+        self.limit = end
         return position
 
     def _reserve_to(self, end: int) -> None:
@@ -244,9 +242,3 @@ class QueueFiles(PutPlace):
             self.write = None
             self.limit = -1
         self._storage.unlink(self._directory / offset_file_name(file_from_offset))
-
-
-@lru_cache(1024)
-def shared(number: int) -> int:
-    """Return the one object that many queues have of a number."""
-    return number
