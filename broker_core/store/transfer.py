@@ -94,7 +94,9 @@ def plan_transfer(
     """
     if by_unit is None and by_record is None and is_lost is None:
         start = _usual_start(units, limits, window, file_at)
-        if start.scanned in (limits.count_in_memory, len(units) // UNIT_SIZE):
+        # Of what is on the disk more may be allowed than of what is in memory.
+        is_full = start.scanned == limits.count_in_memory >= limits.count_on_disk
+        if is_full or start.scanned == len(units) // UNIT_SIZE:
             return start
     else:
         start = Plan([], 0, 0, 0, 0, is_cold=False, is_removing=False)
