@@ -16,11 +16,17 @@ was made, of those messages alone that a sample wants: which these are is known 
 (`Picks`), else by the hash of their keys. `told.pxi` tells of them, and Python what that leaves.
 """
 
+from mmap import PAGESIZE, mmap
+
 from broker_core.formats.record import MESSAGE_MAGIC_V2
 from broker_core.message.names import HIDDEN_TOPICS
 from broker_core.message.subscription import EXPRESSION_TYPE_TAG
 from broker_core.message.topic_config import PERM_READ
+from broker_core.store.reads import FRESH_UNITS, UNITS_MAX
 from broker_core.trace.recorder import SPAN_SECONDS
+
+cdef extern from "<sys/mman.h>" nogil:
+    int mincore(void* address, size_t length, unsigned char* states)
 
 cdef enum:
     FLAG_COMMIT_OFFSET = 1
@@ -49,6 +55,8 @@ cdef enum:
     FOUND_HEAD_MAX = 1024
     # Linux takes a thousand parts.
     RUNS_MAX = 1000
+    PIECES_MAX = 64
+    STATES_MAX = 64
     READINGS = 4096
     FRAME_BYTES_MAX = 16777216
 
@@ -58,12 +66,24 @@ cdef int32_t STORE_V6 = STOREHOST_V6_FLAG
 cdef uint32_t MAGIC_V2 = MESSAGE_MAGIC_V2 & 0xFFFFFFFF
 cdef int32_t READABLE = PERM_READ
 cdef double SPAN_S = SPAN_SECONDS
+cdef int64_t UNITS_NEVER_ASKED = FRESH_UNITS
+cdef int64_t UNITS_ASKED = UNITS_MAX
+cdef int64_t PAGE = PAGESIZE
+cdef int64_t PIECE = STATES_MAX * PAGESIZE
+cdef double BELIEVED_S = 0.05
 
 
 cdef struct Run:
     # Records side by side.
     Bytes at
     Py_ssize_t size
+
+
+cdef struct Present:
+    # Addresses of a mapping whose pages are in memory, as the kernel said, until it is asked again.
+    uint64_t begin
+    uint64_t end
+    double until_s
 
 
 @cython.final
@@ -218,6 +238,9 @@ cdef class PullTurn:
     cdef int64_t _low, _high, _scanned, _count, _byte_count, _first_stored, _first_offset
     # Where the last unit that was looked at leads to, and from where on all is in memory.
     cdef int64_t _last_offset, _disk_before
+    # From where on nobody asks the kernel, and what it has said just now.
+    cdef int64_t _fresh_from
+    cdef Present _present[PIECES_MAX]
 
     def __cinit__(self):
         self._file_count = 0
@@ -851,7 +874,7 @@ cdef class PullTurn:
         cdef int64_t units_max = self._filtered_units_max
         cdef bint is_filtered = wanted is not None
         self._low = self._high = self._scanned = self._count = self._byte_count = 0
-        self._last_offset = self._disk_before = 0
+        self._last_offset = self._disk_before = self._fresh_from = 0
         self._run_count = 0
         self._is_cold = False
         cdef dict queues = self._queues.get(topic)
@@ -916,6 +939,11 @@ cdef class PullTurn:
         if not 1 <= count_max <= MAX_MSG_NUMS_MAX:
             return False
         self._disk_before = max_offset - number_slot(self._reader, READER_MEMORY_BYTES)
+        self._fresh_from = max_offset - number_slot(self._reader, READER_FRESH_BYTES)
+        if self._high - queue_offset > UNITS_NEVER_ASKED and not self._has_units(
+            queue, queue_offset
+        ):
+            return False
         # As `ConsumeQueue.units` finds them, where they lie in the file that is written.
         mapped = slot(queue, QUEUE_WRITE)
         if type(mapped) is MappedType:
@@ -940,6 +968,54 @@ cdef class PullTurn:
             PyBuffer_Release(&view)
         return self._read_cold() if self._is_cold else True
 
+    cdef bint _has_units(self, queue, int64_t queue_offset) except -1:
+        """Tell whether the units of a get need not be waited for; see `MessageReader`."""
+        cdef int64_t begin = queue_offset * UNIT_SIZE, end = 0
+        mapped = slot(queue, QUEUE_WRITE)
+        if type(mapped) is MappedType:
+            begin -= number_slot(mapped, MAPPED_FROM)
+            end = min(begin + UNITS_ASKED * UNIT_SIZE, number_slot(mapped, MAPPED_SIZE))
+            end = min(end, begin + (self._high - queue_offset) * UNIT_SIZE)
+        if not 0 <= begin < end:
+            mapped, begin, end = queue.place(queue_offset, UNITS_ASKED)
+        return self._resident(mapped, begin, end - begin) >= end - begin
+
+    cdef int64_t _resident(self, mapped, int64_t position, int64_t least) except -1:
+        """Return how many bytes of a file from a position on need not be waited for.
+
+        They may be more than the least that is asked for; see `OsFile.resident`. Of a mapping the
+        kernel is asked here, up to the end of an aligned piece, and believed for some hundredths
+        of a second: asking takes longer than all the rest of a message.
+        """
+        cdef Py_buffer view
+        cdef uint64_t at, end, piece_end
+        cdef int64_t done = 0
+        cdef Present* present
+        buffer = slot(mapped, MAPPED_BUFFER)
+        if type(buffer) is not mmap:
+            return mapped.file.resident(buffer, position, least)
+        PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+        try:
+            if not 0 <= position <= view.len - least:
+                return 0
+            end = <uint64_t>view.buf + <uint64_t>view.len
+            while done < least:
+                at = <uint64_t>view.buf + <uint64_t>(position + done)
+                piece_end = min(end, at - at % PIECE + PIECE)
+                present = &self._present[at // PIECE % PIECES_MAX]
+                if not (present.begin <= at < present.end and self._now() < present.until_s):
+                    present.begin = at - at % PAGE
+                    present.end = _resident_to(present.begin, piece_end)
+                    present.until_s = self._now() + BELIEVED_S
+                if present.end <= at:
+                    return done
+                done += <int64_t>(present.end - at)
+                if present.end < piece_end:
+                    break
+        finally:
+            PyBuffer_Release(&view)
+        return done
+
     cdef bint _go_through(self, Bytes unit, Py_ssize_t units, int64_t max_offset,
                           int64_t read_limit, int64_t count_max, int64_t bytes_max,
                           int64_t most, bint is_filtered) except -1:
@@ -947,6 +1023,7 @@ cdef class PullTurn:
         cdef int64_t offset, size, file_from = 0, file_to = -1
         cdef int64_t disk_before = self._disk_before
         cdef int64_t cold_count_max = -1, cold_bytes_max = -1
+        cdef int64_t fresh_from = self._fresh_from, here_from = 0, here_to = -1
         cdef bint is_on_disk
         cdef Bytes file = NULL
         cdef Bytes at
@@ -986,6 +1063,18 @@ cdef class PullTurn:
             if size > file_to - offset:
                 return False
             at = file + (offset - file_from)
+            if (
+                offset < fresh_from
+                and not is_on_disk
+                and not here_from <= offset <= here_to - size
+            ):
+                here_from = offset
+                here_to = offset + self._resident(
+                    self._mapped[self._file_count - 1], offset - file_from, size
+                )
+                if size > here_to - offset:
+                    # The disk's; the twin waits for it.
+                    return False
             if is_on_disk:
                 # Nothing of it is touched: it may not be in memory.
                 self._is_cold = True
@@ -1198,6 +1287,18 @@ cdef _Reading _no_reading():
     reading.noted_last = -1
     reading.spans = []
     return reading
+
+
+cdef uint64_t _resident_to(uint64_t begin, uint64_t end) noexcept:
+    """Return up to where pages of a piece are in memory; its end where the kernel will not say."""
+    cdef unsigned char states[STATES_MAX]
+    cdef uint64_t pages = (end - begin + PAGE - 1) // PAGE
+    cdef uint64_t i = 0
+    if mincore(<void*>begin, pages * PAGE, states) != 0:
+        return end
+    while i < pages and states[i]:
+        i += 1
+    return min(end, begin + i * PAGE)
 
 
 cdef int64_t records_in(Bytes at, int64_t left, int64_t offset) noexcept:

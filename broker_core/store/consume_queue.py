@@ -256,6 +256,11 @@ class ConsumeQueue(QueueFiles):
 
     def units(self, queue_offset: int, count: int) -> memoryview:
         """Return up to count units that may be read, of one file."""
+        mapped, start, end = self.place(queue_offset, count)
+        return mapped.view[start:end]
+
+    def place(self, queue_offset: int, count: int) -> tuple[MappedFile, int, int]:
+        """Return where up to count units that may be read are: a file, from where to where."""
         byte = queue_offset * UNIT_SIZE
         file_from_offset = byte - byte % self._file_size
         write = self.write
@@ -269,7 +274,7 @@ class ConsumeQueue(QueueFiles):
             mapped.size,
             self.max_offset * UNIT_SIZE - file_from_offset,
         )
-        return mapped.view[position:end]
+        return mapped, position, end
 
     def stored_units(self, queue_offset: int, count: int) -> memoryview:
         """Return up to count units of one file, unflushed messages included."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import mmap
 import os
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,14 @@ from broker_core.message import properties as message_properties
 from broker_core.message.names import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 from broker_core.message.tags import unsigned_hash
 from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
-from broker_core.store.transfer import LogWindow, plan_transfer, transfer_limits
+from broker_core.store.transfer import (
+    SIZE_BYTES,
+    LogWindow,
+    plan_transfer,
+    resident_bytes,
+    size_at,
+    transfer_limits,
+)
 from broker_core.store.visibility import NO_LIMIT
 
 if TYPE_CHECKING:
@@ -32,10 +40,19 @@ if TYPE_CHECKING:
     from broker_core.store.availability import Availability
     from broker_core.store.consume_queue import ConsumeQueue
     from broker_core.store.consume_queue_ext import ConsumeQueueExt
+    from broker_core.store.mapped_file import MappedFile
     from broker_core.store.results import MessageFilter
     from broker_core.store.store_files import StoreFiles
     from broker_core.store.transfer import Run
     from broker_core.store.visibility import Visibility
+
+FRESH_BYTES = 16 * 1024 * 1024
+FRESH_UNITS = mmap.PAGESIZE // UNIT_SIZE
+"""So many units at a queue's end were just written, too."""
+UNITS_MAX = 1024
+"""About so many a get looks at."""
+UNITS_AHEAD_BYTES = 256 * 1024
+LOG_AHEAD_BYTES = 2 * 1024 * 1024
 
 
 class MessageReader:
@@ -44,7 +61,9 @@ class MessageReader:
     Attributes:
         get_found_times, get_miss_times: gets that returned messages, and those that did not.
         transferred_messages: how many messages gets returned.
-        memory_bytes: so much of the log's end is taken to be in memory.
+        memory_bytes: so much of the log's end is taken to be in memory, unless the kernel says that
+            it is not.
+        fresh_bytes: so much of the log's end was just written: nobody asks the kernel.
         config, log, queues, quarantine, visibility: what gets look at, for a get that is not
             written in Python.
     """
@@ -56,6 +75,7 @@ class MessageReader:
         "_has_pool",
         "_index",
         "config",
+        "fresh_bytes",
         "get_found_times",
         "get_miss_times",
         "log",
@@ -89,6 +109,7 @@ class MessageReader:
         self._cold_reads = cold_reads
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.memory_bytes = memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self.fresh_bytes = FRESH_BYTES
 
     def get_message(
         self,
@@ -102,6 +123,18 @@ class MessageReader:
 
         Awaitable when they are not in memory.
         """
+        return self._get(topic, queue_id, queue_offset, max_msg_nums, message_filter)
+
+    def _get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        message_filter: MessageFilter | None,
+        *,
+        has_units: bool = False,
+    ) -> GetMessageResult | Awaitable[GetMessageResult]:
         queue = self.queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
             self.get_miss_times += 1
@@ -110,6 +143,11 @@ class MessageReader:
         if not low <= queue_offset < high:
             self.get_miss_times += 1
             return self._outside(topic, queue_offset, low, high)
+        if high - queue_offset > FRESH_UNITS and not has_units:
+            mapped, start, end = queue.place(queue_offset, UNITS_MAX)
+            if mapped.file.resident(mapped.buffer, start, end - start) < end - start:
+                asked = (topic, queue_id, queue_offset, max_msg_nums, message_filter)
+                return self._read_units(mapped, start, asked)
         return self._collect(queue, queue_offset, max_msg_nums, message_filter)
 
     def _outside(self, topic: str, queue_offset: int, low: int, high: int) -> GetMessageResult:
@@ -151,6 +189,7 @@ class MessageReader:
                 max_offset,
                 self.visibility.read_limit,
                 max_offset - self.memory_bytes,
+                max_offset - self.fresh_bytes,
             ),
             log.file_at,
             self.quarantine.contains if self.quarantine.ranges else None,
@@ -183,6 +222,21 @@ class MessageReader:
         result.byte_count = plan.byte_count
         result.buffers = [mapped.view[start : start + size] for mapped, start, size in plan.runs]
         return result
+
+    async def _read_units(
+        self,
+        mapped: MappedFile,
+        position: int,
+        asked: tuple[str, int, int, int, MessageFilter | None],
+    ) -> GetMessageResult:
+        """Have units read from the disk, with some of those behind, and get what they lead to."""
+        length = min(UNITS_AHEAD_BYTES, mapped.size - position)
+        loop = asyncio.get_running_loop()
+        read_ahead = mapped.file.read_ahead
+        await loop.run_in_executor(self._cold_reads, read_ahead, mapped.buffer, position, length)
+        # Where they have gone from memory once more, the loop waits for them.
+        result = self._get(*asked, has_units=True)
+        return result if isinstance(result, GetMessageResult) else await result
 
     async def _read_cold(
         self,
@@ -327,9 +381,14 @@ class MessageReader:
         """
         log = self.log
         file = log.file_at(commit_log_offset)
-        if file is None or log.max_offset - commit_log_offset > self.memory_bytes:
+        behind = log.max_offset - commit_log_offset
+        if file is None or behind > self.memory_bytes:
             return None
         position = commit_log_offset - file.file_from_offset
+        if behind > self.fresh_bytes:
+            here = resident_bytes(file, position)
+            if here < SIZE_BYTES or here < size_at(file.buffer, position):
+                return None
         end = min(log.max_offset, self.visibility.read_limit) - file.file_from_offset
         view = file.view[position : max(position, min(end, file.size))]
         try:
@@ -433,6 +492,9 @@ def _pread_resident(runs: list[Run]) -> list[bytearray] | None:
 
 
 def _pread_all(places: list[tuple[StorageFile, int, int]]) -> list[bytes]:
+    file, offset, length = places[-1]
+    # Who reads what is cold goes on behind it.
+    file.will_need(offset + length, LOG_AHEAD_BYTES)
     return [file.pread(offset, length) for file, offset, length in places]
 
 

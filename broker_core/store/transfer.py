@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _SIZE = struct.Struct(">i")
 _unpack_size = _SIZE.unpack_from
 SIZE_BYTES = _SIZE.size
+RESIDENT_STEP = 256 * 1024
+"""About how much the kernel is asked at once whether it is in memory."""
 
 
 class TransferLimits(Struct, gc=False):
@@ -49,6 +51,8 @@ class LogWindow(Struct, gc=False):
     """Nothing that ends behind it may be read."""
     disk_before: int
     """What begins before it is likely not in memory."""
+    fresh_from: int = 0
+    """What begins there or behind is in memory; of what lies before, the kernel is asked."""
 
 
 class Plan(Struct, gc=False):
@@ -118,6 +122,7 @@ def _plan_rest(
     count_on_disk, bytes_on_disk = limits.count_on_disk, limits.bytes_on_disk
     min_offset, max_offset = window.min_offset, window.max_offset
     read_limit, disk_before = window.read_limit, window.disk_before
+    fresh_from, here_from, here_to = window.fresh_from, 0, -1
     runs = start.runs
     run_file = file = None
     buffer: mmap.mmap | bytearray = bytearray()
@@ -157,7 +162,12 @@ def _plan_rest(
         ):
             is_removing = is_removing or not count
             continue
-        if is_on_disk:
+        is_unread = is_on_disk
+        if not is_on_disk and offset < fresh_from:
+            if not here_from <= offset <= here_to - size:
+                here_from, here_to = offset, offset + resident_bytes(file, offset - file_from, size)
+            is_unread = size > here_to - offset
+        if is_unread:
             is_cold = True
         else:
             position = offset - file_from
@@ -199,6 +209,8 @@ def _usual_start(
     file_from = file.file_from_offset
     lowest = max(file_from, window.min_offset, window.disk_before)
     highest = min(file_from + file.size, window.max_offset, window.read_limit)
+    if lowest <= first < window.fresh_from:
+        lowest, highest = first, min(highest, first + resident_bytes(file, first - file_from))
     bytes_left = limits.bytes_in_memory
     buffer, runs = file.buffer, plan.runs
     count = 0
@@ -225,3 +237,15 @@ def _usual_start(
     last = min(count * UNIT_SIZE, len(units) - UNIT_SIZE)
     plan.last_offset = UNIT.unpack_from(units, last)[0]
     return plan
+
+
+def size_at(buffer: mmap.mmap | bytearray, position: int) -> int:
+    """Return the size that a record begins with."""
+    size: int = _unpack_size(buffer, position)[0]
+    return size
+
+
+def resident_bytes(file: MappedFile, position: int, least: int = 0) -> int:
+    """Return how much of a file from a position on is in memory, of so much or a step."""
+    length = min(max(least, RESIDENT_STEP), file.size - position)
+    return file.file.resident(file.buffer, position, length)

@@ -67,6 +67,7 @@ WARM_UP_SECONDS = 6.0
 FILLING_BYTES = 16 * KIB
 FILLING = Cell("filling", "", (a_send(FILLING_BYTES),), window=8)
 SEEDED = Cell("seeded", "", TAGGED, window=64)
+SEEDED_SECONDS = 0.5
 WARM_UP_SLICES = 1
 ROUND_OVERHEAD_SECONDS = 20.0
 """Of starting, warming up and stopping each contender in each setting."""
@@ -178,7 +179,7 @@ def _warm_up(contender: Running) -> None:
     _load(contender, WARM_UP, WARM_UP_SECONDS)
     for port in contender.ports:
         if (seeded := cell_of(contender.name, SEEDED)) is not None:
-            loads.run([port], seeded, 0.5)
+            loads.run([port], seeded, SEEDED_SECONDS)
 
 
 def _load(contender: Running, cell: Cell, seconds: float) -> Loaded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -30,6 +31,7 @@ ROUNDS = 6
 FRAMES_A_ROUND = 100
 WAITING_ROUNDS = 200
 COLD_PUTS, COLD_PULLS = 150, 400
+ABSENT_OF_4096 = 500
 PULL_STAGES = ["woken", "filtered", "delivered", "acknowledged"]
 DISKS = {"queues", "dirty", "index"}
 """Where time passes, the disk's thread decides when queues and the index are written."""
@@ -95,7 +97,13 @@ async def test_pulls_far_behind_the_logs_end_read_the_same(
         log = pair.native.parts.store.files.log
         for opaque in range(COLD_PULLS):
             memory_bytes = rng.choice((0, 0, rng.randrange(log.max_offset), log.max_offset))
-            pair.keep_in_memory(memory_bytes, is_resident=rng.random() < 0.9)
+            salt = rng.choice((0, 0, rng.randrange(1, 1 << 16)))
+            pair.keep_in_memory(
+                memory_bytes,
+                is_resident=rng.random() < 0.9,
+                fresh_bytes=rng.choice((0, rng.randrange(log.max_offset))),
+                is_absent=partial(_is_absent, salt) if salt else None,
+            )
             await pair.feed(pull_frames.any_pull(rng, TOPICS, opaque))
             # What is not resident another thread reads.
             await until_async(lambda: all(not twin.wire.in_flight for twin in twins), "answers")
@@ -107,6 +115,10 @@ async def test_pulls_far_behind_the_logs_end_read_the_same(
         turn = pair.native.wire.plain_requests
         assert turn is not None
         assert turn.left["messages"] < COLD_PULLS // 3, turn.left
+
+
+def _is_absent(salt: int, page: int) -> bool:
+    return (page + salt) * 2654435761 % 4096 < ABSENT_OF_4096
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "2001:db8::1"])

@@ -76,6 +76,18 @@ class FaultyFile:
     def read_ahead(self, mapping: object, offset: int, length: int) -> None:
         self._storage.called("read_ahead")
 
+    def will_need(self, offset: int, length: int) -> None:
+        self._storage.called("will_need")
+
+    def resident(self, mapping: object, offset: int, length: int) -> int:
+        is_absent = self._storage.is_absent
+        if is_absent is None:
+            return length
+        for start in range(offset - offset % PAGE, offset + length, PAGE):
+            if is_absent(start // PAGE):
+                return max(0, start - offset)
+        return length
+
     def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
         return [(offset, end)] if offset < end else []
 
@@ -139,6 +151,8 @@ class FaultyStorage:
         self._faults: dict[str, tuple[int, int]] = {}
         self.is_resident = False
         """Whether what is far behind the log's end is in memory."""
+        self.is_absent: Callable[[int], bool] | None = None
+        """Whether the kernel says of a file's page that it is not in memory; None: of none."""
         self.on_call: Callable[[str], None] | None = None
         self.on_failure: Callable[[str], None] | None = None
         self.populated: list[tuple[Path, int, int]] = []

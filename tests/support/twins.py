@@ -35,12 +35,13 @@ from broker_core.sending.dead_letters import DeadLetters
 from broker_core.sending.detours import Detours
 from broker_core.sending.placement import Placement
 from broker_core.service import Service
+from broker_core.store.reads import FRESH_BYTES
 from tests.support import pull_frames
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
     from pathlib import Path
 
     from broker_core.config.configuration import Configuration
@@ -381,13 +382,23 @@ class Pair:
             assert value == python[name], name
         return native
 
-    def keep_in_memory(self, memory_bytes: int, *, is_resident: bool) -> None:
-        """Have readers take so much of the log's end for in memory; is the rest there as well?"""
+    def keep_in_memory(
+        self,
+        memory_bytes: int,
+        *,
+        is_resident: bool,
+        fresh_bytes: int = FRESH_BYTES,
+        is_absent: Callable[[int], bool] | None = None,
+    ) -> None:
+        """Have readers take so much of the log's end for in memory; is the rest there as well?
+
+        Of pages before the last fresh_bytes the kernel says who is absent.
+        """
         for twin in (self.native, self.python):
             reader = twin.parts.store.own_reads
             assert reader is not None
-            reader.memory_bytes = memory_bytes
-            twin.storage.is_resident = is_resident
+            reader.memory_bytes, reader.fresh_bytes = memory_bytes, fresh_bytes
+            twin.storage.is_resident, twin.storage.is_absent = is_resident, is_absent
 
     def advance_ms(self, milliseconds: int) -> None:
         for twin in (self.native, self.python):

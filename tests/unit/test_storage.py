@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ import pytest
 
 from broker_core.storage import FileStorage, OsFile
 from tests.support.faulty_storage import FaultyStorage
+from tests.support.page_cache import forget
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from broker_core.storage import Storage
@@ -117,6 +120,36 @@ def test_what_is_in_memory_is_read_without_a_wait_and_only_whole(tmp_path: Path)
     assert file.pread_resident(8190, 10) is None
     file.close()
     assert file.pread_resident(4000, 200) is None
+
+
+def test_the_kernel_says_how_far_a_mapping_is_in_memory(tmp_path: Path) -> None:
+    file = FileStorage().open(tmp_path / "a", create=True)
+    file.set_size(4 * PAGESIZE)
+    mapping = file.map()
+    file.set_fault_ahead(mapping, is_on=False)
+    mapping[0] = mapping[PAGESIZE] = mapping[3 * PAGESIZE] = 1
+
+    assert file.resident(mapping, 0, 4 * PAGESIZE) == 2 * PAGESIZE
+    assert file.resident(mapping, 100, 200) == 200
+    assert file.resident(mapping, PAGESIZE - 10, 20) == 20
+    assert file.resident(mapping, PAGESIZE + 10, PAGESIZE) == PAGESIZE - 10
+    assert file.resident(mapping, 2 * PAGESIZE + 10, 2 * PAGESIZE - 10) == 0
+    assert file.resident(mapping, 4 * PAGESIZE - 5, 5) == 5
+    file.close()
+
+
+def test_what_is_needed_soon_comes_into_memory_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 64 * PAGESIZE)
+    forget(tmp_path)
+    file = FileStorage().open(path)
+    mapping = file.map()
+
+    file.will_need(16 * PAGESIZE, 1 << 20)
+
+    until(lambda: file.resident(mapping, 16 * PAGESIZE, 48 * PAGESIZE) == 48 * PAGESIZE, "it")
+    file.close()
+    file.will_need(0, PAGESIZE)
 
 
 def test_flushing_a_closed_file_is_nothing(storage: Storage, root: Path) -> None:

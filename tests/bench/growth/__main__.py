@@ -41,6 +41,7 @@ from tests.bench.contenders import FLOOR, LOG_FILE_BYTES, OURS, REAL, running
 from tests.bench.machine import about, pin
 from tests.bench.results import median_between
 from tests.support.log_end import log_end
+from tests.support.page_cache import forget
 from tests.support.raw_remoting import create_topic
 from tests.support.waiting import until
 
@@ -305,16 +306,6 @@ def _beside_cold_reads(one: Running, plan: Plan, bytes_a_second: int) -> Grown:
         return ratio >= COLD_RATE_MIN if bytes_a_second else None
 
     return Grown.of(subject, size, pairs, "messages/s", is_reached)
-
-
-def forget(store: Path) -> None:
-    """Take the files of a store out of the page cache."""
-    os.sync()
-    for path in store.rglob("*"):
-        if path.is_file():
-            descriptor = os.open(path, os.O_RDONLY)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(descriptor)
 
 
 SUBJECTS: dict[str, Callable[[Plan], Iterator[Grown]]] = {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 import pytest
 
 from broker_core.formats import record
+from broker_core.store.reads import FRESH_BYTES, FRESH_UNITS
 from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
 from tests.support.builders import (
     LOG_FILE_SIZE,
@@ -20,6 +22,7 @@ from tests.support.builders import (
     read_all,
     store_config,
 )
+from tests.support.faulty_storage import PAGE
 
 if TYPE_CHECKING:
     from broker_core.formats.cq_ext_unit import CqExtUnit
@@ -217,6 +220,79 @@ async def test_messages_far_behind_that_are_in_memory_are_not_waited_for(clock, 
     assert [m.body for m in messages_of(filtered)] == [b"2"]
     assert filtered.next_begin_offset == 8
     await store.shutdown()
+
+
+async def test_messages_that_the_kernel_has_put_out_of_memory_are_read_by_another_thread(
+    store, storage
+):
+    places = [put(store, body=b"%d" % n * 500).commit_log_offset for n in range(40)]
+    in_memory = store.get_message("TopicTest", 0, 8, 32, None)
+    assert isinstance(in_memory, GetMessageResult)
+    store.own_reads.fresh_bytes = 0
+    calls = storage.calls["pread"]
+    # Of a page of the log in the midst of these.
+    storage.is_absent = lambda page: page == places[20] // PAGE
+
+    answer = store.get_message("TopicTest", 0, 8, 32, None)
+    filtered = store.get_message("TopicTest", 0, 8, 32, TagFilter(bodies=(b"12" * 500,)))
+    before = store.get_message("TopicTest", 0, 0, 3, None)
+    assert store.glance(places[20]) is None
+    assert store.glance(places[19] - (places[19] - places[0]) // 2) is None
+
+    assert isinstance(answer, Awaitable)
+    assert isinstance(filtered, Awaitable)
+    assert isinstance(before, GetMessageResult)
+    assert messages_of(await answer) == messages_of(in_memory)
+    assert [m.queue_offset for m in messages_of(await filtered)] == [12]
+    assert storage.calls["pread"] > calls
+    store.own_reads.fresh_bytes = FRESH_BYTES
+    assert isinstance(store.get_message("TopicTest", 0, 8, 32, None), GetMessageResult)
+    assert store.glance(places[20]) is not None
+
+
+async def test_units_that_the_kernel_has_put_out_of_memory_are_read_by_another_thread(
+    store, storage
+):
+    for _ in range(2 * FRESH_UNITS + 50):
+        put(store, body=b"")
+    in_memory = store.get_message("TopicTest", 0, 3, 32, None)
+    assert isinstance(in_memory, GetMessageResult)
+    storage.is_absent = lambda page: True
+
+    answer = store.get_message("TopicTest", 0, 3, 32, None)
+    at_the_end = store.get_message("TopicTest", 0, 2 * FRESH_UNITS + 40, 32, None)
+
+    assert isinstance(answer, Awaitable)
+    assert isinstance(at_the_end, GetMessageResult)
+    assert messages_of(await answer) == messages_of(in_memory)
+    assert storage.calls["read_ahead"] == 1
+
+
+async def test_a_queue_that_goes_while_its_units_are_read_has_no_messages(store, storage):
+    for _ in range(FRESH_UNITS + 50):
+        put(store, body=b"")
+    storage.is_absent = lambda page: True
+
+    answer = store.get_message("TopicTest", 0, 3, 32, None)
+    assert isinstance(answer, Awaitable)
+    store.delete_topic("TopicTest")
+
+    assert (await answer).status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
+
+
+async def test_units_that_cannot_be_read_are_an_error_of_that_get_alone(store, storage):
+    for _ in range(FRESH_UNITS + 50):
+        put(store, body=b"")
+    storage.is_absent = lambda page: True
+    storage.fail("read_ahead")
+
+    answer = store.get_message("TopicTest", 0, 3, 32, None)
+    assert isinstance(answer, Awaitable)
+    with pytest.raises(OSError, match="Input"):
+        await answer
+
+    storage.is_absent = None
+    assert isinstance(store.get_message("TopicTest", 0, 3, 32, None), GetMessageResult)
 
 
 async def test_cold_messages_are_filtered_by_record(clock, storage):

@@ -1,0 +1,81 @@
+"""What is on the disk only is waited for by other threads than the event loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_core.metrics.process import MAJOR_FAULTS
+from tests.support.broker_process import BrokerProcess
+from tests.support.page_cache import forget
+from tests.support.raw_remoting import (
+    PULL_MESSAGE,
+    SEND_MESSAGE,
+    SUCCESS,
+    RawClient,
+    create_topic,
+    parse_records,
+    pull_fields,
+    send_fields,
+)
+from tests.support.twins import is_compiled
+
+TOPIC = "Archive"
+QUEUES = 2
+COUNT, BODY = 2_000, bytes(range(256)) * 64
+"""Of each queue: 32 MiB of it, which lie between those of the other one."""
+LOG_FILE_BYTES = 4 << 20
+"""A start reads the last three."""
+FAULTS_MAX = 8
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_a_consumer_of_what_is_on_the_disk_does_not_stop_the_loop(
+    native: str, tmp_path: Path
+) -> None:
+    if native == "1" and not is_compiled():
+        pytest.fail("no compiled turn: python -m broker_core.native.build")
+    broker = BrokerProcess(tmp_path / "broker", mappedFileSizeCommitLog=LOG_FILE_BYTES)
+    broker.environment["TREBUCHET_NATIVE"] = native
+    broker.start()
+    try:
+        create_topic(broker.port, TOPIC, queues=QUEUES)
+        with RawClient(broker.port) as client:
+            for _ in range(COUNT // 50):
+                for number in range(50 * QUEUES):
+                    fields = send_fields(TOPIC, queue_id=number % QUEUES)
+                    client.send_request(SEND_MESSAGE, fields, BODY)
+                client.read_successes(50 * QUEUES)
+        broker.stop()
+        forget(broker.store)
+        broker.start()
+        # The first answer needs some of our own pages.
+        assert pulled(broker.port, first=COUNT - 32) == 32
+        before = loop_faults(broker)
+
+        assert pulled(broker.port, first=0) == COUNT
+
+        assert loop_faults(broker) - before <= FAULTS_MAX
+    finally:
+        broker.stop()
+
+
+def pulled(port: int, first: int) -> int:
+    """Pull the first queue from an offset to its end; return how many messages came."""
+    count, offset = 0, first
+    with RawClient(port) as client:
+        while offset < COUNT:
+            answer = client.ask(PULL_MESSAGE, pull_fields(TOPIC, 0, offset))
+            assert answer.code == SUCCESS, answer
+            records = parse_records(answer.body)
+            assert all(record.body == BODY for record in records)
+            count += len(records)
+            offset = int(answer.fields["nextBeginOffset"])
+    return count
+
+
+def loop_faults(broker: BrokerProcess) -> int:
+    """Return how often the loop's thread has waited for a page of a file."""
+    stat = Path(f"/proc/{broker.pid}/task/{broker.pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[MAJOR_FAULTS])
