@@ -120,8 +120,8 @@ WORDS: dict[str, Words] = {
         gettext_lazy("Reads from the disk"),
         evidence.cold_reads,
         gettext_lazy(
-            "The group is further behind than memory reaches (accessMessageInMemoryMaxRatio), "
-            "after a reset or a long stop."
+            "What the group reads has left memory: it is far behind, after a reset or a long "
+            "stop, or something else on the machine needed the memory."
         ),
         gettext_lazy(
             "Wait if the lag shrinks. Otherwise add members, or let slaves serve such reads "

@@ -66,6 +66,8 @@ class Loaded(NamedTuple):
     messages: int
     seconds: float
     nanoseconds: list[int]
+    requests: int = 0
+    """Sends and pulls; 0 where nobody counted."""
 
 
 def run(ports: Sequence[int], cell: Cell, seconds: float) -> Loaded:
@@ -284,6 +286,7 @@ class Consumer(Connection):
             fields = {"topic": TOPIC, "queueId": str(queue)}
             offset = client.ask(GET_MAX_OFFSET, fields).fields["offset"]
         self._queue = queue
+        self.pulls = 0
         self._pull(int(offset))
 
     def read(self, times: list[int]) -> None:
@@ -299,6 +302,7 @@ class Consumer(Connection):
     def _pull(self, offset: int) -> None:
         fields = pull_fields(TOPIC, self._queue, offset)
         fields |= {"sysFlag": str(LONG_POLL), "suspendTimeoutMillis": "15000"}
+        self.pulls += 1
         self.socket.sendall(framed(PULL_MESSAGE, fields, 1))
 
 
@@ -311,8 +315,9 @@ class EndToEnd:
         self._stack = contextlib.ExitStack()
         self._selector = self._stack.enter_context(selectors.DefaultSelector())
         self._producer = self._connected(Connection(port))
-        for queue in range(queues):
-            self._connected(Consumer(port, queue))
+        self._consumers = [Consumer(port, queue) for queue in range(queues)]
+        for consumer in self._consumers:
+            self._connected(consumer)
 
     def __enter__(self) -> Self:
         return self
@@ -332,6 +337,7 @@ class EndToEnd:
         rest = bytes(KIB - TIME.size)
         began = heard = time.perf_counter_ns()
         sent = 0
+        pulled = sum(consumer.pulls for consumer in self._consumers)
         while len(times) < count:
             now = time.perf_counter_ns()
             while sent < count and now >= began + sent * 1_000_000_000 // END_TO_END_RATE:
@@ -347,7 +353,9 @@ class EndToEnd:
                 else:
                     assert all(SUCCESS.search(header) for header, _ in key.data.frames())
             assert time.perf_counter_ns() - heard < QUIET_SECONDS * 1e9, "messages do not come"
-        return Loaded(count, (time.perf_counter_ns() - began) / 1e9, times)
+        seconds = (time.perf_counter_ns() - began) / 1e9
+        pulled = sum(consumer.pulls for consumer in self._consumers) - pulled
+        return Loaded(count, seconds, times, count + pulled)
 
 
 def pull_all(

@@ -23,6 +23,7 @@ from itertools import islice
 from pathlib import Path
 
 from broker_core.native import build as native_build, loading, place
+from broker_core.store.reads import FRESH_BYTES
 from tests.support import pull_frames, transaction_frames
 from tests.support.send_frames import damaged
 from tests.support.twins import TOPICS, Pair, Twin, configuration, settled
@@ -98,7 +99,11 @@ async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
             _compare(pair)
             pair.advance_ms(rng.choice((0, 1, 2, 5_000)))
             # Of the log's end so much is read where it is mapped, the rest through the storage.
-            pair.keep_in_memory(rng.choice((0, 1 << rng.randrange(24))), is_resident=True)
+            pair.keep_in_memory(
+                rng.choice((0, 1 << rng.randrange(24))),
+                is_resident=True,
+                fresh_bytes=rng.choice((0, FRESH_BYTES)),
+            )
             await _wake(pair)
     _compare(pair)
     return taken

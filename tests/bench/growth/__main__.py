@@ -125,24 +125,33 @@ class Under(NamedTuple):
     load: Callable[[float], Loaded]
 
 
-def cost_of(subject: str, size: str, plan: Plan, *sides: Under) -> Grown:
-    """Load a small one and a grown one by turns; return what a message costs."""
+def costs_of(subject: str, size: str, plan: Plan, *sides: Under) -> Iterator[Grown]:
+    """Load a small one and a grown one by turns; yield what a message costs.
+
+    And a request, where consumers wait: a pull may bring several messages.
+    """
     pairs = []
+    by_request = []
     for number in range(-1, plan.slices):
         before = [side.broker.thread_nanoseconds() for side in sides]
-        messages = [0, 0]
+        messages, requests = [0, 0], [0, 0]
         for turn in range(round(plan.seconds / TURN_SECONDS)):
             # Each follows the other one as often: what ran before leaves it other caches.
             for which in (0, 1) if (turn + number) % 2 else (1, 0):
-                messages[which] += sides[which].load(TURN_SECONDS).messages
+                loaded = sides[which].load(TURN_SECONDS)
+                messages[which] += loaded.messages
+                requests[which] += loaded.requests
         time.sleep(SETTLE)
         small, grown = (
-            _microseconds(side.broker, was) / count
-            for side, was, count in zip(sides, before, messages, strict=True)
+            _microseconds(side.broker, was) for side, was in zip(sides, before, strict=True)
         )
         if number >= 0:
-            pairs.append((small, grown))
-    return Grown.of(subject, size, pairs, "µs a message", lambda ratio: ratio <= COST_MAX)
+            pairs.append((small / messages[0], grown / messages[1]))
+            if all(requests):
+                by_request.append((small / requests[0], grown / requests[1]))
+    yield Grown.of(subject, size, pairs, "µs a message", lambda ratio: ratio <= COST_MAX)
+    if by_request:
+        yield Grown.of(subject, size, by_request, "µs a request", lambda _: None)
 
 
 def _microseconds(broker: Running, before: Mapping[tuple[int, str], int]) -> float:
@@ -150,14 +159,16 @@ def _microseconds(broker: Running, before: Mapping[tuple[int, str], int]) -> flo
     return sum(used - before.get(thread, 0) for thread, used in now.items()) / 1e3
 
 
-def cost_of_cells(subject: str, size: str, plan: Plan, *sides: tuple[Running, Cell]) -> Grown:
-    """Load a small one and a grown one with requests in turn; return what a message costs."""
+def costs_of_cells(
+    subject: str, size: str, plan: Plan, *sides: tuple[Running, Cell]
+) -> Iterator[Grown]:
+    """Load a small one and a grown one with requests in turn; yield what a message costs."""
     with contextlib.ExitStack() as stack:
         loaded = [
             Under(broker, stack.enter_context(loads.Load(broker.ports, cell, is_eager=True)).run)
             for broker, cell in sides
         ]
-        return cost_of(subject, size, plan, *loaded)
+        yield from costs_of(subject, size, plan, *loaded)
 
 
 @contextlib.contextmanager
@@ -204,7 +215,7 @@ def queues(plan: Plan) -> Iterator[Grown]:
                 requests += its
             every = Cell("every queue", "", requests, window=QUEUE_WINDOW)
             both = ((small, one), (grown, every))
-            yield cost_of_cells("queues", f"1 to {count:,}", plan, *both)
+            yield from costs_of_cells("queues", f"1 to {count:,}", plan, *both)
 
 
 def consumers(plan: Plan) -> Iterator[Grown]:
@@ -219,7 +230,7 @@ def consumers(plan: Plan) -> Iterator[Grown]:
                 loads.EndToEnd(grown.ports[0], count) as many,
             ):
                 both = (Under(small, one.run), Under(grown, many.run))
-                yield cost_of("consumers that wait", f"{few} to {count:,}", plan, *both)
+                yield from costs_of("consumers that wait", f"{few} to {count:,}", plan, *both)
 
 
 def connections(plan: Plan) -> Iterator[Grown]:
@@ -230,7 +241,7 @@ def connections(plan: Plan) -> Iterator[Grown]:
                 stack.enter_context(socket.create_connection(("127.0.0.1", grown.ports[0])))
             cell = Cell("64 x 1", "", ONE_KIB, connections=IN_USE)
             both = ((small, cell), (grown, cell))
-            yield cost_of_cells("connections", f"{IN_USE} to {count:,}", plan, *both)
+            yield from costs_of_cells("connections", f"{IN_USE} to {count:,}", plan, *both)
 
 
 def log(plan: Plan) -> Iterator[Grown]:
@@ -243,7 +254,7 @@ def log(plan: Plan) -> Iterator[Grown]:
             with two_brokers(plan, store) as (small, grown):
                 assert log_end(grown.ports[0]) > gib * GIB
                 both = ((small, WINDOW), (grown, WINDOW))
-                yield cost_of_cells("log", f"0 to {gib} GiB", plan, *both)
+                yield from costs_of_cells("log", f"0 to {gib} GiB", plan, *both)
 
 
 def write_blank_files(directory: Path, count: int) -> None:
