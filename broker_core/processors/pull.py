@@ -10,6 +10,7 @@ a master it comes again at once.
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -465,6 +466,8 @@ class Pull:
         result = self.get()
         if not isinstance(result, GetMessageResult):
             # Cold so soon after it arrived: let the client ask again, its next pull reads it.
+            if isinstance(result, Coroutine):
+                result.close()
             self.connection.send(self._retry_immediately(), at_once=True)
             return True
         if not is_last:

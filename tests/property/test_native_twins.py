@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
 
-from broker_core.formats.record import examine
 from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.trace.deliveries import DELIVERIES_MAX, Delivered
 from broker_core.trace.filter import TraceWatch
@@ -17,7 +15,7 @@ from broker_core.trace.followed import Followed
 from broker_core.trace.watch import FRESH_MAX, Watcher
 from tests.property import native_fuzz
 from tests.support import pull_frames, send_frames
-from tests.support.twins import TOPICS, Pair, Twin, configuration, is_compiled, settled
+from tests.support.twins import DISKS, TOPICS, Pair, Twin, configuration, is_compiled, settled
 from tests.support.waiting import until_async
 
 if TYPE_CHECKING:
@@ -30,11 +28,7 @@ pytestmark = pytest.mark.skipif(
 ROUNDS = 6
 FRAMES_A_ROUND = 100
 WAITING_ROUNDS = 200
-COLD_PUTS, COLD_PULLS = 150, 400
-ABSENT_OF_4096 = 500
 PULL_STAGES = ["woken", "filtered", "delivered", "acknowledged"]
-DISKS = {"queues", "dirty", "index"}
-"""Where time passes, the disk's thread decides when queues and the index are written."""
 FUZZED_FRAMES = 4_000
 BULK_FRAMES = 200_000
 FRAMES_A_TURN = 8
@@ -75,84 +69,6 @@ async def test_mixed_frames_in_random_pieces_leave_the_same(
             for twin in (pair.native, pair.python):
                 twin.clock.step_wall_clock_ms(-(opaque % 2))
         assert not pair.native.transport.closed
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {},
-        {"maxTransferCountOnMessageInDisk": 40, "slaveReadEnable": "true"},
-        {"maxTransferBytesOnMessageInDisk": 2000, "mappedFileSizeCommitLog": 1 << 16},
-        {"brokerIP1": "2001:db8::1", "enabledAppendPropCRC": "true"},
-    ],
-    ids=lambda keys: ",".join(keys),
-)
-async def test_pulls_far_behind_the_logs_end_read_the_same(
-    keys: dict[str, object], rng: random.Random
-) -> None:
-    async with Pair(configuration(**keys)) as pair:
-        twins = (pair.native, pair.python)
-        for _ in range(COLD_PUTS):
-            await pair.feed(send_frames.any_frame(rng, TOPICS, 1))
-        log = pair.native.parts.store.files.log
-        for opaque in range(COLD_PULLS):
-            memory_bytes = rng.choice((0, 0, rng.randrange(log.max_offset), log.max_offset))
-            salt = rng.choice((0, 0, rng.randrange(1, 1 << 16)))
-            pair.keep_in_memory(
-                memory_bytes,
-                is_resident=rng.random() < 0.9,
-                fresh_bytes=rng.choice((0, rng.randrange(log.max_offset))),
-                is_absent=partial(_is_absent, salt) if salt else None,
-            )
-            await pair.feed(pull_frames.any_pull(rng, TOPICS, opaque))
-            # What is not resident another thread reads.
-            await until_async(lambda: all(not twin.wire.in_flight for twin in twins), "answers")
-            await settled()
-            native, python = pair.native.seen(), pair.python.seen()
-            for name in native.keys() - DISKS:
-                assert native[name] == python[name], name
-        assert not pair.native.transport.closed
-        turn = pair.native.wire.plain_requests
-        assert turn is not None
-        assert turn.left["messages"] < COLD_PULLS // 3, turn.left
-
-
-def _is_absent(salt: int, page: int) -> bool:
-    return (page + salt) * 2654435761 % 4096 < ABSENT_OF_4096
-
-
-@pytest.mark.parametrize("host", ["10.0.0.1", "2001:db8::1"])
-async def test_a_damaged_record_far_behind_the_logs_end_is_met_alike(host: str) -> None:
-    async with Pair(configuration(brokerIP1=host)) as pair:
-        twins = (pair.native, pair.python)
-        await pair.feed(a_send("TAGS\x01TagA\x02") * 3)
-        pair.keep_in_memory(0, is_resident=True)
-        files = [twin.parts.store.files.log.files[0] for twin in twins]
-        head = examine(files[0].view, 0, files[0].size, 0, check_crc=True)
-        second = head.size
-        last_bytes = (
-            3,
-            7,
-            35,
-            39,
-            head.body_from - 1,
-            head.topic_from - 1,
-            head.properties_from - 1,
-        )
-        for place in {each for last in last_bytes for each in range(last - 3, last + 1)}:
-            at = second + place
-            before = files[0].buffer[at]
-            for value in {0, 1, 0x10, 0x20, 127, 128, 255, before - 1, before + 1} - {-1, 256}:
-                for file in files:
-                    file.buffer[at] = value
-                for offset in (0, 1):
-                    fields = pull_frames.fields_of(TOPICS[0], 0, offset)
-                    await pair.feed(pull_frames.pull(fields, 1))
-                native, python = pair.native.seen(), pair.python.seen()
-                for name in native.keys() - DISKS:
-                    assert native[name] == python[name], (name, place, value)
-            for file in files:
-                file.buffer[at] = before
 
 
 def a_send(properties: str) -> bytes:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 LISTENED = "Listened"
 """The topic that somebody waits for."""
+DISKS = {"queues", "dirty", "index"}
+"""Where time passes, the disk's thread decides when queues and the index are written."""
 TOPICS = ("Orders", "größe", LISTENED)
 QUEUES = 4
 
