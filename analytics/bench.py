@@ -288,26 +288,32 @@ def _again(
         "for number in itertools.count():\n"
         "    target = f'{targets}/{number}'\n"
         "    command = [sys.executable, '-m', module, verb, option, target, *more]\n"
-        "    subprocess.run(command, check=True)\n"
+        "    if subprocess.run(command).returncode:\n"
+        "        sys.exit(1)\n"
     )
     arguments = (module, verb, target_option)
 
     @contextmanager
     def working() -> Iterator[None]:
         directory = tempfile.mkdtemp(dir=targets.parent)
-        process = subprocess.Popen(
-            [sys.executable, "-c", command, *arguments, directory, *map(str, more)],
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            yield
-            if process.poll() is not None:
-                raise ReportError(f"{module} {verb} failed")
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        # What is killed in its midst complains: that is of interest only where it ended by itself.
+        with tempfile.TemporaryFile() as words:
+            process = subprocess.Popen(
+                [sys.executable, "-c", command, *arguments, directory, *map(str, more)],
+                stdout=words,
+                stderr=words,
+                start_new_session=True,
+            )
+            try:
+                yield
+                if process.poll() is not None:
+                    words.seek(0)
+                    said = words.read().decode(errors="replace").splitlines() or ["nothing"]
+                    raise ReportError(f"{module} {verb} failed, and said: {said[-1]}")
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
     return working
 
