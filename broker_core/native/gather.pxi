@@ -940,22 +940,23 @@ cdef class PullTurn:
             return False
         self._disk_before = max_offset - number_slot(self._reader, READER_MEMORY_BYTES)
         self._fresh_from = max_offset - number_slot(self._reader, READER_FRESH_BYTES)
-        if self._high - queue_offset > UNITS_NEVER_ASKED and not self._has_units(
-            queue, queue_offset
-        ):
-            return False
-        # As `ConsumeQueue.units` finds them, where they lie in the file that is written.
+        # As `ConsumeQueue.place` finds them, where they lie in the file that is written.
         mapped = slot(queue, QUEUE_WRITE)
         if type(mapped) is MappedType:
             begin -= number_slot(mapped, MAPPED_FROM)
-            end = min(begin + units_max * UNIT_SIZE, number_slot(mapped, MAPPED_SIZE))
+            end = min(begin + UNITS_ASKED * UNIT_SIZE, number_slot(mapped, MAPPED_SIZE))
             end = min(end, begin + (self._high - queue_offset) * UNIT_SIZE)
-        if 0 <= begin < end:
-            units = slot(mapped, MAPPED_BUFFER)
-        else:
-            units = queue.units(queue_offset, units_max)
-            begin, end = 0, len(units)
-        PyObject_GetBuffer(units, &view, PyBUF_SIMPLE)
+        if not 0 <= begin < end:
+            mapped, begin, end = queue.place(queue_offset, UNITS_ASKED)
+            if type(mapped) is not MappedType:
+                return False
+        if (
+            self._high - queue_offset > UNITS_NEVER_ASKED
+            and self._resident(mapped, begin, end - begin) < end - begin
+        ):
+            return False
+        end = min(end, begin + units_max * UNIT_SIZE)
+        PyObject_GetBuffer(slot(mapped, MAPPED_BUFFER), &view, PyBUF_SIMPLE)
         try:
             if end > view.len:
                 return False
@@ -967,18 +968,6 @@ cdef class PullTurn:
         finally:
             PyBuffer_Release(&view)
         return self._read_cold() if self._is_cold else True
-
-    cdef bint _has_units(self, queue, int64_t queue_offset) except -1:
-        """Tell whether the units of a get need not be waited for; see `MessageReader`."""
-        cdef int64_t begin = queue_offset * UNIT_SIZE, end = 0
-        mapped = slot(queue, QUEUE_WRITE)
-        if type(mapped) is MappedType:
-            begin -= number_slot(mapped, MAPPED_FROM)
-            end = min(begin + UNITS_ASKED * UNIT_SIZE, number_slot(mapped, MAPPED_SIZE))
-            end = min(end, begin + (self._high - queue_offset) * UNIT_SIZE)
-        if not 0 <= begin < end:
-            mapped, begin, end = queue.place(queue_offset, UNITS_ASKED)
-        return self._resident(mapped, begin, end - begin) >= end - begin
 
     cdef int64_t _resident(self, mapped, int64_t position, int64_t least) except -1:
         """Return how many bytes of a file from a position on need not be waited for.

@@ -20,14 +20,7 @@ from broker_core.message import properties as message_properties
 from broker_core.message.names import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 from broker_core.message.tags import unsigned_hash
 from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
-from broker_core.store.transfer import (
-    SIZE_BYTES,
-    LogWindow,
-    plan_transfer,
-    resident_bytes,
-    size_at,
-    transfer_limits,
-)
+from broker_core.store.transfer import LogWindow, is_resident, plan_transfer, transfer_limits
 from broker_core.store.visibility import NO_LIMIT
 
 if TYPE_CHECKING:
@@ -50,7 +43,7 @@ FRESH_BYTES = 16 * 1024 * 1024
 FRESH_UNITS = mmap.PAGESIZE // UNIT_SIZE
 """So many units at a queue's end were just written, too."""
 UNITS_MAX = 1024
-"""About so many a get looks at."""
+"""A get looks at no more."""
 UNITS_AHEAD_BYTES = 256 * 1024
 LOG_AHEAD_BYTES = 2 * 1024 * 1024
 
@@ -118,23 +111,14 @@ class MessageReader:
         queue_offset: int,
         max_msg_nums: int,
         message_filter: MessageFilter | None,
-    ) -> GetMessageResult | Awaitable[GetMessageResult]:
-        """Return messages from queue_offset on, as many as the transfer limits allow.
-
-        Awaitable when they are not in memory.
-        """
-        return self._get(topic, queue_id, queue_offset, max_msg_nums, message_filter)
-
-    def _get(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_msg_nums: int,
-        message_filter: MessageFilter | None,
         *,
         has_units: bool = False,
     ) -> GetMessageResult | Awaitable[GetMessageResult]:
+        """Return messages from queue_offset on, as many as the transfer limits allow.
+
+        Awaitable when they are not in memory. `has_units`: their units were just read from the
+        disk.
+        """
         queue = self.queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
             self.get_miss_times += 1
@@ -235,7 +219,7 @@ class MessageReader:
         read_ahead = mapped.file.read_ahead
         await loop.run_in_executor(self._cold_reads, read_ahead, mapped.buffer, position, length)
         # Where they have gone from memory once more, the loop waits for them.
-        result = self._get(*asked, has_units=True)
+        result = self.get_message(*asked, has_units=True)
         return result if isinstance(result, GetMessageResult) else await result
 
     async def _read_cold(
@@ -385,10 +369,8 @@ class MessageReader:
         if file is None or behind > self.memory_bytes:
             return None
         position = commit_log_offset - file.file_from_offset
-        if behind > self.fresh_bytes:
-            here = resident_bytes(file, position)
-            if here < SIZE_BYTES or here < size_at(file.buffer, position):
-                return None
+        if behind > self.fresh_bytes and not is_resident(file, position):
+            return None
         end = min(log.max_offset, self.visibility.read_limit) - file.file_from_offset
         view = file.view[position : max(position, min(end, file.size))]
         try:

@@ -165,7 +165,7 @@ def _plan_rest(
         is_unread = is_on_disk
         if not is_on_disk and offset < fresh_from:
             if not here_from <= offset <= here_to - size:
-                here_from, here_to = offset, offset + resident_bytes(file, offset - file_from, size)
+                here_from, here_to = offset, offset + _resident(file, offset - file_from, size)
             is_unread = size > here_to - offset
         if is_unread:
             is_cold = True
@@ -210,7 +210,7 @@ def _usual_start(
     lowest = max(file_from, window.min_offset, window.disk_before)
     highest = min(file_from + file.size, window.max_offset, window.read_limit)
     if lowest <= first < window.fresh_from:
-        lowest, highest = first, min(highest, first + resident_bytes(file, first - file_from))
+        lowest, highest = first, min(highest, first + _resident(file, first - file_from))
     bytes_left = limits.bytes_in_memory
     buffer, runs = file.buffer, plan.runs
     count = 0
@@ -239,13 +239,13 @@ def _usual_start(
     return plan
 
 
-def size_at(buffer: mmap.mmap | bytearray, position: int) -> int:
-    """Return the size that a record begins with."""
-    size: int = _unpack_size(buffer, position)[0]
-    return size
+def is_resident(file: MappedFile, position: int) -> bool:
+    """Tell whether a record need not be waited for."""
+    here = _resident(file, position)
+    return here >= SIZE_BYTES and here >= _unpack_size(file.buffer, position)[0]
 
 
-def resident_bytes(file: MappedFile, position: int, least: int = 0) -> int:
+def _resident(file: MappedFile, position: int, least: int = 0) -> int:
     """Return how much of a file from a position on is in memory, of so much or a step."""
     length = min(max(least, RESIDENT_STEP), file.size - position)
     return file.file.resident(file.buffer, position, length)

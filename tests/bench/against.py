@@ -19,14 +19,7 @@ from typing import TYPE_CHECKING
 
 from tests.bench import loads
 from tests.bench.cells import CELLS
-from tests.bench.compared import (
-    SEEDED,
-    SEEDED_SECONDS,
-    WARM_UP,
-    known_cells,
-    pulls_first,
-    slice_of,
-)
+from tests.bench.compared import known_cells, pulls_first, slice_of, warm_up
 from tests.bench.contenders import OURS, running
 from tests.support.broker_process import ROOT
 
@@ -56,8 +49,7 @@ def measure(
             for number, checkout in enumerate(checkouts)
         ]
         for one in brokers:
-            loads.run(one.ports, WARM_UP, WARM_UP_SECONDS)
-            loads.run(one.ports, SEEDED, SEEDED_SECONDS)
+            warm_up(one, WARM_UP_SECONDS)
         for cell in cells:
             for number in range(-WARM_UP_SLICES, SLICES):
                 # Each first in turn: what runs first finds other caches.

@@ -67,7 +67,6 @@ WARM_UP_SECONDS = 6.0
 FILLING_BYTES = 16 * KIB
 FILLING = Cell("filling", "", (a_send(FILLING_BYTES),), window=8)
 SEEDED = Cell("seeded", "", TAGGED, window=64)
-SEEDED_SECONDS = 0.5
 WARM_UP_SLICES = 1
 ROUND_OVERHEAD_SECONDS = 20.0
 """Of starting, warming up and stopping each contender in each setting."""
@@ -151,7 +150,7 @@ def compare(plan: Plan, results: Results) -> None:
                             contender.start_seconds
                         )
                         results.memory[contender.name, "at rest"].append(contender.own_bytes())
-                    _warm_up(contender)
+                    warm_up(contender)
                 for cell in cells:
                     _measure_cell(cell, contenders, plan, results)
                 if setting == ASYNC:
@@ -174,12 +173,13 @@ def _started(plan: Plan, setting: str) -> Iterator[list[Running]]:
         ]
 
 
-def _warm_up(contender: Running) -> None:
+def warm_up(contender: Running, seconds: float = WARM_UP_SECONDS) -> None:
+    """Load a broker until it is as fast as it will be, and has messages to be pulled."""
     _until_acknowledged(contender)
-    _load(contender, WARM_UP, WARM_UP_SECONDS)
+    _load(contender, WARM_UP, seconds)
     for port in contender.ports:
         if (seeded := cell_of(contender.name, SEEDED)) is not None:
-            loads.run([port], seeded, SEEDED_SECONDS)
+            loads.run([port], seeded, 0.5)
 
 
 def _load(contender: Running, cell: Cell, seconds: float) -> Loaded:

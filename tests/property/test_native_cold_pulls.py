@@ -9,6 +9,7 @@ import pytest
 
 from broker_core.formats.record import examine
 from tests.support import pull_frames, send_frames
+from tests.support.native_turn import a_send
 from tests.support.twins import DISKS, TOPICS, Pair, configuration, is_compiled, settled
 from tests.support.waiting import until_async
 
@@ -69,13 +70,13 @@ async def test_a_pull_whose_message_is_gone_from_memory_when_it_comes_asks_again
 ) -> None:
     async with Pair(configuration()) as pair:
         twins = (pair.native, pair.python)
-        await pair.feed(a_send("") * 2)
+        await pair.feed(a_send() * 2)
         await pair.feed(pull_frames.pull(pull_frames.fields_of(TOPICS[0], 0, 2, flags=flags), 7))
         pair.keep_in_memory(1 << 40, is_resident=False, fresh_bytes=0, is_absent=lambda page: True)
         for twin in twins:
             twin.transport.written.clear()
 
-        await pair.feed(a_send(""))
+        await pair.feed(a_send())
         pair.same()
 
         for twin in twins:
@@ -97,7 +98,7 @@ def _is_absent(salt: int, page: int) -> bool:
 async def test_a_damaged_record_far_behind_the_logs_end_is_met_alike(host: str) -> None:
     async with Pair(configuration(brokerIP1=host)) as pair:
         twins = (pair.native, pair.python)
-        await pair.feed(a_send("TAGS\x01TagA\x02") * 3)
+        await pair.feed(a_send(properties="TAGS\x01TagA\x02") * 3)
         pair.keep_in_memory(0, is_resident=True)
         files = [twin.parts.store.files.log.files[0] for twin in twins]
         head = examine(files[0].view, 0, files[0].size, 0, check_crc=True)
@@ -125,7 +126,3 @@ async def test_a_damaged_record_far_behind_the_logs_end_is_met_alike(host: str) 
                     assert native[name] == python[name], (name, place, value)
             for file in files:
                 file.buffer[at] = before
-
-
-def a_send(properties: str) -> bytes:
-    return send_frames.send(send_frames.fields_of(TOPICS[0], 0, properties), b"hello", 1)

@@ -71,10 +71,6 @@ async def test_mixed_frames_in_random_pieces_leave_the_same(
         assert not pair.native.transport.closed
 
 
-def a_send(properties: str) -> bytes:
-    return send_frames.send(send_frames.fields_of(TOPICS[0], 0, properties), b"hello", 1)
-
-
 @pytest.mark.parametrize(
     "keys",
     [
