@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker_core.config.broker import BrokerConfig
     from broker_core.config.limits import LimitsConfig
     from broker_core.delivery.sql92.expression import Expression
-    from broker_core.message.subscription import SubscriptionGroupConfig
+    from broker_core.message.subscription import SubscriptionData, SubscriptionGroupConfig
     from broker_core.metadata.consumer_filters import ConsumerFilters
     from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
@@ -163,7 +163,8 @@ class SubscriptionCheck:
         if found is None:
             raise RequestRefusedError(
                 ResponseCode.FILTER_DATA_NOT_EXIST,
-                "The broker's consumer filter data is not exist!Your expression may be wrong!",
+                "The broker's consumer filter data is not exist!Your expression may be wrong!"
+                + _fault_of(subscription.data),
             )
         if found.client_version < sub_version:
             raise RequestRefusedError(
@@ -215,6 +216,15 @@ def _compiled(topic: str, expression: str, expression_type: str | None) -> Messa
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
             f"parse the consumer's subscription failed: {error}",
         ) from error
+
+
+def _fault_of(data: SubscriptionData) -> str:
+    """Return why a subscribed expression has no filter, for clients that don't check it first."""
+    try:
+        compile_filter(data.expression_type, data.sub_string)
+    except ValueError as error:
+        return f" {error}"
+    return ""
 
 
 kept_filter = functools.lru_cache(FILTERS_KEPT)(_compiled)

@@ -228,8 +228,8 @@ def test_a_bad_expression_is_refused_with_its_place(actors: Actors, filtered: Fa
     checked = actors.admin.post(edit_of(FILTERS), {"text": text, "check": "on"})
 
     said = (
-        "Orders@billing: the broker does not take the expression: the end at character 8, where a "
-        "value is expected."
+        "Orders@billing: the broker does not take the expression: unexpected end at character 8: "
+        "expected a value."
     )
     line = next(at for at, each in enumerate(text.split("\n"), 1) if "expression" in each)
     assert plan.status_code == 422

@@ -86,7 +86,13 @@ async def test_a_parked_pull_is_answered_by_the_first_that_matches(client: Clien
 async def test_an_invalid_expression_is_refused(client: Client) -> None:
     await send_prices(client, 5)
 
-    for expression, kind in (("price != 5", SQL), ("", SQL), ("price = 5", "GROOVY")):
+    for expression, kind in (
+        ("price != 5", SQL),
+        ("price LIKE '5%'", SQL),
+        ("price > 1 garbage here", SQL),
+        ("", SQL),
+        ("price = 5", "GROOVY"),
+    ):
         refused = await client.pull("T", subscription=expression, expression_type=kind)
         assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED, expression
 
@@ -124,6 +130,26 @@ async def test_a_subscribed_expression_that_does_not_compile_has_no_filter(clien
     refused = await client.pull("T", subscription=None)
 
     assert refused.code == ResponseCode.FILTER_DATA_NOT_EXIST
+    assert refused.remark == (
+        "The broker's consumer filter data is not exist!Your expression may be wrong! "
+        "unexpected '!= 10' at character 7: write <> instead of !="
+    )
+
+
+async def test_consumers_filter_by_the_beginning_the_end_or_a_part_of_a_property(
+    client: Client,
+) -> None:
+    await send_prices(client, 123, 234, 341)
+
+    for expression, expected in (
+        ("price STARTSWITH '1'", [b"123"]),
+        ("price NOT ENDSWITH '4'", [b"123", b"341"]),
+        ("price CONTAINS '34'", [b"234", b"341"]),
+    ):
+        found = await client.pull(
+            "T", subscription=expression, expression_type=SQL, max_msg_nums=32
+        )
+        assert bodies(found) == expected, expression
 
 
 async def test_a_client_may_ask_whether_its_expression_is_one(client: Client) -> None:
@@ -131,7 +157,9 @@ async def test_a_client_may_ask_whether_its_expression_is_one(client: Client) ->
     assert (await check(client, "A || B", None)).code == ResponseCode.SUCCESS
     refused = await check(client, "a != 1")
     assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    assert refused.remark == "Invalid MessageSelector. '!' at character 3 begins nothing known"
+    assert refused.remark == (
+        "Invalid MessageSelector. unexpected '!= 1' at character 3: write <> instead of !="
+    )
 
 
 async def test_the_groups_filter_is_kept_in_its_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ NAMES = ["a", "b", "A_$1"]
 TOKENS = [
     *("NOT", "AND", "OR", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE", "(", ")", ",", "+", "-"),
     *("=", "<>", "<", ">", "<=", ">=", "'x'", "''", "1", "2.5", "9e300", "3000000000", "--", "/*"),
-    *("*/", "\n", "!", "'"),
+    *("*/", "\n", "!", "'", "CONTAINS", "STARTSWITH", "ENDSWITH", "LIKE", ";"),
     *NAMES,
 ]
 texts = st.one_of(

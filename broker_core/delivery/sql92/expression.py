@@ -3,7 +3,7 @@
 A tree of closures over the properties' `get`. Three values: True, False, None for unknown. A chain
 of AND or OR is one closure with a loop, so that depth is the nesting of the text.
 
-Source: filter/expression/*.java (4.9.7).
+Source: filter/expression/*.java (5.3.3).
 """
 
 from __future__ import annotations
@@ -265,6 +265,25 @@ def is_in(node: Node, values: Sequence[str], *, is_not: bool) -> Node:
     return Node(evaluate, 1, is_boolean=True)
 
 
+def contains(node: Node, text: str, *, is_not: bool) -> Node:
+    """Return node CONTAINS text, or NOT CONTAINS.
+
+    These conditions are never unknown. Both are false of a missing property, of anything that is
+    not a text, and of the empty text.
+    """
+    return _text_condition(node, text, str.__contains__, is_not=is_not)
+
+
+def starts_with(node: Node, text: str, *, is_not: bool) -> Node:
+    """Return node STARTSWITH text, or NOT STARTSWITH; both are false where `contains` is."""
+    return _text_condition(node, text, str.startswith, is_not=is_not)
+
+
+def ends_with(node: Node, text: str, *, is_not: bool) -> Node:
+    """Return node ENDSWITH text, or NOT ENDSWITH; both are false where `contains` is."""
+    return _text_condition(node, text, str.endswith, is_not=is_not)
+
+
 _RELATIONS: dict[str, Callable[[int], bool]] = {
     ">": lambda order: order > 0,
     ">=": lambda order: order >= 0,
@@ -312,6 +331,20 @@ def _equal(left: Node, right: Node) -> Node:
         return compare(a, b) == 0
 
     return Node(evaluate, _depth(left, right), is_boolean=True)
+
+
+def _text_condition(
+    node: Node, text: str, holds: Callable[[str, str], bool], *, is_not: bool
+) -> Node:
+    inner = node.evaluate
+    if not text:
+        return Node(lambda _: False, 1, is_boolean=True)
+
+    def evaluate(get: Get) -> Value:
+        value = inner(get)
+        return isinstance(value, str) and holds(value, text) is not is_not
+
+    return Node(evaluate, node.depth + 1, is_boolean=True)
 
 
 def _depth(*nodes: Node) -> int:

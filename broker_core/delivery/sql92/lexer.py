@@ -1,10 +1,8 @@
 """Lexer of filter expressions: one token at a time, in time linear in the text.
 
-The lexer makes a token when the parser asks for it. The original does not check that its input
-ends: anything may follow a whole expression and one more token, even a character that begins no
-token.
+The lexer makes a token when the parser asks for it.
 
-Source: filter/parser/SelectorParser.jj (4.9.7).
+Source: filter/parser/SelectorParser.jj (5.3.3).
 """
 
 from __future__ import annotations
@@ -15,6 +13,16 @@ from typing import NamedTuple
 
 EXPRESSION_CHARS_MAX = 8192
 """The original has no limit. An IN of 500 values of ten characters fits."""
+QUOTED_CHARS_MAX = 40
+HINTS = {
+    "LIKE": "LIKE isn't supported; use CONTAINS, STARTSWITH or ENDSWITH",
+    "!=": "write <> instead of !=",
+    "==": "write = instead of ==",
+    "&&": "write AND instead of &&",
+    "||": "write OR instead of ||",
+    '"': "put text in single quotes",
+}
+"""What to write instead of what other dialects have, by the text that is refused."""
 
 
 class TokenKind(Enum):
@@ -35,9 +43,6 @@ class Token(NamedTuple):
     kind: TokenKind
     text: str
     position: int
-
-    def __str__(self) -> str:
-        return "the end" if self.kind is TokenKind.END else repr(self.text)
 
 
 KEYWORDS = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
@@ -110,6 +115,32 @@ class Lexer:
         self._next = None
         return True
 
+    def skip_unended_comment(self) -> None:
+        """Skip a comment that ends with the text instead of a line.
+
+        Only right behind a whole expression: elsewhere the original reads two minus signs there.
+        """
+        token = self.peek()
+        if self._text.startswith("--", token.position):
+            self._position = len(self._text)
+            self._next = None
+
+    def unexpected(self, token: Token, expected: str) -> ValueError:
+        """Return the error of a token in the wrong place, with that place and the text there."""
+        return self._refusal(token.position, f"expected {expected}")
+
+    def _refusal(self, position: int, reason: str) -> ValueError:
+        text = self._text
+        rest = text[position : position + QUOTED_CHARS_MAX]
+        more = "..." if len(text) > position + QUOTED_CHARS_MAX else ""
+        found = f"{rest!r}{more}" if rest else "end"
+        # The second = of == is the first that is unexpected.
+        for start in (position, max(position - 1, 0)):
+            for sign, hint in HINTS.items():
+                if text[start : start + len(sign)].upper() == sign:
+                    reason = hint
+        return ValueError(f"unexpected {found} at character {position + 1}: {reason}")
+
     def _read(self) -> Token:
         start = self._position
         if self._text[start : start + 1] in _SKIPPED_BEGIN:
@@ -120,7 +151,9 @@ class Lexer:
                 return Token(TokenKind.END, "", start)
         match = _TOKEN.match(self._text, start)
         if match is None or match.lastgroup is None:
-            raise ValueError(f"{self._text[start]!r} at character {start + 1} begins nothing known")
+            is_quote = self._text[start] == "'"
+            reason = "the closing quote is missing" if is_quote else "no word, number or sign"
+            raise self._refusal(start, reason)
         self._position = match.end()
         kind, text = _KINDS[match.lastgroup], match[0]
         if kind is TokenKind.STRING:

@@ -4,19 +4,24 @@
     and     := equality { AND equality }
     equality:= relation { = relation | <> relation | IS [NOT] NULL }
     relation:= unary { > unary | >= unary | < unary | <= unary
-                     | [NOT] BETWEEN unary AND unary | [NOT] IN ( string {, string} ) }
+                     | [NOT] BETWEEN unary AND unary | [NOT] IN ( string {, string} )
+                     | [NOT] CONTAINS string | [NOT] STARTSWITH string | [NOT] ENDSWITH string }
     unary   := + unary | - unary | NOT unary | primary
     primary := string | number | TRUE | FALSE | NULL | property | ( or )
 
-There is no LIKE, no arithmetic, no `!=`. Behind a whole expression only the first token is read.
+There is no LIKE, no arithmetic, no `!=`. The text ends where the expression ends; only blanks and
+comments may follow.
 
-Source: filter/parser/SelectorParser.jj, filter/expression/ConstantExpression.java (4.9.7).
-Differs: depth, length and the number of comparisons are limited, and with them an evaluation.
+Source: filter/parser/SelectorParser.jj, filter/expression/ConstantExpression.java (5.3.3).
+Differs: the original ignores any text behind a whole expression, so that `a LIKE 'x%'` is the
+property `a`, which never matches. CONTAINS, STARTSWITH and ENDSWITH may be property names, as in
+4.9.7. Depth, length and the number of comparisons are limited, and with them an evaluation.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 from broker_core.delivery.sql92 import expression as make
 from broker_core.delivery.sql92.expression import Expression, Node
@@ -32,6 +37,19 @@ FLOAT_CHARS_MAX = 512
 
 CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 RELATIONS = (">", ">=", "<", "<=")
+
+
+class TextCondition(Protocol):
+    """Makes a condition on a node's text."""
+
+    def __call__(self, node: Node, text: str, *, is_not: bool) -> Node: ...
+
+
+TEXT_CONDITIONS: dict[str, TextCondition] = {
+    "CONTAINS": make.contains,
+    "STARTSWITH": make.starts_with,
+    "ENDSWITH": make.ends_with,
+}
 
 
 def compile_expression(text: str) -> Expression:
@@ -54,7 +72,12 @@ class _Parser:
         self.comparisons = 0
 
     def parse(self) -> Node:
-        return self._or()
+        node = self._or()
+        self._lexer.skip_unended_comment()
+        token = self._lexer.peek()
+        if token.kind is not TokenKind.END:
+            raise self._lexer.unexpected(token, "an operator, AND, OR or the end")
+        return node
 
     def _or(self) -> Node:
         first = self._and()
@@ -106,11 +129,23 @@ class _Parser:
                 left = make.not_between(left, *ends) if is_not else make.between(left, *ends)
             elif lexer.take_if("IN"):
                 left = make.is_in(left, self._strings(), is_not=is_not)
+            elif condition := self._text_condition():
+                left = condition(left, self._string(), is_not=is_not)
             elif is_not:
-                raise _unexpected(lexer.peek(), "BETWEEN or IN")
+                raise lexer.unexpected(
+                    lexer.peek(), f"one of BETWEEN, IN, {', '.join(TEXT_CONDITIONS)}"
+                )
             else:
                 return left
             self._checked(left)
+
+    def _text_condition(self) -> TextCondition | None:
+        """Consume the next token if it names a text condition; return what makes that condition."""
+        token = self._lexer.peek()
+        found = TEXT_CONDITIONS.get(token.text.upper()) if token.kind is TokenKind.NAME else None
+        if found is not None:
+            self._lexer.take()
+        return found
 
     def _unary(self) -> Node:
         lexer = self._lexer
@@ -145,7 +180,7 @@ class _Parser:
             node = self._or()
             self._expect(")")
             return node
-        raise _unexpected(token, "a value, a property or '('")
+        raise self._lexer.unexpected(token, "a value, a property or '('")
 
     def _strings(self) -> list[str]:
         self._expect("(")
@@ -158,12 +193,12 @@ class _Parser:
     def _string(self) -> str:
         token = self._lexer.take()
         if token.kind is not TokenKind.STRING:
-            raise _unexpected(token, "a text in quotes")
+            raise self._lexer.unexpected(token, "text in single quotes")
         return token.text
 
     def _expect(self, text: str) -> None:
         if not self._lexer.take_if(text):
-            raise _unexpected(self._lexer.peek(), repr(text))
+            raise self._lexer.unexpected(self._lexer.peek(), text)
 
     def _checked(self, node: Node) -> Node:
         self.comparisons += 1
@@ -192,7 +227,3 @@ def _float(token: Token) -> Number:
     if value == 0:
         raise ValueError(f"{token.text} is too small; write 0")
     return Number(NumberKind.DOUBLE, value)
-
-
-def _unexpected(token: Token, wanted: str) -> ValueError:
-    return ValueError(f"{token} at character {token.position + 1}, where {wanted} is expected")

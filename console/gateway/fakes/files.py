@@ -58,7 +58,7 @@ class FakeFiles:
         self._broker.check()
         text = wanted.expression.rstrip()
         if text.endswith((">", "<", "=")):
-            return f"the end at character {len(text) + 1}, where a value is expected"
+            return f"unexpected end at character {len(text) + 1}: expected a value"
         return ""
 
     def save_filter(self, wanted: GroupFilter, broker_name: str) -> None:
