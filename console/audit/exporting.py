@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import TYPE_CHECKING, Any
 
 from console.audit.chain import moment
+from console.ui import csv_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +31,6 @@ COLUMNS = (
     "token",
     "request_id",
 )
-# A spreadsheet takes what begins like this for a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def values(entry: Entry) -> dict[str, Any]:
@@ -61,20 +58,12 @@ def json_lines(entries: QuerySet[Entry]) -> Iterator[str]:
 
 
 def csv_lines(entries: QuerySet[Entry]) -> Iterator[str]:
-    """Yield lines; before and after are JSON, and what looks like a formula has a quote before."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
-    for entry in entries.iterator(ROWS_AT_ONCE):
-        writer.writerow(cell(value) for value in values(entry).values())
-        yield text.getvalue()
-        text.seek(0)
-        text.truncate()
-    yield text.getvalue()
+    """Return the lines of the entries as CSV; before and after are JSON."""
+    rows = (map(text_of, values(entry).values()) for entry in entries.iterator(ROWS_AT_ONCE))
+    return csv_file.csv_lines(COLUMNS, rows)
 
 
-def cell(value: Any) -> str:
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return f"'{text}" if text.startswith(FORMULA) else text
+def text_of(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

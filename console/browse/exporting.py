@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 import time
 from typing import TYPE_CHECKING, Any
 
 from console.gateway.access import gateway
-from console.reports.results import safe_cell
+from console.ui import csv_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -106,24 +104,13 @@ def json_lines(messages: Iterable[StoredMessage]) -> Iterator[str]:
 
 
 def csv_lines(messages: Iterable[StoredMessage]) -> Iterator[str]:
-    """Yield the messages, the names of the columns first; no text is a spreadsheet's formula."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
-    for each in messages:
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
-        row = row_of(each)
-        row["properties"] = json.dumps(row["properties"], ensure_ascii=False)
-        writer.writerow([cell_of(name, row[name]) for name in COLUMNS])
-    yield buffer.getvalue()
+    """Return the lines of the messages as CSV, the column names first."""
+    rows = (map(row_of(each).get, COLUMNS) for each in messages)
+    return csv_file.csv_lines(COLUMNS, (map(text_of, row) for row in rows))
 
 
-def cell_of(name: str, value: object) -> str:
-    if value is None:
-        return ""
-    return str(value) if name in WIDE else safe_cell(str(value))
+def text_of(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
 
 
 KINDS = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +17,6 @@ from django.utils.translation import gettext as _, ngettext
 from broker_core.message import names
 from console.accounts.actions import Action as Allowed
 from console.accounts.permissions import action_for, form_for, page_for, require
-from console.audit.exporting import cell
 from console.audit.record import change, done
 from console.dead_letters import replaying
 from console.dead_letters.forms import DiscardForm, ReplayForm
@@ -38,6 +35,7 @@ from console.dead_letters.views import letters_of
 from console.gateway.access import gateway
 from console.gateway.errors import NotFoundError
 from console.gateway.moment import now_ms
+from console.ui.csv_file import csv_lines
 from console.ui.danger import Danger, Effect
 from console.ui.missing import MissingError
 
@@ -357,7 +355,10 @@ def exported(request: HttpRequest, group: str, kind: str) -> HttpResponse:
     require(request, Allowed.EXPORT, names.dlq_topic(group))
     _selection, letters, _before = chosen_of(request, group, again=True)
     done(request, "dead-letter.export", group)
-    text = csv_text(letters) if kind == "csv" else jsonl_text(letters)
+    if kind == "csv":
+        text = "".join(csv_lines(HEAD, map(values_of, letters)))
+    else:
+        text = jsonl_text(letters)
     answer = HttpResponse(text, content_type=EXPORTS[kind])
     answer["Content-Disposition"] = f'attachment; filename="dead-letters.{kind}"'
     return answer
@@ -378,14 +379,6 @@ def values_of(letter: DeadLetter) -> tuple[str, ...]:
         str(stored.body_bytes),
         letter.item.outcome if letter.item else "open",
     )
-
-
-def csv_text(letters: Sequence[DeadLetter]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(HEAD)
-    writer.writerows([cell(value) for value in values_of(each)] for each in letters)
-    return text.getvalue()
 
 
 def jsonl_text(letters: Sequence[DeadLetter]) -> str:

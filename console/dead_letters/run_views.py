@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +13,11 @@ from django.utils.translation import gettext as _
 
 from console.accounts.actions import Action as Allowed
 from console.accounts.permissions import action_for, page, require
-from console.audit.exporting import cell
 from console.audit.record import change
 from console.dead_letters import replaying
 from console.dead_letters.acting_views import ReplayRefusedError, refusal
 from console.dead_letters.models import Action, Outcome, Run, State, stop_lost
+from console.ui.csv_file import csv_lines
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
@@ -135,13 +133,19 @@ def resumed(request: HttpRequest, subject: Run) -> None:
 def receipt(request: HttpRequest, run: int) -> HttpResponse:
     """Answer what became of each dead letter as a file."""
     subject = found(run)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(["broker", "queue", "offset", "outcome", "note", "at"])
-    for item in subject.items.iterator(chunk_size=500):
-        row = [item.broker_name, str(item.queue_id), str(item.queue_offset), item.outcome]
-        at = "" if item.at is None else item.at.isoformat()
-        writer.writerow([*map(cell, row), cell(item.note), at])
-    answer = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
+    rows = (
+        (
+            item.broker_name,
+            item.queue_id,
+            item.queue_offset,
+            item.outcome,
+            item.note,
+            None if item.at is None else item.at.isoformat(),
+        )
+        for item in subject.items.iterator(chunk_size=500)
+    )
+    head = ("broker", "queue", "offset", "outcome", "note", "at")
+    text = "".join(csv_lines(head, rows))
+    answer = HttpResponse(text, content_type="text/csv; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="replay-{subject.pk}.csv"'
     return answer

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,6 +19,7 @@ from console.history.metrics import BROKER, CLUSTER, QUEUE, QueuePlace
 from console.history.range import EARLIER, asked_range
 from console.history.reading import Mark, chart_data, collector_state
 from console.marks.setting import deployment_marks
+from console.ui.csv_file import csv_lines
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -93,22 +92,24 @@ def table(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse
     chart = found(kind, slug)
     asked = asked_range(request.GET, now_ms())
     data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
-    text = io.StringIO()
-    writer = csv.writer(text)
     # Programs read it.
     with translation.override("en"):
         unit = f" ({chart.unit})" if chart.unit else ""
     names = [f"{each.name}{unit}" for each in chart.lines]
     if asked.earlier:
         names += [f"{each.name}_{asked.earlier}_earlier{unit}" for each in chart.lines]
-    writer.writerow(["time_utc", "time_ms", *names])
-    for index, at in enumerate(data.times_ms):
-        when = datetime.fromtimestamp(at / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        values = [line[index] for line in (*data.lines, *data.earlier)]
-        writer.writerow([when, at, *("" if value is None else repr(value) for value in values)])
+    rows = (
+        (
+            datetime.fromtimestamp(at / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            at,
+            *(line[index] for line in (*data.lines, *data.earlier)),
+        )
+        for index, at in enumerate(data.times_ms)
+    )
+    text = "".join(csv_lines(("time_utc", "time_ms", *names), rows))
     file_name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{name}-{chart.slug}")[:100]
     return HttpResponse(
-        text.getvalue(),
+        text,
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{file_name}.csv"'},
     )

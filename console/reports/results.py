@@ -6,11 +6,11 @@ rows, and the console keeps some only.
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from console.ui import csv_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from console.reports.catalog import Column, Report
 
     Row = Mapping[str, Any]
-
-# A spreadsheet takes a cell that begins like this for a formula.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -138,22 +135,6 @@ def check(report: Report, result: Mapping[str, Any]) -> None:
 
 
 def csv_lines(columns: Sequence[Column], rows: Iterable[Row]) -> Iterator[str]:
-    """Yield the rows as CSV, the header first; no cell is a formula to a spreadsheet."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\r\n")
-    writer.writerow([column.name for column in columns])
-    for row in rows:
-        writer.writerow([safe_cell(row.get(column.name)) for column in columns])
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
-    yield buffer.getvalue()
-
-
-def safe_cell(value: Any) -> str:
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(FORMULA_STARTS) and not is_number(text) else text
-
-
-def is_number(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()
+    """Return the lines of the rows as CSV, the column names first."""
+    names = [column.name for column in columns]
+    return csv_file.csv_lines(names, ([row.get(name) for name in names] for row in rows))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import TYPE_CHECKING, Any
 
-from console.reports.results import safe_cell
 from console.sql.values import text_of
+from console.ui import csv_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,23 +15,15 @@ if TYPE_CHECKING:
 
 
 def csv_lines(run: Run, columns: tuple[Column, ...]) -> Iterator[str]:
-    """Yield the result as CSV, the names first; NULL is empty, no text a spreadsheet's formula."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\r\n")
-    writer.writerow([safe_cell(column.name) for column in columns])
-    for row in run.rows():
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
-        writer.writerow([_cell(value, column) for value, column in zip(row, columns, strict=True)])
-    yield buffer.getvalue()
-
-
-def _cell(value: Any, column: Column) -> str:
-    if value is None:
-        return ""
-    text = text_of(value, column.kind)
-    return text if column.is_number else safe_cell(text)
+    """Return the lines of the result as CSV, the column names first; NULL is an empty cell."""
+    rows = (
+        [
+            None if value is None else text_of(value, column.kind)
+            for value, column in zip(row, columns, strict=True)
+        ]
+        for row in run.rows()
+    )
+    return csv_file.csv_lines([column.name for column in columns], rows)
 
 
 def json_lines(run: Run, columns: tuple[Column, ...]) -> Iterator[str]:

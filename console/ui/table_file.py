@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
 from django.http import HttpResponse
 
-from console.reports.results import safe_cell
+from console.ui.csv_file import csv_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,10 +30,7 @@ def file_address(request: HttpRequest) -> str:
 
 def csv_file(name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> HttpResponse:
     """Answer CSV, the names first; what is not known is empty, no text a spreadsheet's formula."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(head)
-    writer.writerows([safe_cell(value) for value in row] for row in rows)
-    answer = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
+    text = "".join(csv_lines(head, rows))
+    answer = HttpResponse(text, content_type="text/csv; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return answer
