@@ -12,13 +12,12 @@ from django.core.exceptions import ImproperlyConfigured
 
 from console.env import Environment
 from console.serving.door import Door
-from console.serving.protocols import DoorConfig
+from console.serving.protocols import HEADER_BYTES_MAX, DoorConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from ipaddress import IPv4Network, IPv6Network
 
-HEADER_BYTES_MAX = 16 * 1024
 WEB_SOCKET_BYTES_MAX = 65_536
 IDLE_SECONDS_MAX = 5
 SHUTDOWN_SECONDS_MAX = 3

@@ -26,6 +26,40 @@ class DoorConfig(uvicorn.Config):
         self.door = door
 
 
+HEADER_BYTES_MAX = 16 * 1024
+AMBIGUOUS_LENGTH = (
+    "The request gives the length of its body in two ways, which servers read differently. "
+    "Send either Content-Length or, with HTTP/1.1, Transfer-Encoding.\n"
+)
+
+
+class StrictConnection(h11.Connection):
+    """HTTP/1.1 without requests whose end a proxy in front could see in another place (RFC 9112)."""
+
+    advice = ""
+    """What the client should send instead of the request that was refused."""
+
+    def next_event(self) -> Any:
+        """Return the next event.
+
+        Raises:
+            h11.RemoteProtocolError: the request is malformed, or its length is ambiguous.
+        """
+        event = super().next_event()
+        if isinstance(event, h11.Request) and is_length_ambiguous(event):
+            self.advice = AMBIGUOUS_LENGTH
+            raise h11.RemoteProtocolError("a request with two lengths")
+        return event
+
+
+def is_length_ambiguous(request: h11.Request) -> bool:
+    """Whether a request has both headers about its length, or one that its version doesn't know."""
+    names = {name for name, _value in request.headers}
+    return b"transfer-encoding" in names and (
+        b"content-length" in names or request.http_version < b"1.1"
+    )
+
+
 class WatchedHttp(H11Protocol):
     """One HTTP connection, counted and watched by the door."""
 
@@ -37,6 +71,9 @@ class WatchedHttp(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.conn = self._requests = StrictConnection(
+            h11.SERVER, config.h11_max_incomplete_event_size or HEADER_BYTES_MAX
+        )
         self._door = config.door
         self._admitted = False
 
@@ -57,6 +94,9 @@ class WatchedHttp(H11Protocol):
         if self._admitted:
             self._door.leave(self)
             super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(self._requests.advice or msg)
 
     def phase(self) -> tuple[Phase, object]:
         # The token is the request: each has its own phases of headers and body.

@@ -250,3 +250,41 @@ def test_a_socket_nobody_lives_at_is_not_found(web: WebProcess, visitor: Visitor
     assert upgrade(web, "/nowhere/", visitor.cookies, origin=web.url) == 404
     assert upgrade(web, "/nowhere/", "", origin=web.url) == 404
     assert "Traceback" not in web.log.read_text()
+
+
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+HIDDEN_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+UPGRADE = (
+    b"GET /ws/live/ HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        SIGN_IN + b"Content-Length: 4\r\n" + CHUNKED,
+        SIGN_IN + CHUNKED + b"Content-Length: 4\r\n",
+        SIGN_IN + b"content-length: 0\r\ntransfer-encoding: Chunked\r\n",
+        SIGN_IN.replace(b"HTTP/1.1", b"HTTP/1.0") + CHUNKED,
+        SIGN_IN.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Connection: keep-alive\r\n" + CHUNKED,
+        UPGRADE + b"Content-Length: 4\r\n" + CHUNKED,
+        SIGN_IN + CHUNKED + CHUNKED,
+        SIGN_IN + b"Content-Length: 4\r\nContent-Length: 5\r\n",
+    ],
+)
+def test_a_request_with_two_lengths_is_refused_and_its_connection_ends(
+    head: bytes, web: WebProcess
+) -> None:
+    answer = web.ask(head + b"\r\n0\r\n\r\n" + HIDDEN_REQUEST)
+
+    assert status_of(answer) == 400
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"connection: close" in answer.lower()
+
+
+def test_a_request_with_two_lengths_is_told_which_one_to_send(web: WebProcess) -> None:
+    answer = web.ask(SIGN_IN + b"Content-Length: 4\r\n" + CHUNKED + b"\r\n0\r\n\r\n")
+
+    assert status_of(answer) == 400
+    assert b"either Content-Length or" in answer
