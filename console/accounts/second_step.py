@@ -9,6 +9,7 @@ up whoever has mistyped once.
 from __future__ import annotations
 
 import base64
+import hashlib
 import secrets
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,7 +35,8 @@ OPTIONAL, EVERYONE = "optional", "everyone"
 PENDING_MS = 300_000
 """So long a right password waits for its code."""
 RECOVERY_CODES = 10
-RECOVERY_BYTES = 8
+RECOVERY_BYTES = 10
+"""Too many to try, even for somebody who has copied the database."""
 PENDING, OFFERED_KEY = "second_step", "second_step_key"
 
 
@@ -103,7 +105,8 @@ def kind_of(account: User, code: str) -> Kind | None:
     text = "".join(code.split()).replace("-", "").lower()
     if text.isascii() and text.isdecimal() and len(text) == device.digits:
         return Kind.APP if verify_token(account, device.persistent_id, text) else None
-    used, _by_model = RecoveryCode.objects.filter(user=account, digest=digest_of(text)).delete()
+    known = RecoveryCode.objects.filter(user=account, digest__in=digests_of(account, text))
+    used, _by_model = known.delete()
     return Kind.RECOVERY if used else None
 
 
@@ -148,7 +151,7 @@ def new_recovery_codes(account: User) -> list[str]:
     with transaction.atomic():
         RecoveryCode.objects.filter(user=account).delete()
         RecoveryCode.objects.bulk_create(
-            RecoveryCode(user=account, digest=digest_of(each)) for each in codes
+            RecoveryCode(user=account, digest=digest_of(account, each)) for each in codes
         )
     return ["-".join(each[at : at + 4] for at in range(0, len(each), 4)) for each in codes]
 
@@ -164,5 +167,16 @@ def take_off(account: User) -> None:
         RecoveryCode.objects.filter(user=account).delete()
 
 
-def digest_of(code: str) -> str:
-    return salted_hmac("accounts.recovery_code", code, algorithm="sha256").hexdigest()
+def digest_of(account: User, code: str) -> str:
+    """Return what is stored of a recovery code; no key goes into it, so none takes it along."""
+    return hashlib.sha256(f"recovery code\0{account.pk}\0{code}".encode()).hexdigest()
+
+
+def digests_of(account: User, code: str) -> list[str]:
+    """Return the digests that a code may be stored under.
+
+    Codes made before 2026-12 were stored under a digest made with the secret key of that time.
+    """
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    keyed = (salted_hmac("accounts.recovery_code", code, each, algorithm="sha256") for each in keys)
+    return [digest_of(account, code), *(each.hexdigest() for each in keyed)]

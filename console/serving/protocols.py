@@ -34,7 +34,7 @@ AMBIGUOUS_LENGTH = (
 
 
 class StrictConnection(h11.Connection):
-    """HTTP/1.1 without requests whose end a proxy in front could see in another place (RFC 9112)."""
+    """Refuses requests whose end a proxy in front could see elsewhere (RFC 9112, section 6.3)."""
 
     advice = ""
     """What the client should send instead of the request that was refused."""

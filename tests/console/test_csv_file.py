@@ -38,7 +38,7 @@ def cells_of(text: str) -> list[str]:
 def is_formula(cell: str) -> bool:
     stripped = cell.strip("\x00\u200b\ufeff\"' \t\r\n\x0b\x0c\u00a0")
     # An apostrophe at the front of a cell marks it as text.
-    is_text = cell.lstrip(" \u00a0\"\x00\u200b\ufeff\t\r\n\x0b\x0c").startswith("'")
+    is_text = cell.lstrip(' \u00a0"\x00\u200b\ufeff\t\r\n\x0b\x0c').startswith("'")
     return stripped.startswith(SIGNS) and not is_text and not NUMBER.fullmatch(stripped)
 
 

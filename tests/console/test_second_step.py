@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
+from django.utils.crypto import salted_hmac
 from django_otp.oath import TOTP
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
@@ -18,6 +19,7 @@ from console.accounts.second_step import OFFERED_KEY, PENDING_MS
 from console.accounts.sessions import account_of
 from console.audit.models import Entry
 from tests.console.conftest import PASSWORD
+from tests.support.sources import ROOT
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 
@@ -124,7 +126,7 @@ def set_up(browser: Client, clock: Clock) -> list[str]:
     browser.get(SET_UP)
     code = code_of(browser.session[OFFERED_KEY], clock.now)
     html = browser.post(SET_UP, {"code": code}).content.decode()
-    return re.findall(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}", html)
+    return re.findall(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){4}", html)
 
 
 def test_it_is_set_up_once_a_code_proves_that_the_app_has_the_key(actors, clock) -> None:
@@ -168,7 +170,7 @@ def test_new_recovery_codes_and_taking_it_off_take_a_code(actors, clock) -> None
 
     assert actors.reader.post(renew, {"code": "000000"}).status_code == 422
     html = actors.reader.post(renew, {"code": old}).content.decode()
-    codes = re.findall(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}", html)
+    codes = re.findall(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){4}", html)
     assert len(codes) == second_step.RECOVERY_CODES
     assert actors.reader.post(off, {"code": old}).status_code == 422
     assert TOTPDevice.objects.exists()
@@ -225,3 +227,46 @@ def test_a_session_of_who_has_to_set_it_up_opens_no_socket(actors, settings) -> 
     settings.TREBUCHET_SECOND_STEP = "everyone"
 
     assert account_of(key) is None
+
+
+@pytest.mark.parametrize("fallbacks", [["old-" * 20], []], ids=["rotated", "rotated and forgotten"])
+def test_recovery_codes_outlive_a_new_secret_key(
+    fallbacks, device, reader_account, settings
+) -> None:
+    settings.SECRET_KEY = "old-" * 20
+    first, second, *_others = second_step.new_recovery_codes(reader_account)
+
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "new-" * 20, fallbacks
+    used = password_shown().post(CODE, {"code": first})
+    again = password_shown().post(CODE, {"code": first})
+    other = password_shown().post(CODE, {"code": second})
+
+    assert [used.status_code, again.status_code, other.status_code] == [302, 422, 302]
+
+
+def test_a_recovery_code_made_with_a_secret_key_counts_while_the_key_is_kept(
+    device, reader_account, settings
+) -> None:
+    code = "0123456789abcdef"
+    digest = salted_hmac("accounts.recovery_code", code, "old-" * 20, algorithm="sha256")
+    RecoveryCode.objects.create(user=reader_account, digest=digest.hexdigest())
+
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "new-" * 20, []
+    assert password_shown().post(CODE, {"code": code}).status_code == 422
+    settings.SECRET_KEY_FALLBACKS = ["other-" * 20, "old-" * 20]
+    assert password_shown().post(CODE, {"code": code}).status_code == 302
+    assert password_shown().post(CODE, {"code": code}).status_code == 422
+
+
+def test_nothing_that_is_kept_is_digested_with_the_secret_key_alone() -> None:
+    """What `signing` signs is checked with the old keys, too; a keyed digest is not."""
+    using = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "console").rglob("*.py"))
+        if re.search(r"salted_hmac\(|\.SECRET_KEY\b", path.read_text())
+    ]
+
+    assert using == [
+        "console/accounts/second_step.py",  # for codes that were made so, with every key
+        "console/accounts/throttle.py",  # counters of 15 minutes
+    ]
