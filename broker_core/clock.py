@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,3 +79,24 @@ class SteadyClock:
 def thread_cpu_seconds() -> float:
     """Return this thread's processor time, in seconds."""
     return time.thread_time()
+
+
+async def wait_within(clock: Clock, future: asyncio.Future[Any], timeout_s: float) -> bool:
+    """Wait until the future is done; return False after a time-out.
+
+    asyncio's own time-outs use the loop's clock. Neither a time-out nor a cancelled waiter cancels
+    the future.
+    """
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    timer = clock.call_at(clock.monotonic() + timeout_s, end)
+    try:
+        await asyncio.wait({future, over}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+        over.cancel()
+    return future.done()

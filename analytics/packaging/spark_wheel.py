@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-BROKER_CORE = ("config", "formats", "message", "protocol", "remoting")
+BROKER_CORE = ("config", "formats", "listening", "message", "protocol", "remoting")
 # What needs the other packages.
 LEFT_OUT = ("__main__.py", "broker.py")
 LAKE = (

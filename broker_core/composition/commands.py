@@ -25,12 +25,12 @@ from broker_core.ha.divergence import save_aside
 from broker_core.ha.epochs import LogRange
 from broker_core.ha.promotion import MASTER_ROLES, Promotion
 from broker_core.ha.role import SLAVE, Role
+from broker_core.listening.tls import client_context
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.fresh_signature import FreshSigner
 from broker_core.protocol.signature import Credentials
 from broker_core.remoting.client import RemotingClient
-from broker_core.remoting.tls import client_context
 from broker_core.storage import FileStorage
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from broker_core.composition.foundation import client_limits_of
 from broker_core.composition.naming import signer_of
 from broker_core.ha.metadata_sync import FollowedTables, MetadataSync
+from broker_core.listening.tls import client_context
 from broker_core.processors.admin.ha import HaAdmin
 from broker_core.remoting.client import RemotingClient
-from broker_core.remoting.tls import client_context
 
 if TYPE_CHECKING:
     from broker_core.composition.access import AccessParts

@@ -13,12 +13,12 @@ from broker_core.delay.levels import DelayLevels
 from broker_core.extensions.loading import load as load_extensions
 from broker_core.formats.bloom_filter import BloomFilter
 from broker_core.ha.role import Role
+from broker_core.listening.proxies import TrustedProxies
+from broker_core.listening.tls import TlsGate
 from broker_core.message.ids import host_bytes
 from broker_core.metadata.document import Document
 from broker_core.native.loading import Native, load as load_native
 from broker_core.remoting.limits import RemotingLimits, StrangerLimits
-from broker_core.remoting.proxies import TrustedProxies
-from broker_core.remoting.tls import TlsGate
 from broker_core.storage import FileStorage
 
 if TYPE_CHECKING:

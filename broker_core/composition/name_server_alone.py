@@ -11,9 +11,9 @@ from broker_core.composition.lifecycle import Stage, shut_down_all, start_all
 from broker_core.composition.live_update import keep
 from broker_core.config.lists import PLAIN_ACL
 from broker_core.errors import ConfigError
+from broker_core.listening.tls import TlsGate
 from broker_core.namesrv.namesrv import Entrance, NameServer
 from broker_core.processors.around.guard import guarded_by_rule
-from broker_core.remoting.tls import TlsGate
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker_core.composition.foundation import client_limits_of, limits_of
 from broker_core.composition.live_update import keep
 from broker_core.config.lists import parse_addresses
+from broker_core.listening.tls import client_context
 from broker_core.namesrv.address_server import AddressServer
 from broker_core.namesrv.namesrv import Entrance, NameServer
 from broker_core.namesrv.registration import BrokerRegistration, RegistrationTerms
@@ -20,7 +21,6 @@ from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.fresh_signature import FreshSigner
 from broker_core.protocol.signature import Credentials
 from broker_core.remoting.client import RemotingClient
-from broker_core.remoting.tls import client_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from broker_core.ha.master import HaMaster
 from broker_core.ha.slave import HaSlave
 from broker_core.ha.sync_replicas import SyncReplicas
+from broker_core.listening.tls import client_context
 from broker_core.remoting.allowed import AllowedPeers, Gate
-from broker_core.remoting.tls import client_context
 
 if TYPE_CHECKING:
     from broker_core.composition.foundation import Foundation

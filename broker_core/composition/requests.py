@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from broker_core.composition.promotion import PromotionParts
     from broker_core.composition.storage import StorageParts
     from broker_core.config.broker import BrokerConfig
+    from broker_core.listening.proxies import TrustedProxies
     from broker_core.processors.admin.ha import HaAdmin
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Handler
-    from broker_core.remoting.proxies import TrustedProxies
 
 
 @dataclass(frozen=True, slots=True)

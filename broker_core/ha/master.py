@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from broker_core.errors import RemotingError
 from broker_core.ha.connection import HaConnection, SlaveConnection
+from broker_core.listening.listener import listen
 from broker_core.remoting.limits import RemotingLimits
-from broker_core.remoting.listener import listen
 from broker_core.service import Service
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.config.ha import HaConfig
     from broker_core.counted_log import CountedLog
+    from broker_core.listening.tls import TlsGate
     from broker_core.remoting.allowed import AllowedPeers
-    from broker_core.remoting.tls import TlsGate
     from broker_core.store.commit_log import CommitLog
 
 logger = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from broker_core.clock import wait_within
 from broker_core.errors import ReplicationError
 from broker_core.ha.epochs import GivenRole
 from broker_core.ha.role import SLAVE
-from broker_core.remoting.waiting import wait_within
 from broker_core.service import Service
 
 if TYPE_CHECKING:

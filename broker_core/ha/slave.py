@@ -16,9 +16,9 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from broker_core.clock import wait_within
 from broker_core.errors import ReplicationError, StoreError
 from broker_core.formats.ha_frames import HEADER_SIZE, decode_header, encode_report
-from broker_core.remoting.waiting import wait_within
 from broker_core.service import Service
 
 if TYPE_CHECKING:

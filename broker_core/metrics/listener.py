@@ -12,9 +12,9 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from broker_core.errors import RemotingError
+from broker_core.listening.listener import listen
 from broker_core.metrics.exposition import CONTENT_TYPE
 from broker_core.remoting.limits import RemotingLimits
-from broker_core.remoting.listener import listen
 from broker_core.service import Service
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import logging
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from broker_core.clock import wait_within
 from broker_core.config.lists import parse_addresses
-from broker_core.remoting.waiting import wait_within
 from broker_core.service import Service
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker_core.clock import Clock, Timer
+    from broker_core.listening.proxies import TrustedProxies
+    from broker_core.listening.tls import TlsGate
     from broker_core.remoting.dispatch import Handler
-    from broker_core.remoting.proxies import TrustedProxies
-    from broker_core.remoting.tls import TlsGate
     from broker_core.storage import Storage
 
 EXPIRE_EVERY_S = 5.0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from broker_core.clock import wait_within
 from broker_core.errors import RemotingError
 from broker_core.message.topic_config import PERM_READ, PERM_WRITE, TopicConfig
 from broker_core.namesrv.routes import RegisterResult
@@ -28,7 +29,6 @@ from broker_core.protocol.bodies.route import MASTER_ID
 from broker_core.protocol.bodies.tables import KVTable
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
-from broker_core.remoting.waiting import wait_within
 from broker_core.service import Service
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import ssl
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_core.clock import SystemClock
+from broker_core.clock import SystemClock, wait_within
 from broker_core.errors import RemotingConnectError
+from broker_core.listening.peer_log import PeerLog
 from broker_core.remoting.connection import Connection
 from broker_core.remoting.dispatch import Dispatcher, Handler
-from broker_core.remoting.limits import PeerLog, RemotingLimits
-from broker_core.remoting.waiting import wait_within
+from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.wire import Wire
 from broker_core.service import Service
 

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from broker_core.errors import FrameError, RemotingSendError
+from broker_core.listening.peer_address import peer_of
 from broker_core.protocol.codes import ONEWAY_FLAG, RESPONSE_FLAG
 from broker_core.protocol.frame import FrameDecoder
-from broker_core.remoting.peer_address import peer_of
 from broker_core.remoting.pending import PendingRequests
 
 if TYPE_CHECKING:

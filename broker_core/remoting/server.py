@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_core.clock import SystemClock
 from broker_core.errors import RemotingError
+from broker_core.listening.admission import Admission
+from broker_core.listening.listener import Listener, listen, listen_at_path
+from broker_core.listening.peer_log import PeerLog
+from broker_core.remoting.connection import Connection
 from broker_core.remoting.dispatch import Dispatcher, Handler, OnRefused
-from broker_core.remoting.limits import PeerLog, RemotingLimits
-from broker_core.remoting.listener import Listener, is_loopback, listen, listen_at_path
+from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.wire import Wire
 from broker_core.service import Service
 
@@ -19,10 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock, Timer
-    from broker_core.remoting.connection import Connection
+    from broker_core.listening.proxies import TrustedProxies
+    from broker_core.listening.tls import TlsGate
     from broker_core.remoting.plain_requests import PlainRequests
-    from broker_core.remoting.proxies import TrustedProxies
-    from broker_core.remoting.tls import TlsGate
 
 SWEEP_S = 5.0
 
@@ -56,8 +58,7 @@ class RemotingServer(Service):
         self._on_connection_lost = on_connection_lost
         self._clock = clock or SystemClock()
         self._limits = limits or RemotingLimits()
-        self._per_host: Counter[str] = Counter()
-        self._strangers: Counter[str] = Counter()
+        self._admission = Admission(self._limits)
         self._listener: Listener | None = None
         self._tls = tls
         self._proxies = proxies
@@ -116,7 +117,17 @@ class RemotingServer(Service):
         return RemotingError(f"{self.name} cannot listen on {where}: {reason.lower()}")
 
     def _serve(self, sockets: list[socket.socket]) -> None:
-        self._listener = Listener(self._wire, sockets, tls=self._tls, proxies=self._proxies)
+        wire = self._wire
+        self._listener = Listener(
+            partial(Connection, wire),
+            wire.connections.__len__,
+            sockets,
+            self._limits,
+            self._clock,
+            wire.peer_log,
+            tls=self._tls,
+            proxies=self._proxies,
+        )
         self._listener.start()
         self._sweep_later()
 
@@ -139,35 +150,13 @@ class RemotingServer(Service):
 
     def _made(self, connection: Connection) -> str | None:
         """Count a new connection; return why the server refuses it, or None."""
-        host = _host_of(connection)
-        limits = self._limits
-        self._per_host[host] += 1
-        if len(self._wire.connections) > limits.connections_max:
-            return f"more than {limits.connections_max} connections"
-        is_bounded = limits.is_loopback_bounded or not is_loopback(host)
-        if is_bounded and self._per_host[host] > limits.connections_per_host_max:
-            return f"more than {limits.connections_per_host_max} connections of one host"
-        strangers = limits.strangers
-        if strangers is None:
-            return None
-        self._strangers[host] += 1
-        if self._strangers.total() > strangers.connections_max:
-            return f"more than {strangers.connections_max} connections that have not signed in"
-        if is_bounded and self._strangers[host] > strangers.connections_per_host_max:
-            return (
-                f"more than {strangers.connections_per_host_max} connections of one host that "
-                "have not signed in"
-            )
-        return None
+        return self._admission.open(connection.remote_address, len(self._wire.connections))
 
     def _signed_in(self, connection: Connection) -> None:
-        _count_down(self._strangers, _host_of(connection))
+        self._admission.sign_in(connection.remote_address)
 
     def _lost(self, connection: Connection) -> None:
-        host = _host_of(connection)
-        _count_down(self._per_host, host)
-        if not connection.is_signed_in:
-            _count_down(self._strangers, host)
+        self._admission.close(connection.remote_address, is_signed_in=connection.is_signed_in)
         if self._on_connection_lost is not None:
             self._on_connection_lost(connection)
 
@@ -183,13 +172,3 @@ class RemotingServer(Service):
         if self._tls is not None:
             self._tls.reload_if_changed()
         self._sweep_later()
-
-
-def _host_of(connection: Connection) -> str:
-    return connection.remote_address.rpartition(":")[0]
-
-
-def _count_down(counter: Counter[str], host: str) -> None:
-    counter[host] -= 1
-    if counter[host] <= 0:
-        del counter[host]

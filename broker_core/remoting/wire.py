@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker_core.remoting.waiting import wait_within
+from broker_core.clock import wait_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker_core.clock import Clock
+    from broker_core.listening.peer_log import PeerLog
     from broker_core.protocol.signature import RequestSigner
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Dispatcher
-    from broker_core.remoting.limits import PeerLog, RemotingLimits
+    from broker_core.remoting.limits import RemotingLimits
     from broker_core.remoting.plain_requests import PlainRequests
     from broker_core.service import Service
 

@@ -11,8 +11,8 @@ from broker_core.broker import Broker
 from broker_core.clock import SystemClock
 from broker_core.config.tls import TlsConfig
 from broker_core.errors import ConfigError
+from broker_core.listening.tls import TlsGate
 from broker_core.namesrv.namesrv import Entrance, NameServer
-from broker_core.remoting.tls import TlsGate
 from broker_core.storage import FileStorage
 from tests.support.broker import configuration_for, running_broker
 from tests.support.certificates import certificate

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Any
 
-    from broker_core.remoting.tls import TlsGate
+    from broker_core.listening.tls import TlsGate
     from broker_core.store.message_store import MessageStore
     from tests.support.clock import ManualClock
 

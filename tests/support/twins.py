@@ -20,6 +20,7 @@ from broker_core.composition.native import build_plain_requests
 from broker_core.composition.processors import build_consuming
 from broker_core.composition.storage import build_storage, load_storage
 from broker_core.config.loading import build
+from broker_core.listening.peer_log import PeerLog
 from broker_core.message.subscription import build_subscription
 from broker_core.message.topic_config import TopicConfig
 from broker_core.native import loading
@@ -29,7 +30,7 @@ from broker_core.processors.transaction import TransactionProcessor
 from broker_core.protocol.codes import RequestCode
 from broker_core.remoting.connection import Connection
 from broker_core.remoting.dispatch import Dispatcher
-from broker_core.remoting.limits import PeerLog, RemotingLimits
+from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.wire import Wire
 from broker_core.sending.dead_letters import DeadLetters
 from broker_core.sending.detours import Detours

@@ -265,7 +265,7 @@ class Network:
         loop.connect = self._connect
 
     async def listen(self, host: str, port: int, limits: object) -> list[Listening]:
-        """Stand for `broker_core.remoting.listener.listen`."""
+        """Stand for `broker_core.listening.listener.listen`."""
         process = PROCESS.get()
         assert process is not None
         place = process.host, port

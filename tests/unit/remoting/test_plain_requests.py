@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker_core.listening.peer_log import PeerLog
 from broker_core.protocol.codes import RequestCode
 from broker_core.remoting.connection import Connection
 from broker_core.remoting.dispatch import Dispatcher
 from broker_core.remoting.later import Later
-from broker_core.remoting.limits import PeerLog, RemotingLimits
+from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.wire import Wire
 from broker_core.service import Service
 from tests.support.clock import ManualClock

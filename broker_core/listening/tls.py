@@ -18,12 +18,14 @@ from broker_core.config.exposure import exposure_of
 from broker_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from broker_core.config.tls import TlsConfig
 
 logger = logging.getLogger(__name__)
 
 HANDSHAKE = 0x16
-"""The first byte of a TLS connection. A frame begins with 0 or 1, the high byte of its length."""
+"""The first byte of a TLS connection."""
 SELF_SIGNED_DAYS = 365
 OPENSSL_SECONDS = 20
 VERIFY = {
@@ -38,21 +40,23 @@ class TlsGate:
 
     New connections use a changed certificate; open ones keep theirs. Without a configured
     certificate the gate makes a self-signed one on first use, if the test mode allows it: clients
-    in their test mode, which is their default, accept it.
+    in their test mode, which is their default, accept it. `alpn` names the protocols that the
+    server speaks, for clients that ask.
     """
 
-    def __init__(self, config: TlsConfig) -> None:
+    def __init__(self, config: TlsConfig, alpn: Sequence[str] = ()) -> None:
         """Load the certificate.
 
         Raises:
             ConfigError: the certificate is missing or not valid.
         """
         self._config = config
+        self._alpn = alpn
         self._making: asyncio.Task[ssl.SSLContext | None] | None = None
         self._context: ssl.SSLContext | None = None
         self._stamp = self._read_stamp()
         if config.mode != "disabled" and config.cert_path:
-            self._context = _context(config)
+            self._context = _context(config, alpn)
         elif config.mode == "enforcing" and not config.test_mode_enable:
             raise ConfigError(
                 "tls.server.mode", "enforcing", "a certificate: tls.server.certPath is not given"
@@ -75,7 +79,7 @@ class TlsGate:
         if self._context is None and self.takes_tls:
             if self._making is None:
                 self._making = asyncio.get_running_loop().create_task(
-                    asyncio.to_thread(_self_signed), name="self-signed certificate"
+                    asyncio.to_thread(_self_signed, self._alpn), name="self-signed certificate"
                 )
             self._context = await asyncio.shield(self._making)
         return self._context
@@ -89,7 +93,7 @@ class TlsGate:
             return
         self._stamp = stamp
         try:
-            self._context = _context(self._config)
+            self._context = _context(self._config, self._alpn)
         except ConfigError as error:
             logger.warning("the changed certificate is not used: %s", error)
         else:
@@ -107,9 +111,18 @@ class TlsGate:
         return tuple(stamps)
 
 
-def _context(config: TlsConfig) -> ssl.SSLContext:
+def _empty_context(alpn: Sequence[str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # RFC 9113, 9.2.1 forbids both.
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    return context
+
+
+def _context(config: TlsConfig, alpn: Sequence[str]) -> ssl.SSLContext:
+    context = _empty_context(alpn)
     try:
         context.load_cert_chain(config.cert_path, config.key_path, config.key_password or None)
     except (OSError, ssl.SSLError) as error:
@@ -180,7 +193,7 @@ def _warn_of_exposed(key_path: str) -> None:
         logger.warning("%s", warning)
 
 
-def _self_signed() -> ssl.SSLContext | None:
+def _self_signed(alpn: Sequence[str]) -> ssl.SSLContext | None:
     """Make a certificate for the life of this process; None if openssl is missing."""
     openssl = shutil.which("openssl")
     if openssl is None:
@@ -201,8 +214,7 @@ def _self_signed() -> ssl.SSLContext | None:
             timeout=OPENSSL_SECONDS,
             check=True,
         )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = _empty_context(alpn)
         context.load_cert_chain(certificate, key)
     logger.warning("TLS uses a self-signed certificate for tests, which no client can verify")
     return context

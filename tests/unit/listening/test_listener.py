@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,14 +15,16 @@ from broker_core.clock import SystemClock
 from broker_core.config.lists import parse_networks
 from broker_core.config.tls import TlsConfig
 from broker_core.errors import ConfigError, RemotingError
+from broker_core.listening.listener import Listener
+from broker_core.listening.peer_log import PeerLog
+from broker_core.listening.proxies import TrustedProxies
+from broker_core.listening.tls import TlsGate
 from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient
+from broker_core.remoting.connection import Connection
 from broker_core.remoting.dispatch import Dispatcher
-from broker_core.remoting.limits import PeerLog, RemotingLimits
-from broker_core.remoting.listener import Listener
-from broker_core.remoting.proxies import TrustedProxies
+from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.server import SWEEP_S, RemotingServer
-from broker_core.remoting.tls import TlsGate
 from broker_core.remoting.wire import Wire
 from broker_core.service import Service
 from tests.support.certificates import certificate
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker_core.clock import Clock
-    from broker_core.remoting.connection import Connection
 
 ECHO = 1
 BIG = 2
@@ -344,6 +346,19 @@ async def test_those_that_say_nothing_count_among_the_connections() -> None:
             writer.close()
 
 
+def listener_of(wire: Wire) -> Listener:
+    return Listener(
+        partial(Connection, wire),
+        wire.connections.__len__,
+        [],
+        wire.limits,
+        wire.clock,
+        wire.peer_log,
+        tls=None,
+        proxies=None,
+    )
+
+
 async def test_a_socket_adopted_at_the_very_end_is_closed() -> None:
     clock = SystemClock()
     wire = Wire(
@@ -355,7 +370,7 @@ async def test_a_socket_adopted_at_the_very_end_is_closed() -> None:
         on_made=lambda _: None,
         on_lost=lambda _: None,
     )
-    listener = Listener(wire, [], tls=None, proxies=None)
+    listener = listener_of(wire)
     ours, theirs = socket.socketpair()
 
     with theirs:
@@ -380,7 +395,7 @@ async def test_no_connection_that_is_being_made_keeps_the_port_from_closing(turn
         on_made=made.append,
         on_lost=lost.append,
     )
-    listener = Listener(wire, [], tls=None, proxies=None)
+    listener = listener_of(wire)
     ours, theirs = socket.socketpair()
 
     with theirs:

@@ -9,11 +9,11 @@ import ssl
 from typing import TYPE_CHECKING
 
 from broker_core.config.tls import TlsConfig
+from broker_core.listening import listener
+from broker_core.listening.tls import HANDSHAKE, TlsGate, client_context
 from broker_core.protocol.command import RemotingCommand
-from broker_core.remoting import listener
 from broker_core.remoting.client import RemotingClient
 from broker_core.remoting.server import RemotingServer
-from broker_core.remoting.tls import HANDSHAKE, TlsGate, client_context
 from tests.support.certificates import certificate
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def put(source: Path, target: Path, number: int) -> None:
 async def test_a_hundred_reloads_under_load_fail_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "broker_core.remoting.tls")
+    caplog.set_level(logging.INFO, "broker_core.listening.tls")
     pairs = [certificate(tmp_path, "one"), certificate(tmp_path, "two")]
     place, place_key = tmp_path / "in-force.pem", tmp_path / "in-force.key"
     put(pairs[0][0], place, 1)

@@ -1,8 +1,8 @@
 """Listener: accepts connections and tells TLS from plain ones by the first byte.
 
 It reads a PROXY header off the socket, if configured and sent by a trusted proxy, and peeks at the
-next byte: TLS begins with 0x16, a frame with 0 or 1. Only then does it make the transport, which
-reads from the socket as soon as it exists.
+next byte: TLS begins with 0x16, a remoting frame with 0 or 1, HTTP/2 with "P". Only then does it
+make the transport, which reads from the socket as soon as it exists.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import logging
 import socket
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_core.errors import FrameError
+from broker_core.listening.tls import HANDSHAKE
 from broker_core.protocol import proxy_header
-from broker_core.remoting.connection import Connection
-from broker_core.remoting.tls import HANDSHAKE
 from broker_core.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from broker_core.remoting.limits import RemotingLimits
-    from broker_core.remoting.proxies import TrustedProxies
-    from broker_core.remoting.tls import TlsGate
-    from broker_core.remoting.wire import Wire
+    from broker_core.clock import Clock
+    from broker_core.listening.limits import ListenerLimits
+    from broker_core.listening.peer_log import PeerLog
+    from broker_core.listening.proxies import TrustedProxies
+    from broker_core.listening.tls import TlsGate
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ PROXY_BYTES_MAX = 16 + proxy_header.ADDRESS_BYTES_MAX
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-async def listen(host: str, port: int, limits: RemotingLimits) -> list[socket.socket]:
+async def listen(host: str, port: int, limits: ListenerLimits) -> list[socket.socket]:
     """Return listening sockets for all addresses of a host, on one port.
 
     Accepted connections inherit their buffer sizes.
@@ -69,7 +69,7 @@ async def listen(host: str, port: int, limits: RemotingLimits) -> list[socket.so
     return sockets
 
 
-def listen_at_path(path: str, limits: RemotingLimits) -> socket.socket:
+def listen_at_path(path: str, limits: ListenerLimits) -> socket.socket:
     """Return a listening unix socket that only this process's user may connect to.
 
     A socket that an earlier process left behind is replaced, one that is in use is not.
@@ -117,19 +117,44 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class Accepted(Protocol):
+    """What a server makes of an accepted socket."""
+
+    @property
+    def protocol(self) -> asyncio.BaseProtocol:
+        """What the socket's transport calls."""
+        ...
+
+    def forsake(self) -> None:
+        """End, where the task that was to make the connection was cancelled."""
+        ...
+
+
 class Listener(Service):
-    """Accepts connections on its sockets and makes a Connection of each. Event loop only."""
+    """Accepts connections on its sockets for a server. Event loop only.
+
+    `accepted` makes the server's connection; its argument is the address from a PROXY header, None
+    without one. `connections` returns how many the server has.
+    """
 
     def __init__(
         self,
-        wire: Wire,
+        accepted: Callable[[tuple[str, int] | None], Accepted],
+        connections: Callable[[], int],
         sockets: Sequence[socket.socket],
+        limits: ListenerLimits,
+        clock: Clock,
+        peer_log: PeerLog,
         *,
         tls: TlsGate | None,
         proxies: TrustedProxies | None,
     ) -> None:
         super().__init__()
-        self._wire = wire
+        self._accepted = accepted
+        self._connections = connections
+        self._limits = limits
+        self._clock = clock
+        self._peer_log = peer_log
         self._sockets = list(sockets)
         self._tls = tls
         self._proxies = proxies
@@ -156,14 +181,14 @@ class Listener(Service):
 
     def sweep(self, now: float) -> None:
         """Close the peers that have sent nothing for `idle_s`."""
-        limits = self._wire.limits
+        limits = self._limits
         idle_s = (limits.strangers or limits).idle_s
         for greeting in list(self._greetings):
             if now - greeting.since >= idle_s:
                 greeting.close()
 
     def adopt(self, peer: socket.socket, told: tuple[str, int] | None, *, is_tls: bool) -> None:
-        """Make a Connection of a socket; `told` is the address from a PROXY header."""
+        """Make a connection of a socket; `told` is the address from a PROXY header."""
         self._adopting.add(peer)
         self.spawn(self._adopt(peer, told, is_tls=is_tls), name="accept")
 
@@ -171,13 +196,13 @@ class Listener(Service):
         self._greetings.pop(greeting, None)
 
     def report(self, peer: socket.socket, reason: object) -> None:
-        """Log why a socket closes before it becomes a Connection."""
+        """Log why a socket closes before it becomes a connection."""
         try:
             address = "{}:{}".format(*peer.getpeername()[:2])
         except (OSError, IndexError):
             # It is gone, or it came over a unix socket.
             address = ""
-        self._wire.peer_log.report("connection closed", address, reason)
+        self._peer_log.report("connection closed", address, reason)
 
     def decide(self, first: int) -> bool | None:
         """Return whether a connection with this first byte is TLS, None to refuse it."""
@@ -186,20 +211,19 @@ class Listener(Service):
             return True
         if tls is not None and not tls.takes_plain:
             return None
-        # The decoder takes an unwanted TLS hello for a frame of 369 MB and reports that.
+        # The connection's decoder refuses an unwanted TLS hello, and reports that.
         return False
 
     def _is_full(self) -> str:
         """Return why there is no place for one more peer, else nothing."""
-        limits, waiting = self._wire.limits, len(self._greetings)
-        if len(self._wire.connections) + waiting >= limits.connections_max:
+        limits, waiting = self._limits, len(self._greetings)
+        if self._connections() + waiting >= limits.connections_max:
             return f"more than {limits.connections_max} connections"
         if limits.strangers is not None and waiting >= limits.strangers.connections_max:
             return f"more than {limits.strangers.connections_max} connections that say nothing"
         return ""
 
     def _accept(self, listening: socket.socket) -> None:
-        wire = self._wire
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 peer, address = listening.accept()
@@ -227,7 +251,7 @@ class Listener(Service):
             if self._tls is None and proxies is None:
                 self.adopt(peer, None, is_tls=False)
             else:
-                now = wire.clock.monotonic()
+                now = self._clock.monotonic()
                 greeting = Greeting(self, peer, now, is_proxied=proxies is not None)
                 self._greetings[greeting] = None
                 greeting.start()
@@ -237,7 +261,7 @@ class Listener(Service):
         loop = asyncio.get_running_loop()
         for one in self._sockets:
             loop.remove_reader(one)
-        clock = self._wire.clock
+        clock = self._clock
         clock.call_at(clock.monotonic() + NO_DESCRIPTORS_PAUSE_S, self._resume)
 
     def _resume(self) -> None:
@@ -258,7 +282,7 @@ class Listener(Service):
                 return
         # From here on the loop owns the socket, and the transport closes it.
         self._adopting.discard(peer)
-        connection = Connection(self._wire, told)
+        connection = self._accepted(told)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection.protocol,
@@ -268,7 +292,7 @@ class Listener(Service):
             )
         except (OSError, ssl.SSLError) as error:
             # The peer went away, or the TLS handshake failed.
-            self._wire.peer_log.report("connection closed", str(told or ""), error)
+            self._peer_log.report("connection closed", str(told or ""), error)
         except asyncio.CancelledError:
             connection.forsake()
             raise

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_core.remoting.limits import LOG_LINES_PER_WINDOW, PeerLog
+from broker_core.listening.peer_log import LOG_LINES_PER_WINDOW, PeerLog
 from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:

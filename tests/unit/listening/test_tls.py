@@ -9,7 +9,7 @@ import pytest
 
 from broker_core.config.tls import TlsConfig
 from broker_core.errors import ConfigError
-from broker_core.remoting.tls import TlsGate, client_context
+from broker_core.listening.tls import TlsGate, client_context
 from tests.support.certificates import certificate
 
 if TYPE_CHECKING:
