@@ -154,7 +154,7 @@ class Storage(Protocol):
         ...
 
     def remove_directory(self, path: Path) -> None:
-        """Remove an empty directory; a missing one is no error."""
+        """Remove a directory unless something is in it; a missing one is no error."""
         ...
 
     def read(self, path: Path) -> bytes | None:
@@ -401,8 +401,10 @@ class FileStorage:
     def remove_directory(self, path: Path) -> None:
         try:
             path.rmdir()
-        except FileNotFoundError:
-            return
+        except OSError as error:
+            # NFS keeps a deleted file under another name for as long as it is open.
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
+                raise
 
     def read(self, path: Path) -> bytes | None:
         try:

@@ -7,6 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker_core.formats.paths import is_system_entry
 from deploy.backup_manifest import BackupError, Entry
 from deploy.gentle import OPENED, Source, length_without_zeros
 from deploy.words import told
@@ -148,7 +149,7 @@ def files_below(
 
     Symbolic links are not followed, also not those that take a directory's place meanwhile. Files
     that go meanwhile are left out; with ends_at_gap those of a directory come newest name first,
-    and none behind one that is gone.
+    and none behind one that is gone. So are entries of the operating system, such as `lost+found`.
 
     Raises:
         OSError: a file or directory may not be read.
@@ -158,10 +159,14 @@ def files_below(
     for where, directories, names, at in os.fwalk(directory, onerror=_raise_unless_gone):
         base = os.path.relpath(where, directory)
         prefix = "" if base == "." else f"{base}/"
-        directories[:] = sorted(each for each in directories if not skips(f"{prefix}{each}"))
+        directories[:] = sorted(
+            each
+            for each in directories
+            if not is_system_entry(each) and not skips(f"{prefix}{each}")
+        )
         for name in sorted(names, reverse=ends_at_gap):
             path = f"{prefix}{name}"
-            if skips(path) or name.endswith(DRAFTS):
+            if is_system_entry(name) or skips(path) or name.endswith(DRAFTS):
                 continue
             try:
                 descriptor = os.open(name, OPENED, dir_fd=at)

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker_core.formats.paths import is_system_entry
 from deploy.words import told
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def require_ours(directory: Path, uid: int) -> None:
     """
     try:
         owner = directory.lstat().st_uid
-        names = set(os.listdir(directory))  # noqa: PTH208  names are enough
+        names = {name for name in os.listdir(directory) if not is_system_entry(name)}  # noqa: PTH208  names are enough
     except FileNotFoundError:
         return
     except OSError as error:
@@ -142,5 +143,8 @@ def _require_known(
 def _entries(directory: Path) -> Iterator[tuple[Path, int, str]]:
     """Yield path, descriptor of the directory and name of all below; the deepest first."""
     for where, directories, files, descriptor in os.fwalk(directory, topdown=False):
+        if any(map(is_system_entry, Path(where).relative_to(directory).parts)):
+            continue
         for name in (*files, *directories):
-            yield Path(where, name), descriptor, name
+            if not is_system_entry(name):
+                yield Path(where, name), descriptor, name

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from broker_core.config.properties import edited
+from broker_core.formats.paths import is_system_entry
 from broker_core.storage import FileStorage
 from broker_core.store.runtime_info import size_text
 from deploy import (
@@ -136,6 +137,7 @@ def _hand_over(owner: str, data: Path) -> None:
         # deploy/up hands root's files over to the user that it makes.
         return
     for where, directories, files in os.walk(data):
+        directories[:] = [name for name in directories if not is_system_entry(name)]
         for name in (*directories, *files):
             os.chown(Path(where, name), user.pw_uid, user.pw_gid, follow_symlinks=False)
     os.chown(data, user.pw_uid, user.pw_gid)
@@ -144,7 +146,7 @@ def _hand_over(owner: str, data: Path) -> None:
 def _require_empty(data: Path) -> None:
     if not data.is_dir():
         return
-    names = set(os.listdir(data))  # noqa: PTH208  names are enough
+    names = {name for name in os.listdir(data) if not is_system_entry(name)}  # noqa: PTH208  names are enough
     if data_directory.LOCK in names:
         # Says who uses it.
         with data_directory.held(data):

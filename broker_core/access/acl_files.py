@@ -30,6 +30,7 @@ from broker_core.access.account import (
 from broker_core.access.address_rule import parse_rule
 from broker_core.config.exposure import exposure
 from broker_core.errors import StoreError
+from broker_core.formats.paths import is_system_entry
 from broker_core.message.data_version import DataVersion
 from broker_core.service import Service
 
@@ -292,6 +293,8 @@ class AclFiles(Service):
             return
         for name in self._storage.list_directory(directory):
             path = directory / name
+            if is_system_entry(name):
+                continue
             if name.endswith((".yml", ".yaml")):
                 if name != TOOLS_FILE:
                     yield path

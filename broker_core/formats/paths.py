@@ -17,12 +17,16 @@ Source: store/config/StorePathConfigHelper.java, common/UtilAll.java offset2File
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 OFFSET_DIGITS = 20
 INDEX_NAME_DIGITS = 17
+SYSTEM_ENTRIES = frozenset({"lost+found", ".DS_Store", ".snapshot", ".zfs"})
+SYSTEM_PREFIXES = (".nfs", "._", ".fuse_hidden", ".Trash")
+_OFFSET = re.compile(rf"[0-9]{{{OFFSET_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,25 @@ def offset_file_name(offset: int) -> str:
 def parse_offset_file_name(name: str) -> int | None:
     """Return the offset in a file's name, None when the name is not an offset."""
     return int(name) if len(name) == OFFSET_DIGITS and name.isascii() and name.isdigit() else None
+
+
+def is_system_entry(name: str) -> bool:
+    """Tell whether the operating system makes entries of this name, and never a store.
+
+    `lost+found` of a file system mounted there, NFS's `.nfs...`, macOS's `.DS_Store` and `._...`.
+    """
+    return name in SYSTEM_ENTRIES or name.startswith(SYSTEM_PREFIXES)
+
+
+def may_be_offset_file(name: str) -> bool:
+    """Tell whether this may be the damaged name of a file that is named by its offset.
+
+    Such as `00000000001073741824.bak`, or a number with too few digits. Anything else in a
+    directory of these files never was one of them.
+    """
+    if is_system_entry(name):
+        return False
+    return (name.isascii() and name.isdigit()) or _OFFSET.search(name) is not None
 
 
 def index_file_name(now_ms: int) -> str:

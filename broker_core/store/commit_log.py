@@ -22,8 +22,9 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.errors import StoreError, StoreUnavailableError
-from broker_core.formats.paths import offset_file_name, parse_offset_file_name
+from broker_core.formats.paths import offset_file_name
 from broker_core.formats.record import BLANK_SIZE_MIN, encode_blank
+from broker_core.store.foreign_entries import offset_files
 from broker_core.store.mapped_file import MappedFile, zero_tail
 
 if TYPE_CHECKING:
@@ -114,17 +115,16 @@ class CommitLog:
         """Map what is there.
 
         Raises:
-            StoreError: a stray file, a file of another size, or a missing one between others.
+            StoreError: a file of another size or with a damaged name, or a missing one between
+                others.
         """
-        names = self._storage.list_directory(self.directory)
-        for name in names:
+        offsets = offset_files(self._storage, self.directory)
+        for file_from_offset in offsets:
+            name = offset_file_name(file_from_offset)
             path = self.directory / name
-            file_from_offset = parse_offset_file_name(name)
-            if file_from_offset is None or self._storage.is_directory(path):
-                raise StoreError(f"{path} does not belong into a CommitLog; move it away")
             file = self._storage.open(path)
             size = file.size
-            if size == 0 and name == names[-1]:
+            if size == 0 and file_from_offset == offsets[-1]:
                 # The process ended between the making of the file and its sizing.
                 file.close()
                 self._storage.unlink(path)

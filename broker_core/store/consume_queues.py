@@ -7,10 +7,12 @@ import resource
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, check_topic
+from broker_core.errors import StoreError
+from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, check_topic, is_legal_name
 from broker_core.message.tags import unsigned_hash
 from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.store.consume_queue_ext import ConsumeQueueExt
+from broker_core.store.foreign_entries import warn_of_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,13 +76,31 @@ class ConsumeQueues:
         """Find all queues on disk.
 
         Raises:
-            StoreError: a file that does not belong there, or is not as long as it must be.
+            StoreError: a file has a damaged name, or is not as long as it must be.
         """
+        foreign = []
         for topic in self._storage.list_directory(self._directory):
-            for name in self._storage.list_directory(self._directory / topic):
-                # RocketMQ passes over directories that are no number, too.
-                if name.isascii() and name.isdigit():
-                    self._add(topic, int(name)).load(trust_end=trust_end)
+            directory = self._directory / topic
+            if is_legal_name(topic) and self._storage.is_directory(directory):
+                self._load_topic(topic, directory, trust_end=trust_end)
+            else:
+                foreign.append(topic)
+        warn_of_foreign(self._directory, foreign)
+
+    def _load_topic(self, topic: str, directory: Path, *, trust_end: bool) -> None:
+        foreign = []
+        for name in self._storage.list_directory(directory):
+            # RocketMQ passes over directories that are no number, too.
+            if not (name.isascii() and name.isdigit()):
+                foreign.append(name)
+                continue
+            if not self._storage.is_directory(directory / name):
+                raise StoreError(
+                    f"{directory / name} is a file where queue {name} has its directory; "
+                    "move it elsewhere, then start again"
+                )
+            self._add(topic, int(name)).load(trust_end=trust_end)
+        warn_of_foreign(directory, foreign)
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         for queues in self.table.values():

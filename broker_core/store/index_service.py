@@ -19,6 +19,7 @@ from broker_core.formats.index_entry import file_size, key_hash, to_key_hashes
 from broker_core.formats.paths import index_file_name, is_index_file_name
 from broker_core.message.names import KEY_SEPARATOR
 from broker_core.message.tags import POWERS_MAX, index_hash
+from broker_core.store.foreign_entries import warn_of_foreign
 from broker_core.store.index_file import IndexFile
 
 if TYPE_CHECKING:
@@ -92,11 +93,14 @@ class IndexService:
             StoreError: a file has a length that the configuration does not lead to.
         """
         expected = file_size(self._slot_num, self._entry_num)
+        foreign = []
         for name in self._storage.list_directory(self._directory):
             if not is_index_file_name(name):
-                logger.warning("not an index file, passed over: %s", self._directory / name)
+                foreign.append(name)
                 continue
             path = self._directory / name
+            if self._storage.is_directory(path):
+                raise StoreError(f"{path} is a directory; move it elsewhere, then start again")
             file = self._storage.open(path)
             if file.size != expected:
                 size = file.size
@@ -109,6 +113,7 @@ class IndexService:
                     f"but maxHashSlotNum and maxIndexNum lead to {expected}"
                 )
             self._files.append(IndexFile(file, self._slot_num, self._entry_num))
+        warn_of_foreign(self._directory, foreign)
 
     def cut_from(self, commit_log_offset: int) -> None:
         """Forget all messages at or behind an offset; they are put again."""

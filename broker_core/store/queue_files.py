@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_core.errors import StoreError
-from broker_core.formats.paths import offset_file_name, parse_offset_file_name
+from broker_core.formats.paths import offset_file_name
+from broker_core.store.foreign_entries import offset_files
 from broker_core.store.mapped_file import MappedFile
 
 if TYPE_CHECKING:
@@ -134,15 +135,9 @@ class QueueFiles(PutPlace):
         """List the files.
 
         Raises:
-            StoreError: one of them does not belong there.
+            StoreError: one of them may be a file of the queue with a damaged name.
         """
-        for name in self._storage.list_directory(self._directory):
-            file_from_offset = parse_offset_file_name(name)
-            if file_from_offset is None:
-                raise StoreError(
-                    f"{self._directory / name} does not belong into a ConsumeQueue; move it away"
-                )
-            self._files.append(file_from_offset)
+        self._files += offset_files(self._storage, self._directory)
         self.is_new = not self._files
 
     def _write_at(self, offset: int, least: int) -> int:

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.formats.paths import offset_file_name, parse_offset_file_name
+from broker_core.message.names import is_legal_name
 from broker_core.service import Service
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class SelfCheck(Service):
     def _directories_in(self, directory: Path) -> Iterator[Path]:
         for name in self._storage.list_directory(directory):
             path = directory / name
-            if self._storage.is_directory(path):
+            if is_legal_name(name) and self._storage.is_directory(path):
                 yield path
 
     async def _check_forever(self) -> None:

@@ -7,6 +7,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from broker_core.formats.paths import may_be_offset_file
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -21,8 +23,11 @@ class Files:
         self.maps: dict[int, mmap.mmap | bytes] = {}
         self.paths: dict[int, Path] = {}
         for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-            if not re.fullmatch(r"[0-9]{20}", path.name):
-                report.add(path, "is not a file of this directory")
+            if not may_be_offset_file(path.name):
+                report.ignore(path)
+                continue
+            if not re.fullmatch(r"[0-9]{20}", path.name) or not path.is_file():
+                report.add(path, "is not a file of this directory, but its name resembles one")
                 continue
             try:
                 opened = path.open("rb")

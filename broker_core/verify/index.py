@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -32,10 +33,17 @@ class IndexCheck:
         root = self._root
         for path in sorted(root.iterdir()) if root.is_dir() else ():
             if not re.fullmatch(r"[0-9]{17}", path.name):
-                self._report.add(path, "is not an index file")
+                self._report.ignore(path)
+                continue
+            if not path.is_file():
+                self._report.add(path, "is not a file")
                 continue
             files += 1
             with path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < HEADER_SIZE:
+                    if self._report.clean_exit:
+                        self._report.add(path, "is too short for an index file")
+                    continue
                 data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             entries += self._check_file(path, data)
             data.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from broker_core.formats.cq_ext_unit import (
     HEAD_SIZE as EXT_HEAD_SIZE,
 )
 from broker_core.formats.cq_unit import FILLER_SIZE, UNIT, UNIT_SIZE
-from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC
+from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, is_legal_name
 from broker_core.verify.files import Files
 from broker_core.verify.records import java_hash
 
@@ -231,7 +232,14 @@ class QueueCheck:
 def _opened(root: Path, report: Report) -> dict[QueueKey, Files]:
     table = {}
     for topic in sorted(root.iterdir()) if root.is_dir() else ():
-        for directory in sorted(topic.iterdir()) if topic.is_dir() else ():
-            if directory.name.isdigit():
+        if not is_legal_name(topic.name) or not topic.is_dir():
+            report.ignore(topic)
+            continue
+        for directory in sorted(topic.iterdir()):
+            if not re.fullmatch(r"[0-9]+", directory.name):
+                report.ignore(directory)
+            elif not directory.is_dir():
+                report.add(directory, "is a file where a queue has its directory")
+            else:
                 table[topic.name, int(directory.name)] = Files(directory, report)
     return table

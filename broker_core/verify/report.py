@@ -29,6 +29,8 @@ class Report:
     deleted: int = 0
     ahead: Counter[str] = field(default_factory=Counter)
     behind: Counter[str] = field(default_factory=Counter)
+    ignored: list[str] = field(default_factory=list)
+    """Entries that are no files of a store; the first PROBLEMS_MAX."""
 
     @property
     def is_sound(self) -> bool:
@@ -40,6 +42,11 @@ class Report:
         self.problem_count += 1
         if len(self.problems) < PROBLEMS_MAX:
             self.problems.append(f"{where}: {what}")
+
+    def ignore(self, where: Path) -> None:
+        """Note an entry that no store made, which the broker ignores."""
+        if len(self.ignored) < PROBLEMS_MAX:
+            self.ignored.append(str(where))
 
     def as_json(self) -> str:
         """Return the report as indented JSON."""
@@ -56,6 +63,7 @@ class Report:
                 "recordsOfDeletedTopics": self.deleted,
                 "ahead": self.ahead,
                 "behind": self.behind,
+                "ignored": self.ignored,
                 "problemCount": self.problem_count,
                 "problems": self.problems,
             },

@@ -45,6 +45,7 @@ SOURCE = "samples_source"
 """The note in which a history keeps its name."""
 _LEVEL = 1
 _NAME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}Z" + re.escape(SUFFIX))
+_DRAFT = re.compile(_NAME.pattern + r"\.tmp")
 _HISTOGRAMS = frozenset({metrics.PUT_TOOK.code, metrics.GET_TOOK.code, metrics.FLUSH_TOOK.code})
 
 
@@ -107,7 +108,7 @@ class HourFiles:
         there = {path.name for path in self._folder.iterdir()}
         # What is left of a file that was begun is not ours to keep, whoever began it.
         for name in there - wanted.keys():
-            if not _NAME.fullmatch(name) or name < min(wanted):
+            if _DRAFT.fullmatch(name) or (_NAME.fullmatch(name) and name < min(wanted)):
                 (self._folder / name).unlink(missing_ok=True)
         for name, hour in wanted.items():
             if name not in there:

@@ -15,6 +15,7 @@ from deploy import backup_manifest, data_directory
 from deploy.backup_progress import Progress
 from tests.support import backups
 from tests.support.backups import COUNT, make, run, run_dying, tree
+from tests.support.foreign_entries import leave_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -263,6 +264,26 @@ def test_a_restore_goes_into_an_empty_directory_alone(data: Path, tmp_path: Path
     assert "is not empty" in again.stderr
     assert nothing.returncode == 2
     assert "There is no backup" in nothing.stderr
+
+
+def test_what_the_operating_system_puts_into_directories_is_no_part_of_a_backup(
+    data: Path, tmp_path: Path
+) -> None:
+    for directory in (".", "store", "store/commitlog", "store/consumequeue", "store/config"):
+        leave_in(data / directory, has_notes=False)
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    left = leave_in(mounted, has_notes=False)
+
+    copied = run("backup", tmp_path / "backup", "--data", data)
+    made = run("restore", tmp_path / "backup", "--data", mounted)
+
+    assert copied.returncode == 0, copied.stderr
+    assert made.returncode == 0, made.stderr
+    assert tree(mounted) >= KEPT
+    in_backup = [str(path) for path in (tmp_path / "backup").rglob("*")]
+    assert not [path for path in in_backup if any(one.name in path for one in left)]
+    assert backups.bodies(mounted, 0) == [b"%d" % number for number in range(0, COUNT, 2)]
 
 
 def test_a_directory_that_an_appliance_uses_is_not_restored_into(

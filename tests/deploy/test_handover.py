@@ -11,6 +11,7 @@ import pytest
 
 from deploy import as_root, options
 from deploy.handover import HandoverError, hand_over, require_ours
+from tests.support.foreign_entries import leave_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,6 +102,25 @@ def test_an_appliances_directory_may_be_handed_over(data: Path, owner: int) -> N
 
     require_ours(data, USER.pw_uid)
     require_ours(data.parent / "new", USER.pw_uid)
+
+
+def test_what_the_operating_system_put_there_is_neither_handed_over_nor_in_the_way(
+    data: Path, tmp_path: Path
+) -> None:
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    for directory in (mounted, data / "store" / "commitlog"):
+        leave_in(directory, has_notes=False)
+
+    require_ours(mounted, USER.pw_uid)
+    give(data)
+
+    kept = {path for path, owner in owners(data).items() if owner == 0}
+    assert kept == {
+        f"store/commitlog/{path.relative_to(data / 'store/commitlog')}"
+        for path in (data / "store" / "commitlog").rglob("*")
+        if path.name != "0"
+    }
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:

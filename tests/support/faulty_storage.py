@@ -325,7 +325,8 @@ class FaultyStorage:
 
     def remove_directory(self, path: Path) -> None:
         with self._names:
-            self.directories.discard(path)
+            if not self.list_directory(path):
+                self.directories.discard(path)
 
     def read(self, path: Path) -> bytes | None:
         inode = self.files.get(path)

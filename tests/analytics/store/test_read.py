@@ -33,6 +33,7 @@ from tests.analytics.store_builder import (
     StoreBuilder,
     Stored,
 )
+from tests.support.foreign_entries import leave_in
 
 
 def test_every_record_of_several_files_is_read_once(tmp_path: Path, queues: bool) -> None:
@@ -46,6 +47,16 @@ def test_every_record_of_several_files_is_read_once(tmp_path: Path, queues: bool
     assert not damages(root)
     assert (plan.log_from, plan.log_to) == (0, builder.position)
     assert plan.tail is None
+
+
+def test_entries_that_no_store_made_are_not_read(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path).put_many(400)
+    root = builder.write(queues=True)
+    for directory in ("commitlog", "consumequeue", "consumequeue/orders", "consumequeue/orders/0"):
+        leave_in(root / directory)
+
+    assert offsets(root) == expected(builder)
+    assert not damages(root)
 
 
 @pytest.mark.parametrize("chunk_bytes", [91, 100, 257, 1000])

@@ -22,6 +22,7 @@ from tests.analytics.lake.lakes import Lake
 from tests.analytics.store_builder import StoreBuilder
 from tests.console.collector.support import START_MS, TestTime
 from tests.console.history.support import keep
+from tests.support.foreign_entries import leave_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,6 +168,16 @@ def test_files_beyond_three_days_go_and_none_is_written_anew(written: Written) -
     assert last == b"as it was"
     assert not kept.exists()
     assert len(written.names()) == KEPT_HOURS
+
+
+def test_what_others_left_in_the_folder_stays(written: Written) -> None:
+    written.folder.mkdir()
+    left = leave_in(written.folder)
+
+    written.write(after(HOUR))
+
+    assert all(path.exists() for path in left)
+    assert name_of(HOUR) in written.names()
 
 
 def test_an_end_in_the_middle_leaves_no_file_and_the_next_writes_it(

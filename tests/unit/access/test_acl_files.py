@@ -120,6 +120,9 @@ def test_every_file_below_acl_counts_and_the_first_to_name_an_account_owns_it(fi
     (acl / "deep" / "b.yaml").write_text(another("RocketMQ", "another-secret"))
     (acl / "tools.yml").write_text("accessKey: tools\n")
     (acl / "notes.txt").write_text("not yaml: [")
+    (acl / "._a.yml").write_bytes(b"\x00\x05\x16\x07 of macOS")
+    (acl / "lost+found").mkdir()
+    (acl / "lost+found" / "#12.yml").write_text("not yaml: [")
 
     files.load()
 

@@ -489,14 +489,6 @@ async def test_another_file_size_is_refused_by_name(storage):
         reopened(left, max_index_num=17)
 
 
-async def test_a_stray_file_is_refused_by_name(storage):
-    left, _ = await filled(storage, 1, clean=True)
-    left.open(LOG.with_name("core"), create=True)
-
-    with pytest.raises(StoreError, match="/store/commitlog/core does not belong"):
-        reopened(left)
-
-
 async def test_a_missing_file_between_others_is_refused(storage):
     left, _ = await filled(storage, 900, size=200, clean=True)
     assert SECOND_LOG in left.files
