@@ -21,15 +21,9 @@ if TYPE_CHECKING:
 
 async def is_signed_in(session_key: str | None) -> bool:
     """Look a session up afresh: it may have ended, or the account may be switched off by now."""
-    return await signed_in_account(session_key) is not None
-
-
-async def signed_in_account(session_key: str | None) -> User | None:
-    """Return whose session this is now, None where it is nobody's any more."""
     if not session_key:
-        return None
-    found: User | None = await database_sync_to_async(account_of)(session_key)
-    return found
+        return False
+    return await database_sync_to_async(account_of)(session_key) is not None
 
 
 async def is_cookie_signed_in(scope: dict[str, Any]) -> bool:

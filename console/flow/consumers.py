@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 
-from console.accounts.sessions import is_signed_in
 from console.flow.hub import FlowHub, Viewer
 from console.tracing.consumers import (
     CLOSE_SIGNED_OUT,
     CLOSE_TOO_BIG,
     CLOSE_TOO_MANY,
-    SESSION_CHECK_S,
 )
 from console.ui.languages import language_of
+
+if TYPE_CHECKING:
+    from console.accounts.session_watch import SessionWatch
 
 
 class FlowConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
@@ -22,10 +24,10 @@ class FlowConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
 
     channel_layer_alias = "none"
 
-    def __init__(self, hub: FlowHub, session_check_s: float = SESSION_CHECK_S) -> None:
+    def __init__(self, hub: FlowHub, sessions: SessionWatch) -> None:
         super().__init__()
         self._hub = hub
-        self._session_check_s = session_check_s
+        self._sessions = sessions
         self._viewer: Viewer | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -44,7 +46,7 @@ class FlowConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._pump(viewer), name="flow pump"),
-            loop.create_task(self._check_session(), name="flow session check"),
+            loop.create_task(self._follow_session(user.pk), name="flow session"),
         ]
 
     async def disconnect(self, code: int) -> None:
@@ -62,9 +64,8 @@ class FlowConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         while True:
             await self.send(text_data=await viewer.next())
 
-    async def _check_session(self) -> None:
-        while True:
-            await asyncio.sleep(self._session_check_s)
-            if not await is_signed_in(getattr(self.scope.get("session"), "session_key", None)):
-                await self.close(code=CLOSE_SIGNED_OUT)
-                return
+    async def _follow_session(self, account_id: int) -> None:
+        key = getattr(self.scope.get("session"), "session_key", None)
+        async for _rights in self._sessions.rights(key, account_id):
+            pass
+        await self.close(code=CLOSE_SIGNED_OUT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
+from console.accounts.session_watch import session_watch
 from console.flow.consumers import FlowConsumer
 from console.flow.hub import FlowHub
 from console.flow.pages import shared_flow
@@ -11,4 +12,6 @@ from console.gateway.moment import now_ms
 
 hub = FlowHub(lambda: shared_flow.html(now_ms()))
 
-websocket_urlpatterns = [path("overview/flow/", FlowConsumer.as_asgi(hub=hub))]
+websocket_urlpatterns = [
+    path("overview/flow/", FlowConsumer.as_asgi(hub=hub, sessions=session_watch))
+]

@@ -24,12 +24,14 @@ from django.utils.functional import Promise
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from console.accounts.actions import Action
 from console.gateway.answers import WatchFilter, WatchPlace
 from console.gateway.errors import GatewayError, RequestFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from console.accounts.rights import Rights
     from console.gateway.answers import TraceBatch, TraceEvent
     from console.gateway.ports import ClusterGateway, Watch, WatchGateway
 
@@ -87,14 +89,14 @@ class Viewer:
     def __init__(
         self,
         user_id: object,
-        may_see: Callable[[str], bool] = lambda _topic: True,
+        rights: Rights | None = None,
         *,
         is_page: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.user_id = user_id
         self.is_page = is_page
-        self.may_see = may_see
+        self.rights = rights
         self.token = secrets.token_urlsafe(16)
         self.filter = WatchFilter()
         self.paused = False
@@ -111,6 +113,21 @@ class Viewer:
         self._monotonic = monotonic
         self._second = 0
         self._this_second = 0
+
+    def may_see(self, topic: str) -> bool:
+        return self.rights is None or self.rights.may(Action.SEE, topic)
+
+    def see_with(self, rights: Rights | None) -> None:
+        """Show what these rights allow from now on; drop what waits if they are new."""
+        if rights == self.rights:
+            return
+        self.rights = rights
+        for kept in self._queue:
+            self.lost[kept.stage] += 1
+        self.dropped += len(self._queue)
+        self._queue.clear()
+        self._sent.clear()
+        self._news.set()
 
     def offer(self, event: TraceEvent, text: bytes = b"") -> None:
         """Let an event wait; `text` is what a page gets of it, where it was made already."""

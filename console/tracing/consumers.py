@@ -2,8 +2,8 @@
 
 Frames to the browser: `viewer` (its token), `status`, `events` (with counters), `problem`; from the
 browser: `filter`, `pause`, `resume`, `clear`, and first of all, where a connection broke,
-`resume_viewer`. The console looks the session up again every SESSION_CHECK_S,
-since a socket lives longer than a sign-in may.
+`resume_viewer`. The socket ends within seconds of its session, and goes by the person's rights of
+that moment (console/accounts/session_watch.py).
 """
 
 from __future__ import annotations
@@ -19,23 +19,18 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import translation
 from django.utils.translation import gettext
 
-from console.accounts.actions import Action
 from console.accounts.rights import rights_of
-from console.accounts.sessions import signed_in_account
 from console.tracing.bridge import TooManyViewersError, TraceBridge, Viewer
 from console.tracing.filters import FilterError, parse_filter
 from console.ui.languages import language_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from django.contrib.auth.models import User
+    from console.accounts.session_watch import SessionWatch
 
 logger = logging.getLogger(__name__)
 
 INPUT_BYTES_MAX = 64 * 1024
 ROUND_MAX = 1 << 53
-SESSION_CHECK_S = 60.0
 
 CLOSE_TOO_BIG = 1009
 CLOSE_SIGNED_OUT = 4401
@@ -49,13 +44,13 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
     # No layer has this name: message data never goes through one.
     channel_layer_alias = "none"
 
-    def __init__(self, bridge: TraceBridge, session_check_s: float = SESSION_CHECK_S) -> None:
+    def __init__(self, bridge: TraceBridge, sessions: SessionWatch) -> None:
         super().__init__()
         self._bridge = bridge
-        self._session_check_s = session_check_s
+        self._sessions = sessions
         self._viewer: Viewer | None = None
         self._pumping: asyncio.Task[None] | None = None
-        self._checking: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
         self._is_announced = False
 
     async def connect(self) -> None:
@@ -67,7 +62,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         await self.accept()
         # For this socket's tasks only: each has a context of its own.
         translation.activate(language_of(self.scope))
-        viewer = Viewer(user.pk, await sees(user))
+        viewer = Viewer(user.pk, await database_sync_to_async(rights_of)(user))
         try:
             self._bridge.join(viewer)
         except TooManyViewersError:
@@ -77,10 +72,10 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         self._viewer = viewer
         loop = asyncio.get_running_loop()
         self._pumping = loop.create_task(self._pump(viewer), name="trace pump")
-        self._checking = loop.create_task(self._check_session(), name="trace session check")
+        self._following = loop.create_task(self._follow_session(user.pk), name="trace session")
 
     async def disconnect(self, code: int) -> None:
-        await ended(self._pumping, self._checking)
+        await ended(self._pumping, self._following)
         viewer, self._viewer = self._viewer, None
         if viewer is None:
             return
@@ -123,7 +118,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         if former is None:
             return
         await ended(self._pumping)
-        former.may_see = viewer.may_see
+        former.see_with(viewer.rights)
         self._viewer = former
         await self._bridge.leave(viewer)
         await self._announce()
@@ -160,27 +155,17 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
                 await self.send(text_data=frame.decode())
             await asyncio.sleep(self._bridge.batch_every_s)
 
-    async def _check_session(self) -> None:
-        while True:
-            await asyncio.sleep(self._session_check_s)
-            key = getattr(self.scope.get("session"), "session_key", None)
-            user = await signed_in_account(key)
-            if user is None:
-                await self.close(code=CLOSE_SIGNED_OUT)
-                return
+    async def _follow_session(self, account_id: int) -> None:
+        key = getattr(self.scope.get("session"), "session_key", None)
+        async for rights in self._sessions.rights(key, account_id):
             if self._viewer is not None:
-                self._viewer.may_see = await sees(user)
+                self._viewer.see_with(rights)
+        await self.close(code=CLOSE_SIGNED_OUT)
 
     async def _problem(self, sentence: str) -> None:
         frame = msgspec.json.encode({"type": "problem", "message": sentence})
         with contextlib.suppress(ConnectionError):
             await self.send(text_data=frame.decode())
-
-
-async def sees(user: User) -> Callable[[str], bool]:
-    """Return whether somebody may see the messages of a topic, by the rights of now."""
-    rights = await database_sync_to_async(rights_of)(user)
-    return lambda topic: rights.may(Action.SEE, topic)
 
 
 async def ended(*tasks: asyncio.Task[None] | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
+from console.accounts.session_watch import session_watch
 from console.gateway.access import gateway
 from console.tracing.bridge import TraceBridge
 from console.tracing.consumers import TraceConsumer
@@ -11,5 +12,5 @@ from console.tracing.consumers import TraceConsumer
 bridge = TraceBridge(gateway().cluster, gateway().watch)
 
 websocket_urlpatterns = [
-    path("live/stream/", TraceConsumer.as_asgi(bridge=bridge)),
+    path("live/stream/", TraceConsumer.as_asgi(bridge=bridge, sessions=session_watch)),
 ]

@@ -12,6 +12,7 @@ from channels.routing import URLRouter
 from django.contrib.auth.models import AnonymousUser
 from django.urls import path, reverse
 
+from console.accounts.session_watch import SessionWatch
 from console.flow.consumers import FlowConsumer
 from console.flow.drawing import BAND_MAX, ROW, drawn
 from console.flow.hub import VIEWERS_PER_USER_MAX, FlowHub, Viewer
@@ -281,7 +282,7 @@ async def test_a_person_watches_in_a_bounded_number_of_windows() -> None:
 
 async def test_a_stranger_gets_no_socket() -> None:
     hub = FlowHub(str, every_s=3600)
-    route = path("overview/flow/", FlowConsumer.as_asgi(hub=hub))
+    route = path("overview/flow/", FlowConsumer.as_asgi(hub=hub, sessions=SessionWatch()))
     socket = SocketClient(URLRouter([route]), "/overview/flow/", user=AnonymousUser(), session=None)
 
     assert not await socket.connect()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from console.tracing.consumers import CLOSE_SIGNED_OUT
 from tests.support.appliance import Visitor
 from tests.support.waiting import until
 from tests.support.web_process import WebProcess, read_to_end
@@ -187,6 +188,12 @@ def test_one_address_cannot_take_every_connection(web: WebProcess) -> None:
 
 def upgrade(web: WebProcess, path: str, cookie: str, *, host: str = "", origin: str = "") -> int:
     """Ask for a WebSocket as a browser does; return the status of the answer."""
+    with web.connect() as peer:
+        peer.sendall(upgrade_request(web, path, cookie, host, origin))
+        return status_of(peer.recv(65_536))
+
+
+def upgrade_request(web: WebProcess, path: str, cookie: str, host: str, origin: str) -> bytes:
     host = host or f"127.0.0.1:{web.port}"
     lines = [
         f"GET {path} HTTP/1.1",
@@ -198,13 +205,28 @@ def upgrade(web: WebProcess, path: str, cookie: str, *, host: str = "", origin: 
         "Sec-WebSocket-Version: 13",
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
     ]
-    with web.connect() as peer:
-        peer.sendall("\r\n".join([*lines, "", ""]).encode())
-        return status_of(peer.recv(65_536))
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 def test_a_socket_opens_for_a_page_of_this_console(web: WebProcess, visitor: Visitor) -> None:
     assert upgrade(web, "/live/stream/", visitor.cookies, origin=web.url) == 101
+
+
+@pytest.mark.parametrize("path", ["/live/stream/", "/overview/flow/"])
+def test_ending_all_other_sessions_ends_their_sockets(path: str, web: WebProcess) -> None:
+    here, elsewhere = Visitor(web.url), Visitor(web.url)
+    for each in (here, elsewhere):
+        each.sign_in(then="/accounts/password/")
+
+    with web.connect() as peer:
+        peer.sendall(upgrade_request(web, path, elsewhere.cookies, "", web.url))
+        assert status_of(peer.recv(65_536)) == 101
+        here.post("/accounts/sessions/end/")
+        received = b""
+        while CLOSE_SIGNED_OUT.to_bytes(2, "big") not in received:
+            received += (came := peer.recv(65_536))
+            assert came, "the server ended the connection without a reason"
+    assert here.read("/accounts/password/").count("Change password") > 0
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from console.accounts.actions import Action
+from console.accounts.rights import Patterns, Rights
 from console.gateway.answers import WatchFilter, WatchPlace
 from console.gateway.errors import BrokerDownError, NameServerDownError, RequestFailedError
 from console.tracing import bridge as bridge_module
@@ -450,10 +452,14 @@ async def test_a_user_watches_in_twenty_windows_at_most(
     bridge.join(Viewer(2))
 
 
+def sees(*topics: str) -> Rights:
+    return Rights(given={Action.SEE: Patterns(frozenset(topics))})
+
+
 async def test_a_viewer_gets_no_event_of_a_topic_whose_messages_it_may_not_see(
     brokers: TracedBroker, bridge: TraceBridge
 ) -> None:
-    limited, other = Viewer(1, lambda topic: topic == "mine"), Viewer(2)
+    limited, other = Viewer(1, sees("mine")), Viewer(2)
     bridge.join(limited)
     bridge.join(other)
     await brokers.until_watched()
@@ -463,3 +469,26 @@ async def test_a_viewer_gets_no_event_of_a_topic_whose_messages_it_may_not_see(
     assert [each["topic"] for each in frames(limited)[-1]["events"]] == ["mine"]
     assert limited.seen == 1
     assert other.seen == 2
+
+
+async def test_what_waits_under_former_rights_is_dropped_and_what_was_sent_does_not_come_again(
+    brokers: TracedBroker, bridge: TraceBridge
+) -> None:
+    viewer = Viewer(1, sees("mine", "orders"))
+    bridge.join(viewer)
+    await brokers.until_watched()
+    brokers.push([an_event(topic="orders", stage="stored")])
+    viewer.take()
+    brokers.push([an_event(topic="orders", stage="stored"), an_event(topic="mine")])
+
+    viewer.see_with(sees("mine", "orders"))
+    assert frames(viewer)[-1]["waiting"] == 0
+    brokers.push([an_event(topic="orders", stage="stored")])
+    viewer.see_with(sees("mine"))
+    viewer.go_back_to(0)
+    brokers.push([an_event(topic="orders"), an_event(topic="mine", queueOffset="9")])
+
+    frame = frames(viewer)[-1]
+    assert [each["queueOffset"] for each in frame["events"]] == ["9"]
+    assert frame["dropped"] == 4
+    assert frame["lost"]["stored"] == 1

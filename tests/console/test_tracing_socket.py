@@ -17,6 +17,7 @@ from django.urls import path
 
 from console.accounts.models import CustomRole
 from console.accounts.roles import Role, give_role
+from console.accounts.session_watch import SessionWatch
 from console.tracing.bridge import VIEWERS_PER_USER_MAX, TraceBridge, Viewer
 from console.tracing.consumers import (
     CLOSE_SIGNED_OUT,
@@ -58,10 +59,10 @@ def socket_of(
     bridge: TraceBridge,
     user: Any,
     session: SessionStore | None,
-    check_s: float = 60,
     **scope: Any,
 ) -> SocketClient:
-    route = path("live/stream/", TraceConsumer.as_asgi(bridge=bridge, session_check_s=check_s))
+    sessions = SessionWatch(every_s=0.01)
+    route = path("live/stream/", TraceConsumer.as_asgi(bridge=bridge, sessions=sessions))
     return SocketClient(URLRouter([route]), "/live/stream/", user=user, session=session, **scope)
 
 
@@ -182,7 +183,7 @@ async def test_a_session_that_ends_ends_the_socket(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
-    socket = socket_of(bridge, user, session, check_s=0.01)
+    socket = socket_of(bridge, user, session)
     await socket.connect()
 
     await database_sync_to_async(SessionStore(session_key=session.session_key).delete)()
@@ -200,7 +201,7 @@ async def test_rights_that_are_taken_away_hold_for_the_watch_that_is_open(
     bridge: TraceBridge, brokers: TracedBroker
 ) -> None:
     user, session = await database_sync_to_async(sign_in)()
-    socket = socket_of(bridge, user, session, check_s=0.01)
+    socket = socket_of(bridge, user, session)
     await socket.connect()
     await brokers.until_watched()
 

@@ -1,0 +1,166 @@
+"""Notices that a session has ended or that its person's rights changed, for sockets that stay open.
+
+A socket outlives the request that opened it. One task a process reads, for all open sockets
+together and every EVERY_S, what decides about their sessions. Only a socket for which something
+differs looks its session up again. Changes by other processes are noticed as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from channels.db import database_sync_to_async
+from django.contrib.auth import get_user_model
+from django.contrib.sessions.models import Session
+from django.db import DatabaseError
+from django.utils import timezone
+from django_otp.plugins.otp_totp.models import TOTPDevice
+
+from console.accounts.models import CustomRole
+from console.accounts.rights import rights_of
+from console.accounts.sessions import account_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+
+    from console.accounts.rights import Rights
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 1.0
+UNREADABLE_S_MAX = 30.0
+"""When the database has been unreadable for so long, sessions count as ended."""
+
+Place = tuple[str, int]
+"""The key of a session, and the account that it was opened for."""
+UNREAD = object()
+
+
+class Follower:
+    """One open socket: its session, its account, and what was last read about them."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.standing: object = UNREAD
+        self.is_lost = False
+        self.changed = asyncio.Event()
+
+
+class SessionWatch:
+    """Follows the sessions of open sockets. Event loop only."""
+
+    def __init__(
+        self, every_s: float = EVERY_S, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._every_s = every_s
+        self._monotonic = monotonic
+        self._followers: set[Follower] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._read_at = 0.0
+
+    async def rights(self, session_key: str | None, account_id: int) -> AsyncIterator[Rights]:
+        """Yield the person's rights at once and after each change, until the session is over."""
+        if not session_key:
+            return
+        follower = Follower((session_key, account_id))
+        self._followers.add(follower)
+        if self._task is None:
+            self._read_at = self._monotonic()
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="session watch")
+        try:
+            while True:
+                follower.changed.clear()
+                rights = await self._rights_of(follower)
+                if rights is None:
+                    return
+                yield rights
+                await follower.changed.wait()
+        finally:
+            self._followers.discard(follower)
+            if not self._followers and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def _rights_of(self, follower: Follower) -> Rights | None:
+        while not follower.is_lost:
+            try:
+                return await database_sync_to_async(rights_in)(follower.place)
+            except DatabaseError:
+                await asyncio.sleep(self._every_s)
+        return None
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            places = {each.place for each in self._followers}
+            try:
+                found = await database_sync_to_async(standings)(places)
+            except DatabaseError as error:
+                self._unreadable(error)
+                continue
+            self._read_at = self._monotonic()
+            for follower in self._followers:
+                standing = found.get(follower.place)
+                if standing != follower.standing:
+                    follower.standing = standing
+                    follower.changed.set()
+
+    def _unreadable(self, error: DatabaseError) -> None:
+        if self._monotonic() - self._read_at < UNREADABLE_S_MAX:
+            return
+        logger.warning("live views end: sessions cannot be read: %s", error)
+        for follower in self._followers:
+            follower.is_lost = True
+            follower.changed.set()
+
+
+session_watch = SessionWatch()
+"""The one of this process."""
+
+
+def rights_in(place: Place) -> Rights | None:
+    """Return the rights that a session gives now, None where it is over."""
+    session_key, account_id = place
+    account = account_of(session_key)
+    return None if account is None or account.pk != account_id else rights_of(account)
+
+
+def standings(places: Collection[Place]) -> dict[Place, object]:
+    """Return what decides about sessions and their people, to compare; nothing for ended ones."""
+    keys = {key for key, _account in places}
+    accounts = {account for _key, account in places}
+    live = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
+    lasting = set(live.values_list("session_key", flat=True))
+    known = standings_of(accounts)
+    return {place: known.get(place[1]) for place in places if place[0] in lasting}
+
+
+def standings_of(accounts: Collection[int]) -> Mapping[int, object]:
+    """Return what decides about each account; nothing for those that are gone."""
+    model = get_user_model()
+    fields = ("pk", "is_active", "is_staff", "is_superuser", "password")
+    rows: Mapping[int, list[Any]] = {
+        row[0]: list(row) for row in model.objects.filter(pk__in=accounts).values_list(*fields)
+    }
+    beside: dict[int, set[tuple[Any, ...]]] = defaultdict(set)
+    for name, query in (
+        ("permission", model.user_permissions.through.objects.values_list("user", "permission")),
+        (
+            "group",
+            model.groups.through.objects.values_list("user", "group", "group__permissions"),
+        ),
+        (
+            "role",
+            CustomRole.members.through.objects.values_list(
+                "user", "customrole__actions", "customrole__topics", "customrole__groups"
+            ),
+        ),
+        ("second step", TOTPDevice.objects.filter(confirmed=True).values_list("user", "pk")),
+    ):
+        for account, *values in query.filter(user__in=accounts):
+            beside[account].add((name, *map(str, values)))
+    return {account: (*row, frozenset(beside[account])) for account, row in rows.items()}
