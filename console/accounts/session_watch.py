@@ -88,9 +88,11 @@ class SessionWatch:
     async def _rights_of(self, follower: Follower) -> Rights | None:
         while not follower.is_lost:
             try:
-                return await database_sync_to_async(rights_in)(follower.place)
+                found: Rights | None = await database_sync_to_async(rights_in)(follower.place)
             except DatabaseError:
                 await asyncio.sleep(self._every_s)
+            else:
+                return found
         return None
 
     async def _run(self) -> None:

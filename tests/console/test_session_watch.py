@@ -60,6 +60,12 @@ class Follower:
                 self._news.clear()
                 await self._news.wait()
 
+    async def until_told(self) -> None:
+        await self.until(lambda: bool(self.seen))
+
+    async def until_other_than(self, before: Rights) -> None:
+        await self.until(lambda: self.seen[-1] != before)
+
 
 def signed_in(name: str = "reader") -> tuple[User, Client]:
     found = get_user_model().objects.filter(username=name).first()
@@ -118,7 +124,7 @@ ENDS = [
 async def test_a_session_that_ends_is_noticed(end) -> None:
     user, client = await database_sync_to_async(signed_in)()
     follower = Follower(SessionWatch(0.01), client.session.session_key, user)
-    await follower.until(lambda: bool(follower.seen))
+    await follower.until_told()
 
     await database_sync_to_async(end)(user, client)
 
@@ -129,7 +135,7 @@ async def test_an_administrator_without_the_second_step_they_need_watches_nothin
     settings.TREBUCHET_SECOND_STEP = "administrators"
     user, client = await database_sync_to_async(signed_in)()
     follower = Follower(SessionWatch(0.01), client.session.session_key, user)
-    await follower.until(lambda: bool(follower.seen))
+    await follower.until_told()
 
     await database_sync_to_async(give_role)(user, Role.ADMINISTRATOR)
 
@@ -142,7 +148,7 @@ async def test_a_second_step_that_is_taken_off_ends_the_session_that_needs_it(se
     await database_sync_to_async(TOTPDevice.objects.create)(user=user)
     settings.TREBUCHET_SECOND_STEP = "administrators"
     follower = Follower(SessionWatch(0.01), client.session.session_key, user)
-    await follower.until(lambda: bool(follower.seen))
+    await follower.until_told()
 
     await database_sync_to_async(TOTPDevice.objects.all().delete)()
 
@@ -186,12 +192,12 @@ CHANGES = [made_operator, made_administrator, limited, given_a_role, in_a_group_
 async def test_rights_that_change_are_told() -> None:
     user, client = await database_sync_to_async(signed_in)()
     follower = Follower(SessionWatch(0.01), client.session.session_key, user)
-    await follower.until(lambda: bool(follower.seen))
+    await follower.until_told()
 
     for change in CHANGES:
         before = follower.seen[-1]
         await database_sync_to_async(change)(user)
-        await follower.until(lambda before=before: follower.seen[-1] != before)
+        await follower.until_other_than(before)
     await ended(follower)
 
 
@@ -200,7 +206,7 @@ async def test_a_role_that_changes_or_goes_is_told_to_its_members() -> None:
     await database_sync_to_async(given_a_role)(user)
     follower = Follower(SessionWatch(0.01), client.session.session_key, user)
 
-    await follower.until(lambda: bool(follower.seen))
+    await follower.until_told()
     assert not follower.seen[-1].may(Action.READ, "bills")
     await database_sync_to_async(widened_role)(user)
     await follower.until(lambda: follower.seen[-1].may(Action.READ, "bills"))
@@ -225,7 +231,7 @@ async def test_sessions_that_cannot_be_read_for_long_count_as_ended(monkeypatch)
     now = [0.0]
     watch = SessionWatch(0.01, lambda: now[0])
     follower = Follower(watch, client.session.session_key, user)
-    await follower.until(lambda: bool(follower.seen))
+    await follower.until_told()
     readings = asyncio.Event()
 
     def unreadable(_places: Any) -> Any:
@@ -257,7 +263,7 @@ async def test_nobody_is_looked_up_once_the_last_socket_is_gone(monkeypatch) -> 
     watch = SessionWatch(0.01)
     followers = [Follower(watch, client.session.session_key, user) for _ in range(2)]
     for each in followers:
-        await each.until(lambda each=each: bool(each.seen))
+        await each.until_told()
 
     for each in followers:
         await ended(each)
