@@ -20,6 +20,7 @@ from broker_core.processors.admin.messages import MessagesAdmin
 from broker_core.processors.admin.sample import SampleAdmin
 from broker_core.processors.admin.topics import TopicsAdmin
 from broker_core.processors.admin.transactions import TransactionAdmin
+from broker_core.processors.commit_check import CommitCheck
 from broker_core.processors.consumer_trace import ConsumerTrace
 from broker_core.processors.heads import Heads
 from broker_core.processors.heartbeat import HeartbeatProcessor
@@ -296,7 +297,10 @@ def build_consuming(
         foundation.native.sampled or sampled,
     )
     consume_hooks = consume_hooks_of(foundation)
-    commits = OffsetCommits(storage.offsets, consumer_trace, consume_hooks)
+    check = CommitCheck(storage.topics, storage.offsets, store, foundation.role, consumers)
+    commits = OffsetCommits(
+        storage.offsets, check, consumer_trace, foundation.counted_log, consume_hooks
+    )
     pull = PullProcessor(
         config,
         SubscriptionCheck(

@@ -18,6 +18,7 @@ from broker_core.ha.epochs import Epochs
 from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_CONSUMER_GROUP
 from broker_core.metadata.consumer_filters import ConsumerFilters
 from broker_core.metadata.consumer_offsets import ConsumerOffsets
+from broker_core.metadata.former_offsets import FormerOffsets
 from broker_core.metadata.persistence import MetadataPersistence
 from broker_core.metadata.subscription_groups import SubscriptionGroups
 from broker_core.metadata.topics import Topics
@@ -81,6 +82,7 @@ def build_storage(foundation: Foundation) -> StorageParts:
         foundation.document("consumerOffset.json"),
         lambda group, topic: topic in topics.table and group in groups.table,
         limits,
+        FormerOffsets(clock),
     )
     filters = ConsumerFilters(
         compile_filter,
@@ -227,14 +229,24 @@ def load_storage(foundation: Foundation, parts: StorageParts) -> None:
 
 
 def lower_offsets(parts: StorageParts) -> None:
-    """Lower consumer offsets behind the ends of their queues, where new messages would be skipped.
+    """Lower consumer offsets beyond the ends of their queues, where new messages would be skipped.
 
-    A slave's may lie there: they come from its master sooner than the messages.
+    An offset goes to the end, whose messages a power cut or a promotion has taken back. In a topic
+    that was deleted it goes to the first message: it may be one of the former topic.
+    A slave's may be beyond the end: they come from its master sooner than the messages.
     """
-    lowered = parts.offsets.clamp(parts.store.max_offset_in_queue)
+    store = parts.store
+    deleted = store.deleted_topics()
+
+    def instead(topic: str, queue_id: int) -> int:
+        if topic in deleted:
+            return store.min_offset_in_queue(topic, queue_id)
+        return store.max_offset_in_queue(topic, queue_id)
+
+    lowered = parts.offsets.lower(store.max_offset_in_queue, instead)
     if lowered:
         parts.offsets.persist()
-        logger.warning("offsets lay behind the ends of their queues: lowered=%d", lowered)
+        logger.warning("consumer offsets were beyond the ends of their queues: lowered=%d", lowered)
 
 
 def _store(

@@ -9,10 +9,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from broker_core.clock import SystemClock
 from broker_core.config.limits import LIMITS
 from broker_core.errors import RequestRefusedError, StoreError
 from broker_core.message import names
 from broker_core.message.topic_config import QUEUE_NUMS_MAX
+from broker_core.metadata.former_offsets import FormerOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +29,7 @@ SYSTEM_ERROR = 1
 """ResponseCode.SYSTEM_ERROR: this layer knows no wire."""
 NEW_PAIR_COUNT = 10
 """A pair of group and topic takes about as much memory as so many offsets."""
-OFFSET_MAX = (1 << 63) - 1
+OFFSET_MIN, OFFSET_MAX = -(1 << 63), (1 << 63) - 1
 NAME_CHARS_MAX = 255
 
 
@@ -38,6 +40,7 @@ class ConsumerOffsets:
         table: "topic@group" -> queue_id -> offset. Not to be changed by others, but by the native
             turn, which moves offsets that are there.
         is_dirty: whether the file does not have all of it.
+        former: where groups were in topics that have been deleted since the start.
     """
 
     __slots__ = (
@@ -48,6 +51,7 @@ class ConsumerOffsets:
         "_limits",
         "_unknown",
         "_unknown_count",
+        "former",
         "is_dirty",
         "table",
     )
@@ -57,7 +61,9 @@ class ConsumerOffsets:
         document: Document,
         is_known: Callable[[str, str], bool] = lambda _group, _topic: True,
         limits: LimitsConfig = LIMITS,
+        former: FormerOffsets | None = None,
     ) -> None:
+        self.former = former or FormerOffsets(SystemClock())
         self._document = document
         self._is_known = is_known
         self._limits = limits
@@ -78,7 +84,7 @@ class ConsumerOffsets:
         document = self._document.load() or {}
         try:
             self.table = {
-                str(key): {int(queue): int(offset) for queue, offset in queues.items()}
+                str(key): {int(queue): _bounded(int(offset)) for queue, offset in queues.items()}
                 for key, queues in (document.get("offsetTable") or {}).items()
             }
         except (AttributeError, TypeError, ValueError) as error:
@@ -98,8 +104,10 @@ class ConsumerOffsets:
             queues = self.table[key] = {}
         before = queues.get(queue_id)
         if before != offset:
-            if before is None and queues:
-                self._make_room(group, topic, queue_id, 1)
+            if before is None:
+                if queues:
+                    self._make_room(group, topic, queue_id, 1)
+                self.former.forget(group, topic, queue_id)
             queues[queue_id] = offset
             self.is_dirty = True
 
@@ -111,6 +119,10 @@ class ConsumerOffsets:
 
         Differs: the original takes whatever comes, and deletes nothing.
         """
+        table = {
+            key: {queue_id: _bounded(offset) for queue_id, offset in queues.items()}
+            for key, queues in table.items()
+        }
         before, self._followed = self._followed, table
         merged = {
             key: _merged(queues, self.table.get(key, {}), before.get(key, {}))
@@ -158,20 +170,30 @@ class ConsumerOffsets:
     def delete_group(self, group: str) -> None:
         suffix = TOPIC_GROUP_SEPARATOR + group
         self._delete([key for key in self.table if key.endswith(suffix)])
+        self.former.forget_group(group)
 
     def delete_topic(self, topic: str) -> None:
+        """Delete all offsets in a topic; `former` remembers which queues they were of."""
         prefix = topic + TOPIC_GROUP_SEPARATOR
-        self._delete([key for key in self.table if key.startswith(prefix)])
+        keys = [key for key in self.table if key.startswith(prefix)]
+        for key in keys:
+            self.former.remember(key.removeprefix(prefix), topic, self.table[key])
+        self._delete(keys)
 
-    def clamp(self, max_offset_in_queue: Callable[[str, int], int]) -> int:
-        """Lower the offsets that lie behind the ends of their queues; return how many."""
+    def lower(
+        self, end: Callable[[str, int], int], instead: Callable[[str, int], int] | None = None
+    ) -> int:
+        """Lower the offsets beyond the ends of their queues; return how many.
+
+        Both functions are called with a topic and a queue_id. `instead` returns the new offset, by
+        default the end.
+        """
         count = 0
         for key, queues in self.table.items():
             topic = key.partition(TOPIC_GROUP_SEPARATOR)[0]
             for queue_id, offset in queues.items():
-                end = max_offset_in_queue(topic, queue_id)
-                if offset > end:
-                    queues[queue_id] = end
+                if offset > end(topic, queue_id):
+                    queues[queue_id] = (instead or end)(topic, queue_id)
                     count += 1
         self.is_dirty = self.is_dirty or count > 0
         return count
@@ -251,6 +273,11 @@ class ConsumerOffsets:
             if self._is_known(group, topic):
                 del self._unknown[key]
                 self._unknown_count -= _count(self.table[key])
+
+
+def _bounded(offset: int) -> int:
+    """Return an offset from a file or a master as a number that fits the wire and native code."""
+    return max(OFFSET_MIN, min(offset, OFFSET_MAX))
 
 
 def _merged(queues: dict[int, int], own: dict[int, int], before: dict[int, int]) -> dict[int, int]:

@@ -418,6 +418,10 @@ cdef class PullTurn:
             return b""
         if kind == NOT_PLAIN:
             return b""
+        if is_committed and pull.commit_offset > self._high:
+            # No client can have read so far: Python discards it.
+            self._why = OFFSET
+            return b""
         if kind >= AT_THE_END and pull.sys_flag & FLAG_SUSPEND:
             timeout_ms = pull.suspend_timeout_ms
             if not self._config.long_polling_enable:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from broker_core.errors import RequestRefusedError
 from broker_core.processors.around.consume_hooks import QueuePlace
+from broker_core.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from broker_core.counted_log import CountedLog
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
     from broker_core.processors.around.consume_hooks import ConsumeHooks
+    from broker_core.processors.commit_check import CommitCheck, Refusal
     from broker_core.processors.consumer_trace import ConsumerTrace
     from broker_core.remoting.connection import Connection
+
+logger = logging.getLogger(__name__)
 
 
 class OffsetCommits:
@@ -21,9 +28,16 @@ class OffsetCommits:
     """
 
     def __init__(
-        self, offsets: ConsumerOffsets, trace: ConsumerTrace, hooks: ConsumeHooks | None = None
+        self,
+        offsets: ConsumerOffsets,
+        check: CommitCheck,
+        trace: ConsumerTrace,
+        counted_log: CountedLog,
+        hooks: ConsumeHooks | None = None,
     ) -> None:
         self.offsets = offsets
+        self._check = check
+        self._counted_log = counted_log
         self._trace = trace
         self._tracer = trace.tracer
         self._hooks = hooks
@@ -33,8 +47,56 @@ class OffsetCommits:
     ) -> None:
         """Store a group's offset of a queue, the smaller one as well.
 
-        The native turn does the same for pulls, but for what somebody is told of.
+        Raises:
+            RequestRefusedError: the offset is not one that the group can have read up to.
         """
+        refusal = self._refusal(group, topic, queue_id, offset, connection)
+        if refusal is not None:
+            code = ResponseCode.SYSTEM_ERROR
+            if refusal.is_topic_missing:
+                code = ResponseCode.TOPIC_NOT_EXIST
+            raise RequestRefusedError(code, f"the offset is not stored: {refusal.why}")
+        self._store(group, topic, queue_id, offset, connection)
+
+    def commit_with_pull(
+        self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
+    ) -> bool:
+        """Store the offset that comes with a pull, or discard it; the pull is served anyway.
+
+        The native turn does the same, but for offsets that may have to be discarded and for what
+        somebody is told of. Returns False if the client still reads a deleted topic of this name.
+        """
+        refusal = self._refusal(group, topic, queue_id, offset, connection)
+        if refusal is None:
+            self._store(group, topic, queue_id, offset, connection)
+            return True
+        return not refusal.is_former
+
+    def asked(self, group: str, topic: str, queue_id: int) -> None:
+        """Note that a group was told its offset of a queue: its clients begin there."""
+        if self.offsets.former.count:
+            self.offsets.former.forget(group, topic, queue_id)
+
+    def _refusal(
+        self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
+    ) -> Refusal | None:
+        refusal = self._check.refusal(group, topic, queue_id, offset, connection)
+        if refusal is not None:
+            # Clients commit oneway: nobody else reads why.
+            self._counted_log.report(
+                logger,
+                logging.WARNING,
+                "consumer offset not stored",
+                f"group={group} topic={topic}",
+                "%s peer=%s",
+                refusal.why,
+                connection.remote_address,
+            )
+        return refusal
+
+    def _store(
+        self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
+    ) -> None:
         recorder = self._tracer.recorder
         if recorder.is_on:
             recorder.acknowledged((group, topic, queue_id), offset, connection.remote_address)

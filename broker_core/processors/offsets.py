@@ -43,6 +43,7 @@ class OffsetsProcessor:
         group = fields.text(request.ext_fields, "consumerGroup")
         topic, queue_id = _queue(request)
         offset = self._offsets.query(group, topic, queue_id)
+        self._commits.asked(group, topic, queue_id)
         if offset >= 0:
             return _offset_answer(request, offset)
         if fields.boolean(request.ext_fields, "setZeroIfNotFound", default=True):
@@ -57,7 +58,11 @@ class OffsetsProcessor:
     def update_consumer_offset(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """UPDATE_CONSUMER_OFFSET. Answers SUCCESS; a smaller offset is stored as well."""
+        """UPDATE_CONSUMER_OFFSET. Answers SUCCESS; a smaller offset is stored as well.
+
+        Answers TOPIC_NOT_EXIST, as 5.x does, or SYSTEM_ERROR for an offset that the group cannot
+        have read up to; see CommitCheck.
+        """
         group = fields.text(request.ext_fields, "consumerGroup")
         topic, queue_id = _queue(request)
         offset = fields.int64(request.ext_fields, "commitOffset", low=0)

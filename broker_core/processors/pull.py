@@ -2,7 +2,9 @@
 
 Source: broker/processor/PullMessageProcessor.java (4.9.7).
 Differs: an offset outside the queue is answered and logged, but no event is written to
-OFFSET_MOVED_EVENT, as in 5.x. A slave keeps a pull from
+OFFSET_MOVED_EVENT, as in 5.x. A commit that comes with a pull is discarded where CommitCheck says
+so, and a client that still reads a deleted topic is led to the first message of the new one. A
+slave keeps a pull from
 beyond its queue's end for a second, if it may wait; the original sends it back at once, and without
 a master it comes again at once.
 """
@@ -229,10 +231,10 @@ class PullProcessor:
         )
         if sys_flag & FLAG_COMMIT_OFFSET and self.which_broker.commits:
             commit_offset = fields.int64(header, "commitOffset", 0)
-            if commit_offset >= 0:
-                self._commits.commit(
-                    pull.group, pull.topic, pull.queue_id, commit_offset, connection
-                )
+            if commit_offset >= 0 and not self._commits.commit_with_pull(
+                pull.group, pull.topic, pull.queue_id, commit_offset, connection
+            ):
+                return self.answer(pull, self._from_beginning(pull))
         if sys_flag & FLAG_SUSPEND:
             timeout_ms = fields.int64(header, "suspendTimeoutMillis", 0, low=0)
             if not self._config.long_polling_enable:
@@ -242,6 +244,12 @@ class PullProcessor:
         if isinstance(result, GetMessageResult):
             return self.answer_or_park(pull, result)
         return self._answer_later(pull, result)
+
+    def _from_beginning(self, pull: Pull) -> GetMessageResult:
+        """Return what leads a pull from a deleted topic to the first message of the new one."""
+        low = self.store.min_offset_in_queue(pull.topic, pull.queue_id)
+        high = self.store.max_offset_in_queue(pull.topic, pull.queue_id)
+        return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, low, low, high)
 
     def again(
         self,

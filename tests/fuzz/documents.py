@@ -55,7 +55,7 @@ def _groups(storage: FaultyStorage) -> object:
 def _offsets(storage: FaultyStorage) -> object:
     offsets = ConsumerOffsets(Document(storage, PATH), lambda *_: True)
     offsets.load()
-    offsets.clamp(lambda *_: 1 << 60)
+    offsets.lower(lambda *_: 1 << 60)
     Document(storage, PATH).save(offsets.document())
     return offsets.document()
 

@@ -14,10 +14,12 @@ from tests.support.loop_turns import LoopTurns
 from tests.support.raw_remoting import (
     PULL_MESSAGE,
     PULL_NOT_FOUND,
+    SEND_MESSAGE,
     SUCCESS,
     UPDATE_AND_CREATE_TOPIC,
     RawClient,
     pull_fields,
+    send_fields,
     topic_fields,
 )
 
@@ -219,12 +221,13 @@ async def test_queue_locks_of_one_address_are_bounded_and_stop_no_loop(broker: B
 async def test_offsets_of_unknown_groups_are_bounded(broker: Broker) -> None:
     def commit() -> tuple[int, str]:
         with RawClient(broker.listen_port) as client:
+            assert client.ask(SEND_MESSAGE, send_fields("T"), b"body").code == SUCCESS
             for number in range(10_000):
                 fields = {
                     "consumerGroup": f"g{number}",
-                    "topic": "unknown",
+                    "topic": "T",
                     "queueId": "0",
-                    "commitOffset": "1",
+                    "commitOffset": "0",
                 }
                 answer = client.ask(UPDATE_CONSUMER_OFFSET, fields)
                 if answer.code != SUCCESS:

@@ -93,7 +93,7 @@ def log_of(store: Path, offset_from: int, offset_to: int) -> str:
 
 
 def leave_metadata(port: int, number: int) -> None:
-    """Have a master make a topic and a group, take an offset, and deliver a delayed message."""
+    """Have a master make a topic and a group, store an offset, and deliver a delayed message."""
     raw_remoting.create_topic(port, f"made-{number}")
     delayed = raw_remoting.send_fields(f"made-{number}", properties="DELAY\x011")
     committed = {

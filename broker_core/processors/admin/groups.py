@@ -314,7 +314,8 @@ class GroupsAdmin:
             if not is_offline and not self._is_consumed(source, topic):
                 continue
             for queue_id, offset in self._offsets.queues(source, topic).items():
-                self._offsets.commit(target, topic, queue_id, offset)
+                end = self._store.max_offset_in_queue(topic, queue_id)
+                self._offsets.commit(target, topic, queue_id, min(offset, end))
                 yield
 
     def reset_offset(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
@@ -475,6 +476,11 @@ class GroupsAdmin:
         return self._store.offset_in_queue_by_time(topic, queue_id, timestamp)
 
     def _within(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return an offset that an administrator chose for a queue, at most the queue's end.
+
+        Differs: 5.x accepts one place more, as here, and stores it; the group would then skip the
+        next message.
+        """
         low = self._store.min_offset_in_queue(topic, queue_id)
         high = self._store.max_offset_in_queue(topic, queue_id)
         if not low <= offset <= high + 1:
@@ -482,7 +488,7 @@ class GroupsAdmin:
                 ResponseCode.SYSTEM_ERROR,
                 f"Target offset {offset} not in consume queue range [{low}-{high}]",
             )
-        return offset
+        return min(offset, high)
 
     def _as_list(self, topic: str, table: dict[int, int]) -> list[dict[str, Any]]:
         """Return offsets by queue as a C++ client reads them."""

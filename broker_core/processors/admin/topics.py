@@ -111,7 +111,7 @@ class TopicsAdmin:
         self._offsets.delete_topic(topic)
         self._parked_pulls.end(topic)
         self._stats.forget_topic(topic)
-        return self._answer_when_written(request, topic)
+        return self._answer_when_deleted(request, topic)
 
     def get_all(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_ALL_TOPIC_CONFIG. Answers SUCCESS with topics.json's content.
@@ -182,6 +182,11 @@ class TopicsAdmin:
         if announced is not None:
             await announced
         return request.answer(ResponseCode.SUCCESS)
+
+    async def _answer_when_deleted(self, request: RemotingCommand, topic: str) -> RemotingCommand:
+        # After a kill an offset that is still in the file would be one of the next topic.
+        await self._offsets.persist_in_thread()
+        return await self._answer_when_written(request, topic)
 
     def _require(self, topic: str) -> TopicConfig:
         topic_config = self._topics.find(topic)

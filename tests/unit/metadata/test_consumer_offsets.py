@@ -158,7 +158,7 @@ def test_a_cut_of_the_log_lowers_the_offsets_behind_it(tmp_path: Path) -> None:
     offsets.commit("g", "T", 0, 10)
     offsets.commit("g", "T", 1, 3)
 
-    assert offsets.clamp(lambda topic, queue_id: 5 if topic == "T" else 0) == 1
+    assert offsets.lower(lambda topic, queue_id: 5 if topic == "T" else 0) == 1
 
     assert offsets.queues("g", "T") == {0: 5, 1: 3}
-    assert offsets.clamp(lambda _topic, _queue_id: 5) == 0
+    assert offsets.lower(lambda _topic, _queue_id: 5) == 0

@@ -1,0 +1,80 @@
+"""CommitCheck: whether a consumer offset that a client commits is one that it can have read up to.
+
+Differs: the original stores any offset, of any topic. Stored beyond the end of a queue, an offset
+makes its group skip every message up to there, and makes its lag negative.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from broker_core.clients.consumers import Consumers
+    from broker_core.ha.role import Role
+    from broker_core.metadata.consumer_offsets import ConsumerOffsets
+    from broker_core.metadata.topics import Topics
+    from broker_core.remoting.connection import Connection
+    from broker_core.store.message_store import MessageStore
+
+SLAVE_BEHIND_MAX = 1 << 40
+"""On a slave an offset may be so far beyond the end: its group reads the master, which is ahead."""
+
+
+class Refusal(NamedTuple):
+    """Why an offset is not stored."""
+
+    why: str
+    is_former: bool = False
+    """The client read a deleted topic of the same name, and doesn't know the new one yet."""
+    is_topic_missing: bool = False
+
+
+class CommitCheck:
+    """Event loop only."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        offsets: ConsumerOffsets,
+        store: MessageStore,
+        role: Role,
+        consumers: Consumers,
+    ) -> None:
+        self._topics = topics
+        self._offsets = offsets
+        self._former = offsets.former
+        self._queues = store.files.queues
+        self._role = role
+        self._consumers = consumers
+
+    def refusal(
+        self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
+    ) -> Refusal | None:
+        """Return why a client's offset may not be stored, None if it may.
+
+        There is no margin behind the last message that was put: no client can have read further.
+        The native turn checks the same for pulls, against the last message that may be read.
+        """
+        queue = self._queues.find(topic, queue_id)
+        end = first = 0
+        if queue is not None:
+            end, first = queue.next_offset, queue.min_offset
+        if topic not in self._topics.table:
+            return Refusal(f"Topic {topic} not exist!", is_topic_missing=True)
+        if offset > end and (not self._role.is_slave or offset - end > SLAVE_BEHIND_MAX):
+            return Refusal(
+                f"offset {offset} is beyond the end {end} of queue {queue_id} in {topic}"
+            )
+        if offset <= first or not self._former.count:
+            return None
+        is_first = self._offsets.query(group, topic, queue_id) < 0
+        if is_first and self._former.is_former(group, topic, queue_id):
+            found = self._consumers.find(group)
+            # Tools that set offsets are no members.
+            if found is not None and connection in found.members:
+                return Refusal(
+                    f"offset {offset} comes from a deleted topic {topic}; the group has to ask for "
+                    f"its offset in queue {queue_id} first",
+                    is_former=True,
+                )
+        return None
