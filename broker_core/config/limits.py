@@ -46,7 +46,7 @@ class LimitsConfig:
     consumer_offset_nums_max: int = setting(300_000, low=1, live=True)
     """Consumer offsets, one a queue; each pair of group and topic counts ten more."""
     unknown_offset_nums_max: int = setting(50_000, low=1, live=True)
-    """The same, of groups or topics that do not exist."""
+    """The same, of groups that do not exist."""
     account_nonce_nums_max: int = setting(50_000, low=1, live=True)
     """Requests with a fresh signature that one account makes within two minutes."""
     parked_pull_nums_max: int = setting(50_000, low=1, live=True)

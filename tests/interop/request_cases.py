@@ -228,18 +228,6 @@ OFFSETS_REQUESTS = [
     Case("offset of nobody", Code.QUERY_CONSUMER_OFFSET, QUEUE, differs=LEAVES_OUT),
     Case("commit", Code.UPDATE_CONSUMER_OFFSET, {**OFFSET, "commitOffset": str(COMMITTED)}),
     Case("commit nothing", Code.UPDATE_CONSUMER_OFFSET, OFFSET),
-    Case(
-        "commit beyond the end",
-        Code.UPDATE_CONSUMER_OFFSET,
-        {**OFFSET, "commitOffset": "5000"},
-        differs="ours refuses what no client can have read; the original stores it",
-    ),
-    Case(
-        "commit in no topic",
-        Code.UPDATE_CONSUMER_OFFSET,
-        {**OFFSET, **NO_TOPIC, "commitOffset": "1"},
-        differs="ours answers as 5.x; the original stores it, and a later topic begins there",
-    ),
 ]
 
 CLIENTS_REQUESTS = [
@@ -499,6 +487,22 @@ NAME_SERVER_REQUESTS = [
     ),
 ]
 
+REFUSED_COMMITS = [
+    Case(
+        "commit beyond the end",
+        Code.UPDATE_CONSUMER_OFFSET,
+        {**OFFSET, "commitOffset": "5000"},
+        differs="ours refuses what no client can have read; the original stores it",
+    ),
+    Case(
+        "commit in no topic",
+        Code.UPDATE_CONSUMER_OFFSET,
+        {**OFFSET, "topic": "missing", "commitOffset": "1"},
+        differs="ours answers as 5.x; the original stores it, and a later topic begins there",
+    ),
+]
+"""The last ones: the original stores them, and answers later questions by them."""
+
 CASES = [
     *MESSAGE_REQUESTS,
     *OFFSETS_REQUESTS,
@@ -508,4 +512,5 @@ CASES = [
     *BROKER_ITSELF_REQUESTS,
     *OTHER_VERSIONS_REQUESTS,
     *NAME_SERVER_REQUESTS,
+    *REFUSED_COMMITS,
 ]
