@@ -24,6 +24,7 @@ from analytics.report_from_lake import answer
 from analytics.report_from_samples import answer_from_samples
 from analytics.reports.catalog import REPORTS
 from analytics.reports.describe import catalog
+from analytics.topics import require_topic
 from broker_core.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def main(arguments: Sequence[str]) -> int:
     if request is None:
         print(json.dumps(catalog(REPORTS.values()), ensure_ascii=False, indent=2))
         return 0
+    try:
+        require_topic(request)
+    except ReportError as error:
+        ProgressLines(sys.stdout).failed(str(error))
+        return EXIT_FAILED
     because: list[str] = []
     if request.lake is not None or request.report.samples is not None:
         lines = ProgressLines(sys.stdout)

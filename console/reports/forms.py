@@ -11,6 +11,7 @@ from django_celery_beat.models import PeriodicTask
 
 from console.alerts.models import Channel
 from console.preferences.zones import ZoneSelect, zone_names
+from console.reports import topics
 from console.reports.schedules import UTC_NAME
 
 if TYPE_CHECKING:
@@ -48,6 +49,18 @@ class ParametersForm(forms.Form):
         self.report = report
         for parameter in report.parameters:
             self.fields[parameter.name] = field_of(parameter)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        for parameter in self.report.parameters:
+            topic = str(cleaned.get(parameter.name) or "").strip()
+            if parameter.type == "topic" and topic and not topics.exists(topic):
+                self.add_error(
+                    parameter.name,
+                    _("The topic “%(topic)s” doesn't exist. Check its spelling.")
+                    % {"topic": topic},
+                )
+        return cleaned
 
     def parameters(self) -> dict[str, Any]:
         """Return the run's parameters, without those left open."""

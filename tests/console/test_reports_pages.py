@@ -19,12 +19,16 @@ from PIL import Image
 
 from console.alerts import pictures
 from console.celery import app, celery_url
+from console.history.access import history_store
+from console.history.metrics import TOPIC, Subject
 from console.reports import health, schedules, tasks, views
 from console.reports.models import ReportRun, RunState
 from tests.console import fake_analytics
 
 if TYPE_CHECKING:
     from pytest_django.fixtures import Settings
+
+    from console.gateway.fakes.broker import FakeBroker
 
 pytestmark = pytest.mark.django_db
 
@@ -187,6 +191,31 @@ def test_starting_a_report_puts_it_in_the_queue(
     assert run.parameters == {"hours": 24, "topic": "orders"}
     assert sent[0]["args"] == (run.pk,)
     assert sent[0]["retry"] is False
+
+
+@pytest.mark.usefixtures("all_is_well")
+def test_a_report_about_a_topic_that_never_was_is_refused(
+    admin: Client, schedule: PeriodicTask, brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_: None)
+    brokers.add_topic("orders")
+    history_store().subject_ids([Subject(TOPIC, "broker-a", "deleted")], 1)
+    words = "The topic “ordres” doesn&#x27;t exist. Check its spelling."
+
+    def start(topic: str) -> str:
+        asked = {"report": "traffic", "traffic-topic": topic}
+        return admin.post(reverse("reports:start"), asked, follow=True).content.decode()
+
+    assert words in start("ordres")
+    assert not ReportRun.objects.exists()
+    for topic in ("orders", "deleted", "RMQ_SYS_TRACE_TOPIC"):
+        start(topic)
+    assert ReportRun.objects.count() == 3
+    page = admin.post(
+        reverse("reports:schedule", args=[schedule.pk]),
+        {"name": "x", "kind": "cron", "cron": "0 * * * *", "traffic-topic": "ordres"},
+    )
+    assert words in page.content.decode()
 
 
 @pytest.mark.parametrize("name", ["start", "cancel", "schedule-switch", "schedule"])
