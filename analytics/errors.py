@@ -2,6 +2,7 @@
 
 ReportError
  +-- DataLossError        what was to be read is not there any more
+ +-- DamageError          what was to be read is damaged, and mode=FAILFAST
  +-- JavaMissingError     analytics.java
  +-- LakeError            the lake cannot do what was asked
       +-- LakeStoppedError   lake and log disagree: nothing is written until somebody decides
@@ -22,6 +23,10 @@ class DataLossError(ReportError):
     """Messages that were to be read have been deleted, or never came back."""
 
 
+class DamageError(ReportError):
+    """Messages that were to be read are damaged, and damage was to stop the reading."""
+
+
 class LakeError(ReportError):
     """The lake cannot do what was asked."""
 
@@ -38,7 +43,7 @@ class ReportCancelledError(Exception):
     """Somebody asked the run to stop; nothing was published."""
 
 
-_OUR_SENTENCE = re.compile(r"(?:ReportError|DataLossError|LakeError): (.+)")
+_OUR_SENTENCE = re.compile(r"(?:ReportError|DataLossError|DamageError|LakeError): (.+)")
 
 
 def sentence_in(text: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Access: where a cluster is, who we are there, and how connections are secured."""
+"""Access: where a cluster is, which account is used, and how its brokers are asked."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from pathlib import Path
 from analytics.errors import ReportError
 from broker_core.protocol.signature import Credentials
 
+# The Java client's defaults (DefaultMQProducer, ClientConfig).
+MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+ROUTE_POLL_S = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What every process that talks to the cluster needs; files are read where it talks."""
+    """What every process that talks to the cluster needs; each process reads the files itself.
+
+    A request that fails is repeated `retries` times, after `retry_interval_s` and then after twice
+    as long each time. A route is used for `route_poll_s` before it is looked up again. A pull asks
+    for at most `pull_batch_size` messages, where that is set. `send_timeout_s` replaces `timeout_s`
+    for sends, where that is set.
+    """
 
     namesrv_addr: tuple[str, ...]
     access_key: str = ""
@@ -22,6 +32,14 @@ class Access:
     tls_ca_file: str = ""
     tls_verify: bool = True
     timeout_s: float = 10.0
+    retries: int = 3
+    retry_interval_s: float = 1.0
+    route_poll_s: float = ROUTE_POLL_S
+    pull_batch_size: int | None = None
+    send_timeout_s: float | None = None
+    send_retries: int = 3
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+    compress_over: int | None = None
 
     def credentials(self) -> Credentials | None:
         """Return the account, None without one.

@@ -10,9 +10,10 @@ Source: client/impl/MQClientAPIImpl.java (4.9.7).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from analytics.errors import ReportError
+from broker_core.clock import SystemClock
 from broker_core.errors import RemotingError
 from broker_core.protocol import java_json
 from broker_core.protocol.bodies.route import TopicRouteData
@@ -21,19 +22,33 @@ from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
     from analytics.remote.access import Access
+    from broker_core.clock import Clock
 
-ATTEMPTS = 4
-PAUSE_S = 0.5
+A = TypeVar("A")
+T = TypeVar("T")
+
 MASTER_ID = 0
 PERM_READ, PERM_WRITE = 4, 2
 QUEUE_NUMS_MAX = 65_536
 ASKED_AT_ONCE = 16
 BUSY = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL})
 _ORDINARY = frozenset({ResponseCode.SUCCESS})
+
+
+class RefusedError(ReportError):
+    """A broker answered, and refused the request."""
+
+    def __init__(self, sentence: str, code: int) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class NoTopicError(ReportError):
+    """The name servers have no such topic."""
 
 
 class Queue(NamedTuple):
@@ -58,10 +73,13 @@ class Route(NamedTuple):
 class Cluster:
     """Asks the brokers of a cluster. Belongs to one event loop; close it by leaving its block."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
-        self._client = RemotingClient(tls=access.tls_context(), signer=access.credentials())
-        self._routes: dict[str, Route] = {}
+    def __init__(self, access: Access, clock: Clock | None = None) -> None:
+        self.access = access
+        self._clock = clock or SystemClock()
+        self._client = RemotingClient(
+            clock=self._clock, tls=access.tls_context(), signer=access.credentials()
+        )
+        self._routes: dict[str, tuple[Route, float]] = {}
 
     async def __aenter__(self) -> Cluster:
         return self
@@ -88,13 +106,20 @@ class Cluster:
         body = java_json.decode(answer.body) if answer.body else {}
         return sorted(str(topic) for topic in (body or {}).get("topicList") or [])
 
+    def forget_routes(self) -> None:
+        """Look every route up again: topics may have been created, deleted or moved."""
+        self._routes.clear()
+
     async def route(self, topic: str) -> Route:
         """Return where a topic is.
 
         Raises:
-            ReportError: no name server answers, or none knows the topic.
+            NoTopicError: no name server has the topic.
+            ReportError: no name server answers.
         """
-        if topic not in self._routes:
+        now = self._clock.monotonic()
+        route, found_at = self._routes.get(topic, (None, 0.0))
+        if route is None or now - found_at > self.access.route_poll_s:
             fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
             answer = await self._ask_namesrv(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC,
@@ -102,10 +127,11 @@ class Cluster:
                 also=frozenset({ResponseCode.TOPIC_NOT_EXIST}),
             )
             if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-                where = ";".join(self._access.namesrv_addr)
-                raise ReportError(f"There is no topic {topic} at the name server {where}.")
-            self._routes[topic] = _route_of(topic, answer.body)
-        return self._routes[topic]
+                where = ";".join(self.access.namesrv_addr)
+                raise NoTopicError(f"There is no topic {topic} at the name server {where}.")
+            route = _route_of(topic, answer.body)
+            self._routes[topic] = route, now
+        return route
 
     async def extents(self, queues: Sequence[Queue]) -> dict[Queue, tuple[int, int]]:
         """Return the extent of each queue; some are asked for at once.
@@ -113,14 +139,7 @@ class Cluster:
         Raises:
             ReportError: a broker does not answer.
         """
-        turn = asyncio.Semaphore(ASKED_AT_ONCE)
-
-        async def one(queue: Queue) -> tuple[int, int]:
-            async with turn:
-                return await self.extent(queue)
-
-        found = await asyncio.gather(*(one(queue) for queue in queues))
-        return dict(zip(queues, found, strict=True))
+        return dict(zip(queues, await at_once(self.extent, queues), strict=True))
 
     async def extent(self, queue: Queue) -> tuple[int, int]:
         """Return the least offset of a queue and the one behind its last message.
@@ -157,54 +176,67 @@ class Cluster:
         body: bytes = b"",
         *,
         also: frozenset[int] = frozenset(),
-        attempts: int = ATTEMPTS,
+        retries: int | None = None,
+        timeout_s: float | None = None,
     ) -> RemotingCommand:
-        """Ask the broker of a queue, again where it is busy or gone for a moment.
+        """Ask the broker of a queue; repeat the request while the broker is busy or away.
+
+        `retries` and `timeout_s` replace those of the access.
 
         Raises:
-            ReportError: it does not answer, or with a code neither of success nor in `also`.
+            RefusedError: the broker's answer is neither success nor in `also`.
+            ReportError: the broker doesn't answer.
         """
-        problem = ""
-        for attempt in range(attempts):
+        problem = ReportError("")
+        for attempt in range(1 + (self.access.retries if retries is None else retries)):
+            await self.pause(attempt)
             if attempt:
-                await asyncio.sleep(PAUSE_S * 2**attempt)
                 self._routes.pop(queue.topic, None)
             address = (await self.route(queue.topic)).addresses.get(queue.broker_name)
             if address is None:
-                problem = f"The name server knows no broker {queue.broker_name} any more."
+                problem = ReportError(
+                    f"The name server knows no broker {queue.broker_name} any more."
+                )
                 continue
             try:
                 answer = await self._client.request(
                     address,
                     RemotingCommand.request(code, dict(fields), body),
-                    self._access.timeout_s,
+                    self.access.timeout_s if timeout_s is None else timeout_s,
                 )
             except RemotingError as error:
-                problem = f"The broker {queue.broker_name} at {address} does not answer: {error}."
+                problem = ReportError(
+                    f"The broker {queue.broker_name} at {address} does not answer: {error}."
+                )
                 continue
             if answer.code in _ORDINARY or answer.code in also:
                 return answer
-            problem = (
+            problem = RefusedError(
                 f"The broker {queue.broker_name} at {address} refuses {code.name} for {queue}: "
-                f"{_words(answer)}"
+                f"{_words(answer)}",
+                answer.code,
             )
             if answer.code not in BUSY:
                 break
-        raise ReportError(problem)
+        raise problem
+
+    async def pause(self, attempt: int) -> None:
+        """Wait before an attempt; before the first one, 0, not at all."""
+        if attempt:
+            await self._clock.sleep(self.access.retry_interval_s * 2 ** (attempt - 1))
 
     async def _ask_namesrv(
         self, code: RequestCode, fields: Mapping[str, str], also: frozenset[int] = frozenset()
     ) -> RemotingCommand:
         problem = ""
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(PAUSE_S * 2**attempt)
-            for address in self._access.namesrv_addr:
+        for attempt in range(1 + self.access.retries):
+            await self.pause(attempt)
+            for address in self.access.namesrv_addr:
                 try:
                     answer = await self._client.request(
                         address,
                         RemotingCommand.request(code, dict(fields)),
-                        self._access.timeout_s,
+                        self.access.timeout_s,
                     )
                 except RemotingError as error:
                     problem = f"The name server at {address} does not answer: {error}."
@@ -215,6 +247,17 @@ class Cluster:
                 if answer.code not in BUSY:
                     raise ReportError(problem)
         raise ReportError(problem)
+
+
+async def at_once(ask: Callable[[A], Awaitable[T]], items: Sequence[A]) -> list[T]:
+    """Return the answer for each item; some are asked for at the same time."""
+    turn = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def one(item: A) -> T:
+        async with turn:
+            return await ask(item)
+
+    return await asyncio.gather(*(one(item) for item in items))
 
 
 def _route_of(topic: str, body: bytes) -> Route:

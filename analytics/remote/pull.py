@@ -11,7 +11,7 @@ from analytics.errors import ReportError
 from broker_core.protocol.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from analytics.remote.cluster import Cluster, Queue
 
@@ -43,17 +43,18 @@ class PulledRange:
         self._behind = behind
         self._group = group
 
-    async def bodies(self, cluster: Cluster) -> AsyncIterator[bytes]:
+    async def bodies(self, cluster: Cluster) -> AsyncGenerator[bytes]:
         """Yield records, one behind the other, of messages of the range and maybe behind it.
 
         Raises:
             ReportError: the broker does not answer, or not as one does.
         """
         position, idle = self._first, 0
+        most_a_pull = cluster.access.pull_batch_size or MESSAGES_A_PULL
         while position < self._behind:
-            answer = await cluster.ask(
-                self._queue, RequestCode.PULL_MESSAGE, self._fields(position), also=MOVED
-            )
+            most = min(most_a_pull, self._behind - position)
+            fields = pull_fields(self._queue, position, most, self._group)
+            answer = await cluster.ask(self._queue, RequestCode.PULL_MESSAGE, fields, also=MOVED)
             try:
                 following = int(answer.ext_fields["nextBeginOffset"])
             except (KeyError, ValueError) as error:
@@ -74,17 +75,30 @@ class PulledRange:
                 return
             position = max(position, following)
 
-    def _fields(self, position: int) -> dict[str, str]:
-        return {
-            "consumerGroup": self._group,
-            "topic": self._queue.topic,
-            "queueId": str(self._queue.queue_id),
-            "queueOffset": str(position),
-            "maxMsgNums": str(min(MESSAGES_A_PULL, self._behind - position)),
-            "sysFlag": str(SUBSCRIPTION),
-            "commitOffset": "0",
-            "suspendTimeoutMillis": "0",
-            "subscription": "*",
-            "subVersion": "0",
-            "expressionType": "TAG",
-        }
+
+async def record_at(cluster: Cluster, queue: Queue, offset: int, group: str) -> bytes:
+    """Return the record at an offset of a queue as the broker stores it, empty where none is.
+
+    Raises:
+        ReportError: the broker doesn't answer.
+    """
+    fields = pull_fields(queue, offset, 1, group)
+    answer = await cluster.ask(queue, RequestCode.PULL_MESSAGE, fields, also=MOVED)
+    return answer.body if answer.code == ResponseCode.SUCCESS else b""
+
+
+def pull_fields(queue: Queue, offset: int, most: int, group: str) -> dict[str, str]:
+    """Return the fields of a request for at most `most` messages from an offset on."""
+    return {
+        "consumerGroup": group,
+        "topic": queue.topic,
+        "queueId": str(queue.queue_id),
+        "queueOffset": str(offset),
+        "maxMsgNums": str(most),
+        "sysFlag": str(SUBSCRIPTION),
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }

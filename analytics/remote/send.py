@@ -1,37 +1,67 @@
-"""Sender: messages to the queues of their topics in turn, each until a broker has acknowledged it.
+"""Sender: messages to the queues of their topics, each until a broker has acknowledged it.
 
-Source: common/protocol/header/SendMessageRequestHeaderV2.java (4.9.7).
+Source: common/protocol/header/SendMessageRequestHeaderV2.java, client/producer/selector/
+SelectMessageQueueByHash.java, client/impl/producer/DefaultMQProducerImpl.java (4.9.7).
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from analytics.errors import ReportError
+from analytics.remote.cluster import RefusedError
 from broker_core.message import names, properties
-from broker_core.protocol.codes import RequestCode
+from broker_core.message.sys_flag import MessageSysFlag
+from broker_core.protocol.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from analytics.remote.cluster import Cluster
+    from analytics.remote.cluster import Cluster, Queue
 
-ATTEMPTS = 4
-PAUSE_S = 0.5
 IN_FLIGHT = 64
 DEFAULT_TOPIC_QUEUE_NUMS = 4
+COMPRESSED = int(MessageSysFlag.COMPRESSED | MessageSysFlag.COMPRESSION_ZLIB)
 SEPARATORS = frozenset(properties.NAME_VALUE_SEPARATOR + properties.PROPERTY_SEPARATOR)
+# A broker that answers with one of these may store the message later, or another broker may.
+MAY_SUCCEED = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
 
 
 class Outgoing(NamedTuple):
-    """A message to send."""
+    """A message to send.
+
+    Messages with a sharding key, and those with a queue, keep their order within their queue. A
+    queue without a broker's name is that of the only broker that has it.
+    """
 
     topic: str
     body: bytes
     properties: Mapping[str, str]
+    sharding_key: str = ""
+    queue_id: int | None = None
+    broker_name: str = ""
+
+    @property
+    def is_ordered(self) -> bool:
+        return bool(self.sharding_key) or self.queue_id is not None
 
 
 class Sender:
@@ -43,6 +73,7 @@ class Sender:
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._cluster = cluster
+        self._access = cluster.access
         self._group = group
         self._turn = itertools.count()
 
@@ -52,29 +83,97 @@ class Sender:
         Raises:
             ReportError: one is refused, or nobody acknowledges it; others may have been stored.
         """
-        for first in range(0, len(messages), IN_FLIGHT):
-            sends = [self._send(message) for message in messages[first : first + IN_FLIGHT]]
-            outcomes = await asyncio.gather(*sends, return_exceptions=True)
-            for outcome in outcomes:
-                if outcome is not None:
-                    raise outcome
+        runs = iter(await self._runs(messages))
+        has_failed = False
 
-    async def _send(self, message: Outgoing) -> None:
+        async def work(runs: Iterator[tuple[Queue | None, list[Outgoing]]]) -> None:
+            nonlocal has_failed
+            for queue, run in runs:
+                for message in run:
+                    if has_failed:
+                        return
+                    try:
+                        await self._send(message, queue)
+                    except ReportError:
+                        has_failed = True
+                        raise
+
+        workers = (work(runs) for _ in range(min(IN_FLIGHT, len(messages))))
+        outcomes = await asyncio.gather(*workers, return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+    async def _runs(
+        self, messages: Sequence[Outgoing]
+    ) -> list[tuple[Queue | None, list[Outgoing]]]:
+        """Return what is sent one after the other: a queue's messages, and others by themselves."""
+        ordered: dict[Queue, list[Outgoing]] = {}
+        runs: list[tuple[Queue | None, list[Outgoing]]] = []
+        for message in messages:
+            if not message.is_ordered:
+                runs.append((None, [message]))
+                continue
+            queue = await self._queue_of(message)
+            if queue not in ordered:
+                ordered[queue] = []
+                runs.append((queue, ordered[queue]))
+            ordered[queue].append(message)
+        return runs
+
+    async def _queue_of(self, message: Outgoing) -> Queue:
+        queues = await self._writes(message.topic)
+        if message.queue_id is None:
+            # The same queue as the Java client's SelectMessageQueueByHash.
+            return queues[abs(java_hash(message.sharding_key)) % len(queues)]
+        found = [
+            queue
+            for queue in queues
+            if queue.queue_id == message.queue_id and message.broker_name in ("", queue.broker_name)
+        ]
+        if len(found) > 1:
+            raise ReportError(
+                f"Queue {message.queue_id} of {message.topic} exists on several brokers "
+                f"({', '.join(queue.broker_name for queue in found)}): name one in the column "
+                "broker_name."
+            )
+        if not found:
+            where = f" on {message.broker_name}" if message.broker_name else ""
+            raise ReportError(
+                f"A row names queue {message.queue_id} of {message.topic}{where}, which doesn't "
+                "exist or can't be written to."
+            )
+        return found[0]
+
+    async def _writes(self, topic: str) -> tuple[Queue, ...]:
+        queues = (await self._cluster.route(topic)).writes
+        if not queues:
+            raise ReportError(f"Nobody may write to the topic {topic} now.")
+        return queues
+
+    async def _send(self, message: Outgoing, fixed: Queue | None) -> None:
+        body, sys_flag = self._body_of(message)
         text = properties.encode(message.properties)
         problem: ReportError | None = None
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(PAUSE_S * 2**attempt)
-            queues = (await self._cluster.route(message.topic)).writes
-            if not queues:
-                raise ReportError(f"Nobody may write to the topic {message.topic} now.")
-            queue = queues[next(self._turn) % len(queues)]
-            fields = self._fields(message, queue.queue_id, text)
+        for attempt in range(1 + self._access.send_retries):
+            await self._cluster.pause(attempt)
+            queues = await self._writes(message.topic)
+            # Another attempt goes to another queue, and so to another broker if there is one.
+            queue = fixed or queues[next(self._turn) % len(queues)]
+            fields = self._fields(message.topic, queue.queue_id, sys_flag, text)
             try:
-                # Another attempt goes to another queue, and so to another broker if there is one.
                 await self._cluster.ask(
-                    queue, RequestCode.SEND_MESSAGE_V2, fields, message.body, attempts=1
+                    queue,
+                    RequestCode.SEND_MESSAGE_V2,
+                    fields,
+                    body,
+                    retries=0,
+                    timeout_s=self._access.send_timeout_s,
                 )
+            except RefusedError as error:
+                if error.code not in MAY_SUCCEED:
+                    raise
+                problem = error
             except ReportError as error:
                 problem = error
             else:
@@ -82,15 +181,29 @@ class Sender:
         assert problem is not None
         raise problem
 
-    def _fields(self, message: Outgoing, queue_id: int, text: str) -> dict[str, str]:
+    def _body_of(self, message: Outgoing) -> tuple[bytes, int]:
+        body, sys_flag = message.body, 0
+        over = self._access.compress_over
+        if over is not None and len(body) >= over:
+            body, sys_flag = zlib.compress(body), COMPRESSED
+        most = self._access.message_bytes_max
+        if len(body) > most:
+            raise ReportError(
+                f"A message for {message.topic} has a body of {len(body):,} bytes, more than the "
+                f"{most:,} that rocketmq.maxMessageSize allows. If the brokers' maxMessageSize is "
+                "larger, raise the option."
+            )
+        return body, sys_flag
+
+    def _fields(self, topic: str, queue_id: int, sys_flag: int, text: str) -> dict[str, str]:
         # One letter a field, in this order.
         return {
             "a": self._group,
-            "b": message.topic,
+            "b": topic,
             "c": names.AUTO_CREATE_TOPIC_KEY_TOPIC,
             "d": str(DEFAULT_TOPIC_QUEUE_NUMS),
             "e": str(queue_id),
-            "f": "0",
+            "f": str(sys_flag),
             "g": str(int(datetime.now(UTC).timestamp() * 1000)),
             "h": "0",
             "i": text,
@@ -98,6 +211,15 @@ class Sender:
             "k": "false",
             "m": "false",
         }
+
+
+def java_hash(text: str) -> int:
+    """Return what Java's String.hashCode returns."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + int.from_bytes(units[at : at + 2])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
 
 
 def check_properties(found: Mapping[str, str]) -> None:

@@ -28,22 +28,26 @@ would hold for the others. All options but the path may be left out:
     failOnDataLoss       true: reading fails when files have expired since it was planned, when one
                          is missing, or when the log ends before a stream's own progress. false:
                          what is gone is damage
+    mode                 FAILFAST: reading fails at a damaged range, and at a body that can't be
+                         read. PERMISSIVE: the range is skipped and logged, the body is null.
+                         FAILFAST by default, PERMISSIVE where the schema has the column `damage`
     groupBy              columns, with commas between them: messages that are alike in these are
                          told as one row, or as a few. `messages` says how many it stands for,
                          store_size and body_size are their sums; there are no other columns
     groupSeconds         60; times that are grouped by are cut down to so many seconds
 
-A damaged range is logged and stepped over; a schema with the column `damage` has a row for it. How
-many rows there are depends on the options only, never on the columns.
+A schema with the column `damage` has a row for each range that can't be read. How many messages are
+read depends on the options only, never on the columns.
 
 Source: pyspark.sql.datasource (4.3).
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -59,12 +63,14 @@ from pyspark.sql.streaming.datasource import (
 
 from analytics.errors import DataLossError, ReportError
 from analytics.schemas import MESSAGES
-from analytics.sources.options import Options
+from analytics.sources.options import Mode, Options, mode_for
 from analytics.sources.shape import arrow_schema_of
 from analytics.store.decode import CheckCrc, RowFilter
+from analytics.store.fingerprint import fingerprint_before
 from analytics.store.grouping import GROUPABLE, Grouping
 from analytics.store.plan import SPLIT_BYTES_DEFAULT
 from analytics.store.reader import StoreReader
+from broker_core.message import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -74,6 +80,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from analytics.store.plan import ReadPlan, Share
+
+logger = logging.getLogger(__name__)
 
 FORMAT = "commitlog"
 OPTIONS = (
@@ -91,12 +99,13 @@ OPTIONS = (
     "splitBytes",
     "checkCrc",
     "failOnDataLoss",
+    "mode",
     "groupBy",
     "groupSeconds",
 )
 GROUP_SECONDS_DEFAULT = 60
 EARLIEST, LATEST = "earliest", "latest"
-OFFSET = "commit_log_offset"
+OFFSET, FINGERPRINT = "commit_log_offset", "fingerprint"
 QUEUE_ID_MAX = 2**31 - 1
 
 
@@ -114,12 +123,41 @@ class Wanted:
     split_bytes: int
     check_crc: CheckCrc
     fail_on_data_loss: bool
+    mode: Mode | None
     grouping: Grouping | None
 
     def store(self) -> StoreReader:
         return StoreReader(
             self.path, commit_log_path=self.commit_log_path, split_bytes=self.split_bytes
         )
+
+    def require_topics(self) -> None:
+        """Check that the store has the topics and queues that the options name.
+
+        Raises:
+            ReportError: it lacks one.
+        """
+        topics, queue_ids = self.rows.topics, self.rows.queue_ids
+        if topics is None and queue_ids is None:
+            return
+        known = self.store().topics()
+        if known is None:
+            return  # a copy of the log alone
+        for topic in sorted(topics or ()):
+            if topic not in known and not names.is_system_topic(topic):
+                raise ReportError(
+                    f"There is no topic {topic} in the store {self.path}. Of a topic that was "
+                    "deleted, messages may still be in the log: leave out the option topic, and "
+                    "filter the rows."
+                )
+        most = max((known.get(topic, 0) for topic in topics or known), default=0)
+        for queue_id in sorted(queue_ids or ()):
+            if queue_id >= most and not any(map(names.is_system_topic, topics or ())):
+                of = ", ".join(sorted(topics)) if topics else "any topic"
+                raise ReportError(
+                    f"There is no queue {queue_id} of {of} in the store {self.path}; the highest "
+                    f"number of a queue is {most - 1}."
+                )
 
     def plan(self, from_offset: int | None, to_offset: int | None) -> ReadPlan:
         return self.store().plan(
@@ -190,6 +228,7 @@ class _ShareReader:
                 check_crc=wanted.check_crc,
                 decompress=wanted.decompress,
                 fail_on_data_loss=wanted.fail_on_data_loss,
+                fail_on_damage=mode_for(wanted.mode, self._schema) is Mode.FAILFAST,
             )
 
     def _shares(self, from_offset: int | None, to_offset: int | None) -> list[InputPartition]:
@@ -202,6 +241,7 @@ class CommitLogReader(_ShareReader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         wanted = self._wanted
+        wanted.require_topics()
         starting = wanted.starting_offset
         if starting == LATEST:
             return [SharePartition(())]
@@ -211,9 +251,11 @@ class CommitLogReader(_ShareReader, DataSourceReader):
 
 
 class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the log. An offset of the stream is {"commit_log_offset": where the next one starts}.
+    """Follows the log.
 
-    Lives in one process for the whole query, besides the reading of shares.
+    An offset of the stream is {"commit_log_offset": N, "fingerprint": F}: where the next batch
+    begins, and a number made of the bytes before it, by which another log is noticed. Lives in one
+    process for the whole query, besides the reading of shares.
     """
 
     def __init__(self, wanted: Wanted, schema: StructType) -> None:
@@ -223,17 +265,11 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
             )
         super().__init__(wanted, schema)
         self._target: int | None = None
+        self._planned: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        wanted = self._wanted
-        starting = wanted.starting_offset
-        if isinstance(starting, int):
-            return {OFFSET: starting}
-        plan = wanted.store().plan(from_ms=wanted.rows.from_ms)
-        if starting == LATEST or (starting is None and wanted.rows.from_ms is None):
-            return {OFFSET: plan.log_to}
-        splits = plan.splits
-        return {OFFSET: splits[0].commit_log_from if splits else plan.log_to}
+        self._wanted.require_topics()
+        return self._progress(self._first_offset())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         most = self._wanted.max_bytes_per_trigger
@@ -244,21 +280,22 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
         begun = start[OFFSET]
         store = self._wanted.store()
         first, last = store.extent()
-        if last < begun and self._wanted.fail_on_data_loss:
-            raise DataLossError(
-                f"The log at {self._wanted.path} ends at {last}, before {begun}, where this stream "
-                "stands: it is another log, or it lost its end. With the option "
-                "failOnDataLoss=false the stream waits until the log is there again."
-            )
+        self._planned = start
         if last < begun:
+            self._lost(f"The log at {self._wanted.path} ends at {last}, before {begun}")
             return start
+        self._require_same(start)
         end = store.end_from(max(begun, first), most)
         if self._target is not None:
             end = min(end, self._target)
-        return {OFFSET: max(begun, end)}
+        if end > begun:
+            self._planned = self._progress(end)
+        return self._planned
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {OFFSET: self._wanted.store().plan().log_to}
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        begun = self._planned[OFFSET] if self._planned else 0
+        end = max(begun, self._wanted.store().end(begun))
+        return {OFFSET: end, "metrics": {"bytesBehindLatest": end - begun}}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._target = self._wanted.store().plan().log_to
@@ -266,7 +303,48 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         if end[OFFSET] <= start[OFFSET]:
             return []
+        if end != self._planned:
+            # A batch of an earlier run, to be done again: the log may be another by now.
+            self._require_same(end)
         return self._shares(start[OFFSET], end[OFFSET])
+
+    def _first_offset(self) -> int:
+        wanted = self._wanted
+        starting = wanted.starting_offset
+        if isinstance(starting, int):
+            return starting
+        plan = wanted.store().plan(from_ms=wanted.rows.from_ms)
+        if starting == LATEST or (starting is None and wanted.rows.from_ms is None):
+            return plan.log_to
+        return plan.splits[0].commit_log_from if plan.splits else plan.log_to
+
+    def _progress(self, offset: int) -> dict[str, int]:
+        found = fingerprint_before(self._wanted.store().files(), offset)
+        return {OFFSET: offset, **({FINGERPRINT: found} if found else {})}
+
+    def _require_same(self, progress: dict[str, int]) -> None:
+        """Check that the bytes before an offset are those that this stream has read.
+
+        Raises:
+            DataLossError: they aren't, and that is to fail.
+        """
+        recorded = progress.get(FINGERPRINT)
+        found = fingerprint_before(self._wanted.store().files(), progress[OFFSET])
+        # What has expired, or is out of reach, has no fingerprint.
+        if recorded and found and recorded != found:
+            self._lost(
+                f"The log at {self._wanted.path} has other messages before {progress[OFFSET]} than "
+                "this stream has read"
+            )
+
+    def _lost(self, what: str) -> None:
+        sentence = (
+            f"{what}: it is another log, or it lost its end. Start the query with a new "
+            "checkpoint, or set failOnDataLoss=false to continue at that offset."
+        )
+        if self._wanted.fail_on_data_loss:
+            raise DataLossError(sentence)
+        logger.warning("lost: %s", sentence)
 
 
 def parse_options(given: Mapping[str, str]) -> Wanted:
@@ -296,6 +374,7 @@ def parse_options(given: Mapping[str, str]) -> Wanted:
         split_bytes=options.number("splitBytes", least=1) or SPLIT_BYTES_DEFAULT,
         check_crc=CheckCrc(options.one_of("checkCrc", [each.value for each in CheckCrc])),
         fail_on_data_loss=options.truth("failOnDataLoss", default=True),
+        mode=options.mode(),
         grouping=_grouping(options),
     )
 

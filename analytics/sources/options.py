@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import enum
+import re
 from typing import TYPE_CHECKING
 
 from analytics.errors import ReportError
+from analytics.schemas import DAMAGE_COLUMN
 from broker_core.message import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyspark.sql.types import StructType
+
 _TRUTHS = {"true": True, "false": False}
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(rf"([0-9]{{1,9}})\s*({'|'.join(_SECONDS)})?")
+
+
+class Mode(enum.Enum):
+    """What happens at damage; named as in Spark's own sources."""
+
+    FAILFAST = "FAILFAST"
+    """Reading fails."""
+    PERMISSIVE = "PERMISSIVE"
+    """The range is skipped and logged, and a row where the schema has the column `damage`."""
+
+
+def mode_for(given: Mode | None, schema: StructType) -> Mode:
+    """Return the mode of a reading: by default damage fails where no column would show it."""
+    if given is not None:
+        return given
+    return Mode.PERMISSIVE if DAMAGE_COLUMN in schema.names else Mode.FAILFAST
 
 
 class Options:
@@ -57,6 +80,21 @@ class Options:
             raise self.refused(name, f"a whole number from {least} on")
         return int(text)
 
+    def number_or(self, name: str, default: int, *, least: int = 0) -> int:
+        """Return a whole number, or the default when it was not given."""
+        found = self.number(name, least=least)
+        return default if found is None else found
+
+    def seconds(self, name: str, default: float) -> float:
+        """Return a duration, as Spark writes it: `90s`, `15m`, `2h`, `500ms`; ms without a unit."""
+        text = self._given.get(name)
+        if text is None:
+            return default
+        found = _DURATION.fullmatch(text.strip().lower())
+        if found is None:
+            raise self.refused(name, "a duration such as 90s, 15m or 2h")
+        return int(found[1]) * _SECONDS[found[2] or "ms"]
+
     def truth(self, name: str, *, default: bool) -> bool:
         text = self._given.get(name)
         if text is None:
@@ -71,6 +109,15 @@ class Options:
         if text not in choices:
             raise self.refused(name, f"{', '.join(choices[:-1])} or {choices[-1]}")
         return text
+
+    def mode(self) -> Mode | None:
+        """Return the option `mode`, None when it was not given."""
+        text = self._given.get("mode")
+        if text is None:
+            return None
+        if text.upper() not in Mode.__members__:
+            raise self.refused("mode", " or ".join(Mode.__members__))
+        return Mode[text.upper()]
 
     def topics(self, name: str) -> frozenset[str] | None:
         """Return the topics of a list with commas, None when it was not given."""

@@ -35,15 +35,16 @@ PullMessageProcessor.java (4.9.7, 5.3.3).
 
 from __future__ import annotations
 
-import asyncio
+import functools
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from analytics.remote.cluster import Cluster
+from analytics.remote.opened import open_cluster
 from analytics.schemas import CLUSTER_MESSAGES
-from analytics.sources.queue_ranges import QueueShareReader, frame_ranges, shared
+from analytics.sources.queue_ranges import frame_ranges, shared
+from analytics.sources.queue_reading import QueueShareReader
 from analytics.sources.rocketmq_options import FORMAT, Wanted, parse_options
 from analytics.sources.rocketmq_stream import RocketMqStreamReader
 from analytics.sources.rocketmq_writer import RocketMqStreamWriter, RocketMqWriter
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
         DataSourceWriter,
         InputPartition,
     )
-
-    from analytics.sources.queue_ranges import QueueRange
 
 
 class RocketMqDataSource(DataSource):
@@ -100,9 +99,6 @@ class RocketMqReader(QueueShareReader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         wanted = self._wanted
-
-        async def ranges() -> list[QueueRange]:
-            async with Cluster(wanted.access) as cluster:
-                return await frame_ranges(cluster, wanted)
-
-        return shared(asyncio.run(ranges()), wanted.min_partitions)
+        with open_cluster(wanted.access) as cluster:
+            ranges = cluster.run(functools.partial(frame_ranges, wanted))
+        return shared(ranges, wanted.min_partitions, wanted.max_records_per_partition)

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from analytics.errors import ReportError
-from analytics.remote.access import Access
-from analytics.sources.options import Options
-from analytics.sources.queue_offsets import EARLIEST, LATEST, parse_offsets, parse_queues
+from analytics.remote.access import MESSAGE_BYTES_MAX, ROUTE_POLL_S, Access
+from analytics.sources.options import Mode, Options
+from analytics.sources.queue_offsets import (
+    EARLIEST,
+    LATEST,
+    parse_offsets,
+    parse_queues,
+    parse_times,
+)
 from analytics.store.decode import CheckCrc, RowFilter
 from broker_core.message import names
 
@@ -30,9 +36,16 @@ OPTIONS = (
     "endingOffsets",
     "startingTimestamp",
     "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "minPartitions",
+    "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "failOnDataLoss",
+    "mode",
     "includeHeaders",
     "includeSystemTopics",
     "decompress",
@@ -45,6 +58,14 @@ OPTIONS = (
     "tlsCaFile",
     "tlsVerify",
     "timeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "rocketmq.pullBatchSize",
+    "rocketmq.pollNameServerInterval",
+    "rocketmq.sendMsgTimeout",
+    "rocketmq.retryTimesWhenSendFailed",
+    "rocketmq.maxMessageSize",
+    "rocketmq.compressMsgBodyOverHowmuch",
     "topic",
     "producerGroup",
     "idempotenceScope",
@@ -53,6 +74,11 @@ OPTIONS = (
 OF_SPARK = ("checkpointLocation",)
 GROUP_DEFAULT = "TREBUCHET_SPARK"
 TIMEOUT_MS_DEFAULT = 10_000
+RETRIES_DEFAULT = 3
+ROUTE_POLL_MS = int(ROUTE_POLL_S * 1000)
+RETRY_INTERVAL_MS_DEFAULT = 1000
+MAX_TRIGGER_DELAY_S_DEFAULT = 15 * 60.0
+LATEST_STRATEGY, ERROR_STRATEGY = "latest", "error"
 _WAYS = ("subscribe", "subscribePattern", "assign")
 
 
@@ -61,6 +87,7 @@ class Wanted:
     """What was asked for; of the three ways to name queues, at most one is given.
 
     `starting` and `ending` are offsets by queue, or EARLIEST or LATEST for all; None by default.
+    `starting_times` and `ending_times` are times by queue, in ms since epoch.
     """
 
     access: Access
@@ -69,10 +96,17 @@ class Wanted:
     queues: tuple[Queue, ...] | None
     starting: dict[Queue, int] | int | None
     ending: dict[Queue, int] | int | None
+    starting_times: dict[Queue, int] | None
+    ending_times: dict[Queue, int] | None
+    fails_without_match: bool
     rows: RowFilter
     min_partitions: int
+    max_records_per_partition: int | None
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_s: float
     fail_on_data_loss: bool
+    mode: Mode | None
     include_headers: bool
     decompress: bool
     check_crc: CheckCrc
@@ -80,6 +114,13 @@ class Wanted:
     topic: str
     producer_group: str
     idempotence_scope: str
+
+    @property
+    def has_end(self) -> bool:
+        """Whether an option says where reading ends."""
+        return (
+            self.ending is not None or self.ending_times is not None or self.rows.to_ms is not None
+        )
 
     def for_reading(self) -> Wanted:
         """Return itself.
@@ -106,11 +147,19 @@ def parse_options(given: Mapping[str, str]) -> Wanted:
         ("subscribe", "assign"),
         ("subscribePattern", "assign"),
         ("startingOffsets", "startingTimestamp"),
+        ("startingOffsets", "startingOffsetsByTimestamp"),
+        ("startingTimestamp", "startingOffsetsByTimestamp"),
         ("endingOffsets", "endingTimestamp"),
+        ("endingOffsets", "endingOffsetsByTimestamp"),
+        ("endingTimestamp", "endingOffsetsByTimestamp"),
         ("secretKey", "secretKeyFile"),
     ):
         if one in options and other in options:
             raise ReportError(f"{FORMAT}'s options {one} and {other} exclude each other.")
+    most = options.number("maxOffsetsPerTrigger", least=1)
+    least = options.number("minOffsetsPerTrigger", least=1)
+    if most is not None and least is not None and least > most:
+        raise options.refused("minOffsetsPerTrigger", f"at most maxOffsetsPerTrigger, {most}")
     return Wanted(
         access=_access(options),
         topics=options.topics("subscribe"),
@@ -118,14 +167,24 @@ def parse_options(given: Mapping[str, str]) -> Wanted:
         queues=_json(options, "assign", parse_queues, '{"TOPIC": {"BROKER": [0, 1]}}'),
         starting=_offsets(options, "startingOffsets", ("earliest", "latest")),
         ending=_offsets(options, "endingOffsets", ("latest",)),
+        starting_times=_times(options, "startingOffsetsByTimestamp"),
+        ending_times=_times(options, "endingOffsetsByTimestamp"),
+        fails_without_match=options.one_of(
+            "startingOffsetsByTimestampStrategy", [LATEST_STRATEGY, ERROR_STRATEGY]
+        )
+        == ERROR_STRATEGY,
         rows=RowFilter(
             include_system_topics=options.truth("includeSystemTopics", default=False),
             from_ms=options.number("startingTimestamp"),
             to_ms=options.number("endingTimestamp"),
         ),
         min_partitions=options.number("minPartitions", least=1) or 0,
-        max_offsets_per_trigger=options.number("maxOffsetsPerTrigger", least=1),
+        max_records_per_partition=options.number("maxRecordsPerPartition", least=1),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_s=options.seconds("maxTriggerDelay", MAX_TRIGGER_DELAY_S_DEFAULT),
         fail_on_data_loss=options.truth("failOnDataLoss", default=True),
+        mode=options.mode(),
         include_headers=options.truth("includeHeaders", default=True),
         decompress=options.truth("decompress", default=False),
         check_crc=CheckCrc(options.one_of("checkCrc", [each.value for each in CheckCrc])),
@@ -149,6 +208,7 @@ def _access(options: Options) -> Access:
         host, _, port = address.rpartition(":")
         if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
             raise options.refused("namesrvAddr", "host:port, with semicolons between several")
+    send_ms = options.number("rocketmq.sendMsgTimeout", least=1)
     return Access(
         namesrv_addr=addresses,
         access_key=options.text("accessKey"),
@@ -158,6 +218,16 @@ def _access(options: Options) -> Access:
         tls_ca_file=options.text("tlsCaFile"),
         tls_verify=options.truth("tlsVerify", default=True),
         timeout_s=(options.number("timeoutMs", least=1) or TIMEOUT_MS_DEFAULT) / 1000,
+        retries=options.number_or("fetchOffset.numRetries", RETRIES_DEFAULT),
+        retry_interval_s=options.number_or("fetchOffset.retryIntervalMs", RETRY_INTERVAL_MS_DEFAULT)
+        / 1000,
+        route_poll_s=options.number_or("rocketmq.pollNameServerInterval", ROUTE_POLL_MS, least=1)
+        / 1000,
+        pull_batch_size=options.number("rocketmq.pullBatchSize", least=1),
+        send_timeout_s=None if send_ms is None else send_ms / 1000,
+        send_retries=options.number_or("rocketmq.retryTimesWhenSendFailed", RETRIES_DEFAULT),
+        message_bytes_max=options.number_or("rocketmq.maxMessageSize", MESSAGE_BYTES_MAX, least=1),
+        compress_over=options.number("rocketmq.compressMsgBodyOverHowmuch", least=1),
     )
 
 
@@ -184,6 +254,10 @@ def _offsets(options: Options, name: str, words: tuple[str, ...]) -> dict[Queue,
         parse_offsets,
         f'{", ".join(words)} or {{"TOPIC": {{"BROKER": {{"0": 23}}}}}}',
     )
+
+
+def _times(options: Options, name: str) -> dict[Queue, int] | None:
+    return _json(options, name, parse_times, '{"TOPIC": {"BROKER": {"0": 1795251442000}}}')
 
 
 def _json(options: Options, name: str, parse: Callable[[str], T], form: str) -> T | None:

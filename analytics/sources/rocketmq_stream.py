@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
 from analytics.errors import DataLossError, ReportError
-from analytics.remote.cluster import Cluster
-from analytics.sources.queue_offsets import LATEST, flat, nested
-from analytics.sources.queue_ranges import QueueRange, QueueShareReader, assigned, shared, starts
+from analytics.remote.opened import open_cluster
+from analytics.sources.assignment import assigned, remaining
+from analytics.sources.marks import find_marks, recreated
+from analytics.sources.queue_offsets import LATEST, nested
+from analytics.sources.queue_ranges import QueueRange, shared, starts
+from analytics.sources.queue_reading import QueueShareReader
+from analytics.sources.stream_progress import Place, Progress, place_of
+from broker_core.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
-    from analytics.remote.cluster import Queue
+    from analytics.remote.cluster import Cluster, Queue
     from analytics.sources.rocketmq_options import Wanted
+    from broker_core.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+AGAIN = (
+    "Start the query with a new checkpoint, or set failOnDataLoss=false to read the topic as it is "
+    "now from its beginning."
+)
+
+
+class Ends(NamedTuple):
+    """Where the queues may be read from and to."""
+
+    extents: Mapping[Queue, tuple[int, int]]
+    firsts: Mapping[Queue, int]
+    """Where the next batch begins; of queues that are gone, too."""
+    starts: Mapping[Queue, int]
+    """Those of them that the progress doesn't say."""
+    other: frozenset[Place]
+    """Topics that were created again."""
 
 
 class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -34,87 +60,200 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
     Lives in one process for the whole query, besides the reading of shares.
     """
 
-    def __init__(self, wanted: Wanted, schema: StructType) -> None:
-        if wanted.ending is not None or wanted.rows.to_ms is not None:
+    def __init__(self, wanted: Wanted, schema: StructType, clock: Clock | None = None) -> None:
+        if wanted.has_end:
             raise ReportError(
-                "A stream of rocketmq has no end: leave out endingOffsets and endingTimestamp."
+                "A stream of rocketmq has no end: leave out endingOffsets, "
+                "endingOffsetsByTimestamp and endingTimestamp."
             )
         super().__init__(wanted.for_reading(), schema)
-        self._target: dict[Queue, int] | None = None
+        self._clock = clock or SystemClock()
+        self._target: Mapping[Queue, int] | None = None
+        self._planned: dict[str, Any] | None = None
+        self._reported: dict[str, Any] | None = None
+        self._batch_at: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        async def found() -> dict[Queue, int]:
-            async with Cluster(self._wanted.access) as cluster:
-                extents = await cluster.extents(await assigned(cluster, self._wanted))
-                return await starts(cluster, self._wanted, extents, default=LATEST)
+        async def begin(cluster: Cluster) -> Progress:
+            cluster.forget_routes()
+            extents = await cluster.extents(await assigned(cluster, self._wanted))
+            offsets = await starts(cluster, self._wanted, extents, default=LATEST)
+            marks = await find_marks(cluster, self._wanted.consumer_group, offsets, extents, {})
+            return Progress(offsets, marks)
 
-        return nested(asyncio.run(found()))
+        progress: Progress = self._run(begin)
+        return progress.document()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        most = self._wanted.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        wanted = self._wanted
+        if wanted.max_offsets_per_trigger is not None:
+            return ReadMaxRows(wanted.max_offsets_per_trigger)
+        if wanted.min_offsets_per_trigger is not None:
+            return ReadMinRows(wanted.min_offsets_per_trigger)
+        return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        begun = flat(start)
-        ends = self._ends(begun)
-        if isinstance(limit, ReadMaxRows):
-            ends = _bounded(ends, limit.max_rows)
-        return nested({queue: behind for queue, (_, behind) in ends.items()})
+        begun = Progress.of(start)
+        planned = self._run(lambda cluster: self._plan(cluster, begun, limit))
+        self._planned = start if planned is None else planned.document()
+        return self._planned
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        return self._reported
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._target = {queue: behind for queue, (_, behind) in self._extents().items()}
+        async def ends(cluster: Cluster) -> dict[Queue, int]:
+            cluster.forget_routes()
+            extents = await cluster.extents(await remaining(cluster, self._wanted))
+            return {queue: behind for queue, (_, behind) in extents.items()}
+
+        self._target = self._run(ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        begun, ends = flat(start), flat(end)
-        new = [queue for queue in ends if queue not in begun]
-        if new:
-            begun |= {queue: least for queue, (least, _) in self._extents(new).items()}
-        ranges = [QueueRange(queue, begun[queue], behind) for queue, behind in ends.items()]
+        begun, ended = Progress.of(start), Progress.of(end)
+        passed: frozenset[Place] = frozenset()
+        if end != self._planned:
+            # A batch of an earlier run, to be done again: its topics may be others by now.
+            passed = self._run(lambda cluster: self._changed_since(cluster, ended))
+        firsts = {**begun.offsets, **ended.starts}
+        ranges = [
+            QueueRange(queue, firsts.get(queue, 0), behind)
+            for queue, behind in ended.offsets.items()
+            if place_of(queue) not in passed
+        ]
         ranges = [one for one in ranges if one.size > 0]
-        return shared(ranges, self._wanted.min_partitions) if ranges else []
+        wanted = self._wanted
+        if not ranges:
+            return []
+        return shared(ranges, wanted.min_partitions, wanted.max_records_per_partition)
 
-    def _extents(self, queues: Sequence[Queue] | None = None) -> dict[Queue, tuple[int, int]]:
-        async def found() -> dict[Queue, tuple[int, int]]:
-            async with Cluster(self._wanted.access) as cluster:
-                return await cluster.extents(
-                    await assigned(cluster, self._wanted) if queues is None else queues
-                )
+    def _run(self, work: Callable[[Cluster], Coroutine[Any, Any, Any]]) -> Any:
+        with open_cluster(self._wanted.access) as cluster:
+            return cluster.run(work)
 
-        return asyncio.run(found())
+    async def _plan(self, cluster: Cluster, begun: Progress, limit: ReadLimit) -> Progress | None:
+        """Return where the next batch ends, None where there is none."""
+        seen = await self._look(cluster, begun)
+        most = self._wanted.max_offsets_per_trigger if isinstance(limit, ReadMaxRows) else None
+        bounds = {
+            queue: (first, self._end_of(queue, first, seen)) for queue, first in seen.firsts.items()
+        }
+        if isinstance(limit, ReadMaxRows | ReadMinRows) and self._is_to_wait(bounds):
+            self._reported = _reported(begun.offsets, seen)
+            return None
+        ends = {queue: end for queue, (_, end) in _bounded(bounds, most).items()}
+        self._reported = _reported(ends, seen)
+        if ends == begun.offsets and not seen.starts:
+            return None
+        self._batch_at = self._clock.monotonic()
+        advanced = {place_of(queue) for queue in ends if ends[queue] != begun.offsets.get(queue)}
+        advanced |= seen.other
+        marks = {place: mark for place, mark in begun.marks.items() if place not in seen.other}
+        marks |= await find_marks(
+            cluster,
+            self._wanted.consumer_group,
+            {q: end for q, end in ends.items() if place_of(q) in advanced and q in seen.extents},
+            seen.extents,
+            seen.firsts,
+        )
+        return Progress(ends, marks, seen.starts)
 
-    def _ends(self, begun: Mapping[Queue, int]) -> dict[Queue, tuple[int, int]]:
-        """Return where each queue was read to, and where it ends now.
+    async def _look(self, cluster: Cluster, begun: Progress) -> Ends:
+        """Return what there is to read.
 
         Raises:
-            DataLossError: a queue is gone, or ends before it was read to.
+            DataLossError: a queue is gone, or isn't the one that was read.
         """
-        found = {
-            queue: (begun.get(queue, least), behind)
-            for queue, (least, behind) in self._extents().items()
-        }
-        if self._target is not None:
-            found = {
-                queue: (first, min(behind, self._target.get(queue, first)))
-                for queue, (first, behind) in found.items()
-            }
-        for queue, first in begun.items():
-            behind = found[queue][1] if queue in found else None
-            if behind is not None and behind >= first:
-                continue
-            if self._wanted.fail_on_data_loss and self._target is None:
-                where = "is gone" if behind is None else f"ends at {behind}"
-                raise DataLossError(
-                    f"{queue} {where}, and this stream stands at {first}: the topic was deleted or "
-                    "made anew. With the option failOnDataLoss=false the stream goes on without."
+        cluster.forget_routes()
+        extents = await cluster.extents(await remaining(cluster, self._wanted))
+        other = await recreated(cluster, self._wanted.consumer_group, begun.marks, extents)
+        for place in sorted(other):
+            self._lost(
+                f"The topic {place} was deleted and created again since this stream read it, so "
+                f"messages may be missing. {AGAIN}"
+            )
+        firsts: dict[Queue, int] = {}
+        restarted: dict[Queue, int] = {}
+        for queue in sorted({*extents, *begun.offsets}):
+            first = begun.offsets.get(queue)
+            if queue not in extents:
+                assert first is not None
+                self._lost(
+                    f"{queue} is gone, and this stream has read it up to {first}: the topic was "
+                    "deleted or has fewer queues, or its broker is down. With the option "
+                    "failOnDataLoss=false the stream continues without it."
                 )
-            found[queue] = (first, first)
-        return found
+                firsts[queue] = first
+                continue
+            least, behind = extents[queue]
+            if first is not None and first > behind and place_of(queue) not in other:
+                self._lost(
+                    f"{queue} ends at {behind}, before the offset {first} that this stream has "
+                    "read: the topic was deleted and created again, or its broker lost messages. "
+                    f"{AGAIN}"
+                )
+                first = None
+            if first is None or place_of(queue) in other:
+                first = restarted[queue] = least
+            firsts[queue] = first
+        return Ends(extents, firsts, restarted, other)
+
+    async def _changed_since(self, cluster: Cluster, ended: Progress) -> frozenset[Place]:
+        cluster.forget_routes()
+        extents = await cluster.extents(await remaining(cluster, self._wanted))
+        other = await recreated(cluster, self._wanted.consumer_group, ended.marks, extents)
+        for place in sorted(other):
+            self._lost(
+                f"The topic {place} was deleted and created again before a batch of it was read "
+                f"to its end, so messages are missing. {AGAIN}"
+            )
+        return other
+
+    def _lost(self, sentence: str) -> None:
+        if self._wanted.fail_on_data_loss:
+            raise DataLossError(sentence)
+        logger.warning("lost: %s", sentence)
+
+    def _end_of(self, queue: Queue, first: int, seen: Ends) -> int:
+        behind = seen.extents[queue][1] if queue in seen.extents else first
+        if self._target is not None:
+            behind = min(behind, self._target.get(queue, first))
+        return max(first, behind)
+
+    def _is_to_wait(self, bounds: Mapping[Queue, tuple[int, int]]) -> bool:
+        """Tell whether too little has come for a batch, and the time for one hasn't."""
+        least = self._wanted.min_offsets_per_trigger
+        if least is None or self._target is not None or self._batch_at is None:
+            return False
+        if sum(behind - first for first, behind in bounds.values()) >= least:
+            return False
+        return self._clock.monotonic() - self._batch_at < self._wanted.max_trigger_delay_s
 
 
-def _bounded(ends: Mapping[Queue, tuple[int, int]], most: int) -> dict[Queue, tuple[int, int]]:
+def _reported(ends: Mapping[Queue, int], seen: Ends) -> dict[str, Any]:
+    """Return the newest offsets, and how far the batch stays behind them, for Spark's progress.
+
+    A source in Python can't fill the field `metrics` of a progress.
+    """
+    newest = {queue: behind for queue, (_, behind) in seen.extents.items()}
+    lags = [max(0, newest[queue] - ends[queue]) for queue in newest if queue in ends]
+    return {
+        "offsets": nested(newest),
+        "metrics": {
+            "minOffsetsBehindLatest": min(lags, default=0),
+            "maxOffsetsBehindLatest": max(lags, default=0),
+            "avgOffsetsBehindLatest": round(sum(lags) / len(lags), 1) if lags else 0,
+            "totalOffsetsBehindLatest": sum(lags),
+        },
+    }
+
+
+def _bounded(
+    ends: Mapping[Queue, tuple[int, int]], most: int | None
+) -> dict[Queue, tuple[int, int]]:
     """Return ends so near that about `most` messages lie before them, each queue's fair share."""
     total = sum(behind - first for first, behind in ends.values())
-    if total <= most:
+    if most is None or total <= most:
         return dict(ends)
     return {
         queue: (first, first + min(behind - first, -(-(behind - first) * most // total)))

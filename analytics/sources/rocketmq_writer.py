@@ -3,24 +3,36 @@
     frame.select("body", "keys").write.format("rocketmq").mode("append")
         .option("namesrvAddr", "127.0.0.1:9876").option("topic", "orders").save()
 
-Columns: body (binary or string), and as far as they are there topic (else the option `topic`),
-tags, keys (an array of strings, or a string), uniq_key, properties (a map of strings). Others are
-refused.
+A row has these columns, of which only `body` is needed; others are refused:
 
-A task that fails is done again, and what it had sent is sent again, too. Whoever must not handle a
-message twice tells it by its UNIQ_KEY: the column uniq_key, else a digest of the row, of the task's
-number, of how often the task had the same row before, and of the option `idempotenceScope`. By
-default that is another one for each write; in foreachBatch, give the number of the batch.
+    body          binary or string
+    topic         else the option `topic`
+    tags          string
+    keys          an array of strings, or a string with spaces between several keys
+    uniq_key      string; else a digest, see below
+    properties    a map of strings
+    queue_id      int: the queue, with broker_name where several brokers have it
+    broker_name   string
+    sharding_key  string: messages of a task with the same key go to the same queue, in order
+    delay_level   int: the broker's delay level, from 1 on
+    deliver_at    timestamp: when consumers get the message (RocketMQ 5)
+
+Spark repeats a task that fails, and a batch of a stream that didn't end, so a message may be stored
+twice. Both copies have the same UNIQ_KEY: the column uniq_key, else a digest of the row, of the
+task's number, of how often the task had the same row before, and of the write. A write is
+identified by the stream's query and batch; by the option `idempotenceScope`, and for a stream its
+batch; or else at random.
 """
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import hashlib
 import logging
 import secrets
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -29,10 +41,17 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    MapType,
+    StringType,
+    TimestampType,
+)
 
 from analytics.errors import ReportError
-from analytics.remote.cluster import Cluster
+from analytics.remote.opened import open_cluster
 from analytics.remote.send import Outgoing, Sender, check_properties
 from broker_core.message import names
 
@@ -42,6 +61,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
+    from analytics.remote.cluster import Cluster
     from analytics.sources.rocketmq_options import Wanted
 
 logger = logging.getLogger(__name__)
@@ -56,8 +76,19 @@ COLUMNS: dict[str, tuple[DataType, ...]] = {
         MapType(StringType(), StringType()),
         MapType(StringType(), StringType(), valueContainsNull=False),
     ),
+    "queue_id": (IntegerType(),),
+    "broker_name": (StringType(),),
+    "sharding_key": (StringType(),),
+    "delay_level": (IntegerType(),),
+    "deliver_at": (TimestampType(),),
 }
 DIGEST_CHARS = 32
+# MessageConst.PROPERTY_SHARDING_KEY, PROPERTY_TIMER_DELIVER_MS (5.3).
+SHARDING_KEY, TIMER_DELIVER_MS = "__SHARDINGKEY", "TIMER_DELIVER_MS"
+# Spark sets both for the tasks of a stream (StreamExecution, MicroBatchExecution).
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MS = timedelta(milliseconds=1)
 
 
 @dataclass
@@ -73,24 +104,24 @@ class _Writing:
     def __init__(self, wanted: Wanted, schema: StructType) -> None:
         _check(schema, wanted.topic)
         self._wanted = wanted
-        self._scope = wanted.idempotence_scope or secrets.token_hex(8)
+        self._at_random = secrets.token_hex(8)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
-        messages = Messages(
-            self._wanted.topic, f"{self._scope}/{context.partitionId() if context else 0}"
-        )
-        return Sent(asyncio.run(self._send(iterator, messages)))
-
-    async def _send(self, batches: Iterator[pa.RecordBatch], messages: Messages) -> int:
+        task = context.partitionId() if context else 0
+        messages = Messages(self._wanted.topic, f"{self._scope(context)}/{task}")
         count = 0
-        async with Cluster(self._wanted.access) as cluster:
-            sender = Sender(cluster, self._wanted.producer_group)
-            for batch in batches:
+        with open_cluster(self._wanted.access) as cluster:
+            sender = Sender(cluster.cluster, self._wanted.producer_group)
+            for batch in iterator:
                 outgoing = [messages.of(row) for row in batch.to_pylist()]
-                await sender.send_all(outgoing)
+                cluster.run(functools.partial(_send, sender, outgoing))
                 count += len(outgoing)
-        return count
+        return Sent(count)
+
+    def _scope(self, context: TaskContext | None) -> str:
+        """Return what is the same when this write is done again, and differs for any other."""
+        return self._wanted.idempotence_scope or self._at_random
 
 
 class RocketMqWriter(_Writing, DataSourceArrowWriter):
@@ -116,6 +147,17 @@ class RocketMqStreamWriter(_Writing, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         _log_kept(messages)
+
+    def _scope(self, context: TaskContext | None) -> str:
+        query = context and context.getLocalProperty(QUERY_ID)
+        batch = context and context.getLocalProperty(BATCH_ID)
+        if query is None or batch is None:
+            raise ReportError(
+                "Spark doesn't say which batch of the stream this is, so a batch that is repeated "
+                "couldn't be recognized. Write with foreachBatch, and give each batch an "
+                "idempotenceScope of its own."
+            )
+        return f"{self._wanted.idempotence_scope or query}/{batch}"
 
 
 class Messages:
@@ -143,20 +185,19 @@ class Messages:
             raise ReportError(f"A row for the topic {topic} has no body: brokers refuse that.")
         data = body.encode() if isinstance(body, str) else bytes(body)
         found = {name: value for name, value in dict(row.get("properties") or {}).items() if value}
-        keys = row.get("keys")
-        if isinstance(keys, list):
-            keys = names.KEY_SEPARATOR.join(key for key in keys if key)
         of_columns = {
             names.PROPERTY_TAGS: row.get("tags"),
-            names.PROPERTY_KEYS: keys,
+            names.PROPERTY_KEYS: _keys(row.get("keys")),
             names.PROPERTY_UNIQ_KEY: row.get("uniq_key"),
+            SHARDING_KEY: row.get("sharding_key"),
+            **_delay(row.get("delay_level"), row.get("deliver_at")),
         }
         found |= {name: value for name, value in of_columns.items() if value}
         if not row.get("uniq_key"):
             found[names.PROPERTY_UNIQ_KEY] = self._digest(topic, data, found)
         found.setdefault(names.PROPERTY_WAIT_STORE_MSG_OK, "true")
         check_properties(found)
-        return Outgoing(topic, data, found)
+        return Outgoing(topic, data, found, *_queue(row))
 
     def _digest(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         content = hashlib.sha256()
@@ -169,6 +210,47 @@ class Messages:
         before = self._seen[same]
         self._seen[same] += 1
         return hashlib.sha256(b"%b%d" % (same, before)).hexdigest().upper()[:DIGEST_CHARS]
+
+
+async def _send(sender: Sender, outgoing: list[Outgoing], _: Cluster) -> None:
+    await sender.send_all(outgoing)
+
+
+def _keys(keys: list[str | None] | str | None) -> str | None:
+    """Return keys as RocketMQ stores them, separated by spaces."""
+    if not isinstance(keys, list):
+        return keys
+    present = [key for key in keys if key]
+    for key in present:
+        if names.KEY_SEPARATOR in key:
+            raise ReportError(
+                f"The key {key!r} contains a space, which separates keys in RocketMQ: it would be "
+                "stored as several keys. Replace the space."
+            )
+    return names.KEY_SEPARATOR.join(present)
+
+
+def _delay(level: int | None, deliver_at: datetime | None) -> dict[str, str]:
+    if not level and deliver_at is None:
+        return {}
+    if level and deliver_at is not None:
+        raise ReportError("A row has both delay_level and deliver_at; set one of them.")
+    if deliver_at is not None:
+        return {TIMER_DELIVER_MS: str((deliver_at - EPOCH) // MS)}
+    if level is not None and level < 0:
+        raise ReportError(f"A row has the delay_level {level}; delay levels begin at 1.")
+    return {names.PROPERTY_DELAY_TIME_LEVEL: str(level)}
+
+
+def _queue(row: Mapping[str, Any]) -> tuple[str, int | None, str]:
+    """Return a row's sharding key, queue and broker."""
+    sharding_key, queue_id = row.get("sharding_key") or "", row.get("queue_id")
+    broker_name = row.get("broker_name") or ""
+    if sharding_key and queue_id is not None:
+        raise ReportError("A row has both sharding_key and queue_id; set one of them.")
+    if broker_name and queue_id is None:
+        raise ReportError("A row has a broker_name without a queue_id; set both.")
+    return sharding_key, queue_id, broker_name
 
 
 def _check(schema: StructType, topic: str) -> None:

@@ -63,6 +63,18 @@ class ConsumeQueues:
             self.look_again()  # a store may get them while it is looked at
         return bool(self._queues())
 
+    def counts(self) -> dict[str, int]:
+        """Return of each topic how many queues it has, by the highest number of one."""
+        found = {}
+        for topic in self._directories(self._directory):
+            ids = [
+                int(queue.name)
+                for queue in self._directories(topic)
+                if queue.name.isascii() and queue.name.isdigit()
+            ]
+            found[topic.name] = max(ids, default=-1) + 1
+        return found
+
     def units(self, topic: str, queue_id: int, first: int, behind: int) -> tuple[Ints, Ints]:
         """Return offsets and sizes of the records of the queue offsets `[first, behind)`.
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analytics.errors import DamageError
 from analytics.store.bodies import decompressed
 from analytics.store.bulk import chosen
 from analytics.store.properties import KEYS_TYPE, MAP_TYPE, Properties
@@ -95,6 +96,10 @@ _OF_PROPERTIES = {
 _PROPERTIES = frozenset({*_OF_PROPERTIES, "keys", "properties"})
 
 
+PERMISSIVE_WORDS = (
+    "With the option mode=PERMISSIVE damage is skipped and logged, and is a row where the schema "
+    "has the column damage."
+)
 FILE_GONE = "the file is not there"
 FILE_SHORTER = "the file is shorter than it was"
 _LOSSES = frozenset({FILE_GONE, FILE_SHORTER})
@@ -170,13 +175,18 @@ class RecordDecoder:
         check_crc: CheckCrc = CheckCrc.BODY,
         decompress: bool = False,
         is_log: bool = True,
+        fail_on_damage: bool = False,
         bulk: Bulk | None = None,
     ) -> None:
-        """Without `is_log`, records are an answer of a broker: their places there mean nothing."""
+        """Without `is_log`, records are an answer of a broker: their places there mean nothing.
+
+        With `fail_on_damage`, a body that can't be read fails, instead of being null.
+        """
         self._bulk = bulk or chosen()
         self.schema = schema
         self._decompress = decompress
         self._is_log = is_log
+        self._fail_on_damage = fail_on_damage
         self._rows = rows or RowFilter()
         self._check_crc = check_crc
         self._wanted_topics: dict[bytes, bool | None] = {}
@@ -188,6 +198,9 @@ class RecordDecoder:
 
         `positions` are ascending starts of whole records, as `Bulk.walk` finds them;
         `commit_log_offset` is that of the buffer's first byte.
+
+        Raises:
+            DamageError: a body can't be read, and that is to fail.
         """
         records = self._bulk.columns(buffer, positions)
         bad: list[BadRecord] = []
@@ -303,6 +316,7 @@ class RecordDecoder:
         bodies = self._bulk.pieces(buffer.bytes, records["body_from"], records["body_to"])
         wrong = self._wrong_checksums(buffer, records) if self._check_crc is CheckCrc.BODY else []
         if wrong:
+            self._fail(records, wrong[0], "doesn't match its checksum")
             logger.warning("bodies do not match their checksum: %d of %d", len(wrong), len(records))
             sound = np.ones(len(records), dtype=bool)
             sound[wrong] = False
@@ -310,8 +324,19 @@ class RecordDecoder:
         if self._decompress:
             bodies, failed = decompressed(bodies, records["sys_flag"].tolist())
             if failed:
+                first = bodies.is_null().index(True).as_py()
+                self._fail(records, first, "can't be decompressed")
                 logger.warning("bodies cannot be decompressed: %d of %d", failed, len(records))
         return bodies
+
+    def _fail(self, records: Columns, index: int, what: str) -> None:
+        if self._fail_on_damage:
+            raise DamageError(
+                f"The body of the message at commit log offset "
+                f"{records['commit_log_offset'][index]}, offset "
+                f"{records['queue_offset'][index]} of queue {records['queue_id'][index]}, {what}. "
+                f"{PERMISSIVE_WORDS}"
+            )
 
     def _wrong_checksums(self, buffer: RecordBuffer, records: Columns) -> list[int]:
         places = records["body_from"], records["body_to"]

@@ -8,15 +8,16 @@ Invariant: nothing here writes, creates, locks or renames.
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from analytics.errors import DataLossError, ReportError
+from analytics.errors import DamageError, DataLossError, ReportError
 from analytics.store.consume_queues import ConsumeQueues
-from analytics.store.decode import CheckCrc, RecordDecoder, RowFilter
+from analytics.store.decode import PERMISSIVE_WORDS, CheckCrc, RecordDecoder, RowFilter
 from analytics.store.log_files import LogFile, log_files, store_timestamp_ms
 from analytics.store.plan import SPLIT_BYTES_DEFAULT, Planner, follow
 from analytics.store.read import SplitReading
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NO_COLUMNS = pa.schema([])
+# More than any topic has: a deleted one's aren't known.
+QUEUES_UNKNOWN = 2**31
 
 
 class StoreReader:
@@ -47,6 +50,7 @@ class StoreReader:
     ) -> None:
         """`commit_log_path` is storePathCommitLog, when the broker's configuration sets it."""
         places = paths.StorePaths.of(str(store_path), str(commit_log_path or ""))
+        self._places = places
         self._store_path = places.root
         self._commit_log_path = places.commit_log
         inside = paths.StorePaths.of(str(store_path), "").commit_log
@@ -99,6 +103,32 @@ class StoreReader:
             raise ReportError(f"There is no store at {missing}: no such directory.") from None
         except OSError as error:
             raise ReportError(f"{directory} cannot be read: {error.strerror}.") from error
+
+    def topics(self) -> dict[str, int] | None:
+        """Return the topics of the store, each with how many queues it has; None if unknown.
+
+        Topics come from the broker's configuration, its ConsumeQueues, and what it noted of topics
+        that were deleted: their messages stay in the log until they expire.
+
+        Raises:
+            ReportError: there is no such store, or it may not be read.
+        """
+        self._queues.look_again()
+        found = self._queues.counts()
+        log_from, _ = self.extent()
+        try:
+            table = _table_in(self._store_path / "config" / "topics.json")
+            for topic, one in table.get("topicConfigTable", {}).items():
+                queues = max(int(one.get(key, 0)) for key in ("readQueueNums", "writeQueueNums"))
+                found[topic] = max(found.get(topic, 0), queues)
+            deleted = _table_in(self._places.deleted_topics).get("deletedBefore", {})
+            for topic, deleted_before in deleted.items():
+                if deleted_before > log_from:
+                    found.setdefault(topic, QUEUES_UNKNOWN)
+        except (OSError, ValueError, TypeError, AttributeError):
+            logger.warning("the topics of %s can't be read", self._store_path, exc_info=True)
+            return None
+        return found or None
 
     def stored_from_ms(self) -> int | None:
         """Return when the first message of the log was stored, None without one.
@@ -178,18 +208,26 @@ class StoreReader:
         check_crc: CheckCrc = CheckCrc.BODY,
         decompress: bool = False,
         fail_on_data_loss: bool = True,
+        fail_on_damage: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the split's rows. Damage becomes rows too where the schema has that column.
 
         Raises:
             DataLossError: a file of the split has expired, which is damage without
                 `fail_on_data_loss`.
+            DamageError: a part of the split is damaged, and `fail_on_damage`.
             ReportError: this machine does not see the store at all.
         """
         rows = rows or RowFilter()
         if isinstance(split, UnitSlice):
             rows = split.narrowed(rows)
-        decoder = RecordDecoder(schema, rows, check_crc=check_crc, decompress=decompress)
+        decoder = RecordDecoder(
+            schema,
+            rows,
+            check_crc=check_crc,
+            decompress=decompress,
+            fail_on_damage=fail_on_damage,
+        )
         reading = self._reading(split, decoder)
         for batch in reading.batches():
             if batch.num_rows:
@@ -203,6 +241,12 @@ class StoreReader:
                     f"the log, in {lost.file}: {lost.reason}. They have expired, or were deleted; "
                     "with the option failOnDataLoss=false they are counted as damage instead."
                 )
+        damaged = next((damage for damage in reading.damages if not damage.is_loss), None)
+        if fail_on_damage and damaged is not None:
+            raise DamageError(
+                f"The log is damaged: bytes {damaged.commit_log_from} to {damaged.commit_log_to}, "
+                f"in {damaged.file}: {damaged.reason}. {PERMISSIVE_WORDS}"
+            )
         if "damage" not in schema.names:
             for damage in reading.damages:
                 logger.warning("damaged: file=%s commit_log_from=%d commit_log_to=%d: %s", *damage)
@@ -237,3 +281,11 @@ class StoreReader:
                 f"The machine {socket.gethostname()} does not see the store at "
                 f"{self._commit_log_path}: every worker of a cluster needs that directory."
             )
+
+
+def _table_in(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, an empty one without the file."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}

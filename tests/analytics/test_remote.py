@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics.errors import ReportError
-from analytics.remote import send as send_module
-from analytics.remote.cluster import Queue, Route
+from analytics.remote.access import Access
+from analytics.remote.cluster import Queue, RefusedError, Route
 from analytics.remote.pull import PULLS_WITHOUT_PROGRESS_MAX, PulledRange
 from analytics.remote.send import Outgoing, Sender, check_properties
 from broker_core.protocol.codes import ResponseCode
@@ -24,21 +26,36 @@ QUEUE = Queue("orders", "broker-a", 0)
 class ScriptedCluster:
     """A cluster whose broker answers by a function of the request's fields."""
 
-    def __init__(self, answers: Callable[[dict[str, str]], tuple[int, dict[str, str], bytes]]):
+    refuses = False
+    writes = tuple(QUEUE._replace(queue_id=number) for number in range(3))
+
+    def __init__(
+        self,
+        answers: Callable[[dict[str, str]], tuple[int, dict[str, str], bytes]],
+        access: Access | None = None,
+    ) -> None:
+        self.access = access or Access(("127.0.0.1:9876",))
         self.asked: list[tuple[Queue, dict[str, str]]] = []
+        self.bodies: list[bytes] = []
         self._answers = answers
 
     async def ask(
         self, queue: Queue, code: int, fields: dict[str, str], body: bytes = b"", **_: Any
     ) -> RemotingCommand:
         self.asked.append((queue, fields))
+        self.bodies.append(body)
         code, ext_fields, content = self._answers(fields)
         if code == -1:
             raise ReportError("The broker broker-a does not answer.")
+        if self.refuses and code != ResponseCode.SUCCESS:
+            raise RefusedError(f"The broker refuses: code {code}.", code)
         return RemotingCommand(code=code, ext_fields=ext_fields, body=content)
 
+    async def pause(self, attempt: int) -> None:
+        await asyncio.sleep(0)
+
     async def route(self, topic: str) -> Route:
-        return Route((), tuple(QUEUE._replace(queue_id=number) for number in range(3)), {})
+        return Route((), self.writes, {})
 
 
 def pulled(
@@ -97,10 +114,7 @@ def test_an_answer_without_a_next_offset_is_a_sentence(fields: dict[str, str]) -
         pulled(cluster, 0, 5)
 
 
-def test_each_message_is_sent_until_somebody_acknowledges_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(send_module, "PAUSE_S", 0.0)
+def test_each_message_is_sent_until_somebody_acknowledges_it() -> None:
     failures = iter([True, True, False, True])
 
     def answers(_: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
@@ -118,16 +132,119 @@ def test_each_message_is_sent_until_somebody_acknowledges_it(
     assert len({queue for queue, _ in cluster.asked}) == 3
 
 
-def test_a_message_that_nobody_acknowledges_fails_the_write(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(send_module, "PAUSE_S", 0.0)
-    cluster = ScriptedCluster(lambda _: (-1, {}, b""))
+def test_a_message_that_nobody_acknowledges_fails_the_write() -> None:
+    cluster = ScriptedCluster(lambda _: (-1, {}, b""), Access(("n:1",), send_retries=5))
     sender = Sender(cluster, "pg")  # type: ignore[arg-type]
 
     with pytest.raises(ReportError, match="does not answer"):
         asyncio.run(sender.send_all([Outgoing("orders", b"x", {"KEYS": "k"})]))
-    assert len(cluster.asked) == send_module.ATTEMPTS
+    assert len(cluster.asked) == 1 + 5
+
+
+def test_a_message_that_the_broker_will_never_take_is_sent_once() -> None:
+    cluster = ScriptedCluster(lambda _: (ResponseCode.MESSAGE_ILLEGAL, {}, b""))
+    cluster.refuses = True
+
+    with pytest.raises(ReportError, match="The broker refuses: code 13"):
+        sent(cluster, Outgoing("orders", b"x", {"KEYS": "k"}))
+    assert len(cluster.asked) == 1
+
+
+def test_a_body_larger_than_brokers_take_is_not_sent_at_all() -> None:
+    cluster = ScriptedCluster(accept, Access(("n:1",), message_bytes_max=1000))
+
+    with pytest.raises(ReportError, match="a body of 1,001 bytes, more than the 1,000"):
+        sent(cluster, Outgoing("orders", bytes(1001), {"KEYS": "k"}))
+    assert not cluster.asked
+
+
+def test_bodies_of_a_size_are_compressed() -> None:
+    cluster = ScriptedCluster(accept, Access(("n:1",), compress_over=100))
+
+    sent(cluster, Outgoing("orders", bytes(99), {}), Outgoing("orders", bytes(100), {}))
+
+    assert cluster.bodies == [bytes(99), zlib.compress(bytes(100))]
+    assert [int(fields["f"]) for _, fields in cluster.asked] == [0, 0x1 | 0x300]
+
+
+def test_messages_with_a_sharding_key_go_to_one_queue_one_after_the_other() -> None:
+    keys = ["", "a", "a", "key-17", "Straße 😀"]
+    cluster = ScriptedCluster(accept)
+    outgoing = [
+        Outgoing("orders", b"%d" % number, {}, sharding_key=keys[number % 5])
+        for number in range(200)
+    ]
+
+    sent(cluster, *outgoing)
+
+    by_queue: dict[int, list[int]] = {}
+    for (queue, _), body in zip(cluster.asked, cluster.bodies, strict=True):
+        if keys[int(body) % 5]:
+            by_queue.setdefault(queue.queue_id, []).append(int(body))
+    # What Java's "…".hashCode() gives, modulo three queues.
+    assert {keys[number % 5]: queue for queue, found in by_queue.items() for number in found} == {
+        "a": 97 % 3,
+        "key-17": abs(-1134722988) % 3,
+        "Straße 😀": 1691660781 % 3,
+    }
+    assert all(found == sorted(found) for found in by_queue.values())
+
+
+def test_order_holds_while_a_broker_is_away() -> None:
+    turns = itertools.count()
+    cluster = ScriptedCluster(
+        lambda _: (-1 if next(turns) % 3 == 0 else ResponseCode.SUCCESS, {}, b"")
+    )
+    outgoing = [Outgoing("orders", b"%d" % number, {}, queue_id=2) for number in range(30)]
+
+    sent(cluster, *outgoing)
+
+    assert {queue.queue_id for queue, _ in cluster.asked} == {2}
+    assert list(dict.fromkeys(cluster.bodies)) == [one.body for one in outgoing]
+    assert cluster.bodies == sorted(cluster.bodies, key=int)
+
+
+def test_nothing_more_is_sent_once_a_message_was_refused() -> None:
+    cluster = ScriptedCluster(lambda _: (ResponseCode.MESSAGE_ILLEGAL, {}, b""))
+    cluster.refuses = True
+
+    with pytest.raises(ReportError):
+        sent(cluster, *(Outgoing("orders", b"x", {}, queue_id=0) for _ in range(100)))
+    assert len(cluster.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("queue_id", "broker_name", "sentence"),
+    [
+        (3, "", "names queue 3 of orders, which doesn't exist"),
+        (0, "broker-b", "names queue 0 of orders on broker-b, which doesn't exist"),
+    ],
+)
+def test_a_queue_that_does_not_exist_is_refused(
+    queue_id: int, broker_name: str, sentence: str
+) -> None:
+    message = Outgoing("orders", b"x", {}, queue_id=queue_id, broker_name=broker_name)
+
+    with pytest.raises(ReportError, match=sentence):
+        sent(ScriptedCluster(accept), message)
+
+
+def test_a_queue_of_several_brokers_needs_a_brokers_name() -> None:
+    cluster = ScriptedCluster(accept)
+    cluster.writes = (QUEUE, QUEUE._replace(broker_name="broker-b"))
+
+    with pytest.raises(ReportError, match=r"exists on several brokers \(broker-a, broker-b\)"):
+        sent(cluster, Outgoing("orders", b"x", {}, queue_id=0))
+    sent(cluster, Outgoing("orders", b"x", {}, queue_id=0, broker_name="broker-b"))
+    assert cluster.asked[0][0].broker_name == "broker-b"
+
+
+def accept(_: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+    return ResponseCode.SUCCESS, {}, b""
+
+
+def sent(cluster: ScriptedCluster, *outgoing: Outgoing) -> None:
+    asyncio.run(Sender(cluster, "pg").send_all(outgoing))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics.schemas import DAMAGE_COLUMN, MESSAGES
-from analytics.sources import commitlog, rocketmq_options
+from analytics.sources import commitlog, rocketmq_options, rocketmq_writer
 from tests.analytics.draining import drained
 from tests.analytics.store_builder import START_MS, StoreBuilder
 from tests.support import raw_remoting
@@ -32,19 +32,22 @@ def rows_under(head: str, start: int) -> set[str]:
     at = DOCUMENT.index(head, start) + len(head)
     table = DOCUMENT[at : DOCUMENT.index("\n\n", at)]
     return {
-        name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.split("|")[1])
+        name
+        for line in table.splitlines()
+        for name in re.findall(r"`([\w.]+)`", line.split("|")[1])
     }
 
 
 def test_the_options_of_both_sources_are_told() -> None:
     assert rows_under(HEAD, 0) == set(commitlog.OPTIONS)
-    assert rows_under(HEAD, DOCUMENT.index("## A cluster")) == set(rocketmq_options.OPTIONS)
+    assert rows_under(HEAD, DOCUMENT.index("## Read a cluster")) == set(rocketmq_options.OPTIONS)
 
 
 def test_all_columns_are_told() -> None:
-    told = rows_under("| column | type | |\n|---|---|---|\n", 0)
+    head = "| column | type | |\n|---|---|---|\n"
 
-    assert told == {*MESSAGES.names, DAMAGE_COLUMN}
+    assert rows_under(head, 0) == {*MESSAGES.names, DAMAGE_COLUMN}
+    assert rows_under(head, DOCUMENT.index("## Write to a topic")) == set(rocketmq_writer.COLUMNS)
 
 
 @pytest.fixture
@@ -66,9 +69,12 @@ def test_its_examples_run(spark: SparkSession, broker: BrokerProcess, tmp_path: 
     builder = StoreBuilder(tmp_path / "store").put_many(30)
     builder.overwrite(builder.stored[9].commit_log_offset, bytes(8))
     names: dict[str, Any] = {"spark": spark}
+    sound = StoreBuilder(tmp_path / "sound").put_many(30).write()
 
     for example in EXAMPLES:
-        text = example.replace(STORE, str(builder.write())).replace(NAMESRV, broker.namesrv)
+        # The examples about damage read a store that has some.
+        store = builder.write() if "damage" in example else sound
+        text = example.replace(STORE, str(store)).replace(NAMESRV, broker.namesrv)
         exec(compile(text, "docs/spark.md", "exec"), names)
 
     def counted(name: str) -> int:
@@ -77,16 +83,17 @@ def test_its_examples_run(spark: SparkSession, broker: BrokerProcess, tmp_path: 
 
     assert {row.topic: row["count"] for row in names["per_topic"].collect()} == {
         "orders": 15,
-        "bills": 14,
+        "bills": 15,
     }
     late = [one for one in builder.stored if one.topic == "orders"]
     assert late[0].store_timestamp == START_MS == 1795251442000
     assert [counted(name) for name in ("sizes", "late", "with_damage", "damages")] == [
-        29,
+        30,
         len(late),
         30,
         1,
     ]
+    assert names["damaged_ranges"] == 1
     assert [counted(name) for name in ("orders", "some")] == [10, 9]
     assert _receipts(spark, broker) == ["a body"]
     names["send"](names["orders"], 7)
@@ -98,7 +105,7 @@ def test_its_examples_run(spark: SparkSession, broker: BrokerProcess, tmp_path: 
         str(tmp_path / "out"),
     )
     assert query.recentProgress
-    assert spark.read.parquet(str(tmp_path / "out")).count() == 29
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 30
 
 
 def _receipts(spark: SparkSession, broker: BrokerProcess) -> list[str]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from analytics.errors import DataLossError
 from analytics.remote.access import Access
-from analytics.remote.cluster import Cluster
+from analytics.remote.cluster import Cluster, Queue
 from analytics.remote.send import Outgoing, Sender
 from analytics.schemas import CLUSTER_MESSAGES, MESSAGES
 from analytics.sources.commitlog import CommitLogReader, parse_options as commitlog_options
-from analytics.sources.queue_offsets import flat
 from analytics.sources.rocketmq import RocketMqReader
 from analytics.sources.rocketmq_options import parse_options
 from analytics.sources.rocketmq_stream import RocketMqStreamReader
+from analytics.sources.rocketmq_writer import Messages
+from analytics.sources.stored_times import stored_ms_at
+from analytics.sources.stream_progress import Progress
 from tests.conftest import require_java
 from tests.support import raw_remoting
 from tests.support.peer import Peer
@@ -32,6 +38,7 @@ pytestmark = pytest.mark.interop
 
 TOPIC = "orders"
 COUNT = 60
+DELETE_TOPIC_IN_BROKER = 215
 
 
 @pytest.fixture(scope="module", params=["4.9.7", "5.3.3"])
@@ -133,7 +140,7 @@ def test_a_stream_reads_each_message_once(peer: Peer) -> None:
     found: list[tuple[int, int]] = []
     at = stream.initialOffset()
 
-    while flat(end := stream.latestOffset(at, stream.getDefaultReadLimit())) != flat(at):
+    while (end := stream.latestOffset(at, stream.getDefaultReadLimit())) != at:
         found += [
             (row["queue_id"], row["queue_offset"])
             for partition in stream.partitions(at, end)
@@ -142,7 +149,79 @@ def test_a_stream_reads_each_message_once(peer: Peer) -> None:
         ]
         at = end
 
-    assert len(found) == len(set(found)) == sum(flat(at).values())
+    assert len(found) == len(set(found)) == sum(Progress.of(at).offsets.values())
+
+
+def send(peer: Peer, topic: str, *outgoing: Outgoing) -> None:
+    async def sent() -> None:
+        async with Cluster(Access((peer.namesrv,))) as cluster:
+            await Sender(cluster, "pg").send_all(outgoing)
+
+    until(lambda: is_known(peer, topic), "the name server to know the topic", seconds=120)
+    asyncio.run(sent())
+
+
+def stream_of(peer: Peer, topic: str, **options: str) -> RocketMqStreamReader:
+    given = {"namesrvAddr": peer.namesrv, "subscribe": topic, **options}
+    return RocketMqStreamReader(parse_options(given), CLUSTER_MESSAGES)
+
+
+def test_a_topic_that_the_real_broker_created_again_is_noticed(peer: Peer) -> None:
+    topic = "again"
+    raw_remoting.create_topic(peer.port, topic, queues=1)
+    send(peer, topic, *(Outgoing(topic, b"%d" % number, {}) for number in range(5)))
+    start = stream_of(peer, topic, startingOffsets="earliest").initialOffset()
+    at = stream_of(peer, topic).latestOffset(start, ReadAllAvailable())
+    assert stream_of(peer, topic).latestOffset(at, ReadAllAvailable()) == at
+    with raw_remoting.RawClient(peer.port) as client:
+        assert client.ask(DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == raw_remoting.SUCCESS
+    raw_remoting.create_topic(peer.port, topic, queues=1)
+    send(peer, topic, *(Outgoing(topic, b"%d" % number, {}) for number in range(9)))
+
+    stream = stream_of(peer, topic)
+    stream.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLossError, match="was deleted and created again"):
+        stream.latestOffset(at, ReadAllAvailable())
+
+
+def test_times_of_queues_are_found_to_the_message(peer: Peer) -> None:
+    every = rows(over_tcp(peer))
+    queue = [row for row in every if row["queue_id"] == 1]
+    times = [round(row["store_timestamp"].timestamp() * 1000) for row in queue]
+    bounds = times[0] + 1, times[-1]
+    starting, ending = (
+        json.dumps({TOPIC: {"broker-a": {"0": 4 * 10**12, "1": at, "2": 4 * 10**12}}})
+        for at in bounds
+    )
+
+    found = rows(
+        over_tcp(peer, startingOffsetsByTimestamp=starting, endingOffsetsByTimestamp=ending)
+    )
+
+    assert [row["queue_offset"] for row in found if row["queue_id"] == 1] == [
+        row["queue_offset"]
+        for row, at in zip(queue, times, strict=True)
+        if bounds[0] <= at < bounds[1]
+    ]
+    assert {row["queue_id"] for row in found} == {1}
+
+
+def test_a_time_of_delivery_is_kept_by_rocketmq_5(peer: Peer) -> None:
+    if peer.version != "5.3.3":
+        return  # 4.9 has no timer messages
+    topic = "timed"
+    raw_remoting.create_topic(peer.port, topic, queues=1)
+    at = datetime.now(UTC) + timedelta(seconds=4)
+    row = {"body": b"late", "deliver_at": at}
+    send(peer, topic, Messages(topic, "1").of(row))
+    queue = Queue(topic, "broker-a", 0)
+
+    async def stored() -> int | None:
+        async with Cluster(Access((peer.namesrv,))) as cluster:
+            return await stored_ms_at(cluster, queue, 0, "g")
+
+    until(lambda: asyncio.run(stored()) is not None, "the message to be delivered", seconds=60)
+    assert (asyncio.run(stored()) or 0) >= at.timestamp() * 1000 - 1000
 
 
 def test_what_is_written_is_received_by_the_real_client(peer: Peer, java_4: JavaClients) -> None:

@@ -57,8 +57,8 @@ def test_a_stream_begins_where_it_is_told_to(tmp_path: Path) -> None:
     root = builder.write()
     third = builder.stored[250]
 
-    assert reader_of(root).initialOffset() == {OFFSET: builder.position}
-    assert reader_of(root, startingOffset="latest").initialOffset() == {OFFSET: builder.position}
+    assert reader_of(root).initialOffset()[OFFSET] == builder.position
+    assert reader_of(root, startingOffset="latest").initialOffset()[OFFSET] == builder.position
     assert reader_of(root, startingOffset="earliest").initialOffset() == {OFFSET: 5 * FILE_BYTES}
     assert reader_of(root, startingOffset=123).initialOffset() == {OFFSET: 123}
     timed = reader_of(root, startingTimestamp=third.store_timestamp)
@@ -89,8 +89,14 @@ def test_all_that_is_there_is_taken_where_spark_says_so(tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
     reader = reader_of(builder.write(), maxBytesPerTrigger=3000)
 
-    assert reader.latestOffset({OFFSET: 0}, ReadAllAvailable()) == {OFFSET: builder.position}
-    assert reader.reportLatestOffset() == {OFFSET: builder.position}
+    assert reader.latestOffset({OFFSET: 0}, ReadMaxBytes(3000))[OFFSET] < builder.position
+    behind = builder.position - reader.latestOffset({OFFSET: 0}, ReadMaxBytes(3000))[OFFSET]
+    assert reader.reportLatestOffset() == {
+        OFFSET: builder.position,
+        "metrics": {"bytesBehindLatest": behind},
+    }
+    assert reader.latestOffset({OFFSET: 0}, ReadAllAvailable())[OFFSET] == builder.position
+    assert reader.reportLatestOffset()["metrics"] == {"bytesBehindLatest": 0}
 
 
 def test_what_is_appended_after_the_trigger_waits_for_the_next_query(tmp_path: Path) -> None:
@@ -101,7 +107,7 @@ def test_what_is_appended_after_the_trigger_waits_for_the_next_query(tmp_path: P
 
     builder.put_many(10).write()
 
-    assert reader.latestOffset({OFFSET: 0}, ReadAllAvailable()) == {OFFSET: before}
+    assert reader.latestOffset({OFFSET: 0}, ReadAllAvailable())[OFFSET] == before
 
 
 def test_a_log_that_ends_before_the_stream_stands_is_refused(tmp_path: Path) -> None:
@@ -113,6 +119,41 @@ def test_a_log_that_ends_before_the_stream_stands_is_refused(tmp_path: Path) -> 
         reader_of(root).latestOffset(beyond, ReadAllAvailable())
     waiting = reader_of(root, failOnDataLoss="false")
     assert waiting.latestOffset(beyond, ReadAllAvailable()) == beyond
+
+
+@pytest.mark.parametrize("now", [False, True], ids=["ProcessingTime", "AvailableNow"])
+def test_another_log_is_loss_although_it_reaches_as_far(tmp_path: Path, now: bool) -> None:
+    builder = StoreBuilder(tmp_path / "one").put_many(50)
+    reader = reader_of(builder.write())
+    start = {OFFSET: 0}
+    at = reader.latestOffset(start, ReadAllAvailable())
+    assert reader_of(tmp_path / "one").latestOffset(at, ReadAllAvailable()) == at
+    other = StoreBuilder(tmp_path / "other")
+    for number in range(300):
+        other.put(body=b"another %d" % number)
+    root = other.write()
+
+    replaced = reader_of(root)
+    if now:
+        replaced.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLossError, match=f"has other messages before {at[OFFSET]} than"):
+        replaced.latestOffset(at, ReadAllAvailable())
+    with pytest.raises(DataLossError, match="has other messages"):
+        reader_of(root).partitions(start, at)
+    passing = reader_of(root, failOnDataLoss="false")
+    assert passing.latestOffset(at, ReadAllAvailable())[OFFSET] == other.position
+
+
+def test_a_log_whose_old_files_expired_is_the_same_log(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path).put_many(50)
+    reader = reader_of(builder.write())
+    at = reader.latestOffset({OFFSET: 0}, ReadAllAvailable())
+    builder.put_many(600).write()
+    for file in sorted(builder.files)[:-1]:
+        builder.path_of(file).unlink()
+
+    # Nothing is left to know it by; what has expired unread is loss when it is read.
+    assert reader.latestOffset(at, ReadAllAvailable())[OFFSET] == builder.position
 
 
 def test_messages_that_expired_before_they_were_read_are_refused_or_passed(

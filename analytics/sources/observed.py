@@ -1,0 +1,45 @@
+"""Counts of what a source read, in the metrics that Spark reports of a frame or a stream.
+
+    frame = spark.readStream.format("rocketmq").schema(with_damage).options(...).load()
+    observed(frame, "orders").writeStream...
+    query.lastProgress.observedMetrics["orders"]    Row(messages=1200, damaged_ranges=1)
+
+Spark gives a source in Python no metrics of its own. It does count, exactly once for each batch,
+what a frame is asked to observe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as in Spark's own documentation
+
+from analytics.errors import ReportError
+from analytics.schemas import DAMAGE_COLUMN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+MESSAGES_METRIC, DAMAGED_METRIC = "messages", "damaged_ranges"
+
+
+def observed(frame: DataFrame, observation: Observation | str) -> DataFrame:
+    """Return a source's frame without its column `damage`; count its messages and damaged ranges.
+
+    A stream is observed under a name, a frame by an Observation.
+
+    Raises:
+        ReportError: the frame has no column `damage`.
+    """
+    if DAMAGE_COLUMN not in frame.columns:
+        raise ReportError(
+            f"Damaged ranges are counted by the column {DAMAGE_COLUMN}, which the frame doesn't "
+            "have: read it with messages_with(columns, damage=True)."
+        )
+    is_message = F.col(DAMAGE_COLUMN).isNull()
+    counting = frame.observe(
+        observation,
+        F.count_if(is_message).alias(MESSAGES_METRIC),
+        F.count_if(~is_message).alias(DAMAGED_METRIC),
+    )
+    return counting.where(is_message).drop(DAMAGE_COLUMN)
