@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.utils.translation import gettext, gettext_lazy as _, ngettext_lazy
 
+from console.accounts.scopes import AREAS, EVERYTHING, READ, WRITE, every_scope
 from console.api.models import NAME_CHARACTERS_MAX, ApiToken
-from console.api.scopes import AREAS, EVERYTHING, READ, WRITE, every_scope
 from console.api.tokens import DAYS
 
 if TYPE_CHECKING:

@@ -69,6 +69,8 @@ class ApiFrame:
             return self._refused(request, token)
         request.user = token.owner
         request.META[HELD_TOKEN], request.META[TOKEN] = token, token.name
+        # The rights of this request go no further than the token does.
+        request.token_scopes = frozenset(token.scopes)  # type: ignore[attr-defined]
         allowance = count(token.pk, now)
         if allowance.left < 0:
             detail = _("A token sends %(count)d requests a minute at most; go on in %(seconds)d s.")

@@ -19,11 +19,11 @@ from ninja.errors import HttpError, ValidationError
 from ninja.security import HttpBearer
 
 from console.accounts.permissions import require_administrator, require_operator
-from console.accounts.rights import NotAllowedError, rights_on
+from console.accounts.rights import NotAllowedError, ScopeMissingError, rights_on
+from console.accounts.scopes import has, scope_of
 from console.api.frame import token_on
 from console.api.problems import CONTENT_TYPE, ProblemError, answer, sentence_for, status_of
 from console.api.requestbody import schema_of
-from console.api.scopes import covers, scope_of
 from console.files.rights import require_change_of_any
 from console.gateway.errors import GatewayError
 from console.history.database import HistoryError
@@ -69,7 +69,7 @@ class Need(Enum):
             case Need.OPERATE:
                 require_operator(request)
             case Need.CONFIGURE:
-                require_change_of_any(rights_on(request))
+                require_change_of_any(rights_on(request).of_owner)
             case Need.ADMINISTER:
                 require_administrator(request)
             case Need.ASK_THE_LAKE:
@@ -79,7 +79,12 @@ class Need(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing that programs can do."""
+    """One thing that programs can do.
+
+    Attributes:
+        also: scopes that it takes beside the one of its area.
+        varying: which further ones depend on what is asked for, in words.
+    """
 
     name: str
     method: str
@@ -88,6 +93,8 @@ class Operation:
     need: Need | Action
     pages: tuple[str, ...]
     named: str = ""
+    also: tuple[str, ...] = ()
+    varying: str = ""
 
     @property
     def shown_path(self) -> str:
@@ -109,13 +116,14 @@ class Operation:
         elif self.named:
             match = request.resolver_match
             assert match is not None  # an address of ours was found
-            rights_on(request).require(self.need, str(match.kwargs[self.named]))
+            rights_on(request).of_owner.require(self.need, str(match.kwargs[self.named]))
         else:
-            rights_on(request).require_somewhere(self.need)
+            rights_on(request).of_owner.require_somewhere(self.need)
 
     @property
-    def scope(self) -> str:
-        return scope_of(self.area, writes=self.writes)
+    def scopes(self) -> tuple[str, ...]:
+        """All scopes that it takes, whatever is asked for."""
+        return (scope_of(self.area, writes=self.writes), *self.also)
 
 
 OPERATIONS: dict[str, Operation] = {}
@@ -132,15 +140,25 @@ class BearerToken(HttpBearer):
         """Return the token that the frame has found.
 
         Raises:
-            ProblemError: it lacks the scope.
+            ScopeMissingError: it lacks a scope.
             PermissionDenied: its owner may not do this.
         """
         found, operation = token_on(request), self._operation
-        if not covers(found.scopes, operation.area, writes=operation.writes):
-            detail = _("This token lacks the scope %(scope)s.") % {"scope": operation.scope}
-            raise ProblemError(HTTPStatus.FORBIDDEN, detail)
+        require_scopes(request, *operation.scopes)
         operation.require(request)
         return found
+
+
+def require_scopes(request: HttpRequest, *needed: str) -> None:
+    """Refuse a token without these scopes.
+
+    Raises:
+        ScopeMissingError: it lacks one; the first is named.
+    """
+    scopes = token_on(request).scopes
+    for each in needed:
+        if not has(scopes, each):
+            raise ScopeMissingError(each)
 
 
 api = NinjaAPI(
@@ -164,6 +182,8 @@ def operation(
     area: str,
     need: Need | Action = Need.LOOK,
     named: str = "",
+    also: tuple[str, ...] = (),
+    varying: str = "",
     pages: tuple[str, ...] = (),
     response: Any = None,
     status: int = 200,
@@ -177,6 +197,8 @@ def operation(
         need: the role or the action that it takes.
         named: the part of the address with the topic or group of that action; without one it
             begins for whoever may do it somewhere, and asks `require` once it knows the name.
+        also: scopes that it takes beside the one of its area.
+        varying: which further ones depend on what is asked for, in words for people.
         form: the form whose fields the body may have.
         body: the JSON schema of the body, instead of a form.
         file: the type of the file that it answers, instead of `response`.
@@ -185,11 +207,11 @@ def operation(
     def registered(handler: Handler) -> Handler:
         name = handler.__name__
         assert name not in OPERATIONS, f"two operations are named {name}"
-        made = Operation(name, method, f"/api/v1{path}", area, need, pages, named)
+        made = Operation(name, method, f"/api/v1{path}", area, need, pages, named, also, varying)
         OPERATIONS[name] = made
         summary, _blank, _rest = (handler.__doc__ or "").partition("\n")
         extra: dict[str, Any] = {
-            "x-scope": made.scope,
+            "x-scope": " ".join(made.scopes),
             "x-role": need.value,
             "responses": {"4XX": PROBLEM, "5XX": PROBLEM},
         }
@@ -271,7 +293,9 @@ def on_missing(request: HttpRequest, error: Http404) -> HttpResponse:
 
 @api.exception_handler(PermissionDenied)
 def on_denied(request: HttpRequest, error: PermissionDenied) -> HttpResponse:
-    if isinstance(error, NotAllowedError):
+    if isinstance(error, ScopeMissingError):
+        detail = _("This token lacks the scope %(scope)s.") % {"scope": error.scope}
+    elif isinstance(error, NotAllowedError):
         detail = _("This takes the role %(role)s, which the owner of this token does not have.")
         detail = detail % {"role": error.role.label}
         if error.action is not None and error.name:

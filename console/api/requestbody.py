@@ -10,10 +10,11 @@ from django import forms
 from django.http import QueryDict
 from django.utils.translation import gettext as _
 
+from console.accounts.rights import rights_on
 from console.api.problems import ProblemError, of_form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from django.http import HttpRequest
 
@@ -45,6 +46,22 @@ def given(request: HttpRequest, allowed: Collection[str]) -> dict[str, Any]:
         }
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=errors)
     return found
+
+
+def may_choose_channels(
+    request: HttpRequest, asked: Mapping[str, Any], present: Sequence[int] = ()
+) -> bool:
+    """Whether a program may choose the channels that a schedule sends its results to.
+
+    Channels are the administrators' and belong to the area of alerts.
+
+    Raises:
+        PermissionDenied: it names other channels than are present, and may not.
+    """
+    rights = rights_on(request)
+    if "channels" in asked and asked["channels"] != list(present):
+        rights.require_administrator("alerts:write")
+    return rights.administers("alerts:write")
 
 
 def filled(

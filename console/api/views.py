@@ -14,11 +14,11 @@ from django.utils.translation import gettext as _
 
 from console.accounts.permissions import form, page
 from console.accounts.roles import may_administer
+from console.accounts.scopes import AREAS
 from console.api.forms import TokenForm
 from console.api.models import ApiToken
 from console.api.operations import OPERATIONS
 from console.api.schema import openapi
-from console.api.scopes import AREAS
 from console.api.tokens import TOKENS_MAX, made_token
 from console.audit.record import change
 from console.gateway.moment import now_ms

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from django.utils.translation import gettext as _
 
 from console.accounts.actions import Action
-from console.accounts.rights import NotAllowedError, refusal, rights_now
+from console.accounts.rights import NotAllowedError, ScopeMissingError, rights_now
 from console.accounts.roles import Role
 from console.files.schema import AT
 from console.gateway.files import ConfigFile
@@ -20,6 +20,8 @@ from console.ui.lists import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from django.core.exceptions import PermissionDenied
 
     from console.accounts.rights import Rights
 
@@ -30,13 +32,16 @@ ACTIONS = {
     ConfigFile.FILTERS: Action.GROUP,
 }
 """What a change of an entry takes; a file that is not here is changed by administrators alone."""
+ADMINISTRATORS_SCOPE = "brokers:write"
 OF_TOPIC_AND_GROUP = (ConfigFile.OFFSETS, ConfigFile.FILTERS)
 
 
 def may_change(rights: Rights, file: ConfigFile) -> bool:
     """Whether somebody may change some entry of a file."""
     action = ACTIONS.get(file)
-    return rights.is_all if action is None else rights.may_somewhere(action)
+    if action is None:
+        return rights.administers(ADMINISTRATORS_SCOPE)
+    return rights.may_somewhere(action)
 
 
 def require_change(rights: Rights, file: ConfigFile) -> None:
@@ -46,7 +51,7 @@ def require_change(rights: Rights, file: ConfigFile) -> None:
         NotAllowedError: they may not.
     """
     if not may_change(rights, file):
-        raise refused(file)
+        raise refused(rights, file)
 
 
 def require_change_of_any(rights: Rights) -> None:
@@ -56,7 +61,7 @@ def require_change_of_any(rights: Rights) -> None:
         NotAllowedError: they may not.
     """
     if not any(may_change(rights, file) for file in ConfigFile):
-        raise refused(ConfigFile.TOPICS)
+        raise refused(rights, ConfigFile.TOPICS)
 
 
 def require_entries(rights: Rights, file: ConfigFile, names: Iterable[str]) -> None:
@@ -67,16 +72,19 @@ def require_entries(rights: Rights, file: ConfigFile, names: Iterable[str]) -> N
     """
     not_theirs = others(rights, file, names)
     if not_theirs:
-        raise refused(file, subject_of(file, not_theirs[0]))
+        raise refused(rights, file, subject_of(file, not_theirs[0]))
 
 
 def objections(file: ConfigFile, names: Iterable[str]) -> list[str]:
     """Return why the person this runs for may not change some entries; work of ours may."""
     rights = rights_now()
-    not_theirs = [] if rights is None else others(rights, file, names)
-    if not not_theirs:
+    if rights is None or not (not_theirs := others(rights, file, names)):
         return []
     shown, action = shortened(not_theirs), ACTIONS.get(file)
+    why = refused(rights, file, subject_of(file, not_theirs[0]))
+    if isinstance(why, ScopeMissingError):
+        said = _("This token lacks the scope %(scope)s to change %(names)s.")
+        return [said % {"names": shown, "scope": why.scope}]
     if action is None:
         return [_("Only an administrator may change %(names)s.") % {"names": shown}]
     said = _("You may not change %(names)s: this takes %(action)s there.")
@@ -86,10 +94,8 @@ def objections(file: ConfigFile, names: Iterable[str]) -> list[str]:
 def others(rights: Rights, file: ConfigFile, names: Iterable[str]) -> list[str]:
     """Return the entries that are not somebody's to change."""
     action = ACTIONS.get(file)
-    if rights.is_all:
-        return []
     if action is None:
-        return sorted(names)
+        return [] if rights.administers(ADMINISTRATORS_SCOPE) else sorted(names)
     return sorted(name for name in names if not rights.may(action, subject_of(file, name)))
 
 
@@ -98,6 +104,11 @@ def subject_of(file: ConfigFile, name: str) -> str:
     return name.partition(AT)[2] if file in OF_TOPIC_AND_GROUP else name
 
 
-def refused(file: ConfigFile, subject: str = "") -> NotAllowedError:
+def refused(rights: Rights, file: ConfigFile, subject: str = "") -> PermissionDenied:
+    """Return why a person, or a token of theirs, may not change an entry of a file."""
     action = ACTIONS.get(file)
-    return NotAllowedError(Role.ADMINISTRATOR) if action is None else refusal(action, subject)
+    if action is not None:
+        return rights.refusal(action, subject)
+    if rights.is_all:
+        return ScopeMissingError(ADMINISTRATORS_SCOPE)
+    return NotAllowedError(Role.ADMINISTRATOR)

@@ -2,7 +2,8 @@
 
 Each call of each way to the brokers has a rule here or is free for everyone who has signed in
 (`tests/console/test_guarding.py` counts them). A rule names what the call takes: actions, of which
-one is enough, and the topic or group; no action stands for administrators alone. Whoever may see
+one is enough, and the topic or group; no action stands for administrators, with the scope that a
+token of theirs needs. Whoever may see
 messages and not read them gets them without their bodies; what rules of masking hide is hidden
 here, too.
 """
@@ -15,8 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker_core.message.names import HIDDEN_TOPICS
 from console.accounts.actions import Action
-from console.accounts.rights import NotAllowedError, refusal, rights_now
-from console.accounts.roles import Role
+from console.accounts.rights import rights_now
 from console.gateway.connected import INNER_PRODUCER_GROUP
 from console.gateway.copies import Copies, MessageCopy
 from console.gateway.recorded import RecordedEvents
@@ -55,8 +55,12 @@ def need_to_see(topic: str) -> tuple[Need, ...]:
     return () if topic in HIDDEN_TOPICS else need(topic, Action.SEE)
 
 
-# Whoever may do everything, and nobody by any other right.
-ADMINISTER: tuple[Need] = (((), ""),)
+def administrator(scope: str) -> tuple[Need]:
+    """Return a need of administrators alone, and of their tokens with this scope."""
+    return (((), scope),)
+
+
+BROKERS = "brokers:write"
 # Deleting a group may take its offsets, and undoing that brings them back.
 OFFSETS = (Action.OFFSET, Action.GROUP)
 RULES: dict[str, dict[str, Rule]] = {
@@ -84,7 +88,7 @@ RULES: dict[str, dict[str, Rule]] = {
     "files": {
         "drop_topic": lambda topic, broker_name: need(topic, Action.TOPIC),
         "drop_group": lambda group, broker_name: need(group, Action.GROUP),
-        "move_delay": lambda level, offset, broker_name: ADMINISTER,
+        "move_delay": lambda level, offset, broker_name: administrator(BROKERS),
         "save_filter": lambda wanted, broker_name: need(wanted.group, Action.GROUP),
         "drop_filter": lambda group, topic, broker_name: need(group, Action.GROUP),
     },
@@ -110,16 +114,16 @@ RULES: dict[str, dict[str, Rule]] = {
         "deliver": lambda broker_name, offset_msg_id, group, client_id: need(group, Action.REPLAY),
     },
     "accounts": {
-        "all": lambda: ADMINISTER,
-        "save": lambda node, account, secret: ADMINISTER,
-        "delete": lambda node, access_key: ADMINISTER,
-        "set_white_addresses": lambda node, addresses: ADMINISTER,
-        "explain": lambda node, question: ADMINISTER,
+        "all": lambda: administrator("people:read"),
+        "save": lambda node, account, secret: administrator("people:write"),
+        "delete": lambda node, access_key: administrator("people:write"),
+        "set_white_addresses": lambda node, addresses: administrator("people:write"),
+        "explain": lambda node, question: administrator("people:read"),
     },
     "naming": {
-        "put": lambda address, namespace, key, value: ADMINISTER,
-        "remove": lambda address, namespace, key: ADMINISTER,
-        "set_writable": lambda broker_name, *, is_writable: ADMINISTER,
+        "put": lambda address, namespace, key, value: administrator(BROKERS),
+        "remove": lambda address, namespace, key: administrator(BROKERS),
+        "set_writable": lambda broker_name, *, is_writable: administrator(BROKERS),
     },
     "recorder": {
         # Each event of the answer has a topic.
@@ -189,10 +193,10 @@ class Guarded:
             if rights is None:
                 return found(*args, **kwargs)
             for actions, subject in rule(*args, **kwargs):
-                if not actions and not rights.is_all:
-                    raise NotAllowedError(Role.ADMINISTRATOR)
-                if actions and not any(rights.may(each, subject) for each in actions):
-                    raise refusal(actions[0], subject)
+                if not actions:
+                    rights.require_administrator(subject)
+                elif not any(rights.may(each, subject) for each in actions):
+                    raise rights.refusal(actions[0], subject)
             return shown(found(*args, **kwargs), rights)
 
         return checked

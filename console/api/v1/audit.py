@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from ninja import Schema
 
 from console.accounts.rights import rights_on
-from console.api.operations import Need, operation
+from console.api.operations import Need, operation, require_scopes
 from console.api.problems import ProblemError
 from console.api.schemas import (
     LIMIT,
@@ -40,6 +40,18 @@ from console.brokers.write_permission import UNDONE as WRITING_UNDONE
 from console.files import planning
 from console.groups.views import PAGES as GROUP_PAGES
 from console.topics.views import PAGES as TOPIC_PAGES
+
+UNDO_SCOPES = {
+    "topic": "topics:write",
+    "group": "groups:write",
+    "offset": "offsets:write",
+    "config": "brokers:write",
+    "broker": "brokers:write",
+    "name-server": "brokers:write",
+    "broker-account": "people:write",
+    "broker-white": "people:write",
+}
+"""What undoing takes beside `audit:write`, by what was done: the scope that doing it took."""
 
 
 class EntryOut(Schema):
@@ -102,6 +114,7 @@ def audit(
     "POST",
     "/audit/{entry}/undo",
     area="audit",
+    varying="the scope and the right that the change itself took, such as topics:write",
     pages=(
         *("topics:undo", "groups:undo", "offsets:restore", "brokers:undo", "brokers:kv-undo"),
         *("topics:label-undo", "groups:label-undo", "files:undo", "broker_accounts:undo"),
@@ -112,9 +125,11 @@ def audit(
 def audit_undo(
     request: HttpRequest, entry: Number, dry_run: DryRun = False, accept: Accept = False
 ) -> Done | PlanOut:
-    """Take back what an entry says was done; it takes what the change itself took."""
+    """Undo what an entry says was done; it takes the scope and the right that doing it took."""
     found = get_object_or_404(Entry, pk=entry)
     kind = found.action.partition(".")[0]
+    if kind in UNDO_SCOPES:
+        require_scopes(request, UNDO_SCOPES[kind])
     if found.action == "offset.reset":
         return restored(request, entry, dry_run=dry_run)
     if found.action == "broker.configure":

@@ -93,7 +93,7 @@ class AccessToldOut(Schema):
 @operation(
     "GET",
     "/broker-accounts",
-    area="brokers",
+    area="people",
     need=Need.ADMINISTER,
     pages=("broker_accounts:list",),
     response=list[BrokerAccessOut],
@@ -122,7 +122,7 @@ def broker_accounts(request: HttpRequest) -> list[dict[str, Any]]:
 @operation(
     "GET",
     "/broker-access",
-    area="brokers",
+    area="people",
     need=Need.ADMINISTER,
     pages=("broker_accounts:may",),
     response=list[AccessToldOut],
@@ -149,7 +149,7 @@ def broker_access(
 @operation(
     "PUT",
     "/broker-accounts/{path:access_key}",
-    area="brokers",
+    area="people",
     need=Need.ADMINISTER,
     pages=("broker_accounts:create", "broker_accounts:edit"),
     body=BODY,
@@ -180,7 +180,7 @@ def broker_account_put(
 @operation(
     "POST",
     "/broker-account-secrets/{path:access_key}",
-    area="brokers",
+    area="people",
     need=Need.ADMINISTER,
     pages=("broker_accounts:renew",),
     body=SECRET_BODY,
@@ -200,7 +200,7 @@ def broker_account_secret(
 @operation(
     "DELETE",
     "/broker-accounts/{path:access_key}",
-    area="brokers",
+    area="people",
     need=Need.ADMINISTER,
     pages=("broker_accounts:delete",),
     response=Done | PlanOut,
@@ -219,7 +219,7 @@ def broker_account_delete(
 @operation(
     "PUT",
     "/broker-white-addresses",
-    area="brokers",
+    area="people",
     need=Need.ADMINISTER,
     pages=("broker_accounts:white",),
     form=WhiteForm,

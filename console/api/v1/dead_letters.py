@@ -150,6 +150,7 @@ def dead_letter_export(request: HttpRequest, group: Text, kind: Text) -> HttpRes
     "POST",
     "/dead-letters/{path:group}/replays",
     area="dead-letters",
+    varying="messages:write for a replay to the messages' own topics",
     need=Allowed.REPLAY,
     named="group",
     pages=("dead_letters:preview", "dead_letters:start"),
@@ -252,6 +253,7 @@ def replay_resume(request: HttpRequest, run: Number) -> Any:
     "GET",
     "/dead-letters/{path:group}",
     area="dead-letters",
+    need=Allowed.SEE,
     pages=("dead_letters:group",),
     response=LettersOut,
 )

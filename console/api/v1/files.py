@@ -147,6 +147,7 @@ def file_versions(
 
 
 Reason = Annotated[str, Field(max_length=REASON_CHARACTERS_MAX, description="For the audit.")]
+BY_ENTRIES = "topics:write, groups:write or offsets:write, by what the entries are about"
 Opened = Annotated[
     str,
     Field(
@@ -206,6 +207,7 @@ def settled(
     "/files/{broker_name}/{file}",
     area="brokers",
     need=Need.CONFIGURE,
+    varying=BY_ENTRIES,
     pages=("files:edit",),
     body=DOCUMENT,
     response=Done | PlanOut,
@@ -252,6 +254,7 @@ def version_of(broker_name: str, kind: ConfigFile, seen: str) -> FileVersion:
     "/files/versions/{version}/restore",
     area="brokers",
     need=Need.CONFIGURE,
+    varying=BY_ENTRIES,
     pages=("files:restore",),
     response=Done | PlanOut,
 )

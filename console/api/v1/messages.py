@@ -143,7 +143,9 @@ def asked_of(request: HttpRequest) -> search_views.Asked:
     return asked
 
 
-@operation("GET", "/messages", area="messages", pages=SEARCH_PAGES, response=SearchOut)
+@operation(
+    "GET", "/messages", area="messages", need=Action.SEE, pages=SEARCH_PAGES, response=SearchOut
+)
 def messages(request: HttpRequest, search: Query[Search], cursor: Cursor = "") -> dict[str, Any]:
     """Search through a topic's messages, newest first; a step takes two seconds at most."""
     asked = asked_of(request)
@@ -184,6 +186,7 @@ def queue_of(text: str) -> BrokerQueue:
     "GET",
     "/messages/distribution",
     area="messages",
+    need=Action.SEE,
     pages=("browse:distribution",),
     response=DistributionOut,
 )
@@ -221,7 +224,14 @@ def message_export(request: HttpRequest, kind: Text, search: Query[Search]) -> H
     return search_views.exported(request, kind, asked_of(request))
 
 
-@operation("GET", "/messages/find", area="messages", pages=("browse:find",), response=FoundOut)
+@operation(
+    "GET",
+    "/messages/find",
+    area="messages",
+    need=Action.SEE,
+    pages=("browse:find",),
+    response=FoundOut,
+)
 def message_find(
     request: HttpRequest,
     by: Annotated[Text, Field(description="`id` or `key`.")] = "id",
@@ -274,6 +284,7 @@ class FamilyOut(Schema):
     "GET",
     "/messages/family/{broker_name}/{queue_id}/{offset}/{path:topic}",
     area="messages",
+    need=Action.SEE,
     pages=("family:message",),
     response=FamilyOut,
 )
@@ -308,6 +319,7 @@ def message_unmask(
     "GET",
     "/messages/{broker_name}/{queue_id}/{offset}/{path:topic}",
     area="messages",
+    need=Action.SEE,
     pages=("browse:message",),
     response=MessageDetailOut,
 )

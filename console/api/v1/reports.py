@@ -11,10 +11,9 @@ from django.utils.translation import gettext as _
 from django_celery_beat.models import PeriodicTask
 from ninja import Schema
 
-from console.accounts.roles import may_administer
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
-from console.api.requestbody import filled, given, schema_of
+from console.api.requestbody import filled, given, may_choose_channels, schema_of
 from console.api.schemas import (
     LIMIT,
     Cursor,
@@ -283,6 +282,7 @@ def report_cancel(request: HttpRequest, run: Number) -> Done:
     "/report-schedules",
     area="reports",
     need=Need.OPERATE,
+    varying="alerts:write to choose its channels",
     pages=("reports:schedule-new",),
     body=SCHEDULE,
     response=ScheduleOut,
@@ -291,10 +291,11 @@ def report_schedule_create(request: HttpRequest) -> dict[str, Any]:
     """Make a schedule of a report: at intervals, or by cron in a time zone."""
     asked = given(request, (*START["properties"], *SCHEDULE_FIELDS))
     report = report_named(asked.get("report"))
+    may_tell = may_choose_channels(request, asked)
     begins = {"enabled": True, "catch_up": True, "kind": "cron", "cron": "0 6 * * *"}
     form = filled(
         request,
-        lambda data: ScheduleForm(data, initial=begins, may_tell=may_administer(request.user)),
+        lambda data: ScheduleForm(data, initial=begins, may_tell=may_tell),
         {name: each for name, each in asked.items() if name in SCHEDULE_FIELDS},
     )
     parameters = parameters_of(request, report, asked.get("parameters", {}))
@@ -308,6 +309,7 @@ def report_schedule_create(request: HttpRequest) -> dict[str, Any]:
     "/report-schedules/{schedule}",
     area="reports",
     need=Need.OPERATE,
+    varying="alerts:write to choose its channels",
     pages=("reports:schedule", "reports:schedule-switch"),
     body=SCHEDULE,
     response=ScheduleOut,
@@ -316,13 +318,14 @@ def report_schedule_change(request: HttpRequest, schedule: Number) -> dict[str, 
     """Change what the body names of a schedule; `enabled` switches it on or off."""
     found = schedule_views.found_schedule(schedule)
     asked = given(request, ("parameters", *SCHEDULE_FIELDS))
+    may_tell = may_choose_channels(request, asked, schedules.channels_of(found))
     form = filled(
         request,
         lambda data: ScheduleForm(
             data,
             initial=schedule_views.schedule_initial(found),
             schedule_id=found.pk,
-            may_tell=may_administer(request.user),
+            may_tell=may_tell,
         ),
         {name: each for name, each in asked.items() if name in SCHEDULE_FIELDS},
     )

@@ -111,7 +111,7 @@ def message_send(request: HttpRequest, dry_run: DryRun = False) -> Any:
 )
 def transactions(request: HttpRequest) -> list[HalfMessage]:
     """List the transactions that were begun here and have no outcome."""
-    rights = rights_on(request)
+    rights = rights_on(request).of_owner
     return [each for each in HalfMessage.objects.all() if rights.may(Action.SEND, each.topic)]
 
 
@@ -159,8 +159,9 @@ def transaction_forget(request: HttpRequest, pk: Number) -> Done:
 @operation(
     "POST",
     "/deliveries/{broker_name}/{queue_id}/{offset}/{path:topic}",
-    area="messages",
+    area="dead-letters",
     need=Action.REPLAY,
+    varying="messages:read for messages that are no dead letters",
     pages=("sending:deliver",),
     response=DeliveredOut,
 )

@@ -10,10 +10,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from ninja import Schema
 
-from console.accounts.roles import may_administer
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
-from console.api.requestbody import filled, given
+from console.api.requestbody import filled, given, may_choose_channels
 from console.api.schemas import Done, Number, Text
 from console.api.v1.lake import (
     RightOut,
@@ -133,6 +132,7 @@ def sql_schedule(request: HttpRequest, query: Number) -> dict[str, Any]:
     "/sql/saved/{query}/schedule",
     area="lake",
     need=Need.ASK_THE_LAKE,
+    varying="alerts:write to choose its channels",
     pages=("sql:schedule",),
     form=ScheduleForm,
     response=QueryScheduleOut,
@@ -142,14 +142,18 @@ def sql_schedule_change(request: HttpRequest, query: Number) -> dict[str, Any]:
     kept = views.own_query(request, query)
     found = schedule_of(kept)
     task = found or new_schedule(kept)
+    initial = schedule_views.initial_of(found)
+    asked = given(request, tuple(ScheduleForm.base_fields))
+    may_tell = may_choose_channels(request, asked, initial.get("channels", ()))
     form = filled(
         request,
         lambda data: ScheduleForm(
             data,
-            initial=schedule_views.initial_of(found),
+            initial=initial,
             schedule_id=task.pk or 0,
-            may_tell=may_administer(request.user),
+            may_tell=may_tell,
         ),
+        asked,
     )
     schedule_views.kept(request, kept, task, form)
     return {"words": schedules.in_words(task), "values": schedule_views.initial_of(task)}

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from ninja import Schema
 from pydantic import Field
 
+from console.accounts.actions import Action
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
 from console.api.requestbody import given
@@ -77,6 +78,7 @@ LEVEL: dict[str, Any] = {
     "GET",
     "/tracing/recorded",
     area="messages",
+    need=Action.SEE,
     pages=("tracing:recorded",),
     response=RecordedListOut,
 )

@@ -120,6 +120,7 @@ def waiting_out(
     "GET",
     "/brokers/{broker_name}/{broker_id}/delays/{level}",
     area="messages",
+    need=Action.SEE,
     pages=("brokers:delays",),
     response=WaitingListOut,
 )
@@ -139,6 +140,7 @@ def delayed(
     "GET",
     "/brokers/{broker_name}/{broker_id}/delayed",
     area="messages",
+    need=Action.SEE,
     pages=("brokers:delays",),
     response=WaitingListOut,
 )
@@ -154,6 +156,7 @@ def delayed_find(
     "GET",
     "/brokers/{broker_name}/{broker_id}/transactions",
     area="messages",
+    need=Action.SEE,
     pages=("brokers:transactions",),
     response=HalvesOut,
 )

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.core.cache import caches
 from django.test import Client
+from django.urls import Resolver404, resolve
 
-from console.api.scopes import EVERYTHING, READ, WRITE
+from console.accounts.scopes import EVERYTHING, READ, WRITE
+from console.api.models import ApiToken
+from console.api.operations import OPERATIONS
 from console.api.tokens import made_token
+from console.api.v1.audit import UNDO_SCOPES
+from console.audit.models import Entry
 from console.dead_letters import replaying
 from console.demo import views as demo_views
+from console.files import planning
 from console.gateway.moment import now_ms
 from console.reports import health, tasks
 
@@ -22,20 +29,34 @@ if TYPE_CHECKING:
 
     from django.contrib.auth.models import User
 
+    from console.api.operations import Operation
     from console.gateway.fakes.broker import FakeBroker
 
 WHOLE = (f"{EVERYTHING}:{READ}", f"{EVERYTHING}:{WRITE}", f"people:{WRITE}")
 
 
 class Program:
-    """Sends requests of the API with a token."""
+    """Sends requests of the API with a token.
 
-    def __init__(self, owner: User, scopes: Sequence[str] = WHOLE, days: int = 30) -> None:
-        self.token, self.text = made_token(owner, f"of {owner}", scopes, days, now_ms())
+    Without scopes of its own the token has, at each request, no more than the operation names: so
+    each test that something works also tests that its scopes are enough for it.
+    """
+
+    def __init__(self, owner: User, scopes: Sequence[str] | None = None, days: int = 30) -> None:
+        self.is_exact = scopes is None
+        others = ApiToken.objects.filter(owner=owner).count()
+        name = f"of {owner} {others + 1}" if others else f"of {owner}"
+        self.token, self.text = made_token(owner, name, scopes or WHOLE, days, now_ms())
         self._client = Client()
+
+    def narrow(self, scopes: Sequence[str]) -> None:
+        """Leave the token these scopes."""
+        ApiToken.objects.filter(pk=self.token.pk).update(scopes=list(scopes))
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """Send a request below /api/v1; headers are named with low lines."""
+        if self.is_exact:
+            self.narrow(scopes_of(method, path, body))
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self._client.generic(
             method,
@@ -56,6 +77,59 @@ class Program:
 
     def delete(self, path: str, **headers: str) -> Any:
         return self.ask("DELETE", path, **headers)
+
+
+def operation_at(method: str, path: str) -> Operation | None:
+    """Return the operation at an address below /api/v1, None where there is none."""
+    try:
+        found = resolve(urlsplit(f"/api/v1{path}").path)
+    except Resolver404:
+        return None
+    route = f"/{found.route}".replace("<", "{").replace(">", "}")
+    # Ninja has one address for all methods of a path.
+    same = (each for each in OPERATIONS.values() if (each.method, each.path) == (method, route))
+    return next(same, None)
+
+
+def scopes_of(method: str, path: str, body: Any) -> tuple[str, ...]:
+    """Return the scopes that a request takes: its operation's, and those that vary."""
+    operation = operation_at(method, path)
+    if operation is None:
+        return WHOLE
+    if operation.varying:
+        return (*operation.scopes, *varying_scopes(operation, path, body))
+    return operation.scopes
+
+
+def varying_scopes(operation: Operation, path: str, body: Any) -> tuple[str, ...]:
+    match operation.name:
+        case "audit_undo":
+            entry = Entry.objects.filter(pk=path.split("/")[2]).first()
+            return () if entry is None else undo_scopes_of(entry)
+        case "file_change" | "file_restore":
+            return tuple(FILE_SCOPES.values())
+        case "message_deliver":
+            return ("messages:read",)
+        case "report_schedule_create" | "report_schedule_change" | "sql_schedule_change":
+            return ("alerts:write",) if isinstance(body, dict) and "channels" in body else ()
+        case "dead_letter_replay":
+            is_to_origin = isinstance(body, dict) and body.get("target") == "origin"
+            return ("messages:write",) if is_to_origin else ()
+        case _other:
+            raise AssertionError(f"{operation.name} has varying scopes: say which")
+
+
+FILE_SCOPES = {
+    "topics.json": "topics:write",
+    "subscriptionGroup.json": "groups:write",
+    "consumerOffset.json": "offsets:write",
+}
+
+
+def undo_scopes_of(entry: Entry) -> tuple[str, ...]:
+    of_files = FILE_SCOPES.values() if entry.action == planning.ACTION else ()
+    needed = UNDO_SCOPES.get(entry.action.partition(".")[0])
+    return (*of_files, *([needed] if needed else []))
 
 
 class FakeDemo:

@@ -10,8 +10,8 @@ from django.contrib.auth import get_user_model
 from console.accounts.invitations import open_invitation
 from console.accounts.models import CustomRole, Invitation
 from console.accounts.roles import Role, give_role, role_of
+from console.accounts.scopes import EVERYTHING, WRITE
 from console.api.models import KeptAnswer
-from console.api.scopes import EVERYTHING, WRITE
 from console.audit.models import Entry
 from console.configs.models import Label
 from console.demo import views as demo_views

@@ -10,9 +10,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from console.accounts.scopes import AREAS, covers, every_scope
 from console.api.answers import KEPT_MS, KEYS_MAX
 from console.api.models import ApiToken, KeptAnswer
-from console.api.scopes import AREAS, covers, every_scope
 from console.api.tokens import TOKENS_MAX, digest_of, opens
 from console.audit.models import Entry
 from console.gateway.errors import BrokerDownError
