@@ -8,6 +8,10 @@ Named by what the handler must do::
         CorruptRecordError      file, commit_log_offset, reason        -> recovery decides
         StoreUnavailableError   closed, disk full, write failed        -> SERVICE_NOT_AVAILABLE
       FrameError                the peer broke framing                 -> close the connection
+        Http2ConnectionError    the peer broke HTTP/2: code            -> GOAWAY, close
+      Http2StreamError          one stream broke HTTP/2: code          -> RST_STREAM
+      CallRefusedError          a gRPC call: status, message           -> that grpc-status
+      ProtobufError             bytes that are not that message        -> grpc-status INTERNAL
       RequestRefusedError       understood, and no                     -> that code, remark, fields
         AbortProcessError       the same, said by an extension         -> that ResponseCode
       ReplicationError          the other end of an HA connection      -> close that connection
@@ -59,6 +63,35 @@ class StoreUnavailableError(StoreError):
 
 class FrameError(BrokerError):
     """A peer sent bytes that are not a frame; its connection is closed."""
+
+
+class Http2ConnectionError(FrameError):
+    """A peer broke HTTP/2 in a way that ends its connection; `code` goes into the GOAWAY."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class Http2StreamError(BrokerError):
+    """A peer broke HTTP/2 on one stream; `code` goes into the RST_STREAM."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class CallRefusedError(BrokerError):
+    """A refused gRPC call: its grpc-status and grpc-message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class ProtobufError(BrokerError):
+    """Bytes that do not encode the expected protobuf message."""
 
 
 class RequestRefusedError(BrokerError):

@@ -17,6 +17,8 @@ class MemoryTransport(asyncio.Transport):
         written: what was given and not taken by the test yet.
         high: the limit of what may wait here.
         is_closed, is_aborted: whether the protocol ended the connection, and how.
+        is_paused: whether the protocol reads no more.
+        unread: what `get_write_buffer_size` returns.
     """
 
     sockets: ClassVar[list[socket.socket]] = []
@@ -31,6 +33,8 @@ class MemoryTransport(asyncio.Transport):
         self.high: int | None = None
         self.is_closed = False
         self.is_aborted = False
+        self.is_paused = False
+        self.unread = 0
         self._address = address
 
     @classmethod
@@ -43,6 +47,18 @@ class MemoryTransport(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+    def is_closing(self) -> bool:
+        return self.is_closed or self.is_aborted
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         self.written += data

@@ -1,0 +1,53 @@
+"""LargeRequests: lets the requests of a connection that are longer than a window in by turns.
+
+A request within the first window of its stream needs no turn. The window of a longer one is widened
+when its bytes fit into what the connection may buffer; until then the client holds them. A request
+that has its turn always comes to its end, so none waits for another that waits itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker_core.http2.call import Call
+
+
+class LargeRequests:
+    """Those of one connection, first come, first served. Event loop only."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Call, int]] = deque()
+        self._admitted_bytes = 0
+
+    def admit(self, call: Call, message_bytes: int, bytes_max: int) -> bool:
+        """Return whether a message may come now; `release` returns it later, when it may not."""
+        if self._waiting or not self._fits(message_bytes, bytes_max):
+            self._waiting.append((call, message_bytes))
+            return False
+        self._let_in(call, message_bytes)
+        return True
+
+    def release(self, call: Call, bytes_max: int) -> list[Call]:
+        """Return the calls that may come now, since an admitted one came to its end."""
+        self._admitted_bytes -= call.admitted_bytes
+        call.admitted_bytes = 0
+        found = []
+        waiting = self._waiting
+        while waiting:
+            next_call, message_bytes = waiting[0]
+            if next_call.is_open:
+                if not self._fits(message_bytes, bytes_max):
+                    break
+                self._let_in(next_call, message_bytes)
+                found.append(next_call)
+            waiting.popleft()
+        return found
+
+    def _fits(self, message_bytes: int, bytes_max: int) -> bool:
+        return not self._admitted_bytes or self._admitted_bytes + message_bytes <= bytes_max
+
+    def _let_in(self, call: Call, message_bytes: int) -> None:
+        call.admitted_bytes = message_bytes
+        self._admitted_bytes += message_bytes

@@ -1,0 +1,15 @@
+"""Sockets are tested on both loops: uvloop, on which the broker runs, as well as asyncio's own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
