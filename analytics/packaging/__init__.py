@@ -1,1 +1,1 @@
-"""How the Spark sources become a package of their own; see spark_wheel."""
+"""How the Spark sources become a package of their own; see build_hook."""

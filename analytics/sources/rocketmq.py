@@ -29,7 +29,7 @@ Kafka source. One of subscribe, subscribePattern and assign is needed for readin
     tls, tlsCaFile, tlsVerify              whether and how connections are secured
     timeoutMs             how long one answer may take
 
-Writing is described in analytics.sources.rocketmq_writer. Source: pyspark.sql.datasource (4.3),
+rocketmq_writer.py describes writing. Source: pyspark.sql.datasource (4.3),
 PullMessageProcessor.java (4.9.7, 5.3.3).
 """
 

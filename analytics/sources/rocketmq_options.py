@@ -1,4 +1,4 @@
-"""The options of the `rocketmq` source, with their types; see analytics.sources.rocketmq."""
+"""The options of the `rocketmq` source, with their types; see rocketmq.py."""
 
 from __future__ import annotations
 

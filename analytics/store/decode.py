@@ -1,6 +1,6 @@
 """Bulk decoding: a buffer of CommitLog records becomes Arrow columns.
 
-No loop touches a field. `analytics.store.bulk` finds the records and the places of their parts, and
+No loop touches a field. `bulk.py` finds the records and the places of their parts, and
 copies what has varying length, for all records of a buffer at once.
 
 Pure: no I/O. Any thread, any process.

@@ -2,7 +2,7 @@
 
 Pure: no I/O. Any thread.
 
-Invariant: equals `broker_core.message.properties.decode` of each text.
+Invariant: equals `message.properties.decode` of each text.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from analytics import guest
 from analytics.errors import ReportError
 from analytics.java import require_java
 from analytics.session import start_spark
+from tests.support.sources import ROOT
 from tests.support.spark_cluster import standalone_cluster
 
 if TYPE_CHECKING:
@@ -62,3 +63,14 @@ def running_spark(java_17: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture(scope="session")
 def spark(running_spark: Spark) -> SparkSession:
     return running_spark.session
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Spark sources as people build them, with the build backend of the requirements."""
+    directory = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-index"]
+    pip += ["--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(ROOT)]
+    subprocess.run(pip, check=True, capture_output=True)
+    (built,) = directory.glob("*.whl")
+    return built

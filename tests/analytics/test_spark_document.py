@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics.schemas import DAMAGE_COLUMN, MESSAGES
 from analytics.sources import commitlog, rocketmq_options, rocketmq_writer
+from analytics.sources.commitlog import CommitLogDataSource
+from analytics.sources.rocketmq import RocketMqDataSource
 from tests.analytics.draining import drained
 from tests.analytics.store_builder import START_MS, StoreBuilder
 from tests.support import raw_remoting
@@ -64,7 +68,23 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     one.stop()
 
 
+@pytest.fixture
+def wheel_beside_it(wheel: Path, spark: SparkSession, tmp_path: Path) -> Iterator[None]:
+    """The wheel in the test's directory; the session has the checkout's sources afterwards."""
+    shutil.copy(wheel, tmp_path)
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+    register_those_of_the_checkout(spark)
+
+
+def register_those_of_the_checkout(spark: SparkSession) -> None:
+    for source in (CommitLogDataSource, RocketMqDataSource):
+        spark.dataSource.register(source)
+
+
 @pytest.mark.spark
+@pytest.mark.usefixtures("wheel_beside_it")
 def test_its_examples_run(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store").put_many(30)
     builder.overwrite(builder.stored[9].commit_log_offset, bytes(8))
@@ -72,9 +92,13 @@ def test_its_examples_run(spark: SparkSession, broker: BrokerProcess, tmp_path: 
     sound = StoreBuilder(tmp_path / "sound").put_many(30).write()
 
     for example in EXAMPLES:
+        if "readStream" in example:
+            # Spark ships no files to the process of a stream.
+            register_those_of_the_checkout(spark)
         # The examples about damage read a store that has some.
         store = builder.write() if "damage" in example else sound
         text = example.replace(STORE, str(store)).replace(NAMESRV, broker.namesrv)
+        text = text.replace('"trebuchet_spark', f'"{tmp_path}/trebuchet_spark')
         exec(compile(text, "docs/spark.md", "exec"), names)
 
     def counted(name: str) -> int:
