@@ -4,9 +4,9 @@
      "parameters": [{"name": "hours", "type": "integer", "label": ..., "help": ..., "default": 24,
                      "minimum": 1, "maximum": 8784, "choices": [{"value": 1, "label": ...}, ...]}],
      "columns": [{"name": "bytes", "type": "bigint", "label": ..., "unit": "bytes", "link": "",
-                  "words": {}, "missing": "", "is_shown": true},
+                  "words": {}, "missing": "", "is_shown": true, "from_messages_of": ""},
                  {"name": "state", "type": "string", "label": ..., "unit": "", "link": "",
-                  "words": {"new": ...}, "missing": "", "is_shown": true}],
+                  "words": {"new": ...}, "missing": "", "is_shown": true, "from_messages_of": ""}],
      "sorted_by": ["time", "topic"],
      "totals": [{"name": ..., "label": ..., "how": "sum", "column": ..., "unit": ..., "note": ...}],
      "chart": {"label": ..., "time": ..., "value": ..., "series": ..., "step_seconds": 60,
@@ -55,6 +55,7 @@ def description(report: Report) -> dict[str, Any]:
                 "words": dict(column.words),
                 "missing": column.missing,
                 "is_shown": column.is_shown,
+                "from_messages_of": column.from_messages_of,
             }
             for column in report.columns
         ],

@@ -121,7 +121,7 @@ REPORT = Report(
     columns=(
         Column("kind", StringType(), gettext_noop("Same")),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
-        Column("value", StringType(), gettext_noop("Key")),
+        Column("value", StringType(), gettext_noop("Key"), from_messages_of="topic"),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
         Column("extra", LongType(), gettext_noop("More than one"), "messages"),
         Column("apart_ms", LongType(), gettext_noop("First to last"), "milliseconds"),

@@ -131,7 +131,7 @@ REPORT = Report(
     transform=most_frequent,
     columns=(
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
-        Column("key", StringType(), gettext_noop("Key")),
+        Column("key", StringType(), gettext_noop("Key"), from_messages_of="topic"),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
         Column("body_bytes", LongType(), gettext_noop("Bytes of bodies"), "bytes"),
         Column("share", LongType(), gettext_noop("Share of its topic"), "permille"),

@@ -173,7 +173,7 @@ REPORT = Report(
     chosen=chosen,
     columns=(
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
-        Column("origin", StringType(), gettext_noop("Origin")),
+        Column("origin", StringType(), gettext_noop("Origin"), from_messages_of="topic"),
         Column("time", TimestampType(), gettext_noop("From (UTC)")),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
         Column("bytes", LongType(), gettext_noop("Bytes"), "bytes"),

@@ -84,7 +84,9 @@ class Column:
 
     `link` says what its values name, so that a page can lead there. `words` are how a page says
     those of its values that are words of ours, `missing` what it says where there is no value. One
-    that is not shown is in files, and in sums.
+    that is not shown is in files, and in sums. `from_messages_of` is for values that only messages
+    tell (keys, tags, properties): the column that names the topic of these messages. Whoever may
+    not see them gets no value.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Column:
     words: Mapping[str, str] = field(default_factory=dict)
     missing: str = ""
     is_shown: bool = True
+    from_messages_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ DESCRIBE_SECONDS_MAX = 30
 FAILURE_KEPT_S = 10
 FORMAT = 1
 CACHE_KEY = "reports.catalog"
+TOPIC_PARAMETER = "topic"
+"""The option that narrows any report of messages to one topic."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -56,7 +58,8 @@ class Column(msgspec.Struct, frozen=True):
     """A column of a result.
 
     `link` says what its values name: a topic, a group; `words` how some of its values are said, and
-    `missing` that there is none. One that is not shown is in files only.
+    `missing` that there is none. One that is not shown is in files only. `from_messages_of` is the
+    column that names the topic whose messages a value comes from, "" for names and figures.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Column(msgspec.Struct, frozen=True):
     words: dict[str, str] = {}
     missing: str = ""
     is_shown: bool = True
+    from_messages_of: str = ""
 
     @property
     def is_number(self) -> bool:

@@ -21,7 +21,7 @@ from console.accounts.permissions import (
 )
 from console.accounts.roles import may_administer
 from console.audit.record import change
-from console.reports import catalog, health, schedules
+from console.reports import catalog, health, schedules, seeing
 from console.reports.forms import ParametersForm, ScheduleForm
 from console.reports.models import QUEUED_SECONDS_MAX, ReportRun
 from console.reports.presenting import shown_schedules
@@ -111,6 +111,8 @@ def kept(
     parameters: ParametersForm | None,
 ) -> None:
     """Keep what valid forms say, under an audit entry."""
+    if parameters is not None:
+        seeing.require_to_run(request, parameters.report, parameters.parameters())
     is_new = schedule.pk is None
     action = "schedule.create" if is_new else "schedule.update"
     name = form.cleaned_data["name"] if is_new else schedule.name

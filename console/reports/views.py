@@ -19,11 +19,12 @@ from django.utils.translation import get_language, gettext, gettext as _, ngette
 from django.views.decorators.http import require_safe
 
 from console.accounts.permissions import operators_action
+from console.accounts.rights import rights_on
 from console.alerts import fonts, rasters
 from console.alerts.pictures import series_label
 from console.audit.models import Entry
 from console.audit.record import change
-from console.reports import catalog, health, results
+from console.reports import catalog, health, results, seeing
 from console.reports.behind import Behind
 from console.reports.forms import ParametersForm, StartForm
 from console.reports.models import (
@@ -126,6 +127,7 @@ def start(request: HttpRequest) -> HttpResponse:
 
 def started(request: HttpRequest, report: Report, parameters: dict[str, Any]) -> ReportRun:
     """Put a run in the queue under an audit entry; a run that cannot be queued has failed."""
+    seeing.require_to_run(request, report, parameters)
     with change(request, "report.start", report.name, after=parameters) as entry:
         run = ReportRun.objects.create(
             report=report.name, parameters=parameters, requested_by_id=request.user.pk
@@ -148,7 +150,7 @@ def refused(request: HttpRequest, form: Form) -> HttpResponse:
 @require_safe
 def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
     """Show the progress of a run, or its result."""
-    run = found_run(run_id)
+    run = found_run(request, run_id)
     shown = ShownRun(run)
     context: dict[str, Any] = {
         "shown": shown,
@@ -158,7 +160,8 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
     picture = drawn(run, shown.report)
     context["picture"] = picture is not None
     context["font"] = picture is not None and font_missing(picture)
-    context["parquet"] = shown.is_done and parquet_path(run.pk).is_file()
+    sees_all = seeing.sees_all_of(run, rights_on(request))
+    context["parquet"] = shown.is_done and sees_all and parquet_path(run.pk).is_file()
     if run.result is not None and shown.report is not None:
         context |= shown_result(run, run.result, shown.report)
         asks_lake = bool(settings.TREBUCHET_LAKE) and may_query(request.user)
@@ -196,7 +199,7 @@ def shown_result(run: ReportRun, result: dict[str, Any], report: Report) -> dict
 @require_safe
 def run_progress(request: HttpRequest, run_id: int) -> HttpResponse:
     """Show only the progress; once the run has ended, make the page load its result."""
-    run = found_run(run_id)
+    run = found_run(request, run_id)
     response = render(
         request,
         "reports/_progress.html",
@@ -210,7 +213,7 @@ def run_progress(request: HttpRequest, run_id: int) -> HttpResponse:
 @require_safe
 def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
     """Return the numbers of the chart, and the time that a point stands for in words."""
-    run = found_run(run_id)
+    run = found_run(request, run_id)
     report = report_of(run)
     if run.result is None or report is None or report.chart is None:
         raise Http404(_("This run has no chart."))
@@ -231,7 +234,7 @@ def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
 @require_safe
 def run_csv(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """Return the stored rows as CSV."""
-    return csv_of(found_run(run_id))
+    return csv_of(found_run(request, run_id))
 
 
 def csv_of(run: ReportRun) -> StreamingHttpResponse:
@@ -247,7 +250,7 @@ def csv_of(run: ReportRun) -> StreamingHttpResponse:
 @require_safe
 def run_picture(request: HttpRequest, run_id: int) -> HttpResponse:
     """Return the chart of a result as PNG."""
-    run = found_run(run_id)
+    run = found_run(request, run_id)
     picture = drawn(run, report_of(run))
     if picture is None:
         raise Http404(_("This run has no chart."))
@@ -272,10 +275,11 @@ def font_missing(picture: Picture) -> str:
 @require_safe
 def run_parquet(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """Return the file with all rows of the result, as long as it is kept."""
-    return parquet_of(found_run(run_id))
+    return parquet_of(request, found_run(request, run_id))
 
 
-def parquet_of(run: ReportRun) -> FileResponse:
+def parquet_of(request: HttpRequest, run: ReportRun) -> FileResponse:
+    seeing.require_all_of(run, rights_on(request))
     try:
         file = parquet_path(run.pk).open("rb")
     except OSError as error:
@@ -286,7 +290,7 @@ def parquet_of(run: ReportRun) -> FileResponse:
 @operators_action
 def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
     """Cancel a run: a waiting one at once, a running one by a mark for its worker."""
-    run = found_run(run_id)
+    run = found_run(request, run_id)
     is_ending, said = cancelled(request, run)
     (messages.success if is_ending else messages.info)(request, said)
     return redirect("reports:run", run_id=run.pk)
@@ -319,7 +323,7 @@ def per_step(seconds: int) -> str:
     return words % {"number": number}
 
 
-def found_run(run_id: int) -> ReportRun:
-    return get_object_or_404(
-        ReportRun.objects.select_related("schedule", "requested_by"), pk=run_id
-    )
+def found_run(request: HttpRequest, run_id: int) -> ReportRun:
+    """Return a run with what this person may see of its result."""
+    run = get_object_or_404(ReportRun.objects.select_related("schedule", "requested_by"), pk=run_id)
+    return seeing.as_seen(run, rights_on(request))

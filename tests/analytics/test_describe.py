@@ -114,3 +114,25 @@ def test_its_words_are_true_of_what_it_reads(report) -> None:
         assert not any("log" in text.split() for text in said)
         assert any("samples are up to an hour old" in text for text in said)
         assert report.chart.is_reading
+
+
+# Names, figures' units and words of ours; to call another column one of these is a decision.
+OF_NO_MESSAGE = {
+    *("topic", "origin_topic", "consumer_group", "producer_group", "client", "host", "owner"),
+    *("change", "direction", "kind", "language", "reason", "role", "size", "state", "version"),
+}
+
+
+def test_a_text_that_only_messages_tell_says_of_which_topic_s() -> None:
+    """Keys and tags are for those who may see the messages of their topic."""
+    telling = {}
+    for report in REPORTS.values():
+        columns = {column.name: column for column in report.columns}
+        for name, column in columns.items():
+            if column.from_messages_of:
+                assert columns[column.from_messages_of].link == "topic"
+                telling[report.name] = name
+            elif TYPE_NAMES[column.type] == "string":
+                assert name in OF_NO_MESSAGE, f"{report.name}: whose are the values of {name}?"
+
+    assert telling == {"keys": "key", "duplicates": "value", "origins": "origin"}

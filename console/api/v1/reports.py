@@ -34,6 +34,9 @@ from console.reports.models import ReportRun
 from console.reports.presenting import milliseconds
 
 
+SEEING = "messages:read where it tells keys or tags of messages"
+
+
 class ReportOut(Schema):
     """A report that can run, with its parameters."""
 
@@ -142,12 +145,13 @@ def report_runs(
     "GET",
     "/report-runs/{run}",
     area="reports",
+    varying=SEEING,
     pages=("reports:run", "reports:progress", "reports:chart"),
     response=RunDetailOut,
 )
 def report_run(request: HttpRequest, run: Number) -> dict[str, Any]:
     """Show how far a run is, or its result."""
-    found = views.found_run(run)
+    found = views.found_run(request, run)
     return {**run_out(found), "result": found.result}
 
 
@@ -155,24 +159,26 @@ def report_run(request: HttpRequest, run: Number) -> dict[str, Any]:
     "GET",
     "/report-runs/{run}/csv",
     area="reports",
+    varying=SEEING,
     pages=("reports:csv",),
     file="text/csv",
 )
 def report_run_csv(request: HttpRequest, run: Number) -> HttpResponseBase:
     """Take the rows of a result as CSV."""
-    return views.csv_of(views.found_run(run))
+    return views.csv_of(views.found_run(request, run))
 
 
 @operation(
     "GET",
     "/report-runs/{run}/parquet",
     area="reports",
+    varying=SEEING,
     pages=("reports:parquet",),
     file="application/octet-stream",
 )
 def report_run_parquet(request: HttpRequest, run: Number) -> FileResponse:
     """Take all rows of a result as Parquet, as long as they are kept."""
-    return views.parquet_of(views.found_run(run))
+    return views.parquet_of(request, views.found_run(request, run))
 
 
 @operation(
@@ -247,6 +253,7 @@ def parameters_of(
     "POST",
     "/report-runs",
     area="reports",
+    varying=SEEING,
     need=Need.OPERATE,
     pages=("reports:start",),
     body=START,
@@ -273,7 +280,7 @@ def report_start(request: HttpRequest) -> dict[str, Any]:
 )
 def report_cancel(request: HttpRequest, run: Number) -> Done:
     """Cancel a run: a waiting one at once, a running one soon."""
-    _is_ending, said = views.cancelled(request, views.found_run(run))
+    _is_ending, said = views.cancelled(request, views.found_run(request, run))
     return Done(detail=said)
 
 
@@ -282,7 +289,7 @@ def report_cancel(request: HttpRequest, run: Number) -> Done:
     "/report-schedules",
     area="reports",
     need=Need.OPERATE,
-    varying="alerts:write to choose its channels",
+    varying=f"alerts:write to choose its channels; {SEEING}",
     pages=("reports:schedule-new",),
     body=SCHEDULE,
     response=ScheduleOut,
@@ -309,7 +316,7 @@ def report_schedule_create(request: HttpRequest) -> dict[str, Any]:
     "/report-schedules/{schedule}",
     area="reports",
     need=Need.OPERATE,
-    varying="alerts:write to choose its channels",
+    varying=f"alerts:write to choose its channels; {SEEING}",
     pages=("reports:schedule", "reports:schedule-switch"),
     body=SCHEDULE,
     response=ScheduleOut,
