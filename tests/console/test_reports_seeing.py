@@ -14,7 +14,7 @@ from django.utils import timezone
 from console.accounts.models import CustomRole
 from console.accounts.scopes import every_scope
 from console.api.operations import OPERATIONS
-from console.reports import health, tasks, views
+from console.reports import catalog, health, tasks, views
 from console.reports.models import ReportRun, RunState
 from tests.console.api.conftest import Program
 from tests.console.test_addresses import ALL
@@ -77,7 +77,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportRun:
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)
     monkeypatch.setattr(
         "console.reports.catalog.reports",
-        lambda: {"keys": views.catalog.report_of(KEYS)},
+        lambda: {"keys": catalog.report_of(KEYS)},
     )
     now = timezone.now()
     series = [{"label": THEIRS, "values": [7]}, {"label": MINE, "values": [7]}]

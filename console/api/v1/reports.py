@@ -33,7 +33,6 @@ from console.reports.forms import ParametersForm, ScheduleForm
 from console.reports.models import ReportRun
 from console.reports.presenting import milliseconds
 
-
 SEEING = "messages:read where it tells keys or tags of messages"
 
 
