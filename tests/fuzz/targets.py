@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.fuzz import disk, documents, http2, texts, wire
+from tests.fuzz import disk, documents, grpc_port, texts, wire
 
 TARGETS = {
     target.name: target
-    for module in (wire, http2, texts, disk, documents)
+    for module in (wire, grpc_port, texts, disk, documents)
     for target in module.TARGETS
 }

@@ -12,9 +12,13 @@ import pytest
 from broker_core.clock import SystemClock
 from broker_core.config.tls import TlsConfig
 from broker_core.errors import CallRefusedError
+from broker_core.grpc_messages import reflection
+from broker_core.grpc_messages.codec import decode, encode
+from broker_core.grpc_messages.reflection import Request, Response
 from broker_core.http2.codes import GrpcStatus
 from broker_core.http2.limits import Http2Limits
 from broker_core.http2.methods import Bidi, Method, ServerStreaming, Unary
+from broker_core.http2.reflection import reflection_methods
 from broker_core.http2.server import ALPN, Http2Server
 from broker_core.listening.tls import TlsGate
 from tests.support.certificates import certificate
@@ -49,6 +53,7 @@ class Service:
             "/t.S/Later": Unary(self.later),
             "/t.S/Many": ServerStreaming(self.many),
             "/t.S/Chat": Bidi(Chat),
+            **reflection_methods(["/t.S/Echo"]),
         }
 
     @staticmethod
@@ -206,6 +211,23 @@ async def test_a_conversation() -> None:
 
         answers = list(channel.stream_stream("/t.S/Chat")(requests()))
         assert answers == [b"HELLO %d" % number for number in range(100)] + [b"bye"]
+
+    async with serving() as (_, _, address):
+        await using(address, work)
+
+
+async def test_tools_learn_what_is_served() -> None:
+    def work(channel: grpc.Channel) -> None:
+        for service in reflection.SERVICES:
+            method = channel.stream_stream(f"/{service}/{reflection.METHOD}")
+            questions = [Request(list_services=""), Request(file_containing_symbol="t.S")]
+            listed, unknown = (
+                decode(Response, answer) for answer in method(map(encode, questions))
+            )
+            assert listed.list_services_response is not None
+            names = [each.name for each in listed.list_services_response.service]
+            assert names == [*reflection.SERVICES, "t.S"]
+            assert unknown.error_response is not None
 
     async with serving() as (_, _, address):
         await using(address, work)

@@ -1,11 +1,12 @@
-"""Targets of HTTP/2: a connection's bytes, header compression."""
+"""Targets of the gRPC port: a connection's bytes, header compression, messages."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 
-from broker_core.errors import Http2ConnectionError
+from broker_core.errors import Http2ConnectionError, ProtobufError
+from broker_core.grpc_messages import clients, codec, receiving, reflection, routing, sending
 from broker_core.http2 import frames, hpack
 from broker_core.http2.codes import CONTINUATION, DATA, HEADERS
 from broker_core.http2.connection import Connection
@@ -17,6 +18,15 @@ from tests.support.http2_peer import Handlers, frames_of, wire_of
 
 LIST_BYTES_MAX = 1 << 14
 CUTS = 16
+KINDS = (
+    sending.SendMessageRequest,
+    receiving.ReceiveMessageRequest,
+    receiving.AckMessageRequest,
+    clients.TelemetryCommand,
+    routing.QueryRouteRequest,
+    reflection.Request,
+    routing.QueryRouteResponse,
+)
 
 
 class Sink(asyncio.Transport):
@@ -89,7 +99,18 @@ def blocks(data: bytes) -> None:
             assert decoder.table_bytes == sum(sizes) <= hpack.TABLE_BYTES
 
 
+def messages(data: bytes) -> None:
+    """A message that can be read is written so that it is read as the same."""
+    kind = KINDS[data[0] % len(KINDS)] if data else KINDS[0]
+    with contextlib.suppress(ProtobufError):
+        found = codec.decode(kind, data[1:])
+        again = codec.encode(found)
+        # NaN is not equal to itself, but its bytes are.
+        assert codec.encode(codec.decode(kind, again)) == again
+
+
 TARGETS = (
+    Target("protobuf", "the messages of gRPC clients", messages, 1.5),
     Target("http2", "the bytes of an HTTP/2 connection", connection),
     Target("hpack", "the field blocks of an HTTP/2 connection", blocks),
 )

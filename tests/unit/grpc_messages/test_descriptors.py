@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from broker_core.grpc_messages import descriptors
+from tests.support import protos
+
+
+def test_the_descriptors_are_those_of_the_proto_files() -> None:
+    assert descriptors.files() == protos.compiled(), "run python -m tests.support.protos"
+
+
+def test_the_proto_files_keep_their_licence() -> None:
+    for path in protos.PROTO.rglob("*.proto"):
+        assert path.read_text().startswith("// Licensed to the Apache Software Foundation (ASF)")
