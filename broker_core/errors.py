@@ -12,6 +12,7 @@ Named by what the handler must do::
       Http2StreamError          one stream broke HTTP/2: code          -> RST_STREAM
       CallRefusedError          a gRPC call: status, message           -> that grpc-status
       ProtobufError             bytes that are not that message        -> grpc-status INTERNAL
+      PropertiesError           a message's properties break their text -> MESSAGE_ILLEGAL
       RequestRefusedError       understood, and no                     -> that code, remark, fields
         AbortProcessError       the same, said by an extension         -> that ResponseCode
       ReplicationError          the other end of an HA connection      -> close that connection
@@ -92,6 +93,10 @@ class CallRefusedError(BrokerError):
 
 class ProtobufError(BrokerError):
     """Bytes that do not encode the expected protobuf message."""
+
+
+class PropertiesError(BrokerError):
+    """A message's properties that no reader would take apart as they were put together."""
 
 
 class RequestRefusedError(BrokerError):

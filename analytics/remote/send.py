@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from analytics.errors import ReportError
 from analytics.remote.cluster import RefusedError
+from broker_core.errors import PropertiesError
 from broker_core.message import names, properties
 from broker_core.message.sys_flag import MessageSysFlag
 from broker_core.protocol.codes import RequestCode, ResponseCode
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 IN_FLIGHT = 64
 DEFAULT_TOPIC_QUEUE_NUMS = 4
 COMPRESSED = int(MessageSysFlag.COMPRESSED | MessageSysFlag.COMPRESSION_ZLIB)
-SEPARATORS = frozenset(properties.NAME_VALUE_SEPARATOR + properties.PROPERTY_SEPARATOR)
 # A broker that answers with one of these may store the message later, or another broker may.
 MAY_SUCCEED = frozenset(
     {
@@ -226,14 +226,13 @@ def check_properties(found: Mapping[str, str]) -> None:
     """Check that a broker can store properties as they are.
 
     Raises:
-        ReportError: a name or a value holds a separator or is empty, or all are too long.
+        ReportError: a name is empty, a name or a value has a character that breaks their text form,
+            or all are too long.
     """
-    for name, value in found.items():
-        if not name or not value or not SEPARATORS.isdisjoint(name + value):
-            raise ReportError(
-                f"The property {name!r} cannot be sent: name and value must not be empty, nor hold "
-                "the characters U+0001 or U+0002."
-            )
+    try:
+        properties.require_sendable(found)
+    except PropertiesError as error:
+        raise ReportError(f"A message can't be sent: {error}.") from error
     size = len(properties.encode(found).encode())
     if size > properties.PROPERTIES_BYTES_MAX:
         raise ReportError(

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_core.errors import PropertiesError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
 PROPERTIES_BYTES_MAX = 32767
+NAME_CHARS_SHOWN = 64
+UNSENDABLE = {
+    "\0": "U+0000, which the broker can't store",
+    NAME_VALUE_SEPARATOR: "U+0001, which separates names from values",
+    PROPERTY_SEPARATOR: "U+0002, which separates properties",
+}
+"""The characters that no name and no value may have, and why."""
 
 
 def decode(text: str) -> dict[str, str]:
@@ -28,6 +37,50 @@ def decode(text: str) -> dict[str, str]:
         if key and value:
             properties[key] = value
     return properties
+
+
+def decode_sent(text: str) -> dict[str, str]:
+    r"""Return the properties of a message that a client sends.
+
+    Differs: the original stores any text. With a \x01 or \x02 in a name or a value its readers lose
+    the property, cut it, or find another one, each in its own way.
+
+    Raises:
+        PropertiesError: one of the properties would not be read as it was sent.
+    """
+    properties = {}
+    for pair in text.split(PROPERTY_SEPARATOR):
+        key, separator, value = pair.partition(NAME_VALUE_SEPARATOR)
+        if key and value and NAME_VALUE_SEPARATOR not in value:
+            properties[key] = value
+        elif pair and (value or not key or not separator):
+            raise _broken_pair(pair)
+    return properties
+
+
+def require_sendable(properties: Mapping[str, str]) -> None:
+    """Check that readers get properties as they are.
+
+    Raises:
+        PropertiesError: a name is empty, or a control character breaks the text form.
+    """
+    for name, value in properties.items():
+        if not name:
+            raise PropertiesError("a property has no name")
+        for character in UNSENDABLE:
+            if character in name or character in value:
+                raise _broken(name, character)
+
+
+def require_no_nul(text: str) -> None:
+    """Check that the broker can store a text of properties.
+
+    Raises:
+        PropertiesError: it holds a NUL, by which recovery tells a torn write.
+    """
+    for pair in text.split(PROPERTY_SEPARATOR) if "\0" in text else ():
+        if "\0" in pair:
+            raise _broken(pair.partition(NAME_VALUE_SEPARATOR)[0], "\0")
 
 
 def encode(properties: Mapping[str, str]) -> str:
@@ -48,3 +101,27 @@ def without(text: str, name: str, value: str) -> str:
         pairs = text.split(PROPERTY_SEPARATOR)
         text = PROPERTY_SEPARATOR.join([each for each in pairs if each != pair[:-1]])
     return text
+
+
+def _broken_pair(pair: str) -> PropertiesError:
+    name, separator, _ = pair.partition(NAME_VALUE_SEPARATOR)
+    if not name:
+        return PropertiesError("a property has no name")
+    if separator:
+        return _broken(name, NAME_VALUE_SEPARATOR)
+    # What is behind a separator within a name or a value.
+    return PropertiesError(
+        f"its properties hold {_shown(name)} without a value; a property contains "
+        f"{UNSENDABLE[PROPERTY_SEPARATOR]}. Encode the property, then send the message again"
+    )
+
+
+def _broken(name: str, character: str) -> PropertiesError:
+    return PropertiesError(
+        f"the property {_shown(name)} contains {UNSENDABLE[character]}. Encode the property, then "
+        "send the message again"
+    )
+
+
+def _shown(name: str) -> str:
+    return repr(name[:NAME_CHARS_SHOWN]) + "..." * (len(name) > NAME_CHARS_SHOWN)

@@ -13,6 +13,7 @@ ctypedef const uint8_t* Bytes
 cdef extern from "texts.h" nogil:
     Bytes past_plain(Bytes at, Bytes end)
     size_t copy_to_slash(uint8_t* to, Bytes at, Bytes end)
+    Bytes next_separator(Bytes begin, Bytes at, Bytes end)
     int hex_code(Bytes at)
 
 cdef enum:
@@ -1005,8 +1006,8 @@ cdef inline bint read_properties(Text text, uint8_t* out, Special* special,
                                  Properties* found) noexcept nogil:
     """Write the properties as they are stored, but for the cluster; tell whether they are plain.
 
-    As `decode`, `without` and the send processor do it: the pair WAIT goes, a separator ends what
-    is left.
+    As `decode_sent`, `without` and the send processor do it: the pair WAIT goes, a separator ends
+    what is left. A pair without exactly one separator is left to them: they refuse it.
     """
     cdef Py_ssize_t size = unescape(text, out)
     cdef Bytes at = out
@@ -1025,10 +1026,18 @@ cdef inline bint read_properties(Text text, uint8_t* out, Special* special,
     end = out + size
     while at < end:
         # There is one: the last byte.
-        to = <Bytes>memchr(at, BETWEEN, end - at)
-        middle = <Bytes>memchr(at, NAME_VALUE, to - at)
-        name_size = to - at if middle == NULL else middle - at
-        value_size = 0 if middle == NULL else to - middle - 1
+        middle = next_separator(out, at, end)
+        if middle == at and at[0] == BETWEEN:
+            # An empty pair.
+            at += 1
+            continue
+        if middle == at or middle[0] != NAME_VALUE:
+            return False
+        to = next_separator(out, middle + 1, end)
+        if to[0] != BETWEEN:
+            return False
+        name_size = middle - at
+        value_size = to - middle - 1
         for i in range(special.count):
             if name_size == special.size[i] and memcmp(at, special.at[i], name_size) == 0:
                 return False
@@ -1082,11 +1091,11 @@ cdef inline bint read_common(Text text, uint8_t* out, Special* special,
         size -= 1
     end = out + size
     while at < end:
-        to = <Bytes>memchr(at, BETWEEN, end - at)
-        if to == NULL:
-            to = end
-        middle = <Bytes>memchr(at, NAME_VALUE, to - at)
-        if middle == NULL or middle == at or middle + 1 == to or count == COMMON_MAX:
+        middle = next_separator(out, at, end)
+        if middle == at or middle == end or middle[0] != NAME_VALUE or count == COMMON_MAX:
+            return False
+        to = next_separator(out, middle + 1, end)
+        if to == middle + 1 or (to != end and to[0] != BETWEEN):
             return False
         name_size = middle - at
         for i in range(special.count):
@@ -1177,9 +1186,11 @@ cdef inline bint read_prepared(Text text, uint8_t* out, Special* special,
     end = out + size
     while at < end:
         # There is one: the last byte.
-        to = <Bytes>memchr(at, BETWEEN, end - at)
-        middle = <Bytes>memchr(at, NAME_VALUE, to - at)
-        if middle == NULL or middle == at or middle + 1 == to or count == COMMON_MAX:
+        middle = next_separator(out, at, end)
+        if middle == at or middle[0] != NAME_VALUE or count == COMMON_MAX:
+            return False
+        to = next_separator(out, middle + 1, end)
+        if to == middle + 1 or to[0] != BETWEEN:
             return False
         name_size = middle - at
         for i in range(count):
@@ -1298,11 +1309,17 @@ cdef inline bint read_item_properties(Item* item) noexcept nogil:
     if not is_sound(at, item.properties.size):
         return False
     while at < end:
-        to = <Bytes>memchr(at, BETWEEN, end - at)
-        if to == NULL:
-            to = end
-        middle = <Bytes>memchr(at, NAME_VALUE, to - at)
-        if middle != NULL and middle + 1 < to:
+        middle = next_separator(item.properties.at, at, end)
+        if middle == at and at[0] == BETWEEN:
+            # An empty pair.
+            at += 1
+            continue
+        if middle == at or middle == end or middle[0] != NAME_VALUE:
+            return False
+        to = next_separator(item.properties.at, middle + 1, end)
+        if to != end and to[0] != BETWEEN:
+            return False
+        if middle + 1 < to:
             value.at = middle + 1
             value.size = to - value.at
             note_pair(at, middle - at, value, &item.tags, &item.keys, &item.uniq_key)

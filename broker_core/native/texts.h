@@ -52,6 +52,35 @@ static inline size_t copy_to_slash(
     return size;
 }
 
+/* Find the next byte below 3, which separates properties or is a zero; `end` without one. The text
+   begins at `begin`, and nothing outside of it is read. */
+static inline const unsigned char *next_separator(
+    const unsigned char *begin, const unsigned char *at, const unsigned char *end)
+{
+#if defined(__SSE2__)
+    const __m128i last = _mm_set1_epi8(2);
+    unsigned int found;
+    __m128i data;
+    while (end - at >= 16) {
+        data = _mm_loadu_si128((const __m128i *)at);
+        found = (unsigned int)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(data, last), data));
+        if (found)
+            return at + __builtin_ctz(found);
+        at += 16;
+    }
+    if (end - begin >= 16 && at < end) {
+        /* The last sixteen, without those that are passed already. */
+        data = _mm_loadu_si128((const __m128i *)(end - 16));
+        found = (unsigned int)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(data, last), data));
+        found >>= 16 - (end - at);
+        return found ? at + __builtin_ctz(found) : end;
+    }
+#endif
+    while (at < end && *at > 2)
+        at++;
+    return at;
+}
+
 /* The digit that a character is, -1 for others. */
 static inline int hex_digit(unsigned char c)
 {

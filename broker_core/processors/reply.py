@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 
 from broker_core.access.account import Permission
 from broker_core.access.rules import Need
-from broker_core.errors import RemotingError, RequestRefusedError
+from broker_core.errors import PropertiesError, RemotingError, RequestRefusedError
 from broker_core.message import names, properties
 from broker_core.message.ids import host_text, offset_msg_id
-from broker_core.processors.send import LESS_SAFE, producer_fields, wanted_of
+from broker_core.processors.send import LESS_SAFE, producer_fields, refusal_of, wanted_of
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
@@ -108,8 +108,8 @@ class ReplyProcessor:
     ) -> RemotingCommand:
         try:
             return await self._reply(request, connection, header)
-        except RequestRefusedError as refusal:
-            raise refusal.with_fields(producer_fields(self._config)) from None
+        except (RequestRefusedError, PropertiesError) as error:
+            raise refusal_of(error).with_fields(producer_fields(self._config)) from None
 
     async def _reply(
         self, request: RemotingCommand, connection: Connection, header: Mapping[str, str]
@@ -120,7 +120,9 @@ class ReplyProcessor:
             need = Need(topic, Permission.PUB)
             self._gate.require(request, connection.remote_address, [need])
         queue_id = self._placement.place(wanted_of(send_header, connection))
-        table = properties.decode(header.get("i", ""))
+        text = header.get("i", "")
+        properties.require_no_nul(text)
+        table = properties.decode_sent(text)
         refusal = None
         try:
             await self._push(request, connection, header, table)

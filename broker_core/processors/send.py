@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from broker_core.errors import RequestRefusedError
+from broker_core.errors import PropertiesError, RequestRefusedError
 from broker_core.message import names
 from broker_core.message.names import (
     PROPERTY_CLUSTER,
@@ -22,8 +22,9 @@ from broker_core.message.names import (
 )
 from broker_core.message.properties import (
     PROPERTY_SEPARATOR,
-    decode as decode_properties,
+    decode_sent,
     encode as encode_properties,
+    require_no_nul,
     without,
 )
 from broker_core.message.sys_flag import TRANSACTION_MASK
@@ -208,8 +209,8 @@ class SendProcessor:
         }
         try:
             return self._serve(request, connection, ext_fields)
-        except RequestRefusedError as refusal:
-            raise refusal.with_fields(self._ext_fields) from None
+        except (RequestRefusedError, PropertiesError) as error:
+            raise refusal_of(error).with_fields(self._ext_fields) from None
 
     def send_message_v2(self, request: RemotingCommand, connection: Connection) -> Answer:
         """SEND_MESSAGE_V2.
@@ -225,8 +226,8 @@ class SendProcessor:
                     return self._send_batch(request, connection, header)
                 return self._send(request, connection, header)
             return self._serve(request, connection, request.ext_fields)
-        except RequestRefusedError as refusal:
-            raise refusal.with_fields(self._ext_fields) from None
+        except (RequestRefusedError, PropertiesError) as error:
+            raise refusal_of(error).with_fields(self._ext_fields) from None
 
     def send_batch_message(self, request: RemotingCommand, connection: Connection) -> Answer:
         """SEND_BATCH_MESSAGE. Answers as send_message_v2; msgId lists the ids of all messages."""
@@ -234,8 +235,8 @@ class SendProcessor:
             if type(request) is SendCommand and (header := request.ext_fields) is not None:
                 return self._send_batch(request, connection, header)
             return self._serve(request, connection, request.ext_fields, is_batch=True)
-        except RequestRefusedError as refusal:
-            raise refusal.with_fields(self._ext_fields) from None
+        except (RequestRefusedError, PropertiesError) as error:
+            raise refusal_of(error).with_fields(self._ext_fields) from None
 
     def note_halves(self, halves: Sequence[tuple[Any, ...]], born_host: bytes) -> None:
         """Take note of half messages that the native turn has put; see PlainHalf."""
@@ -262,7 +263,7 @@ class SendProcessor:
             topic, queue_id = self._place(request, connection, header)
         put_topic, put_queue_id, detour = topic, queue_id, None
         text = header.properties or ""
-        table = decode_properties(text)
+        table = decode_sent(text)
         get = table.get
         wait = get(PROPERTY_WAIT_STORE_MSG_OK)
         if SPECIAL_PROPERTIES.isdisjoint(table):
@@ -293,6 +294,7 @@ class SendProcessor:
             reconsume_times=header.reconsume_times or 0,
         )
         if result.status is not PUT_OK:
+            require_no_nul(text)
             raise RequestRefusedError(*self._remarks[result.status])
         self._stats.put(put_topic, 1, result.wrote_size)
         if detour is not None:
@@ -335,7 +337,7 @@ class SendProcessor:
         queue_id = header.queue_id
         if not 0 <= queue_id < self._plain_queues[topic]:
             queue_id = self._placement.place(wanted_of(header, connection))
-        table = decode_properties(header.properties or "")
+        table = decode_sent(header.properties or "")
         if header.sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in table:
             raise RequestRefusedError(*self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
         wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
@@ -544,6 +546,13 @@ class _Together(Later):
             # Other sends wait for the same report.
             outcome = error
         self.finish(outcome)
+
+
+def refusal_of(error: RequestRefusedError | PropertiesError) -> RequestRefusedError:
+    """Return what the sender of a message is answered."""
+    if isinstance(error, RequestRefusedError):
+        return error
+    return RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {error}")
 
 
 def producer_fields(config: BrokerConfig) -> dict[str, str]:

@@ -130,7 +130,7 @@ class SendForm(forms.Form):
     def clean_properties(self) -> str:
         text = str(self.cleaned_data["properties"])
         for name, value in pairs_of(text):
-            if not name or value is None:
+            if not name or not value:
                 raise forms.ValidationError(gettext("Each line is a name, =, and a value."))
             if name in RESERVED:
                 raise forms.ValidationError(
@@ -142,7 +142,12 @@ class SendForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         for name in ("tag", "keys", "properties", "order_key"):
             if any(each in SEPARATORS for each in str(cleaned.get(name, ""))):
-                self.add_error(name, gettext("It has a character that separates properties."))
+                self.add_error(
+                    name,
+                    gettext(
+                        "Remove the control characters U+0001 and U+0002; they separate properties."
+                    ),
+                )
         if cleaned.get("encoding") == BASE64:
             try:
                 base64.b64decode(str(cleaned.get("body", "")), validate=True)
@@ -230,7 +235,8 @@ class SendForm(forms.Form):
 def pairs_of(text: str) -> list[tuple[str, str | None]]:
     """Return name and value of each line; a value of None where there is no `=`."""
     found = []
-    for line in text.splitlines():
+    # Not splitlines: other control characters may be part of a value.
+    for line in text.split("\n"):
         name, equals, value = line.partition("=")
         if line.strip():
             found.append((name.strip(), value.strip() if equals else None))

@@ -25,7 +25,14 @@ from console.gateway.moment import now_ms
 from console.gateway.outgoing import Sent
 from console.history.range import whole
 from console.masking.seeing import unmasked
-from console.sending.forms import BASE64, BODY_CHARACTERS_MAX, RESERVED, TEXT, SendForm
+from console.sending.forms import (
+    BASE64,
+    BODY_CHARACTERS_MAX,
+    RESERVED,
+    TEXT,
+    SendForm,
+    pairs_of,
+)
 from console.sending.models import HalfMessage, LastSent
 from console.ui.missing import MissingError
 
@@ -122,12 +129,20 @@ def carried_by(found: StoredMessage, body: bytes) -> dict[str, str]:
     if len(shown) > BODY_CHARACTERS_MAX:
         raise MissingError(_("The body is too large for the form: 1 MiB at most."))
     own = {name: value for name, value in found.properties.items() if name not in RESERVED}
+    properties = "\n".join(f"{name}={value}" for name, value in own.items())
+    if pairs_of(properties) != list(own.items()):
+        raise MissingError(
+            _(
+                "This form can't show a property with a line break, a space at either end or = in "
+                "its name, so the message can't be sent again from here."
+            )
+        )
     return {
         "body": shown,
         "encoding": TEXT if is_text else BASE64,
         "tag": found.tags,
         "keys": found.keys,
-        "properties": "\n".join(f"{name}={value}" for name, value in own.items()),
+        "properties": properties,
     }
 
 

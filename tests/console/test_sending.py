@@ -101,8 +101,11 @@ def test_the_queue_is_the_one_that_java_clients_choose(text, count, queue) -> No
         ({"topic": "ReadOnly"}, "it is read only"),
         ({"properties": "no equals sign"}, "Each line is a name"),
         ({"properties": "UNIQ_KEY=1"}, "has a field of its own"),
-        ({"properties": "a=\x01"}, "separates properties"),
-        ({"tag": "a\x02b"}, "separates properties"),
+        ({"properties": "a=\x01b"}, "they separate properties"),
+        ({"properties": "a=\x0b"}, "Each line is a name"),
+        ({"properties": "a=b\0"}, "Null characters are not allowed"),
+        ({"tag": "a\x02b"}, "they separate properties"),
+        ({"keys": "a\x02KEYS\x01b"}, "they separate properties"),
         ({"properties": "a=" + "x" * 16_000, "keys": "k", "body": "x"}, ""),
         ({"encoding": "base64", "body": "not base64!"}, "This is not Base64"),
         ({"count": 501}, "500"),
@@ -242,6 +245,25 @@ def test_a_message_is_sent_again_with_all_that_it_carries_by_who_sees_its_body(
     assert actors.operator.get(SEND, query).status_code == 403
     for nowhere in ("broker-a:1:99", "x", "broker-a:1:-1", "::"):
         assert actors.admin.get(SEND, query | {"copy": nowhere}).status_code == 404
+
+
+@pytest.mark.parametrize("carried", [{"a": "b\nc=d"}, {"a": "b\n"}, {"a": " b"}, {"a=b": "c"}])
+def test_a_message_that_the_form_cannot_show_as_it_is_is_not_copied(
+    carried: dict[str, str], actors, orders
+) -> None:
+    offset = orders.put_message("Orders", 1, b"x", now_ms(), **carried)
+
+    answer = actors.admin.get(SEND, {"topic": "Orders", "copy": f"broker-a:1:{offset}"})
+
+    assert answer.status_code == 404
+    assert "can&#x27;t show a property with a line break" in answer.text
+
+
+def test_control_characters_within_a_value_are_sent_as_they_are(actors, orders) -> None:
+    actors.operator.post(SEND, FORM | {"properties": "a=x\x1dy=\x0bz\u2028\r\nb=c"})
+
+    ((_queue, _body, carried),) = stored(orders)
+    assert (carried["a"], carried["b"]) == ("x\x1dy=\x0bz", "c")
 
 
 def test_a_message_is_handed_to_one_member_of_a_group(actors, orders) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from broker_core.message.properties import PROPERTIES_BYTES_MAX
 from broker_core.protocol.codes import RequestCode, ResponseCode
+from broker_core.protocol.headers.send_message import LONG_NAMES
 from tests.support.client import messages
+from tests.support.send_frames import batch_item
 
 if TYPE_CHECKING:
     from tests.support.client import Client
@@ -35,10 +37,8 @@ async def test_no_other_field_becomes_properties(client: Client, name: str) -> N
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("KEYS\x01k\x02\x02\x01\x02TAGS\x01A", {"KEYS": "k", "TAGS": "A"}),
-        ("KEYS\x01k\x01mine\x01x", {"KEYS": "k\x01mine\x01x"}),
-        ("no separator", {}),
-        ("\x01value", {}),
+        ("KEYS\x01k\x02\x02TAGS\x01A", {"KEYS": "k", "TAGS": "A"}),
+        ("a\x01\x02KEYS\x01k", {"KEYS": "k"}),
         ("key\x01", {}),
     ],
 )
@@ -54,6 +54,55 @@ async def test_a_text_that_is_odd_is_read_alike_by_everybody(
     (stored,) = messages(await client.pull("T"))
     found = {key: value for key, value in stored.properties.items() if key not in OF_THE_BROKER}
     assert found == wanted
+
+
+REFUSED = {
+    "colour\x01r\0d": "the property 'colour' contains U+0000, which the broker can't store. ",
+    "KEYS\x01k\x01mine\x01x": "the property 'KEYS' contains U+0001, which separates names from ",
+    "TAGS\x01A\x02no separator": "its properties hold 'no separator' without a value; a property ",
+    "\x01value": "a property has no name",
+    # Of half and of delayed messages, which the broker takes another way.
+    "TRAN_MSG\x01true\x02PGROUP\x01p\x02a\x01b\x01c": "the property 'a' contains U+0001, ",
+    "DELAY\x013\x02a\x01b\x02c": "its properties hold 'c' without a value; a property contains ",
+    "DELAY\x013\x02a\x01\0": "the property 'a' contains U+0000, ",
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), REFUSED.items())
+async def test_properties_that_nobody_would_read_as_sent_are_refused_with_the_reason(
+    client: Client, text: str, reason: str
+) -> None:
+    fields: dict[str, Any] = {**HEADER, "i": text}
+    long = {LONG_NAMES[name]: value for name, value in fields.items()}
+    answers = [
+        await client.ask(RequestCode.SEND_MESSAGE_V2, b"x", **fields),
+        await client.ask(RequestCode.SEND_MESSAGE, b"x", **long),
+    ]
+
+    for answer in answers:
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert (answer.remark or "").startswith(f"the message is illegal: {reason}")
+    assert messages(await client.pull("T")) == []
+
+
+@pytest.mark.parametrize(("text", "reason"), list(REFUSED.items())[:4])
+async def test_a_batch_with_one_such_message_is_refused_with_the_reason(
+    client: Client, text: str, reason: str
+) -> None:
+    fields: dict[str, Any] = {**HEADER, "m": "true"}
+    one_of_two = batch_item(b"x", b"a\x01b") + batch_item(b"y", text.encode())
+    answers = [
+        await client.ask(
+            RequestCode.SEND_BATCH_MESSAGE, batch_item(b"x", b""), **{**fields, "i": text}
+        ),
+        await client.ask(RequestCode.SEND_BATCH_MESSAGE, one_of_two, **{**fields, "i": "c\x01d"}),
+        await client.ask(RequestCode.SEND_MESSAGE_V2, one_of_two, **fields),
+    ]
+
+    for answer in answers:
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert (answer.remark or "").startswith(f"the message is illegal: {reason}")
+    assert messages(await client.pull("T")) == []
 
 
 @pytest.mark.parametrize("count", [1, 8_000])

@@ -42,8 +42,8 @@ async def asking(broker: Broker) -> AsyncIterator[Asking]:
     await made.shutdown()
 
 
-async def reply(client: Client, to: str | None = "asking-client") -> RemotingCommand:
-    table = {"CORRELATION_ID": "c-1", "TTL": "3000", "MSG_TYPE": "reply", "UNIQ_KEY": "U"}
+async def reply(client: Client, to: str | None = "asking-client", **more: str) -> RemotingCommand:
+    table = {"CORRELATION_ID": "c-1", "TTL": "3000", "MSG_TYPE": "reply", "UNIQ_KEY": "U", **more}
     if to is not None:
         table["REPLY_TO_CLIENT"] = to
     return await client.ask(
@@ -62,6 +62,17 @@ async def reply(client: Client, to: str | None = "asking-client") -> RemotingCom
         k="false",
         m="false",
     )
+
+
+@pytest.mark.parametrize("value", ["r\0d", "r\x01d", "r\x02d"])
+async def test_a_reply_with_properties_that_nobody_would_read_as_sent_is_refused(
+    broker: Broker, client: Client, asking: Asking, value: str
+) -> None:
+    answer = await reply(client, colour=value)
+
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert (answer.remark or "").startswith("the message is illegal: ")
+    assert asking.pushed == []
 
 
 async def test_a_reply_is_pushed_to_who_asked(

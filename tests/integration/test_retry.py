@@ -7,6 +7,7 @@ import pytest
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.support.broker import running_broker
+from tests.support.builders import put
 from tests.support.client import Client, json_body, messages
 from tests.support.clock import ManualClock
 from tests.support.passing_time import pass_time
@@ -242,6 +243,20 @@ async def test_an_unknown_group_is_refused_where_none_is_made(tmp_path: Path) ->
 
         assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
         await client.shutdown()
+
+
+async def test_a_message_that_rocketmq_stored_with_a_separator_in_a_value_is_given_back_as_it_is(
+    broker: Broker, client: Client
+) -> None:
+    """No client may send it to us, but an old store directory has it."""
+    await client.send("T")
+    put(broker.storage.store, "T", more={"colour": "r\x01d"})
+    message = await only(client, "T", 1)
+
+    answer = await send_back(client, message, level=-1)
+
+    assert answer.code == ResponseCode.SUCCESS
+    assert (await only(client, DEAD)).properties["colour"] == "r\x01d"
 
 
 async def test_a_retry_topic_that_may_not_be_written_refuses(client: Client) -> None:

@@ -13,7 +13,7 @@ import pytest
 from broker_core.config.keys import ALIASES, KEYS
 from broker_core.config.unserved import ONE_VALUE, WITHOUT_EFFECT
 from broker_core.processors import registry
-from broker_core.protocol.codes import RequestCode
+from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.conftest import require_java
 from tests.interop import request_cases, request_parts
 from tests.interop.rows import Rows, wait_for_messages
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 TOPIC = "same-answers"
+ODD_TOPIC = "odd-properties"
 MESSAGES = 10
 MESSAGE_BYTES_MAX = 65_536
 GET_MIN_OFFSET = 31
@@ -265,3 +266,28 @@ def test_every_row_is_answered_as_by_the_real_one(told: Told, case: request_part
         assert ours != theirs, f"no longer true: {case.differs}\n{remarks}"
     else:
         assert ours == theirs, remarks
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "differs"),
+    [
+        ("an empty value", "a\x01", ""),
+        ("an empty pair", "a\x01b\x02\x02c\x01d\x02", ""),
+        ("a name twice", "a\x01b\x02a\x01c", ""),
+        ("a NUL", "a\x01b\0c", "a NUL stands for a torn write in ours"),
+        ("U+0001 in a value", "a\x01b\x01c", "not every client reads the property"),
+        ("U+0001 in a name", "a\x01b\x01c\x02d\x01e", "clients read another name"),
+        ("U+0002 in a value", "a\x01b\x02c", "clients read the value up to there"),
+        ("no name", "\x01b", "clients drop the property"),
+    ],
+)
+def test_properties_that_cannot_be_read_as_sent_are_refused_by_ours_alone(
+    brokers: tuple[BrokerProcess, Peer], name: str, text: str, differs: str
+) -> None:
+    """The last test here: the original stores what ours does not."""
+    sent = Case(name, raw_remoting.SEND_MESSAGE, send_fields(ODD_TOPIC, properties=text), b"x")
+
+    ours, theirs = (ask(each.port, sent).code for each in brokers)
+
+    assert theirs == ResponseCode.SUCCESS
+    assert ours == (ResponseCode.MESSAGE_ILLEGAL if differs else ResponseCode.SUCCESS)

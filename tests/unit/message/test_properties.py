@@ -2,19 +2,88 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+from hypothesis import given, strategies as st
+
+from broker_core.errors import PropertiesError
+from broker_core.message import properties
 from broker_core.message.properties import decode, encode, without
 
 
 def test_what_is_encoded_is_decoded() -> None:
-    properties = {"TAGS": "TagA", "KEYS": "k1 k2", "名": "值"}
+    table = {"TAGS": "TagA", "KEYS": "k1 k2", "名": "值"}
 
-    assert decode(encode(properties)) == properties
+    assert decode(encode(table)) == table
 
 
 def test_encoding_ends_without_a_separator() -> None:
     assert encode({"WAIT": "true", "TAGS": "d"}) == "WAIT\x01true\x02TAGS\x01d"
+
+
+WELL_FORMED = [
+    ("", {}),
+    ("a\x01b", {"a": "b"}),
+    ("a\x01b\x02c\x01d\x02", {"a": "b", "c": "d"}),
+    ("\x02\x02a\x01b\x02\x02\x02", {"a": "b"}),
+    ("a\x01b\x02a\x01c", {"a": "c"}),
+    ("a\x01\x02c\x01d\x02e\x01", {"c": "d"}),
+    ("a\x01\x02", {}),
+]
+BROKEN = [
+    ("a\x01b\x01c", "the property 'a' contains U+0001, which separates names from values. "),
+    ("x\x01y\x02a\x01b\x01", "the property 'a' contains U+0001, "),
+    ("a\x01b\x02c", "its properties hold 'c' without a value; a property contains U+0002, "),
+    ("c\x02a\x01b", "its properties hold 'c' without a value; a property contains U+0002, "),
+    ("a\x01b\x01c\x02d", "the property 'a' contains U+0001, "),
+    ("no separator", "its properties hold 'no separator' without a value; "),
+    ("x" * 99, f"its properties hold '{'x' * 64}'... without a value; "),
+    ("\x01b", "a property has no name"),
+    ("a\x01b\x02\x01", "a property has no name"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), WELL_FORMED)
+def test_what_a_client_sends_is_read_as_everybody_reads_it(
+    text: str, expected: dict[str, str]
+) -> None:
+    assert properties.decode_sent(text) == properties.decode(text) == expected
+
+
+@pytest.mark.parametrize(("text", "reason"), BROKEN)
+def test_what_no_reader_gets_as_it_was_sent_is_refused_with_the_reason(
+    text: str, reason: str
+) -> None:
+    with pytest.raises(PropertiesError, match="^" + re.escape(reason)):
+        properties.decode_sent(text)
+
+
+@given(
+    st.dictionaries(
+        st.text(st.sampled_from("ab\0\1\2"), max_size=3), st.text("ab\0\1\2", max_size=3)
+    )
+)
+def test_properties_that_are_sendable_are_read_as_they_were_sent(table: dict[str, str]) -> None:
+    try:
+        properties.require_sendable(table)
+    except PropertiesError:
+        assert "" in table or any(
+            c in name + value for name, value in table.items() for c in "\0\1\2"
+        )
+    else:
+        text = properties.encode(table)
+        properties.require_no_nul(text)
+        assert properties.decode_sent(text) == {
+            name: value for name, value in table.items() if value
+        }
+
+
+def test_a_nul_is_named_with_its_property() -> None:
+    with pytest.raises(
+        PropertiesError, match=r"^the property 'c' contains U\+0000, which the broker"
+    ):
+        properties.require_no_nul("a\x01b\x02c\x01d\0")
 
 
 @pytest.mark.parametrize(

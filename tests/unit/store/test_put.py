@@ -9,6 +9,7 @@ from zlib import crc32
 
 import pytest
 
+from broker_core.errors import PropertiesError
 from broker_core.formats import record
 from broker_core.formats.cq_unit import UNIT
 from broker_core.message import properties as message_properties
@@ -270,12 +271,20 @@ async def test_of_a_record_the_head_is_written_last(store, many):
 
 @pytest.mark.parametrize(
     ("items", "sys_flag"),
-    [([b"xxxx"], 0), ([], 0), ([batch_item(b"a")], 4), ([batch_item(b"a", b"\0")], 0)],
+    [([b"xxxx"], 0), ([], 0), ([batch_item(b"a")], 4)],
 )
 async def test_a_batch_that_is_none_is_illegal(store, items, sys_flag):
     result = put_batch(store, *items, sys_flag=sys_flag)
 
     assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert store.max_commit_log_offset == 0
+
+
+@pytest.mark.parametrize("text", [b"a\x01\0", b"a\x01b\x01c", b"a\x01b\x02c", b"\x01b"])
+async def test_a_batch_with_properties_that_nobody_reads_as_sent_is_refused(store, text):
+    with pytest.raises(PropertiesError):
+        put_batch(store, batch_item(b"a", b"a\x01b"), batch_item(b"a", text))
+
     assert store.max_commit_log_offset == 0
 
 
