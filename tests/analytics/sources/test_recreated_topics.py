@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from analytics.errors import DataLossError
 from analytics.remote.cluster import Queue
+from analytics.sources.marks import find_marks, recreated
 from analytics.sources.stream_progress import Mark, Place, Progress
 from tests.analytics.draining import drained
 from tests.analytics.sources.clusters import (
@@ -113,7 +115,29 @@ def test_the_topic_that_was_read_is_no_loss(broker: BrokerProcess, topic: str) -
     assert sorted(followed(stream_of(broker, subscribe=topic), at)[0]) == more
 
 
-def test_a_queue_that_expired_to_its_end_is_told_from_a_new_one() -> None:
+def test_a_topic_without_a_message_is_known_by_where_its_queue_begins() -> None:
+    queue, place = Queue("t", "b", 0), Place("t", "b")
+    nobody: Any = None  # is asked nothing
+
+    marks = asyncio.run(find_marks(nobody, "g", {queue: 40}, {queue: (40, 40)}, {}))
+
+    assert marks == {place: Mark(0, 40, None)}
+    assert asyncio.run(recreated(nobody, "g", marks, {queue: (40, 90)})) == frozenset()
+    assert asyncio.run(recreated(nobody, "g", marks, {queue: (0, 90)})) == {place}
+    assert asyncio.run(find_marks(nobody, "g", {queue: 0}, {queue: (0, 0)}, {})) == {}
+
+
+def test_a_marked_message_that_has_expired_says_nothing() -> None:
+    queue, place = Queue("t", "b", 0), Place("t", "b")
+    marks = {place: Mark(0, 39, 1795251442000)}
+    nobody: Any = None  # is asked nothing
+
+    assert asyncio.run(recreated(nobody, "g", marks, {queue: (40, 90)})) == frozenset()
+    assert asyncio.run(recreated(nobody, "g", marks, {queue: (0, 39)})) == {place}
+    assert asyncio.run(recreated(nobody, "g", marks, {})) == frozenset()
+
+
+def test_progress_survives_a_checkpoint() -> None:
     progress = Progress(
         {Queue("t", "b", 0): 40}, {Place("t", "b"): Mark(0, 40, None)}, {Queue("t", "b", 1): 3}
     )
@@ -122,6 +146,8 @@ def test_a_queue_that_expired_to_its_end_is_told_from_a_new_one() -> None:
 
     assert Progress.of(json.loads(json.dumps(document))) == progress
     assert document["marks"] == {"t": {"b": {"queue": 0, "offset": 40, "stored": None}}}
+    with pytest.raises(ValueError, match="progress of version 3"):
+        Progress.of({"version": 3})
 
 
 def test_a_checkpoint_of_offsets_alone_is_read_on(broker: BrokerProcess, topic: str) -> None:
