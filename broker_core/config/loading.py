@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import socket
 from dataclasses import replace
@@ -23,6 +22,7 @@ from broker_core.config.properties import parse_properties
 from broker_core.config.server import PORT_MAX, ServerConfig
 from broker_core.config.store import CQ_UNIT_BYTES, StoreConfig
 from broker_core.config.tls import TLS_CONFIG_FILE, TlsConfig
+from broker_core.config.unknown_keys import unknown_key
 from broker_core.config.unserved import JAVA_CLASSES, ONE_VALUE, WITHOUT_EFFECT
 from broker_core.config.values import parse_value
 from broker_core.errors import ConfigError
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 CONFIG_BYTES_MAX = 1 << 20
 HA_PORT_STEP = 1
 """The HA port is this far above the listening port, unless haListenPort says otherwise."""
-CLOSE_ENOUGH = 0.6
-"""How alike (difflib's ratio) an unknown key must be to a known one before we suggest it."""
 
 
 def load(
@@ -154,7 +152,7 @@ class _Given:
         elif name in WITHOUT_EFFECT:
             self.without_effect.append((name, text))
         else:
-            self.warnings.append(_unknown(name))
+            self.warnings.append(unknown_key(name, " is ignored"))
 
     def check_together(self, table: Mapping[str, str]) -> None:
         """Find what one key makes wrong of another."""
@@ -295,10 +293,3 @@ def _complete_ha(ha: HaConfig, server: ServerConfig, values: Mapping[str, Any]) 
 
 def _host_name() -> str:
     return re.sub(r"[^%|a-zA-Z0-9_.-]", "-", socket.gethostname())[:127] or "broker"
-
-
-def _unknown(key: str) -> str:
-    known = [*KEYS, *WITHOUT_EFFECT, *ONE_VALUE, *JAVA_CLASSES, *ALIASES]
-    close = difflib.get_close_matches(key, known, n=1, cutoff=CLOSE_ENOUGH)
-    hint = f"; the nearest known key is {close[0]!r}" if close else ""
-    return f"unknown configuration key {key!r} is ignored{hint}"

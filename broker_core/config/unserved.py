@@ -126,8 +126,15 @@ class OneValue(NamedTuple):
 
 
 ONE_VALUE = {
+    **dict.fromkeys(
+        ("authenticationEnabled", "authorizationEnabled"),
+        OneValue("false", "accounts are those of plain_acl.yml: set aclEnable=true"),
+    ),
     "clusterTest": OneValue("false", "no other environment is asked for routes"),
     "duplicationEnable": OneValue("false", "duplicated dispatch is not served"),
+    "enableControllerMode": OneValue(
+        "false", "no controller is served; an operator promotes a slave"
+    ),
     "enableDLegerCommitLog": OneValue("false", NO_DLEDGER),
     "enableLmq": OneValue("false", NO_LIGHT_QUEUES),
     "enableMultiDispatch": OneValue("false", NO_LIGHT_QUEUES),

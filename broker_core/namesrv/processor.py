@@ -13,6 +13,7 @@ import msgspec
 from broker_core.config.keys import SECTIONS
 from broker_core.config.namesrv import NamesrvConfig
 from broker_core.config.properties import parse_properties
+from broker_core.config.unknown_keys import is_known, unknown_key
 from broker_core.config.update import update_namesrv
 from broker_core.config.values import text_of
 from broker_core.errors import ConfigError, RequestRefusedError
@@ -299,7 +300,9 @@ class NameServerProcessor:
         except ConfigError as error:
             if error.expected:
                 raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-            remark = f"{error.key[:100]} is changed in the name server's file, not over the wire"
+            remark = f"{error.key} is changed in the name server's file, not over the wire"
+            if not is_known(error.key):
+                remark = unknown_key(error.key)
             if error.key in PATH_KEYS:
                 remark = PATHS_REFUSED
             raise RequestRefusedError(ResponseCode.NO_PERMISSION, remark) from error

@@ -270,6 +270,35 @@ async def test_a_key_that_may_change_takes_effect_and_nothing_else_does(
     assert shown.ext_fields["version"] != before
 
 
+@pytest.mark.parametrize(
+    ("key", "remark"),
+    [
+        ("listenPort", "listenPort is changed in the broker's file, not over the wire"),
+        ("listenProt", "unknown configuration key 'listenProt'; did you mean 'listenPort'?"),
+        ("timerWheelEnable", "'timerWheelEnable' is a key of RocketMQ 5.x that has no effect here"),
+        ("k" * 5_000, f"unknown configuration key '{'k' * 100}'"),
+    ],
+)
+@pytest.mark.parametrize(
+    "code", [RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG]
+)
+async def test_a_refused_key_is_called_what_it_is(
+    broker: Broker, client: Client, code: RequestCode, key: str, remark: str
+) -> None:
+    is_broker = code == RequestCode.UPDATE_BROKER_CONFIG
+    other = (
+        client
+        if is_broker
+        else Client(f"127.0.0.1:{broker.configuration.broker.namesrv_listen_port}")
+    )
+    refused = await other.ask(code, f"{key}=1\n".encode())
+    if not is_broker:
+        await other.shutdown()
+        remark = remark.replace("the broker's", "the name server's")
+
+    assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, remark)
+
+
 async def test_keys_of_the_file_that_steer_nothing_are_named(tmp_path: Path) -> None:
     keys: dict[str, Any] = {"sendMessageThreadPoolNums": 9, "highSpeedMode": "true"}
     async with running_broker(tmp_path, **keys) as broker:

@@ -12,6 +12,7 @@ import msgspec
 
 from broker_core.config.described import described
 from broker_core.config.properties import parse_properties
+from broker_core.config.unknown_keys import is_known, unknown_key
 from broker_core.config.unserved import one_value_items
 from broker_core.config.update import update
 from broker_core.errors import ConfigError, RequestRefusedError
@@ -158,10 +159,10 @@ class BrokerAdmin:
         except ConfigError as error:
             if error.expected:
                 raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-            raise RequestRefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"{error.key[:100]} is changed in the broker's file, not over the wire",
-            ) from error
+            remark = f"{error.key} is changed in the broker's file, not over the wire"
+            if not is_known(error.key):
+                remark = unknown_key(error.key)
+            raise RequestRefusedError(ResponseCode.NO_PERMISSION, remark) from error
         if changed:
             logger.warning(
                 "the configuration is changed over the wire: %s by access_key=%s peer=%s",

@@ -104,12 +104,36 @@ def test_all_bad_values_are_reported_at_once() -> None:
     assert {error.key for error in errors} == {"listenPort", "flushDiskType"}
 
 
-def test_an_unknown_key_is_one_warning_with_the_nearest_known_key() -> None:
-    configuration = build(listenProt="1")
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("listenProt", "listenPort"),
+        ("BROKERNAME", "brokerName"),
+        ("tls.server.certpaht", "tls.server.certPath"),
+        ("timerWheelEnabled", "timerWheelEnable"),
+        ("wheelTimer", None),
+        ("x", None),
+    ],
+)
+def test_an_unknown_key_is_one_warning_with_the_key_that_is_a_typo_away(
+    key: str, meant: str | None
+) -> None:
+    hint = f"; did you mean {meant!r}?" if meant else ""
 
-    (warning,) = configuration.warnings
-    assert "listenProt" in warning
-    assert "listenPort" in warning
+    assert build(**{key: "1"}).warnings == (f"unknown configuration key {key!r} is ignored{hint}",)
+
+
+@pytest.mark.parametrize("key", ["timerWheelEnable", "metricsExporterType", "supportActingMaster"])
+def test_a_key_of_5_is_called_one(key: str) -> None:
+    warning = f"{key!r} is a key of RocketMQ 5.x that has no effect here"
+
+    assert build(**{key: "1"}).warnings == (warning,)
+
+
+@pytest.mark.parametrize("key", ["authenticationEnabled", "authorizationEnabled"])
+def test_nobody_gets_a_broker_without_the_access_control_that_a_key_of_5_promises(key: str) -> None:
+    assert build(**{key: "false"}).warnings == ()
+    assert "aclEnable=true" in one_error(**{key: "true"}).expected
 
 
 def test_a_key_that_means_nothing_here_is_accepted_and_marked() -> None:

@@ -1,0 +1,17 @@
+"""The keys that we call keys of 5.x beside those that a real broker 5.3.3 reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker_core.config.keys_of_5 import KEYS_OF_5
+
+HERE = Path(__file__).parent / "config"
+
+
+def test_keys_of_5_are_those_that_4_9_7_does_not_have() -> None:
+    of_5 = {line.split()[1] for line in (HERE / "5.3.3.txt").read_text().splitlines()}
+    lines = (HERE / "4.9.7.txt").read_text().splitlines()
+    of_4 = {line.removeprefix("important ").partition("=")[0] for line in lines}
+
+    assert of_5 - of_4 == KEYS_OF_5
