@@ -8,6 +8,7 @@ A message is a class whose fields are annotated with their numbers and types::
 
 `decode` and `encode` follow a plan that is worked out from the annotations on first use. Unknown
 fields are skipped. As in proto3 a field with its default is not written, unless it may be None.
+The compiled twin is `native/proto_messages.pxi`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import struct
 import types
 import typing
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -34,12 +35,28 @@ from broker_core.grpc_messages.wire_format import (
     varint,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 T = TypeVar("T", bound="ProtoMessage")
 
 STRING, BYTES, MESSAGE, MAP, INT32, INT64, BOOL, FLOAT, PACKED = range(9)
 _FLOAT = struct.Struct("<f")
 _INT32_BITS = 0xFFFF_FFFF
 _BYTES = [bytes((number,)) for number in range(0x80)]
+
+
+class Decode(Protocol):
+    """Reads a message of a kind."""
+
+    def __call__(self, kind: type[T], data: bytes) -> T: ...
+
+
+class Codec(NamedTuple):
+    """Both directions: `PYTHON`, or the compiled twin."""
+
+    decode: Decode
+    encode: Callable[[Any], bytes]
 
 
 class ProtoMessage(msgspec.Struct):
@@ -54,7 +71,7 @@ class Field(NamedTuple):
     oneof: str = ""
 
 
-class _Read(NamedTuple):
+class Read(NamedTuple):
     """How a field with one tag is read."""
 
     name: str
@@ -64,7 +81,7 @@ class _Read(NamedTuple):
     excludes: tuple[str, ...]
 
 
-class _Write(NamedTuple):
+class Write(NamedTuple):
     """How a field is written."""
 
     name: str
@@ -74,9 +91,11 @@ class _Write(NamedTuple):
     is_optional: bool
 
 
-class _Plan(NamedTuple):
-    reads: dict[int, _Read]
-    writes: tuple[_Write, ...]
+class Plan(NamedTuple):
+    """How a message is read, by tags, and written, by numbers."""
+
+    reads: dict[int, Read]
+    writes: tuple[Write, ...]
 
 
 def decode(kind: type[T], data: bytes) -> T:
@@ -95,6 +114,9 @@ def encode(message: ProtoMessage) -> bytes:
     return b"".join(out)
 
 
+PYTHON = Codec(decode, encode)
+
+
 def fields_of(kind: type[ProtoMessage]) -> dict[str, tuple[Field, Any]]:
     """Return the number and the type of each field, by its name."""
     found = {}
@@ -106,7 +128,7 @@ def fields_of(kind: type[ProtoMessage]) -> dict[str, tuple[Field, Any]]:
 
 
 def _decode(kind: type[T], data: bytes, at: int, end: int) -> T:
-    reads = _plan(kind).reads
+    reads = plan_of(kind).reads
     values: dict[str, Any] = {}
     while at < end:
         tag = data[at]
@@ -211,7 +233,7 @@ def _merged(first: ProtoMessage, second: ProtoMessage) -> ProtoMessage:
 
 
 def _encode(message: ProtoMessage, out: list[bytes]) -> None:
-    for name, kind, tag, is_repeated, is_optional in _plan(type(message)).writes:
+    for name, kind, tag, is_repeated, is_optional in plan_of(type(message)).writes:
         value = getattr(message, name)
         if value is None or (not value and not is_optional and not _is_minus_zero(value)):
             continue
@@ -253,8 +275,9 @@ def _is_minus_zero(value: Any) -> bool:
 
 
 @lru_cache(None)
-def _plan(kind: type[ProtoMessage]) -> _Plan:
-    reads: dict[int, _Read] = {}
+def plan_of(kind: type[ProtoMessage]) -> Plan:
+    """Work out how a kind of message is read and written."""
+    reads: dict[int, Read] = {}
     writes = []
     described = fields_of(kind)
     for name, (field, of) in described.items():
@@ -273,14 +296,14 @@ def _plan(kind: type[ProtoMessage]) -> _Plan:
             of = typing.get_args(of)[0]
         code, wire_type = _kind(of, field, is_map=origin is dict, is_repeated=is_repeated)
         message = of if code == MESSAGE else None
-        read = _Read(name, code, is_repeated, message, excludes)
+        read = Read(name, code, is_repeated, message, excludes)
         reads[field.number << 3 | wire_type] = read
         if code == PACKED:
             # A sender may write each number by itself.
             reads[field.number << 3 | VARINT] = read._replace(kind=INT32)
         tag = varint(field.number << 3 | wire_type)
-        writes.append((field.number, _Write(name, code, tag, is_repeated, is_optional)))
-    return _Plan(reads, tuple(write for _, write in sorted(writes)))
+        writes.append((field.number, Write(name, code, tag, is_repeated, is_optional)))
+    return Plan(reads, tuple(write for _, write in sorted(writes)))
 
 
 def _kind(of: type, field: Field, *, is_map: bool, is_repeated: bool) -> tuple[int, int]:

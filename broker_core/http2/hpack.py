@@ -9,6 +9,8 @@ block is the same bytes on every connection.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from broker_core.errors import Http2ConnectionError
 from broker_core.http2 import huffman
 from broker_core.http2.codes import ErrorCode
@@ -26,8 +28,20 @@ _NEWEST = _STATIC_LENGTH - 1
 """Index i of the dynamic table is element _NEWEST - i of a list with the newest field last."""
 
 
+class BlockDecoder(Protocol):
+    """What a connection needs of a decoder: `HeaderDecoder`, or its compiled twin."""
+
+    @property
+    def malformed(self) -> str: ...
+    @property
+    def list_bytes(self) -> int: ...
+    @property
+    def list_bytes_max(self) -> int: ...
+    def decode(self, block: bytes) -> dict[str, str]: ...
+
+
 class HeaderDecoder:
-    """Decodes the field blocks of one connection.
+    """Decodes the field blocks of one connection. The compiled twin is `native/header_blocks.pxi`.
 
     Attributes:
         malformed: why the message of the last block is malformed (RFC 9113, 8.1.1), else "".

@@ -60,20 +60,21 @@ def _tree() -> list[list[int]]:
     return nodes
 
 
-_NODES = _tree()
-assert len(_NODES) == EOS
+NODES = _tree()
+"""The inner nodes of the tree of codes, its root first."""
+assert len(NODES) == EOS
 
 
 def _final_nodes() -> frozenset[int]:
-    """Return where a string may end, shifted: up to 7 bits into the code of EOS, all ones."""
     node, found = 0, {0}
     for _ in range(PADDING_BITS_MAX):
-        node = _NODES[node][1]
-        found.add(node << 8)
+        node = NODES[node][1]
+        found.add(node)
     return frozenset(found)
 
 
-_FINAL = _final_nodes()
+FINAL_NODES = _final_nodes()
+"""Where a string may end: up to 7 bits into the code of EOS, which is all ones."""
 
 
 class _Steps(dict[int, tuple[int, str]]):
@@ -83,7 +84,7 @@ class _Steps(dict[int, tuple[int, str]]):
         node, byte = key >> 8, key & 0xFF
         text = ""
         for bit in range(7, -1, -1):
-            node = _NODES[node][byte >> bit & 1]
+            node = NODES[node][byte >> bit & 1]
             if node < 0:
                 symbol = -1 - node
                 if symbol == EOS:
@@ -109,7 +110,7 @@ def decode(data: bytes) -> str:
     for byte in data:
         node, piece = steps[node | byte]
         text += piece
-    if node not in _FINAL:
+    if node >> 8 not in FINAL_NODES:
         raise _wrong("a Huffman string ends within a code")
     return text
 

@@ -10,7 +10,6 @@ from broker_core.http2.call import Call
 from broker_core.http2.codes import ErrorCode, GrpcStatus
 from broker_core.http2.frames import WINDOW_DEFAULT
 from broker_core.http2.grpc_framing import only_block
-from broker_core.http2.hpack import HeaderDecoder
 from broker_core.http2.large_requests import LargeRequests
 from broker_core.http2.request_body import RequestBody
 from broker_core.http2.routes import BIDI
@@ -49,7 +48,8 @@ class Requests:
         self.refused_after = frames.STREAM_ID_MAX
         self.buffered_bytes = 0
         self._connection = connection
-        self._decoder = HeaderDecoder(connection.wire.limits.header_list_bytes_max)
+        wire = connection.wire
+        self._decoder = wire.header_decoder(wire.limits.header_list_bytes_max)
         self._large: LargeRequests | None = None
         self._ended_here: dict[int, None] = {}
 

@@ -1,4 +1,4 @@
-"""Compiles the turn and the reading of records: `python -m broker_core.native.build`.
+"""Compiles the turn, the reading of records and gRPC: `python -m broker_core.native.build`.
 
 Run by deploy/up and deploy/test. What was compiled before is found again; without a compiler, or
 without Python's headers, nothing is built and everything runs as Python alone. Standard library
@@ -18,7 +18,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from broker_core.native.place import CYTHON, RECORDS, SOURCES, flags, place
+from broker_core.native.place import CYTHON, MODULES, SOURCES, flags, place
 
 ROOT = SOURCES.parent.parent
 SECONDS_MAX = 300
@@ -36,7 +36,7 @@ def build() -> tuple[Path, bool]:
         BuildError: it cannot be built here.
     """
     target = place()
-    targets = [place(RECORDS), target]
+    targets = [place(module) for module in MODULES]
     if all(each.is_file() for each in targets):
         return target, False
     compiler = _compiler()

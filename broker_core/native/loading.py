@@ -1,4 +1,4 @@
-"""Loading: which of the twins serves plain requests, replays a slave's records, reads logs."""
+"""Loading: which of the twins serves plain requests, replays records, reads logs, speaks gRPC."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import importlib.machinery
 import importlib.util
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from broker_core.errors import ConfigError
-from broker_core.native.place import RECORDS, TURN, place
+from broker_core.native.place import GRPC, RECORDS, TURN, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Bytes = bytes | bytearray | memoryview
 
+T = TypeVar("T")
 VARIABLE = "TREBUCHET_NATIVE"
 COMMAND = "python -m broker_core.native.build"
 
@@ -73,6 +74,30 @@ class NativeRecords(Protocol):
     ) -> int: ...
 
 
+class NativeHeaderDecoder(Protocol):
+    """The compiled twin of http2.hpack.HeaderDecoder."""
+
+    @property
+    def malformed(self) -> str: ...
+    @property
+    def list_bytes(self) -> int: ...
+    @property
+    def list_bytes_max(self) -> int: ...
+    @property
+    def table(self) -> list[tuple[str, str]]: ...
+    @property
+    def table_bytes(self) -> int: ...
+    def decode(self, block: bytes) -> dict[str, str]: ...
+
+
+class NativeGrpc(Protocol):
+    """The compiled parts of gRPC: header compression and the messages' codec."""
+
+    def HeaderDecoder(self, list_bytes_max: int) -> NativeHeaderDecoder: ...  # noqa: N802
+    def decode_message(self, kind: type[T], data: bytes) -> T: ...
+    def encode_message(self, message: object) -> bytes: ...
+
+
 def load(environment: Mapping[str, str] = os.environ) -> Native:
     """Load the compiled turn, unless TREBUCHET_NATIVE=0; 1: it must be there.
 
@@ -115,6 +140,16 @@ def load_records(environment: Mapping[str, str] = os.environ) -> NativeRecords |
         return None
     try:
         return cast("NativeRecords", _module(RECORDS, str(place(RECORDS))))
+    except (ImportError, OSError):
+        return None
+
+
+def load_grpc(environment: Mapping[str, str] = os.environ) -> NativeGrpc | None:
+    """Load the compiled parts of gRPC, unless TREBUCHET_NATIVE=0; None: the twins serve."""
+    if environment.get(VARIABLE, "").strip() == "0":
+        return None
+    try:
+        return cast("NativeGrpc", _module(GRPC, str(place(GRPC))))
     except (ImportError, OSError):
         return None
 

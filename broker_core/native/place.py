@@ -11,7 +11,8 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
 BUILT = SOURCES / "built"
-TURN, RECORDS = "turn", "records"
+TURN, RECORDS, GRPC = "turn", "records", "grpc"
+MODULES = (RECORDS, GRPC, TURN)
 CYTHON = "3.1.6"
 FLAGS: tuple[str, ...] = ("-O2", "-g0", "-fPIC", "-shared", "-fno-strict-aliasing", "-fwrapv")
 """As Python itself is built: what overflows wraps around."""
@@ -34,7 +35,7 @@ def flags() -> tuple[str, ...]:
 
 
 def sources() -> list[Path]:
-    """Return the files that both are made of."""
+    """Return the files that all modules are made of."""
     return sorted(
         each for kind in ("*.pyx", "*.pxd", "*.pxi", "*.h") for each in SOURCES.glob(kind)
     )

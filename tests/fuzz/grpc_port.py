@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import re
+
+import pytest
 
 from broker_core.errors import Http2ConnectionError, ProtobufError
 from broker_core.grpc_messages import clients, codec, receiving, reflection, routing, sending
@@ -12,12 +14,14 @@ from broker_core.http2.codes import CONTINUATION, DATA, HEADERS
 from broker_core.http2.connection import Connection
 from broker_core.http2.hpack import HeaderDecoder
 from broker_core.http2.limits import Http2Limits
+from broker_core.native.loading import load_grpc
 from tests.fuzz.target import Target
 from tests.support.clock import ManualClock
 from tests.support.http2_peer import Handlers, frames_of, wire_of
 
 LIST_BYTES_MAX = 1 << 14
 CUTS = 16
+NATIVE = load_grpc()
 KINDS = (
     sending.SendMessageRequest,
     receiving.ReceiveMessageRequest,
@@ -88,8 +92,9 @@ def connection(data: bytes) -> None:
 def blocks(data: bytes) -> None:
     """Field blocks, each behind its length, are decoded or end the connection."""
     decoder = HeaderDecoder(LIST_BYTES_MAX)
-    at = 0
-    with contextlib.suppress(Http2ConnectionError):
+    twin = None if NATIVE is None else NATIVE.HeaderDecoder(LIST_BYTES_MAX)
+    at, block = 0, b""
+    try:
         while at < len(data):
             block = data[at + 1 : at + 1 + data[at]]
             at += 1 + len(block)
@@ -97,16 +102,31 @@ def blocks(data: bytes) -> None:
             assert sum(map(len, headers.values())) <= LIST_BYTES_MAX
             sizes = [len(name) + len(value) + 32 for name, value in decoder.table]
             assert decoder.table_bytes == sum(sizes) <= hpack.TABLE_BYTES
+            if twin is not None:
+                assert twin.decode(block) == headers
+                assert twin.malformed == decoder.malformed
+                assert twin.table == decoder.table
+    except Http2ConnectionError as error:
+        if twin is not None:
+            with pytest.raises(Http2ConnectionError, match=re.escape(str(error))):
+                twin.decode(block)
 
 
 def messages(data: bytes) -> None:
     """A message that can be read is written so that it is read as the same."""
     kind = KINDS[data[0] % len(KINDS)] if data else KINDS[0]
-    with contextlib.suppress(ProtobufError):
+    try:
         found = codec.decode(kind, data[1:])
-        again = codec.encode(found)
-        # NaN is not equal to itself, but its bytes are.
-        assert codec.encode(codec.decode(kind, again)) == again
+    except ProtobufError:
+        if NATIVE is not None:
+            with pytest.raises(ProtobufError):
+                NATIVE.decode_message(kind, data[1:])
+        return
+    again = codec.encode(found)
+    # NaN is not equal to itself, but its bytes are.
+    assert codec.encode(codec.decode(kind, again)) == again
+    if NATIVE is not None:
+        assert NATIVE.encode_message(NATIVE.decode_message(kind, data[1:])) == again
 
 
 TARGETS = (

@@ -1,0 +1,23 @@
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, embedsignature=False
+"""What a gRPC call costs most, compiled: header compression and the messages' codec.
+
+The twins are `http2/hpack.py` with `http2/huffman.py` and `http2/header_fields.py`, and
+`grpc_messages/codec.py` with `grpc_messages/wire_format.py`. Both give the same for the same bytes,
+errors included. What is rare is left to the twin: the words of an error, a field that makes a
+request malformed.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Contains, PyDict_SetItem
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.unicode cimport PyUnicode_DecodeLatin1, PyUnicode_DecodeUTF8
+from libc.math cimport signbit
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+ctypedef const uint8_t* Octets
+
+include "header_blocks.pxi"
+include "proto_messages.pxi"
