@@ -1,7 +1,8 @@
 """BodyRules: whose bodies the lake keeps, and what is masked in them.
 
 Without a rule no body is kept. A rule that cannot be applied to a body leaves that body out: one
-that is not text where a pattern is to be masked, or no JSON where a field is.
+that is not text where a pattern is to be masked, or no JSON where a field is. Patterns also find
+what a text writes in escapes.
 
 Patterns are RE2's, in whose time no text is a trap.
 """
@@ -17,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analytics.errors import LakeError
+from analytics.lake.hiding import MASK, may_hide_more, without_matches
 from broker_core.message import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-MASK = "***"
 EXAMPLE = '[bodies.orders]\npatterns = ["[0-9]{16}"]\nfields = ["password"]'
 
 
@@ -41,6 +42,7 @@ class BodyRule:
         texts = pa.array([self._text(body) for body in bodies.to_pylist()], type=pa.string())
         for pattern in self.patterns:
             texts = pc.replace_substring_regex(texts, pattern=pattern, replacement=MASK)
+            texts = pa.array([_unescaped(pattern, text) for text in texts.to_pylist()], pa.string())
         return texts.cast(pa.binary())
 
     def _text(self, body: bytes | None) -> str | None:
@@ -97,6 +99,13 @@ class BodyRules:
             masked = rule.applied(bodies.filter(is_of_topic))
             kept = pc.replace_with_mask(kept, is_of_topic, masked)
         return kept
+
+
+def _unescaped(pattern: str, text: str | None) -> str | None:
+    """Return a text without what a pattern matches in its escapes."""
+    if text is None or not may_hide_more(pattern, text):
+        return text
+    return without_matches(pattern, text)
 
 
 def _rule(path: Path, topic: str, table: Any) -> BodyRule:

@@ -161,6 +161,11 @@ class Rights:
 
 
 NOTHING = Rights()
+LOOKING_ON = Rights(is_all=True)
+"""For what the console looks at on somebody's behalf, of which their page tells places and times.
+
+Unlike the console's own work (nobody's rights) it sees messages masked.
+"""
 
 
 def fits(patterns: frozenset[str], name: str) -> bool:

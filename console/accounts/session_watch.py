@@ -54,9 +54,15 @@ class SessionWatch:
     """Follows the sessions of open sockets. Event loop only."""
 
     def __init__(
-        self, every_s: float = EVERY_S, monotonic: Callable[[], float] = time.monotonic
+        self,
+        every_s: float = EVERY_S,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        shared: Callable[[], object] = lambda: None,
     ) -> None:
+        """`shared` reads what else decides about all sockets, to compare."""
         self._every_s = every_s
+        self.shared = shared
         self._monotonic = monotonic
         self._followers: set[Follower] = set()
         self._task: asyncio.Task[None] | None = None
@@ -100,7 +106,7 @@ class SessionWatch:
             await asyncio.sleep(self._every_s)
             places = {each.place for each in self._followers}
             try:
-                found = await database_sync_to_async(standings)(places)
+                found = await database_sync_to_async(self._standings)(places)
             except DatabaseError as error:
                 self._unreadable(error)
                 continue
@@ -111,6 +117,10 @@ class SessionWatch:
                     follower.standing = standing
                     follower.changed.set()
 
+    def _standings(self, places: Collection[Place]) -> dict[Place, object]:
+        shared = self.shared()
+        return {place: (each, shared) for place, each in standings(places).items()}
+
     def _unreadable(self, error: DatabaseError) -> None:
         if self._monotonic() - self._read_at < UNREADABLE_S_MAX:
             return
@@ -118,10 +128,6 @@ class SessionWatch:
         for follower in self._followers:
             follower.is_lost = True
             follower.changed.set()
-
-
-session_watch = SessionWatch()
-"""The one of this process."""
 
 
 def rights_in(place: Place) -> Rights | None:

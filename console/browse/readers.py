@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from broker_core.delivery.sql92.parser import compile_expression
 from broker_core.message import names
-from console.accounts.rights import acts_for
+from console.accounts.rights import LOOKING_ON, acts_for
 from console.gateway.access import gateway
 from console.gateway.moment import now_ms
 
@@ -99,7 +99,7 @@ def copies_of(message: StoredMessage, group: str) -> tuple[StoredMessage, ...]:
     if not key:
         return ()
     # Whether there is a copy is a group's figure; each copy asks who may see it.
-    with acts_for(None):
+    with acts_for(lambda: LOOKING_ON):
         found = [
             each
             for topic in (names.retry_topic(group), names.dlq_topic(group))

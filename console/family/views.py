@@ -8,7 +8,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import render
 
 from console.accounts.permissions import page
-from console.accounts.rights import acts_for
+from console.accounts.rights import LOOKING_ON, acts_for
 from console.browse.readers import readers_of
 from console.browse.views import stored_at
 from console.family.clients import comparisons, steps_of_clients
@@ -83,7 +83,7 @@ def family_of(asked: StoredMessage) -> Family:
 
     Whoever sees one of its records learns where the others are; each asks who may open it.
     """
-    with acts_for(None):
+    with acts_for(lambda: LOOKING_ON):
         relatives = relatives_of(asked)
         try:
             readings = readers_of(relatives.root).rows

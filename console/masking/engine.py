@@ -1,9 +1,10 @@
 """Masking of one message: by patterns, JSON paths and names of properties.
 
-What a rule cannot look through it hides as a whole: a body that is no text for a pattern, none or
-only a part of JSON for a path. A message counts for the topic that it is in and for the one it came
-from, so that retries and dead letters are masked as the message was. Patterns are RE2's, in whose
-time no text is a trap.
+What a rule cannot look through it hides as a whole: a body that is no text for a pattern, or no
+JSON (or only a part of it) for a path. A pattern finds text however its characters are escaped
+(broker_core/message/escaped_text.py), and `^` and `$` also stand for the ends of JSON's values. A
+message counts for the topic that it is in and for the one it came from, so that retries and dead
+letters are masked as the message was. Patterns are RE2's, in whose time no text is a trap.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import re2
 
-from broker_core.message.names import ORIGIN_PROPERTIES, PROPERTY_NAMES
+from broker_core.message.escaped_text import anchored_to_lines, hidden as hidden_in
+from broker_core.message.names import ORIGIN_PROPERTIES, PROPERTY_NAMES, is_system_topic
+from console.accounts.actions import group_of
 from console.accounts.rights import fits
 from console.browse.bodies import Number, Pairs, parsed
 from console.browse.content import ANY, path_of
@@ -24,6 +27,7 @@ from console.masking.models import MaskingRule
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from broker_core.message.escaped_text import Find
     from console.gateway.stored import StoredMessage
 
 MASK = "***"
@@ -88,10 +92,33 @@ def properties_after(rule: MaskingRule, properties: Any) -> dict[str, str]:
         if rule.kind == MaskingRule.Kind.PROPERTY:
             return MASK if name == rule.what else value
         if rule.kind == MaskingRule.Kind.PATTERN:
-            return str(pattern_of(rule.what).sub(MASK, value))
+            return without_matches(rule.what, value)
         return value
 
     return {name: shown(name, value) for name, value in properties.items()}
+
+
+def rule_hiding_property(
+    rules: Iterable[MaskingRule], topic: str | None, name: str, value: str
+) -> MaskingRule | None:
+    """Return a rule that hides a property's value in a topic, None where everyone sees it.
+
+    A pattern of topics, and a topic of the broker's or of a group's copies, may hold messages that
+    came from anywhere: there every rule counts.
+    """
+    is_one = topic is not None and not set(topic) & {"*", "?"} and not holds_copies(topic)
+    asked = {name: value}
+    for rule in rules:
+        if is_one and not fits(frozenset(rule.topics), str(topic)):
+            continue
+        if properties_after(rule, asked) != asked:
+            return rule
+    return None
+
+
+def holds_copies(topic: str) -> bool:
+    """Whether a topic's messages may come from any other."""
+    return group_of(topic) is not None or is_system_topic(topic)
 
 
 def body_after(rule: MaskingRule, message: StoredMessage) -> bytes | None:
@@ -110,18 +137,30 @@ def by_pattern(pattern: str, body: bytes, *, is_cut: bool) -> bytes:
             text = kept[: len(kept) - lacking].decode()
         except UnicodeDecodeError:
             continue
-        after = str(pattern_of(pattern).sub(MASK, text))
+        after = without_matches(pattern, text)
         return body if after == text and not is_cut else after.encode()
     return MASK.encode()
 
 
+def without_matches(pattern: str, text: str) -> str:
+    """Return a text with all that a pattern matches in it hidden, escaped or not."""
+    in_values = anchored_to_lines(pattern)
+    return hidden_in(text, finder(pattern), MASK, None if in_values is None else finder(in_values))
+
+
+@lru_cache(maxsize=256)
+def finder(pattern: str) -> Find:
+    found = pattern_of(pattern)
+    return lambda text: [each.span() for each in found.finditer(text)]
+
+
 def by_path(steps: tuple[str, ...], body: bytes) -> bytes:
     try:
-        value = parsed(body.decode())
-    except ValueError:
+        after, is_hit = hidden(parsed(body.decode()), steps)
+        return written(after).encode() if is_hit else body
+    except (ValueError, RecursionError):
+        # It is no JSON, or too deep to be read or written.
         return MASK.encode()
-    after, is_hit = hidden(value, steps)
-    return written(after).encode() if is_hit else body
 
 
 def hidden(value: object, steps: tuple[str, ...]) -> tuple[object, bool]:

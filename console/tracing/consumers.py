@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +22,7 @@ from django.utils.translation import gettext
 
 from console.accounts.rights import rights_of
 from console.tracing.bridge import TooManyViewersError, TraceBridge, Viewer
-from console.tracing.filters import FilterError, parse_filter
+from console.tracing.filters import FilterError, parse_filter, require_visible
 from console.ui.languages import language_of
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             if content.get("type") == "resume_viewer":
                 await self._go_on(self._viewer, content)
             else:
-                self._obey(self._viewer, content)
+                await self._obey(self._viewer, content)
             await self._announce()
         except FilterError as error:
             await self._problem(str(error))
@@ -127,10 +128,11 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             self._pump(former), name="trace pump"
         )
 
-    def _obey(self, viewer: Viewer, content: dict[str, Any]) -> None:
+    async def _obey(self, viewer: Viewer, content: dict[str, Any]) -> None:
         match content.get("type"):
             case "filter":
                 wanted, number = parse_filter(content), round_of(content)
+                await database_sync_to_async(require_visible)(wanted)
                 if not self._bridge.has_room_for(wanted):
                     raise FilterError(
                         gettext("Too many different filters are in use; try again later.")
@@ -160,7 +162,17 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         async for rights in self._sessions.rights(key, account_id):
             if self._viewer is not None:
                 self._viewer.see_with(rights)
+                await self._require_visible(self._viewer)
         await self.close(code=CLOSE_SIGNED_OUT)
+
+    async def _require_visible(self, viewer: Viewer) -> None:
+        """End a filter on what a rule of masking hides by now."""
+        try:
+            await database_sync_to_async(require_visible)(viewer.filter)
+        except FilterError as error:
+            viewer.show(replace(viewer.filter, named=None), viewer.round)
+            self._bridge.refilter()
+            await self._problem(str(error))
 
     async def _problem(self, sentence: str) -> None:
         frame = msgspec.json.encode({"type": "problem", "message": sentence})

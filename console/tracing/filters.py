@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from console.gateway.answers import TracedMessage, WatchFilter
+from console.masking.engine import rule_hiding_property
+from console.masking.seeing import every_rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,6 +98,25 @@ def _least_by_stage(content: object) -> tuple[tuple[str, int], ...]:
         raise FilterError(_("Stages are a list of %(stages)s.") % {"stages": ", ".join(STAGES)})
     most = LATENCY_MS_MAX * 1_000
     return tuple((stage, _number(content, stage, 0, most)) for stage in sorted(content))
+
+
+def require_visible(wanted: WatchFilter) -> None:
+    """Refuse a filter on a property that a rule of masking hides: its events would tell the value.
+
+    Raises:
+        FilterError: a rule hides it.
+    """
+    if wanted.named is None:
+        return
+    rule = rule_hiding_property(every_rule(), wanted.topic, *wanted.named)
+    if rule is not None:
+        raise FilterError(
+            _(
+                "The masking rule %(rule)s hides property %(name)s, so live messages can't be "
+                "filtered by it. Choose a topic without that rule, or leave the property out."
+            )
+            % {"rule": rule.name, "name": wanted.named[0]}
+        )
 
 
 def _number(content: Mapping[str, Any], name: str, least: int, most: int) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.accounts.session_watch import session_watch
 from console.gateway.access import gateway
 from console.tracing.bridge import TraceBridge
 from console.tracing.consumers import TraceConsumer
+from console.tracing.sessions import session_watch
 
 bridge = TraceBridge(gateway().cluster, gateway().watch)
 

@@ -95,6 +95,81 @@ def test_what_a_rule_cannot_look_through_is_hidden_as_a_whole(kind, message) -> 
     assert found.name in cut.masked_by
 
 
+PHONES = r"[+]49[0-9]+"
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        (r'{"phone": "\u002B49170", "id": 1}', '{"phone": "***", "id": 1}'),
+        (r'{"phone": "\u002b\u0034\u0039\u00317"}', '{"phone": "***"}'),
+        (r'{"a": "\/+49170\/", "b": "c\"d"}', r'{"a": "\/***\/", "b": "c\"d"}'),
+        # JSON in a string of JSON, and a URL in that.
+        (r'{"inner": "{\"phone\": \"\\u002B49170\"}"}', r'{"inner": "{\"phone\": \"***\"}"}'),
+        (r'{"url": "https:\/\/a\/?p=%2B49170&q=1"}', r'{"url": "https:\/\/a\/?p=***&q=1"}'),
+        # Lines of JSON, and JSON that is not closed.
+        ('{"p": "\\u002B491"}\n{"p": "\\u002B492"}', '{"p": "***"}\n{"p": "***"}'),
+        (r'{"p": "\u002B49170', '{"p": "***'),
+        ("name=x&phone=%2B49%31", "name=x&phone=***"),
+        ("<phone>&#43;49170</phone>", "<phone>***</phone>"),
+        ("<phone>&#x2B;&#52;&#57;170</phone>", "<phone>***</phone>"),
+        ("phone =2B49170", "phone ***"),
+        (r"phone \x2B49170", "phone ***"),
+        (r"C:\temp\new", r"C:\temp\new"),
+        ('{"name": "\\u4e2d\\u6587"}', '{"name": "\\u4e2d\\u6587"}'),
+    ],
+)
+def test_a_pattern_finds_what_is_written_in_escapes_and_leaves_the_rest_as_it_was(
+    body, after, message
+) -> None:
+    seen = masked(replace(message, body=body.encode()), [rule("pattern", PHONES)])
+
+    assert seen.body == after.encode()
+
+
+@pytest.mark.parametrize("value", ["%2B49170", r"\u002B49170", "&plus;49170", "+49170"])
+def test_a_pattern_finds_escapes_in_properties(value, message) -> None:
+    properties = {"contact": f"call {value} now", "KEYS": value}
+
+    seen = masked(replace(message, properties=properties), [rule("pattern", PHONES)])
+
+    assert seen.properties == {"contact": "call *** now", "KEYS": value}
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "after"),
+    [
+        ("^4111[0-9]+$", '{"a": "41112", "b": "x41112"}', '{"a": "***", "b": "x41112"}'),
+        ("^4111[0-9]+$", '{"a": 41112, "b": [41113]}', '{"a": ***, "b": [***]}'),
+        (r"\A4111", r'{"a": "4111", "b": "\u0034111"}', '{"a": "***", "b": "***"}'),
+        ("4111$", '{"a": "14111 ", "b": "14111"}', '{"a": "14111 ", "b": "1***"}'),
+        ("^4111", "4111 and 4111", "*** and 4111"),
+        (r"[^4]\$", '{"a": "5$"}', '{"a": "***"}'),
+    ],
+)
+def test_a_pattern_with_anchors_matches_whole_values_of_json(what, body, after, message) -> None:
+    seen = masked(replace(message, body=body.encode()), [rule("pattern", what)])
+
+    assert seen.body == after.encode()
+
+
+@pytest.mark.parametrize(("kind", "what"), [("pattern", PHONES), ("path", "$.ssn")])
+def test_what_is_nested_too_deep_to_be_looked_through_is_hidden_as_a_whole(
+    kind, what, message
+) -> None:
+    deep = '{"ssn": "+491", "a": ' * 600 + "1" + "}" * 600
+    escaped = "\\" * 64 + "u002B491"
+    found = rule(kind, what)
+
+    bodies = [masked(replace(message, body=b.encode()), [found]).body for b in (deep, escaped)]
+
+    if kind == "path":
+        assert bodies == [MASK.encode(), MASK.encode()]
+    else:
+        assert b"+491" not in (bodies[0] or b"")
+        assert bodies[1] == MASK.encode()
+
+
 @pytest.mark.parametrize(
     ("topic", "properties", "is_hidden"),
     [

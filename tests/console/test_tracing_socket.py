@@ -18,6 +18,7 @@ from django.urls import path
 from console.accounts.models import CustomRole
 from console.accounts.roles import Role, give_role
 from console.accounts.session_watch import SessionWatch
+from console.masking.models import MaskingRule
 from console.tracing.bridge import VIEWERS_PER_USER_MAX, TraceBridge, Viewer
 from console.tracing.consumers import (
     CLOSE_SIGNED_OUT,
@@ -26,6 +27,7 @@ from console.tracing.consumers import (
     INPUT_BYTES_MAX,
     TraceConsumer,
 )
+from console.tracing.sessions import session_watch
 from tests.console.socket_client import SocketClient
 from tests.console.tracing_fakes import TracedBroker, an_event
 from tests.support.patience import PATIENCE_S
@@ -61,7 +63,7 @@ def socket_of(
     session: SessionStore | None,
     **scope: Any,
 ) -> SocketClient:
-    sessions = SessionWatch(every_s=0.01)
+    sessions = SessionWatch(every_s=0.01, shared=session_watch.shared)
     route = path("live/stream/", TraceConsumer.as_asgi(bridge=bridge, sessions=sessions))
     return SocketClient(URLRouter([route]), "/live/stream/", user=user, session=session, **scope)
 
@@ -237,3 +239,69 @@ async def test_the_twenty_first_window_is_refused_with_a_sentence(
 
     assert "too many windows" in (await socket.frame("problem"))["message"]
     assert await socket.closed_with() == CLOSE_TOO_MANY
+
+
+def masks(kind: str, what: str, topics: list[str]) -> None:
+    MaskingRule.objects.create(name="secrets", topics=topics, kind=kind, what=what)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "topics", "asked", "is_refused"),
+    [
+        ("property", "ssn", ["*"], {"property": "ssn=4711"}, True),
+        ("property", "ssn", ["*"], {"property": "ssn=4711", "topic": "orders"}, True),
+        ("property", "ssn", ["orders"], {"property": "ssn=4711"}, True),
+        ("property", "ssn", ["orders"], {"property": "ssn=4711", "topic": "ord*"}, True),
+        ("property", "ssn", ["orders"], {"property": "ssn=4711", "topic": "%DLQ%billing"}, True),
+        (
+            "property",
+            "ssn",
+            ["orders"],
+            {"property": "ssn=1", "topic": "SCHEDULE_TOPIC_XXXX"},
+            True,
+        ),
+        ("pattern", "[0-9]{4}", ["*"], {"property": "phone=4711"}, True),
+        ("pattern", "[+]49", ["*"], {"property": "phone=%2B49170"}, True),
+        ("property", "ssn", ["orders"], {"property": "ssn=4711", "topic": "payments"}, False),
+        ("property", "ssn", ["*"], {"property": "region=eu"}, False),
+        ("pattern", "[0-9]{4}", ["*"], {"property": "region=eu"}, False),
+        ("path", "$.ssn", ["*"], {"property": "ssn=4711"}, False),
+    ],
+)
+async def test_no_filter_confirms_what_a_rule_hides(
+    kind, what, topics, asked, is_refused, bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    user, session = await database_sync_to_async(sign_in)()
+    await database_sync_to_async(masks)(kind, what, topics)
+    socket = socket_of(bridge, user, session)
+    await socket.connect()
+    await brokers.until_watched()
+
+    await socket.send(json.dumps({"type": "filter", "round": 1, **asked}))
+
+    if is_refused:
+        problem = (await socket.frame("problem"))["message"]
+        assert problem.startswith("The masking rule secrets hides property")
+        assert len(brokers.opened[0].asked) == 1
+    else:
+        await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
+    await socket.disconnect()
+
+
+async def test_a_rule_made_meanwhile_ends_a_filter_on_what_it_hides(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    user, session = await database_sync_to_async(sign_in)()
+    socket = socket_of(bridge, user, session)
+    await socket.connect()
+    await brokers.until_watched()
+    await socket.send(json.dumps({"type": "filter", "topic": "orders", "property": "ssn=4711"}))
+    await brokers.until(lambda: len(brokers.opened[0].asked) == 2)
+
+    await database_sync_to_async(masks)("property", "ssn", ["*"])
+
+    assert "hides property ssn" in (await socket.frame("problem"))["message"]
+    await brokers.until(lambda: len(brokers.opened[0].asked) == 3)
+    (wanted,) = brokers.opened[0].asked[-1].values()
+    assert (wanted.topic, wanted.named) == ("orders", None)
+    await socket.disconnect()

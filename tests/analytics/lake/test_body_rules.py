@@ -43,6 +43,25 @@ def test_a_pattern_is_masked_wherever_it_stands(tmp_path: Path) -> None:
     assert found == ["card *** of *** ☂".encode()]
 
 
+def test_a_pattern_is_masked_in_whatever_escapes_it_is_written(tmp_path: Path) -> None:
+    rules = '[bodies.orders]\npatterns = ["[+]49[0-9]+", "^Kim$"]'
+    bodies = [
+        rb'{"phone": "\u002B49170", "name": "K\u0069m", "of": "Kim B"}',
+        rb'{"inner": "{\"phone\": \"\\u002B49170\"}"}',
+        b"phone=%2B49170",
+        b"<phone>&#43;49170</phone>",
+    ]
+
+    found = kept(tmp_path, rules, *(("orders", body) for body in bodies))
+
+    assert found == [
+        rb'{"phone": "***", "name": "***", "of": "Kim B"}',
+        rb'{"inner": "{\"phone\": \"***\"}"}',
+        b"phone=***",
+        b"<phone>***</phone>",
+    ]
+
+
 def test_a_field_is_masked_at_any_depth(tmp_path: Path) -> None:
     body = json.dumps({"id": 7, "password": "p", "of": [{"password": {"a": 1}}]}).encode()
 

@@ -1,0 +1,59 @@
+"""Hides what a pattern matches in a text, also where the text writes it in escapes.
+
+Arrow's RE2 has no call that says where matches are: it marks them, and the marks are counted.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from broker_core.message.escaped_text import anchored_to_lines, hidden, readings_of
+
+if TYPE_CHECKING:
+    from broker_core.message.escaped_text import Find, Span
+
+MASK = "***"
+# Noncharacters of Unicode, which no text for interchange contains.
+MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
+
+
+def without_matches(pattern: str, text: str) -> str:
+    """Return a text with a mask in the place of all that a pattern matches, escaped or not.
+
+    Raises:
+        pa.ArrowInvalid: RE2 doesn't take the pattern.
+    """
+    in_lines = anchored_to_lines(pattern)
+    return hidden(text, finder(pattern), MASK, None if in_lines is None else finder(in_lines))
+
+
+def may_hide_more(pattern: str, text: str) -> bool:
+    """Whether there is more to look through than the text as it stands."""
+    return anchored_to_lines(pattern) is not None or len(readings_of(text)[0]) > 1
+
+
+@lru_cache(maxsize=256)
+def finder(pattern: str) -> Find:
+    return lambda text: spans_of(pattern, text)
+
+
+def spans_of(pattern: str, text: str) -> list[Span]:
+    """Return where a pattern matches."""
+    begin, end, *_others = [*(mark for mark in MARKS if mark not in text), "", ""]
+    if not end:
+        # Somebody wrote a text of all these characters to confuse: nothing of it is shown.
+        return [(0, len(text))]
+    marked = pc.replace_substring_regex(
+        pa.array([text]), pattern=pattern, replacement=f"{begin}\\0{end}"
+    )[0].as_py()
+    first, *others = marked.split(begin)
+    spans, at = [], len(first)
+    for piece in others:
+        match, _end, rest = piece.partition(end)
+        spans.append((at, at + len(match)))
+        at += len(match) + len(rest)
+    return spans

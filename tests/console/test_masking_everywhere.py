@@ -1,0 +1,317 @@
+"""Masking, by construction: every page, operation and filter, with values that a rule hides.
+
+Each address of the URLconf and each operation of the API that reads is asked about messages with
+values that rules hide. Without the rules those in SHOWN tell the values; with them nobody does, and
+no filter, sort or group answers a right guess in another way than a wrong one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus, urlencode
+
+import pytest
+from django.urls import reverse
+
+from broker_core.message import names
+from console.accounts.scopes import every_scope
+from console.api.operations import OPERATIONS
+from console.browse.columns import COLUMNS
+from console.browse.content import Filter
+from console.dead_letters.selection import Selection
+from console.gateway.answers import Subscription
+from console.masking.models import MaskingRule
+from console.tracing.filters import FIELDS
+from console.tracing.recorded_views import WORDS
+from tests.console import test_audit_coverage
+from tests.console.api.conftest import Program
+from tests.console.test_addresses import ALL, url_of
+from tests.support.addresses import PAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from django.test import Client
+
+pytestmark = [pytest.mark.django_db]
+
+world = test_audit_coverage.world
+
+CARD, PHONE, SSN, IBAN, SHARD = (
+    "4111222233334444",
+    "+49170555",
+    "ssn-0815-4711",
+    "DE02120300000000202051",
+    "customer-77-shard",
+)
+HIDDEN = (CARD, PHONE, SSN, IBAN, SHARD)
+# As a message may carry them; the phone number's plus is an escape.
+BODY = json.dumps({"card": CARD, "ssn": SSN, "open": "visible"})[:-1] + (
+    ', "phone": "\\u002B49170555"}'
+)
+WRITTEN = (*HIDDEN, "002B49170555", "%2B49170555")
+PROPERTIES = {"iban": IBAN, "__SHARDINGKEY": SHARD, "contact": "%2B49170555", "region": "eu"}
+TOPICS = ("Orders", "%DLQ%billing", "%RETRY%billing", names.RMQ_SYS_SCHEDULE_TOPIC)
+QUERY = {"topic": "Orders", "from": "0", "to": "2000000"}
+
+# What tells a message's content where nothing hides it. Another address here is another place at
+# which masking must hold, and belongs into the list of docs/accounts.md.
+SHOWN = {
+    *("browse:message", "browse:search", "browse:scan", "browse:export", "dead_letters:export"),
+    *("family:export", "sending:send"),
+    *("message", "messages", "message_export", "message_find", "message_family"),
+    *("dead_letters", "dead_letter_export"),
+}
+OF_MESSAGES = {"browse", "brokers", "dead_letters", "family", "sending", "topics", "tracing"}
+"""Apps whose pages take what is searched for in their addresses."""
+# What shows a message whole to people who may unmask it, and writes that down.
+UNMASKING = {"browse:unmask", "message_unmask", "sending:send"}
+
+
+@pytest.fixture
+def messages(world: dict[str, str], brokers: Any) -> list[tuple[str, int]]:
+    """The same message in each topic that a message passes through; topics and offsets."""
+    made = []
+    for topic in TOPICS:
+        if topic not in brokers.topic_configs:
+            brokers.add_topic(topic, queue_nums=4)
+        for number in range(3):
+            origin = {"RETRY_TOPIC": "Orders", "REAL_TOPIC": "Orders"} if topic != "Orders" else {}
+            own = {"KEYS": "K-1", "UNIQ_KEY": f"U-{number}", **origin, **PROPERTIES}
+            made.append(
+                (topic, brokers.put_message(topic, 0, BODY.encode(), 2_000 + number, **own))
+            )
+    return made
+
+
+def make_rules() -> None:
+    for kind, what in (
+        ("pattern", "[0-9]{16}"),
+        ("pattern", r"\+49[0-9]+"),
+        ("path", "$.ssn"),
+        ("property", "iban"),
+        ("property", "__SHARDINGKEY"),
+    ):
+        MaskingRule.objects.create(name=what, topics=["Orders"], kind=kind, what=what)
+
+
+def places(messages: list[tuple[str, int]]) -> Iterator[dict[str, object]]:
+    for topic, offset in dict(messages).items():
+        yield {"broker_name": "broker-a", "queue_id": 0, "offset": offset, "topic": topic}
+
+
+def urls_of(
+    name: str, parameters: list[str], world: dict[str, str], messages: list[tuple[str, int]]
+) -> Iterator[str]:
+    """Yield the addresses under a name that may tell a message."""
+    if {"broker_name", "queue_id", "offset", "topic"} <= set(parameters):
+        kinds = ("otlp", "jsonl") if "kind" in parameters else (None,)
+        for place, kind in itertools.product(places(messages), kinds):
+            yield reverse(name, kwargs=place | ({} if kind is None else {"kind": kind}))
+    elif "kind" in parameters:
+        for kind in ("csv", "jsonl"):
+            given = {"group": "billing"} if "group" in parameters else {}
+            if name in {"browse:export", "dead_letters:export", "audit:export"}:
+                yield reverse(name, kwargs={"kind": kind, **given})
+            else:
+                yield world.get(name) or url_of(name, parameters)
+    else:
+        yield world.get(name) or url_of(name, parameters)
+
+
+def queries_of(name: str) -> Iterator[str]:
+    yield from (each.partition("{")[0] for each in PAGES.get(name, ("",)))
+    if name.partition(":")[0] not in OF_MESSAGES:
+        return
+    if name in {"browse:message", "family:message"}:
+        yield from ("?as=tree", "?as=text", "?as=bytes")
+        return
+    searched = "&".join(f"{key}={value}" for key, value in QUERY.items())
+    yield f"?{searched}"
+    yield f"?{searched}&field=$.card&field=$.ssn&field=$.phone"
+    for by, text in (("key", "K-1"), ("key", "U-0"), ("id", "U-1")):
+        yield f"?by={by}&text={text}&{searched}"
+
+
+def body_of(answer: Any) -> str:
+    body: bytes = b"".join(answer.streaming_content) if answer.streaming else answer.content
+    # A page writes some characters as references.
+    text = body.decode(errors="replace").replace("&#x27;", "'").replace("&quot;", '"')
+    return re.sub(r"  +[^ ]*$", "", text, flags=re.MULTILINE) if "0000  " in text else text
+
+
+def tells(text: str) -> bool:
+    return any(each in text or each.replace("+", "&#43;") in text for each in WRITTEN)
+
+
+def pages_that_tell(
+    client: Client, world: dict[str, str], messages: list[tuple[str, int]], among: set[str]
+) -> set[str]:
+    found = set()
+    for name, parameters in ALL:
+        if name not in among:
+            continue
+        if name in UNMASKING - {"sending:send"} or name.startswith("accounts:"):
+            continue
+        for url in urls_of(name, parameters, world, messages):
+            for query in dict.fromkeys(queries_of(name)):
+                address = url + (query if "?" not in url else query.replace("?", "&"))
+                method = client.post if name.endswith("export") and "kind" in parameters else None
+                answers = [client.get(address), *([method(address)] if method else [])]
+                if any(tells(body_of(each)) for each in answers):
+                    found.add(name)
+    return found
+
+
+def operations_that_tell(program: Program, messages: list[tuple[str, int]]) -> set[str]:
+    found = set()
+    searched = "&".join(f"{key}={value}" for key, value in QUERY.items())
+    for operation in OPERATIONS.values():
+        if operation.method != "GET" or operation.area in {"people", "audit", "alerts"}:
+            continue
+        path = operation.shown_path.removeprefix("/api/v1")
+        for place, kind in itertools.product(places(messages), ("jsonl", "csv")):
+            values = {**place, "kind": kind, "group": "billing", "broker_id": 0, "level": 3}
+            given = path.format_map(defaultdict(lambda: 1, values))
+            by_key, by_id = f"{searched}&text=K-1&by=key", f"by=id&text=U-1&{searched}"
+            queries = (searched, by_key, by_id) if operation.name == "message_find" else (searched,)
+            for query in queries:
+                if tells(body_of(program.get(f"{given}?{query}"))):
+                    found.add(operation.name)
+            if not {"offset", "kind"} & set(re.findall(r"{(\w+)}", path)):
+                break
+    return found
+
+
+def test_what_is_masked_is_told_by_no_page_and_no_operation(
+    actors, admin_account, world, messages, settings
+) -> None:
+    settings.TREBUCHET_API_REQUESTS_A_MINUTE = 100_000
+    program = Program(admin_account, every_scope())
+    copied = f"?topic=Orders&copy=broker-a:0:{messages[0][1]}"
+    assert tells(body_of(actors.admin.get(reverse("sending:send") + copied)))
+    every = {name for name, _parameters in ALL}
+    before = pages_that_tell(actors.admin, world, messages, every)
+    before |= operations_that_tell(program, messages)
+
+    make_rules()
+
+    assert pages_that_tell(actors.admin, world, messages, before) == set()
+    assert operations_that_tell(program, messages) == set()
+    assert before == SHOWN - {"sending:send"}
+
+
+# Every field by which people search, filter and follow messages: a right guess of what is hidden,
+# a wrong one. None where a field asks for what no rule hides: RocketMQ's own, places and times.
+GUESSES: dict[str, tuple[str, str] | None] = {
+    "text": (CARD, "4111222233334445"),
+    "value": (SSN, "ssn-0815-4712"),
+    "equals": (IBAN, "DE02120300000000202052"),
+    # A path and a property are asked for with a value, above; alone they ask whether one is there.
+    "path": None,
+    "name": None,
+    "tag": None,
+    "key": None,
+    "client": None,
+}
+ASKED_WITH = {"value": {"path": "$.ssn"}, "equals": {"name": "iban"}}
+MORE_GUESSES = [
+    {"text": ("002B49170555", "002B49170556")},
+    {"text": ("170555", "170556")},
+    {"path": ("$.phone", "$.phone"), "value": (PHONE, "+49170556")},
+    {"name": ("__SHARDINGKEY", "__SHARDINGKEY"), "equals": (SHARD, "customer-78-shard")},
+    {"name": ("contact", "contact"), "equals": ("%2B49170555", "%2B49170556")},
+]
+# The live view's: the property is refused, as test_tracing_socket.py tests for each kind of rule.
+LIVE = {
+    *("type", "round", "topic", "group", "tag", "key", "client", "stages", "errorsOnly"),
+    *("minLatencyMs", "minLatencyUs", "minTotalMs", "sample", "rate", "message"),
+}
+
+
+def test_every_filter_on_messages_is_tried_with_a_guess() -> None:
+    assert set(Filter._fields) == set(GUESSES)
+    assert set(FIELDS) - LIVE == {"property"}
+    assert set(WORDS) <= LIVE
+    assert set(Selection.__dataclass_fields__) == {"ticked", "topic", "tag", "before"}
+    # No list of messages is sorted by what they hold, and none of its columns but paths does.
+    assert not any(each.is_sorted for each in COLUMNS)
+
+
+def steady(text: str) -> str:
+    """Return a page without what differs at each load: moments, speeds, the form's token."""
+    words = re.sub(r"\d{13}|[A-Za-z0-9]{64}|\d\d:\d\d(:[0-9.]+)?|[0-9,]+ msg/s", "", text)
+    return re.sub(r'(class="muted">)[^<]*', r"\1", words)
+
+
+def guesses() -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    for field, pair in GUESSES.items():
+        if pair is not None:
+            beside = ASKED_WITH.get(field, {})
+            yield {**beside, field: pair[0]}, {**beside, field: pair[1]}
+    for each in MORE_GUESSES:
+        yield {k: v[0] for k, v in each.items()}, {k: v[1] for k, v in each.items()}
+
+
+def answers_to(guess: dict[str, str], client: Client, program: Program) -> list[str]:
+    """Return what everything answers that takes a filter, without the guess itself."""
+    asked = {**QUERY, **guess}
+    pages = ("browse:search", "browse:scan", "browse:distribution")
+    found = [body_of(client.get(reverse(name), asked)) for name in pages]
+    query = urlencode(asked)
+    for kind in ("csv", "jsonl"):
+        export = reverse("browse:export", args=[kind])
+        found.append(body_of(client.post(f"{export}?{query}")))
+        found.append(body_of(program.get(f"/messages/export/{kind}?{query}")))
+    found += [
+        body_of(program.get(f"/messages?{query}")),
+        body_of(program.get(f"/messages/distribution?{query}")),
+    ]
+    texts = []
+    for text in found:
+        for value in guess.values():
+            for way in (quote_plus(value), value, value.replace("+", "&#43;")):
+                text = text.replace(way, "")
+        texts.append(steady(text))
+    return texts
+
+
+def test_a_right_guess_of_what_is_masked_is_answered_like_a_wrong_one(
+    actors, admin_account, messages, settings
+) -> None:
+    settings.TREBUCHET_API_REQUESTS_A_MINUTE = 100_000
+    program = Program(admin_account, every_scope())
+    for right, wrong in guesses():
+        assert answers_to(right, actors.admin, program) != answers_to(wrong, actors.admin, program)
+
+    make_rules()
+
+    for right, wrong in guesses():
+        told = answers_to(right, actors.admin, program)
+        other = answers_to(wrong, actors.admin, program)
+        for one, two in zip(told, other, strict=True):
+            assert one == two, right
+
+
+def test_a_groups_sql_expression_tells_nothing_of_what_it_asks_for(
+    actors, messages, brokers
+) -> None:
+    """Whether a group's filter let a message through is not said of a property that is hidden."""
+    brokers.add_group("fraud-check")
+    brokers.offsets["fraud-check", "Orders", 0] = 100
+    topic, offset = messages[6]
+    page = reverse("family:message", args=["broker-a", 0, offset, topic])
+
+    def told(value: str) -> str:
+        subscription = Subscription("Orders", "SQL92", f"iban = '{value}'")
+        brokers.subscriptions["fraud-check"] = [subscription]
+        return steady(body_of(actors.admin.get(page)).replace(value, ""))
+
+    wrong = "DE02120300000000202052"
+    assert told(IBAN) != told(wrong)
+    make_rules()
+    assert told(IBAN) == told(wrong)
