@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.accounts import devices, throttle
 from console.accounts.hashing import BusyError, strangers_line
+from console.accounts.lookalikes import refuse_lookalike
 from console.accounts.models import INVITATIONS_MAX, NAME_CHARACTERS_MAX, CustomRole, Invitation
 from console.accounts.roles import Role
 
@@ -161,6 +162,7 @@ class InvitationForm(forms.Form):
         invited = Invitation.objects.filter(name__iexact=name, expires_at__gt=timezone.now())
         if invited.exists():
             raise ValidationError(_("This name is invited already."))
+        refuse_lookalike(name)
         return name
 
     def clean(self) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
 from django.core.mail import BadHeaderError, EmailMessage
 from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from console.accounts.lookalikes import refuse_lookalike
 from console.accounts.models import INVITATION_LIFETIME, Invitation
 from console.accounts.roles import Role, give_role
 
@@ -32,7 +34,7 @@ TOKEN_BYTES = 24
 
 
 class TakenError(Exception):
-    """The invitation was taken up or taken back meanwhile."""
+    """The invitation was taken up or taken back meanwhile, or its name is like another now."""
 
 
 def invite(
@@ -69,6 +71,11 @@ def take_up(invitation: Invitation, password: str) -> User:
     Raises:
         TakenError: somebody else was faster.
     """
+    try:
+        # Somebody with such a name may have come by another way since.
+        refuse_lookalike(invitation.name, invited_as=invitation.name)
+    except ValidationError as error:
+        raise TakenError from error
     account = get_user_model()(username=invitation.name, email=invitation.mail)
     # Before the transaction: a hash takes its time, and the database has one writer.
     account.set_password(password)

@@ -23,6 +23,7 @@ from django.utils.translation import gettext as _
 from joserfc.errors import JoseError
 from requests import RequestException
 
+from console.accounts.lookalikes import refuse_lookalike
 from console.accounts.models import NAME_CHARACTERS_MAX, CustomRole, Identity, Invitation
 from console.accounts.people import audited
 from console.accounts.roles import Role, give_role, role_of
@@ -294,22 +295,29 @@ def roles_kept(account: User) -> dict[str, Any]:
 
 def made(issuer: str, subject: str, claims: Mapping[str, Any], given: Given) -> User:
     """Make the account of a subject, under a name that nobody here has."""
-    name = claims.get(settings.TREBUCHET_OIDC_NAME_CLAIM)
+    told_name = claims.get(settings.TREBUCHET_OIDC_NAME_CLAIM)
+    people = get_user_model().objects
+    # As accounts are stored: letters of full width, for one, are the plain ones.
+    name = get_user_model().normalize_username(told_name if isinstance(told_name, str) else "")
     try:
-        UnicodeUsernameValidator()(name if isinstance(name, str) else "")
+        UnicodeUsernameValidator()(name)
     except ValidationError as error:
         said = _("The provider tells no name that an account could have.")
         raise NotLetInError(said) from error
     taken = _("There is another account named %(name)s here: an administrator sees to it.")
-    if len(str(name)) > NAME_CHARACTERS_MAX:
+    if len(name) > NAME_CHARACTERS_MAX:
         raise NotLetInError(_("The provider tells no name that an account could have."))
-    people = get_user_model().objects
     is_invited = Invitation.objects.filter(name__iexact=name).exists()
     if is_invited or people.filter(username__iexact=name).exists():
         raise NotLetInError(taken % {"name": name})
     try:
+        refuse_lookalike(name)
+    except ValidationError as error:
+        said = _("%(why)s The provider's administrator can change it.")
+        raise NotLetInError(said % {"why": " ".join(error.messages)}, name) from error
+    try:
         with transaction.atomic():
-            account = people.create_user(str(name))
+            account = people.create_user(name)
             give(account, given)
             Identity.objects.create(user=account, issuer=issuer, subject=subject)
     except IntegrityError as error:

@@ -258,6 +258,35 @@ def test_a_name_that_no_account_can_have_is_refused(name, provider) -> None:
     assert "no name" in refused_in(sign_in(provider))
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("\u0430da", "mixes letters"),  # a Cyrillic a
+        ("\u0430dmin", "mixes letters"),
+        ("\u0251da", "looks like ada"),  # a Latin alpha
+    ],
+    ids=ascii,
+)
+def test_a_name_that_looks_like_another_becomes_no_account(
+    name, why, provider, admin_account
+) -> None:
+    provider.person["preferred_username"] = name
+    browser = Client()
+
+    assert why in refused_in(sign_in(provider, browser))
+    assert not is_signed_in(browser)
+    assert get_user_model().objects.count() == 1
+    assert not Identity.objects.exists()
+
+
+def test_letters_of_full_width_are_the_plain_ones(provider) -> None:
+    provider.person["preferred_username"] = "\uff47race"
+
+    sign_in(provider)
+
+    assert get_user_model().objects.filter(username="grace").exists()
+
+
 def test_a_role_follows_the_provider_and_a_name_does_not(provider) -> None:
     sign_in(provider)
     provider.person |= {"preferred_username": "hopper", "groups": ["admins"]}

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
 from console.accounts import passwords
+from console.accounts.lookalikes import refuse_lookalike
 from console.accounts.roles import Role, give_role
 from console.audit.record import done_by_command
 from console.env import Environment
@@ -53,6 +54,7 @@ class Command(BaseCommand):
         account.set_password(password)
         try:
             account.full_clean()
+            refuse_lookalike(name)
         except ValidationError as error:
             raise CommandError(f"{name!r} is refused: {' '.join(error.messages)}") from error
         with transaction.atomic():

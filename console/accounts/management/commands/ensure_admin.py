@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils.translation import gettext as _
 
 from console.accounts import passwords
+from console.accounts.lookalikes import refuse_lookalike
 from console.accounts.roles import Role
 from console.audit.record import done_by_command
 from console.env import Environment
@@ -41,6 +43,10 @@ class Command(BaseCommand):
                     f"An account named {username} exists without being an administrator; "
                     "set TREBUCHET_ADMIN to another name."
                 )
+            try:
+                refuse_lookalike(username)
+            except ValidationError as error:
+                raise CommandError(f"TREBUCHET_ADMIN: {' '.join(error.messages)}") from error
             users.create_superuser(username=username, password=password)
             done_by_command("account.create", username, after={"role": Role.ADMINISTRATOR.value})
         if given:

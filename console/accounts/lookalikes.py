@@ -1,0 +1,104 @@
+"""Names that can be mistaken for others, by Unicode's own tables (UTS 39).
+
+A new account may not have a name of letters from several scripts, such as one of Cyrillic among
+Latin ones, nor one that looks like the name of another account or of an open invitation. Japanese,
+Chinese and Korean are written in several scripts, and with Latin letters.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from console.accounts.models import Invitation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OF_EVERY_SCRIPT = {"COMMON", "INHERITED"}
+TOGETHER = (
+    {"LATIN", "HAN", "HIRAGANA", "KATAKANA"},
+    {"LATIN", "HAN", "BOPOMOFO"},
+    {"LATIN", "HAN", "HANGUL"},
+)
+"""Scripts that are written together: "highly restrictive" in UTS 39, section 5.2."""
+MARK = "\u200e"
+"""The library's table has it around characters that are written from right to left."""
+
+
+def refuse_lookalike(name: str, invited_as: str = "") -> None:
+    """Refuse a name for a new account that people could take for another.
+
+    Args:
+        invited_as: the name of the invitation that is taken up; it stands in nobody's way.
+
+    Raises:
+        ValidationError: it mixes scripts, or looks like another name.
+    """
+    scripts = scripts_of(name)
+    if len(scripts) > 1 and not any(scripts <= each for each in TOGETHER):
+        names = ", ".join(sorted(each.capitalize() for each in scripts))
+        said = _("This name mixes letters that look alike (%(scripts)s). Use one script.")
+        raise ValidationError(said % {"scripts": names}, code="mixed_scripts")
+    other = lookalike_of(name, invited_as)
+    if other is not None:
+        said = _("This name looks like %(name)s, which is taken. Choose another one.")
+        raise ValidationError(said % {"name": other}, code="lookalike")
+
+
+def scripts_of(name: str) -> set[str]:
+    """Return the scripts of a name's letters, in Unicode's words."""
+    categories = import_module("confusable_homoglyphs.categories")
+    return {categories.alias(each) for each in name} - OF_EVERY_SCRIPT
+
+
+def lookalike_of(name: str, invited_as: str = "") -> str | None:
+    """Return the name of another account or of an open invitation that a name looks like."""
+    own = shapes_of(name)
+    invited = Invitation.objects.filter(expires_at__gt=timezone.now()).exclude(name=invited_as)
+    names = [
+        *get_user_model().objects.order_by("pk").values_list("username", flat=True),
+        *invited.order_by("pk").values_list("name", flat=True),
+    ]
+    return next((each for each in names if shapes_of(each) & own), None)
+
+
+def shapes_of(name: str) -> set[str]:
+    """Return what a name looks like, as it is written and in small letters."""
+    return {skeleton(name), skeleton(name.casefold())}
+
+
+def skeleton(text: str) -> str:
+    """Return a text's skeleton: texts that look alike have the same one (UTS 39, section 4)."""
+    known = prototypes()
+    decomposed = unicodedata.normalize("NFD", text)
+    return unicodedata.normalize("NFD", "".join(known.get(each, each) for each in decomposed))
+
+
+@lru_cache(maxsize=1)
+def prototypes() -> Mapping[str, str]:
+    """Return what each confusable character stands for.
+
+    The library has Unicode's table as pairs, both ways round. Characters that look alike have one
+    prototype, so they and it are a class; it is the one that is several characters, if one is.
+    """
+    # Half a megabyte, for what happens a few times a year.
+    table = import_module("confusable_homoglyphs.confusables").confusables_data
+    classes: dict[str, set[str]] = {}
+    for character, others in table.items():
+        members = {character.strip(MARK), *(each["c"].strip(MARK) for each in others)}
+        merged = set().union(members, *(classes.get(each, ()) for each in members))
+        for each in merged:
+            classes[each] = merged
+    found = {}
+    for character, members in classes.items():
+        if len(character) == 1:
+            found[character] = min(members, key=lambda each: (-len(each), each))
+    return found
