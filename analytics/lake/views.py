@@ -113,64 +113,53 @@ class LakeView:
         """Whether its rows are of topics, so that a right to topics can narrow them."""
         return any(column.name == TOPIC for column in self.columns)
 
-    def definition(
+    def query(
         self,
         files: Sequence[str],
         topics: Collection[str] | None = None,
         masks: Sequence[Mask] = (),
-    ) -> list[str]:
-        """Return statements that make the view over these files of its table.
-
-        Without files the view is empty.
+    ) -> str:
+        """Return the query of its rows in these files of its table; without files it has none.
 
         Args:
-            topics, masks: as for `over`.
+            topics, masks: as for `query_over`.
         """
         if not files:
-            return self.over("", topics, masks)
+            return self.query_over("", topics, masks)
         paths = ", ".join(map(quoted, files))
         days = "hive_partitioning=false"
         if any(column.name == DAY for column in self.columns):
             days = f"hive_partitioning=true, hive_types={{'{DAY}': DATE}}"
-        return self.over(f"read_parquet([{paths}], union_by_name=true, {days})", topics, masks)
+        return self.query_over(
+            f"read_parquet([{paths}], union_by_name=true, {days})", topics, masks
+        )
 
-    def over(
+    def query_over(
         self, source: str, topics: Collection[str] | None = None, masks: Sequence[Mask] = ()
-    ) -> list[str]:
-        """Return statements that make the view over rows of its table; it is empty over "".
+    ) -> str:
+        """Return the query of its rows over those of its table, which `source` has.
 
-        A column that the rows lack is null.
+        A column that the source lacks is null. No query that somebody else wrote may be joined to
+        this one: DuckDB tries filters in any order, and the error of one tells what was in a row.
 
         Args:
-            topics: where given, rows of other topics are not in the view; `*` in a name stands for
+            topics: where given, the query returns no rows of other topics; `*` in a name stands for
                 any characters. A view without a topic column is not narrowed: whether such a reader
                 may have it is the caller's to decide.
             masks: what is hidden in messages.
         """
-        schema, _, name = self.name.partition(".")
         every = ", ".join(f"NULL::{column.type} AS {column.name}" for column in self.columns)
         rows = f"SELECT {every} WHERE false"
         if source:
             rows += f" UNION ALL BY NAME SELECT * FROM {source}"
         names = [column.name for column in self.columns]
         masked = masked_columns(masks) if set(names) >= MASKED else {}
-        shown = {each: masked.get(each, f"found.{each}") for each in names}
-        where = ""
-        if topics is not None and self.has_topic:
-            allowed = _allowed(topics)
-            where = f" WHERE {allowed}"
-            # A filter of the query may be tried on a row before ours, and its error would tell
-            # what is in the row: to the query there is nothing in rows of other topics.
-            shown = {
-                name: each if name == DAY else f"CASE WHEN {allowed} THEN {each} END"
-                for name, each in shown.items()
-            }
-        selected = ", ".join(f"{each} AS {name}" for name, each in shown.items())
-        return [
-            f"CREATE SCHEMA IF NOT EXISTS {schema}",
-            f"CREATE OR REPLACE VIEW {schema}.{name} AS WITH given AS NOT MATERIALIZED "
-            f"(SELECT {selected} FROM ({rows}) AS found{where}) {self.merged}",
-        ]
+        selected = ", ".join(f"{masked.get(name, f'found.{name}')} AS {name}" for name in names)
+        where = "" if topics is None or not self.has_topic else f" WHERE {_allowed(topics)}"
+        return (
+            f"WITH given AS NOT MATERIALIZED (SELECT {selected} FROM ({rows}) AS found{where}) "
+            f"{self.merged}"
+        )
 
 
 def _allowed(topics: Collection[str]) -> str:

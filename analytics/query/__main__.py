@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from analytics.errors import ReportError
 from analytics.lake.masks import Mask
 from analytics.lake.place import LakePlace
-from analytics.query.checking import QueryError
+from analytics.query.checking import OUT_OF_MEMORY, QueryError
 from analytics.query.engine import Engine, write
 from analytics.query.views import views_of
 
@@ -90,23 +90,22 @@ def follow_parent() -> None:
 
 def tell_progress(engine: Engine, events: Events, ended: threading.Event) -> None:
     while not ended.wait(PROGRESS_SECONDS):
-        percent = engine.progress()
-        if percent is not None:
-            events.say(event="progress", percent=round(percent, 1))
+        events.say(event="progress", percent=round(engine.progress(), 1))
 
 
 def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int]) -> None:
-    """Run one query and say how it went.
+    """Run one query and write how it went.
 
     Raises:
-        ReportError: it was refused or failed.
+        QueryError: it isn't allowed, or failed.
+        LakeError: the lake can't be read.
     """
     events, ended = Events(), threading.Event()
     topics = request["topics"]
     try:
         masks = [Mask.of(each) for each in request["masks"]]
     except ValueError as error:
-        raise QueryError(f"The query is not run: {error}.") from error
+        raise QueryError(f"The query can't run because {error}.") from error
     views = views_of(place, None if topics is None else [str(each) for each in topics], masks)
     engine = Engine(place, views, str(request["zone"]))
     limit(2 * int(request["bytes_max"]) + FILE_BYTES_MORE, 2 * int(request["seconds_max"]))
@@ -148,6 +147,11 @@ def describe(place: LakePlace) -> dict[str, Any]:
     }
 
 
+def failed(sentence: str) -> int:
+    print(json.dumps({"event": "failed", "message": sentence}), flush=True)
+    return EXIT_FAILED
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m analytics.query", allow_abbrev=False)
     parser.add_argument("--lake", required=True, metavar="URI")
@@ -167,13 +171,11 @@ def main(arguments: Sequence[str]) -> int:
         os.nice(NICENESS)
         query(place, request, (given.rows_fd, given.parquet_fd))
     except ReportError as error:
-        print(json.dumps({"event": "failed", "message": str(error)}), flush=True)
-        return EXIT_FAILED
-    except (MemoryError, OSError) as error:
-        # A limit of the system: memory, or the size of the result's files.
-        sentence = f"The query needs more than it may have: {str(error) or 'memory'}."
-        print(json.dumps({"event": "failed", "message": sentence}), flush=True)
-        return EXIT_FAILED
+        return failed(str(error))
+    except MemoryError:
+        return failed(OUT_OF_MEMORY)
+    except OSError as error:  # such as a result that is larger than its files may be
+        return failed(f"Couldn't write the result: {error.strerror}. Select fewer rows or columns.")
     return 0
 
 

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from analytics.query.checking import QueryError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+UNSHOWN = (
+    "The result has a list or map with a time that's too far away to be shown. Cast it to VARCHAR."
+)
 
 
 def kind_of(kind: pa.DataType) -> str:
@@ -53,7 +59,10 @@ def _cells(column: pa.Array) -> list[Any]:
         found: list[Any] = column.cast(pa.string()).to_pylist()
         return found
     convert = _CONVERSIONS.get(kind_of(kind), plain)
-    values = column.to_pylist(maps_as_pydicts="lossy")
+    try:
+        values = column.to_pylist(maps_as_pydicts="lossy")
+    except (OverflowError, ValueError) as error:
+        raise QueryError(UNSHOWN) from error
     return [None if value is None else convert(value) for value in values]
 
 

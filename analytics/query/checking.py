@@ -1,124 +1,210 @@
-"""Which queries are run: one that reads, from the lake's views and from nothing else.
+"""Which queries are allowed: one SELECT over the lake's tables, with functions of an allow-list.
 
-DuckDB itself is told to open nothing else (analytics.query.engine). This is the second lock, and
-the one that says what is wrong in a sentence.
+This is the second fence. The first is that there is nothing else to read in the DuckDB that runs a
+query (analytics.query.engine). This one keeps away what acts instead of reading, such as functions
+that take an address of memory, and says in a sentence what is wrong.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from analytics.errors import ReportError
+from analytics.query.functions import FUNCTIONS, TABLE_FUNCTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterator
+
+Node = dict[str, Any]
 
 SQL_CHARACTERS_MAX = 20_000
 PARSED = "SELECT json_serialize_sql(?)"
-TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "repeat", "repeat_row"})
-"""Those that read nothing."""
-TELLING_FUNCTIONS = frozenset({"current_setting", "getvariable"})
-"""Those that tell which files are read."""
-ONE_SELECT = "One SELECT is run, and nothing else: the lake is only read here."
+NODES = frozenset(
+    {
+        *("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"),
+        *("BASE_TABLE", "TABLE_FUNCTION", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"),
+        *("SHOW_REF", "LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER", "DISTINCT_MODIFIER"),
+        *("ORDER_MODIFIER", "ORDER_DEFAULT", "ASCENDING", "DESCENDING"),
+    }
+)
+"""The parts of a query as DuckDB serializes them, but for expressions; INSERT ... is none of them,
+which DuckDB allows within WITH."""
+EXPRESSIONS = frozenset(
+    {
+        *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
+        *("CONSTANT", "DEFAULT", "FUNCTION", "LAMBDA", "OPERATOR", "POSITIONAL_REFERENCE", "STAR"),
+        *("SUBQUERY", "TYPE", "WINDOW"),
+    }
+)
+"""The classes of expressions; PARAMETER is none of them."""
+OWN_NAME = re.compile(r"[^\W\d][\w $-]*")
+RESERVED_PREFIXES = ("duckdb_", "pg_", "pragma_", "sqlite_")
+"""How the names of DuckDB's own tables begin, those in schemas apart."""
+OUT_OF_MEMORY = (
+    "The query needs more memory than is allowed. Select fewer columns, a shorter time range, or "
+    "aggregates instead of rows."
+)
+ONE_SELECT = "Only a single SELECT statement is allowed. The lake is read-only here."
+TOO_DEEP = "The query is nested too deeply. Split it into several parts with WITH."
 
 
 class QueryError(ReportError):
-    """The query is not run, or failed; the text is a sentence for the person who wrote it."""
+    """The query isn't allowed, or failed; the text is a sentence for the person who wrote it."""
 
 
-def check(connection: duckdb.DuckDBPyConnection, sql: str, views: Iterable[str]) -> str:
-    """Return the one statement of a text that may be run.
+def check(connection: duckdb.DuckDBPyConnection, sql: str, tables: Collection[str]) -> str:
+    """Return the one statement of a text.
+
+    Args:
+        tables: the names of the tables that it may read.
 
     Raises:
-        QueryError: it is none, or would read something that is no view.
+        QueryError: it isn't allowed.
     """
     if len(sql) > SQL_CHARACTERS_MAX:
-        raise QueryError(f"The query has {len(sql)} characters; {SQL_CHARACTERS_MAX} may be.")
-    if "\0" in sql:
-        raise QueryError("The query has a character that no query has (0).")
+        raise QueryError(
+            f"The query has {len(sql):,} characters, and {SQL_CHARACTERS_MAX:,} are allowed. "
+            "Shorten it."
+        )
+    if "\0" in sql or any("\ud800" <= each <= "\udfff" for each in sql):
+        raise QueryError("The query contains a character that isn't text, such as NUL. Remove it.")
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:
         raise QueryError(sentence_of(error)) from error
     if not statements:
-        raise QueryError("There is no query to run.")
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise QueryError("There's no query to run. Enter a SELECT statement.")
+    if len(statements) != 1 or not _is_select(statements[0]):
         raise QueryError(ONE_SELECT)
     text = statements[0].query.strip().rstrip(";")
-    tree = json.loads(connection.execute(PARSED, [text]).fetchall()[0][0])
+    try:
+        tree = json.loads(connection.execute(PARSED, [text]).fetchall()[0][0])
+    except RecursionError as error:
+        raise QueryError(TOO_DEEP) from error
     if tree.get("error"):
         raise QueryError(ONE_SELECT)
-    _check_names(tree, frozenset(views))
+    nodes = list(_nodes(tree))
+    own_names = {name for node in nodes for name in _names_in_with(node)}
+    for node in nodes:
+        _require_allowed_part(node)
+        if node.get("type") == "BASE_TABLE":
+            _require_known_table(node, tables, own_names)
     return text
 
 
-def _check_names(tree: Any, views: frozenset[str]) -> None:
-    for node, own_names in _nodes(tree, frozenset()):
-        kind = node.get("type")
-        if kind == "SHOW_REF" and not node.get("query"):
-            raise QueryError("The tables are listed beside the query; SHOW is not run.")
-        if kind == "TABLE_FUNCTION":
-            name = ".".join(_path(node.get("function", {})))
-            if _folded(name) not in TABLE_FUNCTIONS:
-                raise QueryError(
-                    f"{name}() is not run: a query reads the lake's tables, and "
-                    f"{', '.join(sorted(TABLE_FUNCTIONS))}."
-                )
-        if kind == "FUNCTION":
-            name = ".".join(_path(node))
-            if _folded(name).rpartition(".")[2] in TELLING_FUNCTIONS:
-                raise QueryError(f"{name}() is not run: it tells how the lake is read.")
-        if kind == "BASE_TABLE":
-            path = _path(node)
-            is_own = len(path) == 1 and _folded(path[0]) in own_names
-            if not is_own and not (len(path) == 2 and _folded(".".join(path)) in views):
-                there = ", ".join(sorted(views)) or "none yet"
-                raise QueryError(f"There is no table {'.'.join(path)}. The lake has: {there}.")
+def _is_select(statement: duckdb.Statement) -> bool:
+    try:
+        return statement.type == duckdb.StatementType.SELECT
+    except ValueError:  # a type that DuckDB's Python part has no name for
+        return False
 
 
-def _path(node: dict[str, Any]) -> list[str]:
+def _require_known_table(node: Node, tables: Collection[str], own_names: set[str]) -> None:
+    path = [_folded(part) for part in _path(node)]
+    if len(path) == 2 and ".".join(path) in tables:
+        return
+    # Only DuckDB knows in which parts of the query a name of WITH is seen. In the others there's
+    # no such table: no name may be one of DuckDB's own tables, or look like a file.
+    if len(path) == 1 and path[0] in own_names:
+        return
+    there = ", ".join(sorted(tables))
+    has = f"The lake has {there}." if there else "The lake has no tables yet."
+    raise QueryError(f"There's no table {'.'.join(_path(node))}. {has}")
+
+
+def _require_allowed_part(node: Node) -> None:
+    kind, expression = node.get("type"), node.get("class")
+    if expression == "PARAMETER":
+        raise QueryError("A query can't have parameters such as ? or $1. Write the value instead.")
+    if expression is None:
+        if isinstance(kind, str) and kind not in NODES:
+            raise QueryError(ONE_SELECT)
+    elif expression not in EXPRESSIONS:
+        raise QueryError(f"{expression} expressions aren't allowed.")
+    if kind == "SHOW_REF" and not node.get("query"):
+        raise QueryError(
+            "SHOW and DESCRIBE aren't allowed. The tables and their columns are listed beside the "
+            "query."
+        )
+    if kind == "TABLE_FUNCTION":
+        name = _name(node["function"])
+        if name not in TABLE_FUNCTIONS:
+            *most, last = sorted(TABLE_FUNCTIONS)
+            raise QueryError(
+                f"{name}() isn't allowed. Queries can read lake tables and use "
+                f"{', '.join(most)} and {last}."
+            )
+    elif expression in {"FUNCTION", "WINDOW"}:
+        _require_allowed_function(node)
+    alias = str(node.get("alias") or "") if expression is None else ""
+    for name in (alias, *_names_in_with(node)):
+        _require_own_name(name)
+
+
+def _require_allowed_function(node: Node) -> None:
+    name = _name(node)
+    if node.get("export_state"):
+        raise QueryError("EXPORT_STATE isn't allowed. Use the value of the aggregate.")
+    if name not in FUNCTIONS and name not in TABLE_FUNCTIONS:
+        alike = difflib.get_close_matches(name, FUNCTIONS, 1, 0.8)
+        hint = f" Did you mean {alike[0]}()?" if alike else ""
+        raise QueryError(f"{name}() isn't allowed in a query.{hint}")
+
+
+def _require_own_name(name: str) -> None:
+    if name and not OWN_NAME.fullmatch(name):
+        raise QueryError(
+            f'"{name}" can\'t be the name of a table in a query. Use letters, digits, _, $, - and '
+            "blanks."
+        )
+    if name.lower().startswith(RESERVED_PREFIXES):
+        raise QueryError(f'"{name}" can\'t be the name of a table in a query. DuckDB reserves it.')
+
+
+def _name(function: Node) -> str:
+    return _folded(".".join(_path(function)))
+
+
+def _path(node: Node) -> list[str]:
     return [str(part) for part in node.get("qualified_name", {}).get("path", [])]
 
 
+def _names_in_with(node: Node) -> Iterator[str]:
+    """Yield the names that a part of a query gives to others in its WITH."""
+    for entry in (node.get("cte_map") or {}).get("map", []):
+        yield _folded(str(entry.get("key", "")))
+
+
 def _folded(name: str) -> str:
-    """Return a name as DuckDB compares it: it knows of no letters but those of ASCII."""
+    """Return a name as DuckDB compares it: it folds the letters of ASCII only."""
     return name.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
-def _nodes(tree: Any, own_names: frozenset[str]) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
-    """Yield all nodes, with the names of WITH that may be used there.
-
-    Elsewhere such a name would be a table of DuckDB's own: a query is seen within itself only when
-    it is recursive, and otherwise by those that follow it.
-    """
-    if isinstance(tree, list):
-        for each in tree:
-            yield from _nodes(each, own_names)
-    if not isinstance(tree, dict):
-        return
-    for entry in (tree.get("cte_map") or {}).get("map", []):
-        name, value = _folded(str(entry.get("key", ""))), entry.get("value") or {}
-        is_recursive = value.get("query_node", {}).get("type") == "RECURSIVE_CTE_NODE"
-        yield from _nodes(value, own_names | {name} if is_recursive else own_names)
-        own_names |= {name}
-    yield tree, own_names
-    for key, each in tree.items():
-        if key != "cte_map":
-            yield from _nodes(each, own_names)
+def _nodes(tree: Any) -> Iterator[Node]:
+    """Yield all objects of a tree, each before those within it."""
+    waiting = [tree]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            yield found
+            waiting.extend(reversed(list(found.values())))
+        elif isinstance(found, list):
+            waiting.extend(reversed(found))
 
 
 def sentence_of(error: Exception) -> str:
     """Return an error of DuckDB's as a sentence: what is wrong, where, and what may be meant."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, duckdb.OutOfMemoryException):
-        return (
-            "The query needs more memory than it may have. Ask for fewer columns, a shorter time, "
-            "or sums instead of rows."
-        )
+        return OUT_OF_MEMORY
     what = lines[0] if lines else type(error).__name__
+    if "Max expression depth" in what:
+        return TOO_DEEP
     for each in ("Error: ", "Exception: "):
         if each in what.partition('"')[0]:
             what = what.partition(each)[2]
@@ -128,4 +214,5 @@ def sentence_of(error: Exception) -> str:
         place = next((line for line in lines if line.startswith("LINE ")), "")
         where = f" in {place[0].lower()}{place[1:4].lower()}{place[4:]}" if place else ""
     text = what.rstrip(".!") + where
-    return ". ".join([text[:1].upper() + text[1:], *(each.rstrip("?") for each in hints)]) + "."
+    sentences = ". ".join([text[:1].upper() + text[1:], *hints])
+    return sentences if sentences.endswith("?") else f"{sentences}."

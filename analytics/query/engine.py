@@ -1,30 +1,27 @@
-"""Engine: DuckDB over the lake's views, and closed to everything else before a query is seen.
+"""Engine: the DuckDB that runs a person's SQL, without anything that the person may not see.
 
-Order matters: the views are made while files may be opened, then files other than theirs may not,
-then no setting can be changed. Nothing is written, not even what does not fit into memory.
+It opens no file, no connection and no extension. Its tables are streams of Arrow, whose rows are
+narrowed and masked before they arrive (analytics.query.lake_reader). So even a query that gets
+around the checks (analytics.query.checking) finds nothing else.
 """
 
 from __future__ import annotations
 
-import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.fs
 import pyarrow.parquet as pq
 
-from analytics.errors import LakeError
-from analytics.lake.gold_tables import EVERY_TABLE
 from analytics.query.cells import kind_of, lines_of
 from analytics.query.checking import QueryError, check, sentence_of
+from analytics.query.lake_reader import LakeReader
+from analytics.query.scan import TableScan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import BinaryIO
-
-    import pyarrow.dataset as ds
 
     from analytics.lake.place import LakePlace
     from analytics.query.views import View
@@ -35,11 +32,11 @@ ROWS_A_BATCH = 1_000
 
 
 class Engine:
-    """One connection; it is made for one query."""
+    """One connection, with the tables that one person may query."""
 
     def __init__(self, place: LakePlace, views: Sequence[View], zone: str) -> None:
-        """Raises LakeError where a file of a view cannot be read."""
         self._names = [view.name for view in views]
+        self._lake = LakeReader(place)
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -50,55 +47,49 @@ class Engine:
                 "autoload_known_extensions": False,
                 "python_enable_replacements": False,
                 "python_scan_all_frames": False,
+                "allow_persistent_secrets": False,
             },
         )
+        for view in views:
+            self._add(view)
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET enable_progress_bar = true")
+        self._connection.execute("SET enable_progress_bar_print = false")
         try:
-            for view in views:
-                self._add(place, view)
-            files = [file for view in views for file in view.files if place.is_local]
-            self._close(zone, files)
-        except (duckdb.Error, OSError) as error:
-            raise LakeError(f"The lake {place.uri} cannot be read: {sentence_of(error)}") from error
+            self._connection.execute("SET TimeZone = $1", [zone])
+        except duckdb.Error as error:
+            raise QueryError(sentence_of(error)) from error
+        self._connection.execute("SET lock_configuration = true")
 
-    def _add(self, place: LakePlace, view: View) -> None:
-        if view.files and not place.is_local:
-            # Nobody can name it: what is narrowed is the view over it.
-            source = f"source_{secrets.token_hex(16)}"
-            self._connection.register(source, _dataset(place, view.name))
-            statements = view.lake_view.over(source, view.topics, view.masks)
-        else:
-            statements = view.lake_view.definition(view.files, view.topics, view.masks)
-        for statement in statements:
-            self._connection.execute(statement)
+    def _add(self, view: View) -> None:
+        schema = view.name.partition(".")[0]
+        maps = ", ".join(f"map_from_entries({name}) AS {name}" for name in view.maps)
+        columns = f"* REPLACE ({maps})" if maps else "*"
+        self._connection.register(view.name, TableScan(self._lake, view))
+        self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        self._connection.execute(f'CREATE VIEW {view.name} AS SELECT {columns} FROM "{view.name}"')
 
-    def _close(self, zone: str, files: Sequence[str]) -> None:
-        connection = self._connection
-        connection.execute("SET enable_progress_bar = true")
-        connection.execute("SET enable_progress_bar_print = false")
-        connection.execute(f"SET TimeZone = '{_quoted(zone)}'")
-        listed = ", ".join(f"'{_quoted(file)}'" for file in files)
-        connection.execute(f"SET allowed_paths = [{listed}]")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-
-    def progress(self) -> float | None:
-        """Return how many percent of the query are done, from any thread; None where unknown."""
-        found = self._connection.query_progress()
-        return found if found >= 0 else None
+    def progress(self) -> float:
+        """Return how many percent of the query are done, from any thread."""
+        # DuckDB doesn't know how long a stream is; of other tables it does.
+        return max(0.0, self._connection.query_progress(), self._lake.percent())
 
     @contextmanager
     def reader(self, sql: str) -> Iterator[pa.RecordBatchReader]:
-        """Check a query and begin it; the rows come as they are read.
+        """Check a query and start it; its rows come as they are read.
 
         Raises:
-            QueryError: it may not be run, or fails at any point.
+            QueryError: the query isn't allowed, or fails at any point.
+            LakeError: a table of the lake can't be read.
         """
+        self._lake.failure = None
         try:
             text = check(self._connection, sql, self._names)
-            relation = self._connection.sql(text)
-            with relation.to_arrow_reader(ROWS_A_BATCH) as reader:
-                yield reader
+            with self._connection.sql(text).to_arrow_reader(ROWS_A_BATCH) as rows:
+                yield rows
         except (duckdb.Error, pa.ArrowException) as error:
+            if self._lake.failure is not None:
+                raise self._lake.failure from error
             raise QueryError(sentence_of(error)) from error
 
 
@@ -140,14 +131,3 @@ def write(
         for field in reader.schema
     ]
     return {"columns": columns, "rows": rows, "bytes": size, "cut": cut}
-
-
-def _dataset(place: LakePlace, name: str) -> ds.Dataset:
-    """A table in S3, read by Arrow: DuckDB's own way there is an extension to download."""
-    root = pyarrow.fs.SubTreeFileSystem(place.path_of(name), place.filesystem())
-    table = next(each for each in EVERY_TABLE if each.name == name)
-    return table.existing(place).to_pyarrow_dataset(filesystem=root)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")

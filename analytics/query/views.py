@@ -1,36 +1,42 @@
-"""What a query may read: the lake's views as one person sees them."""
+"""The lake's tables that one person may query: which tables, which topics, what is masked."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from analytics.errors import LakeError
+from analytics.lake.gold_tables import EVERY_TABLE
 from analytics.lake.tables import MESSAGES
-from analytics.lake.views import files_in, lake_views
+from analytics.lake.views import lake_views
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from analytics.lake.masks import Mask
     from analytics.lake.place import LakePlace
+    from analytics.lake.tables import LakeTable
     from analytics.lake.views import LakeView
+
+logger = logging.getLogger(__name__)
+
+UNREADABLE = "Couldn't read the lake. Run the query again; if it fails again, see the console log."
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view of the lake, and the files of its table as they are now.
+    """A table of the lake as one person sees it.
 
     Attributes:
-        files: paths, or addresses in S3; none while nothing has been written to the table.
-        topics: the only ones whose rows are in the view, None for all.
-        masks: what is hidden in its messages.
+        topics: the only topics whose rows the person sees, None for all.
+        masks: the rules of masking that apply to its messages.
     """
 
     lake_view: LakeView
-    files: tuple[str, ...]
     topics: tuple[str, ...] | None
     masks: tuple[Mask, ...] = ()
 
@@ -38,29 +44,62 @@ class View:
     def name(self) -> str:
         return self.lake_view.name
 
+    @property
+    def table(self) -> LakeTable:
+        return next(table for table in EVERY_TABLE if table.name == self.name)
+
+    @property
+    def maps(self) -> frozenset[str]:
+        """The columns that are maps."""
+        return frozenset(each.name for each in self.table.schema if pa.types.is_map(each.type))
+
+    @property
+    def streamed(self) -> pa.Schema:
+        """The columns as they are streamed: of a map, the list of its entries.
+
+        DuckDB looks through each map that arrives for keys that are there twice, which takes
+        longer than reading it. A list becomes a map again only in rows that pass the filters.
+        """
+        return pa.schema(
+            [
+                pa.field(each.name, _entries(each.type)) if each.name in self.maps else each
+                for each in self.table.schema
+            ]
+        )
+
+
+def _entries(kind: pa.MapType) -> pa.ListType:
+    return pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+
 
 def views_of(
     place: LakePlace, topics: Collection[str] | None = None, masks: Sequence[Mask] = ()
 ) -> list[View]:
-    """Return the views as they are now, none while the lake has no message.
+    """Return the tables that a person may query, none while the lake has no messages.
 
     Args:
-        topics: where given, rows of other topics are not there, nor are tables that do not say
-            which topic a row is of.
-        masks: what is hidden in messages.
+        topics: the topics that the person may query, None for all. Tables without a topic column
+            are left out unless the person may query all topics.
+        masks: the rules of masking.
 
     Raises:
-        LakeError: the lake cannot be read.
+        LakeError: the lake can't be read.
     """
     kept = None if topics is None else tuple(sorted(topics))
     try:
         if not MESSAGES.exists(place):
             return []
-        return [
-            View(view, tuple(sorted(files_in(place, view))), kept, tuple(masks))
-            for view in lake_views()
-            if kept is None or view.has_topic
-        ]
     except (DeltaError, OSError) as error:
-        what = str(error).partition("\n")[0].rstrip(".")
-        raise LakeError(f"The lake {place.uri} cannot be read: {what}.") from error
+        raise unreadable(error) from error
+    return [
+        View(view, kept, tuple(masks)) for view in lake_views() if kept is None or view.has_topic
+    ]
+
+
+def unreadable(error: Exception) -> LakeError:
+    """Return the error to show for a lake that can't be read; the cause goes to the log only.
+
+    The cause may name files, and their names are not for everybody who may query.
+    """
+    logger.error("lake unreadable error=%r", str(error).partition("\n")[0])
+    return LakeError(UNREADABLE)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from console.sql.runs import PARQUET, ROWS, Column, Outcome, Run, forget_old
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 SECONDS_MAX = 30
 ROWS_MAX = 20_000
@@ -125,7 +128,10 @@ class Desk:
                     working.rows = last.get("rows", working.rows)
             said = process.stderr.read(4_096).decode("utf-8", "replace").strip()
         timer.cancel()
-        outcome = _outcome(last, process.returncode, said)
+        if said:
+            # It may name files of the lake, which are not for everybody who may query.
+            logger.warning("query process wrote errors run=%s text=%r", working.run.id, said)
+        outcome = _outcome(last, process.returncode)
         because = working.ended_because
         if because is not None and outcome.state != "done":
             outcome = Outcome(because.state, now_ms(), because.sentence)
@@ -179,7 +185,7 @@ def program() -> list[str]:
     return command if state is None else [*command, "--state", str(state)]
 
 
-def _outcome(last: dict[str, Any], code: int, said: str) -> Outcome:
+def _outcome(last: dict[str, Any], code: int) -> Outcome:
     now = now_ms()
     if last.get("event") == "done" and code == 0:
         columns = tuple(
@@ -188,11 +194,10 @@ def _outcome(last: dict[str, Any], code: int, said: str) -> Outcome:
         return Outcome("done", now, "", columns, last["rows"], last["bytes"], last["cut"])
     if last.get("event") == "failed":
         return Outcome("failed", now, str(last["message"])[:SENTENCE_CHARACTERS_MAX])
-    end = said.splitlines()[-1][:300] if said else ""
-    sentence = _("The query's process ended with code %(code)s. %(end)s") % {
-        "code": code,
-        "end": end or _("It may have needed more memory than it may have."),
-    }
+    sentence = _(
+        "The query stopped unexpectedly (exit code %(code)s). It may have run out of memory; the "
+        "console log has details."
+    ) % {"code": code}
     return Outcome("failed", now, sentence)
 
 

@@ -17,7 +17,7 @@ from analytics.lake.views import files_in, lake_views
 from broker_core.message import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from analytics.lake.ingest import Batch
@@ -74,9 +74,7 @@ class Lake:
     def query(self, text: str) -> list[tuple[Any, ...]]:
         """Return what SQL says over the views of the lake."""
         with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-            for view in lake_views():
-                for statement in view.definition(files_in(self.place, view)):
-                    connection.execute(statement)
+            add_views(connection, self.place)
             return connection.execute(text).fetchall()
 
     def traffic(self) -> Traffic:
@@ -91,6 +89,19 @@ class Lake:
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
         return rows_of(self.place, MESSAGES, columns)
+
+
+def add_views(
+    connection: duckdb.DuckDBPyConnection,
+    place: LakePlace,
+    topics: Collection[str] | None = None,
+) -> None:
+    """Make a view of each table of a lake, with the rows of these topics, or all."""
+    for schema in ("bronze", "gold"):
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    for view in lake_views():
+        query = view.query(files_in(place, view), topics)
+        connection.execute(f"CREATE OR REPLACE VIEW {view.name} AS {query}")
 
 
 def rows_of(place: LakePlace, table: LakeTable, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:

@@ -17,8 +17,7 @@ from analytics.lake.maintenance import maintain
 from analytics.lake.rewriting import stored_files_of
 from analytics.lake.samples import HOUR_MS, HOURS_AT_ONCE
 from analytics.lake.tables import SAMPLES
-from analytics.lake.views import files_in, lake_views
-from tests.analytics.lake.lakes import put_offsets
+from tests.analytics.lake.lakes import add_views, put_offsets
 from tests.analytics.lake.sampled import HOUR, Hours, put
 
 if TYPE_CHECKING:
@@ -196,11 +195,9 @@ def test_who_may_ask_about_some_topics_sees_samples_of_these_alone(hours: Hours)
     of_no_topic = {**put("", m0=1), "kind": "process", "topic": None, "name": "web"}
     hours.write(HOUR, put("orders", m0=5), put("bills", m0=6), of_no_topic)
     hours.take()
-    view = next(each for each in lake_views() if each.name == SAMPLES.name)
 
     with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-        for statement in view.definition(files_in(hours.lake.place, view), ["orders"]):
-            connection.execute(statement)
+        add_views(connection, hours.lake.place, ["orders"])
         seen = connection.execute("SELECT topic, total FROM bronze.samples").fetchall()
 
     assert seen == [("orders", 5)]

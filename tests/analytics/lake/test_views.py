@@ -12,8 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 from analytics.lake.gold_tables import EVERY_TABLE
 from analytics.lake.repair import forget
 from analytics.lake.tables import MESSAGES
-from analytics.lake.views import files_in, lake_views
-from tests.analytics.lake.lakes import Lake
+from analytics.lake.views import lake_views
+from tests.analytics.lake.lakes import Lake, add_views
 from tests.analytics.store_builder import StoreBuilder
 
 if TYPE_CHECKING:
@@ -34,14 +34,6 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path / "lake's", builder.root)
 
 
-def define(
-    connection: duckdb.DuckDBPyConnection, lake: Lake, topics: Collection[str] | None = None
-) -> None:
-    for view in lake_views():
-        for statement in view.definition(files_in(lake.place, view), topics):
-            connection.execute(statement)
-
-
 def topics_in(connection: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     query = "SELECT topic, count(*) FROM bronze.messages GROUP BY topic ORDER BY topic"
     return connection.execute(query).fetchall()
@@ -52,7 +44,7 @@ def test_each_table_has_a_view_with_all_its_columns(
 ) -> None:
     lake.take_all()
     forget(lake.place, "FD00")
-    define(connection, lake)
+    add_views(connection, lake.place)
 
     assert connection.execute("SELECT count(*) FROM bronze.forgotten").fetchall() == [(20,)]
     for view in lake_views():
@@ -69,7 +61,7 @@ def test_each_table_has_a_view_with_all_its_columns(
 def test_views_of_a_lake_that_is_not_there_are_empty(
     connection: duckdb.DuckDBPyConnection, lake: Lake
 ) -> None:
-    define(connection, lake)
+    add_views(connection, lake.place)
 
     assert topics_in(connection) == []
 
@@ -85,25 +77,9 @@ def test_a_view_has_the_topics_that_it_is_given_and_no_others(
     expected: list[tuple[str, int]],
 ) -> None:
     lake.take_all()
-    define(connection, lake, topics)
+    add_views(connection, lake.place, topics)
 
     assert topics_in(connection) == expected
-
-
-def test_a_row_of_another_topic_has_nothing_in_it_even_before_it_is_left_out(
-    connection: duckdb.DuckDBPyConnection, lake: Lake
-) -> None:
-    """A filter of the reader's may be tried before ours, and its error would tell what it saw."""
-    lake.take_all()
-    view = next(each for each in lake_views() if each.name == MESSAGES.name)
-    for statement in view.definition(files_in(lake.place, view), ["bills"]):
-        connection.execute(statement.replace(" WHERE (found.topic", " WHERE true OR (found.topic"))
-
-    rows = connection.sql("SELECT COLUMNS(* EXCLUDE day) FROM bronze.messages").to_arrow_table()
-
-    others = [row for row in rows.to_pylist() if row["topic"] != "bills"]
-    assert len(others) == 14
-    assert {value for row in others for value in row.values()} == {None}
 
 
 def test_a_column_that_no_file_has_yet_is_null(
@@ -116,7 +92,7 @@ def test_a_column_that_no_file_has_yet_is_null(
     rows = pa.table({"day": [None], "topic": ["orders"]}, schema=older)
     DeltaTable.create(lake.place.table(MESSAGES.name), older, partition_by=["day"])
     write_deltalake(lake.place.table(MESSAGES.name), rows, mode="append")
-    define(connection, lake)
+    add_views(connection, lake.place)
 
     assert connection.execute("SELECT topic, uniq_key FROM bronze.messages").fetchall() == [
         ("orders", None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -143,49 +142,145 @@ def test_a_table_without_rows_yet_can_be_asked(lake: Path, tmp_path: Path) -> No
     assert Asked(lake, tmp_path, "SELECT * FROM bronze.gaps").last["rows"] == 0
 
 
+TOO_DEEP = "The query is nested too deeply. Split it into several parts with WITH."
+
+
 @pytest.mark.parametrize(
     ("sql", "sentence"),
     [
-        ("SELECT 1; SELECT 2", "One SELECT is run"),
-        ("DROP VIEW bronze.messages", "One SELECT is run"),
-        ("COPY (SELECT 1) TO '/tmp/taken'", "One SELECT is run"),
-        ("ATTACH '/tmp/other.db'", "One SELECT is run"),
-        ("SET memory_limit = '9GB'", "One SELECT is run"),
-        ("INSTALL httpfs", "One SELECT is run"),
-        ("FROM read_text('/etc/passwd')", "read_text() is not run"),
-        ("FROM (FROM glob('/*'))", "glob() is not run"),
-        ("SELECT (SELECT count(*) FROM duckdb_settings())", "duckdb_settings() is not run"),
-        ("FROM query('FROM duckdb_views()')", "query() is not run"),
-        ("FROM '/etc/passwd'", "There is no table /etc/passwd."),
-        ("FROM bronze_messages_source", "There is no table bronze_messages_source."),
-        ("FROM information_schema.tables", "There is no table information_schema.tables."),
-        ("SHOW TABLES", "SHOW is not run"),
+        (
+            "SELECT 1; SELECT 2",
+            "Only a single SELECT statement is allowed. The lake is read-only here.",
+        ),
+        (
+            "FROM read_csv('/etc/passwd')",
+            "read_csv() isn't allowed. Queries can read lake tables and use generate_series, "
+            "range, repeat, repeat_row and unnest.",
+        ),
+        ("SELECT current_setting('threads')", "current_setting() isn't allowed in a query."),
+        (
+            "SELECT cout(*) FROM bronze.messages",
+            "cout() isn't allowed in a query. Did you mean count()?",
+        ),
+        ("FROM 'x.csv'", "There's no table x.csv. The lake has bronze.events, bronze.forgotten, "),
+        (
+            'WITH "x.csv" AS (SELECT 1) FROM "x.csv"',
+            '"x.csv" can\'t be the name of a table in a query. Use letters, digits, _, $, - and '
+            "blanks.",
+        ),
+        (
+            "WITH pg_class AS (SELECT 1) FROM pg_class",
+            '"pg_class" can\'t be the name of a table in a query. DuckDB reserves it.',
+        ),
+        (
+            "WITH a AS (FROM later), later AS (SELECT 1) FROM a",
+            "Table with name later does not exist.",
+        ),
+        (
+            "SHOW TABLES",
+            "SHOW and DESCRIBE aren't allowed. The tables and their columns are listed beside the "
+            "query.",
+        ),
+        (
+            "SELECT $1",
+            "A query can't have parameters such as ? or $1. Write the value instead.",
+        ),
+        ("SELECT sum(range) EXPORT_STATE FROM range(1)", "EXPORT_STATE isn't allowed."),
         ("SELECT 1 FRM x", 'at or near "x" in line 1'),
         ("SELECT topc FROM bronze.messages", 'Referenced column "topc" not found'),
-        # A name of WITH is one only where it is seen: elsewhere it would be DuckDB's own table.
-        ("FROM (WITH duckdb_views AS (SELECT 1) FROM duckdb_views), duckdb_views", "no table duck"),
-        ("WITH a AS (FROM duckdb_views), duckdb_views AS (SELECT 1) FROM a", "no table duckdb_v"),
-        ("WITH duckdb_views AS (FROM duckdb_views) FROM duckdb_views", "no table duckdb_views"),
-        ('WITH "duc\u212adb_views" AS (SELECT 1) FROM duckdb_views', "no table duckdb_views"),
-        ('WITH "bronze.x" AS (SELECT 1) FROM bronze.x', "There is no table bronze.x."),
-        ("SELECT current_setting('allowed_paths')", "current_setting() is not run"),
-        ("", "There is no query"),
-        ("SELECT '" + "x" * 20_000 + "'", "20000 may be"),
-        (TOO_LARGE, "needs more memory"),
+        ("", "There's no query to run. Enter a SELECT statement."),
+        ("-- only a comment", "There's no query to run. Enter a SELECT statement."),
+        ("SELECT '\0'", "The query contains a character that isn't text, such as NUL. Remove it."),
+        ("SELECT '\ud800'", "The query contains a character that isn't text, such as NUL."),
+        (
+            "SELECT '" + "x" * 20_000 + "'",
+            "The query has 20,009 characters, and 20,000 are allowed. Shorten it.",
+        ),
+        ("SELECT " + "+".join(["1"] * 900), TOO_DEEP),
+        ("SELECT " + "+".join(["1"] * 9_000), TOO_DEEP),
+        ("SELECT " + "NOT " * 900 + "true", TOO_DEEP),
+        ("SELECT " + "[" * 300 + "1" + "]" * 300, "Recursion level"),
+        (
+            TOO_LARGE,
+            "The query needs more memory than is allowed. Select fewer columns, a shorter time "
+            "range, or aggregates instead of rows.",
+        ),
     ],
 )
-def test_what_is_not_answered_is_refused_in_one_sentence(
+def test_a_query_that_is_refused_or_fails_says_why_in_one_line(
     lake: Path, sql: str, sentence: str
 ) -> None:
-    place = LakePlace.of(str(lake), None, {})
-    engine = Engine(place, views_of(place), "UTC")
-
-    with pytest.raises(QueryError) as refused, engine.reader(sql) as reader:
+    with pytest.raises(QueryError) as refused, engine_of(lake).reader(sql) as reader:
         reader.read_all()
 
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
-    assert str(refused.value).endswith(".")
+    assert str(refused.value).endswith((".", "?"))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT date_trunc('hour', store_timestamp), count(*) FROM bronze.messages GROUP BY 1",
+        "SELECT time_bucket(INTERVAL '15 minutes', store_timestamp), count(*) FROM bronze.messages "
+        "GROUP BY ALL ORDER BY ALL",
+        "SELECT store_timestamp AT TIME ZONE 'Asia/Shanghai', extract(hour FROM store_timestamp), "
+        "store_timestamp - born_timestamp, epoch_ms(store_timestamp) FROM bronze.messages",
+        "FROM bronze.messages WHERE store_timestamp > now() - INTERVAL 3 DAY OR day = current_date",
+        "FROM bronze.messages WHERE topic LIKE 'o%' AND topic NOT ILIKE '%7' AND topic ~ 'o' AND "
+        "tags SIMILAR TO 'o.*' AND tags !~ 'x' AND topic GLOB 'o*' AND tags LIKE 'p%' ESCAPE '!'",
+        "SELECT quantile_cont(store_size, [0.5, 0.99]), approx_quantile(store_size, 0.9), "
+        "median(store_size), mode(topic), percentile_cont(0.5) WITHIN GROUP (ORDER BY store_size) "
+        "FROM bronze.messages",
+        "SELECT topic, row_number() OVER (PARTITION BY topic ORDER BY store_timestamp DESC) AS n "
+        "FROM bronze.messages QUALIFY n <= 2",
+        "SELECT lag(topic) OVER w, first_value(topic IGNORE NULLS) OVER w, sum(store_size) FILTER "
+        "(true) OVER w FROM bronze.messages WINDOW w AS (ORDER BY day ROWS 3 PRECEDING)",
+        "SELECT keys[1], keys[1:2], len(keys), list_contains(keys, 'a'), list_sort(keys), "
+        "[each || '!' FOR each IN keys IF each <> ''] FROM bronze.messages",
+        "SELECT properties['TAGS'], map_keys(properties), cardinality(properties), "
+        "element_at(properties, 'TAGS') FROM bronze.messages",
+        "SELECT decode(body)::JSON ->> '$.a', json_extract_string(decode(body), '$.a') "
+        "FROM bronze.messages WHERE json_valid(decode(body))",
+        "SELECT key, count(*) FROM bronze.messages AS m, unnest(m.keys) AS k(key) GROUP BY key",
+        "SELECT a.topic FROM bronze.messages a JOIN bronze.messages b USING (uniq_key, day)",
+        "SELECT * FROM bronze.messages SEMI JOIN gold.traffic_minute USING (topic)",
+        "SELECT m.topic FROM bronze.messages m ASOF JOIN gold.traffic_minute t "
+        "ON m.topic = t.topic AND m.store_timestamp >= t.minute",
+        "SELECT * FROM bronze.messages m WHERE store_size = (SELECT max(store_size) "
+        "FROM bronze.messages i WHERE i.topic = m.topic)",
+        "SELECT GROUPING(topic), topic, count(*) FROM bronze.messages GROUP BY CUBE (topic)",
+        "SELECT * FROM (SELECT topic, queue_id FROM bronze.messages) "
+        "PIVOT (count(*) FOR queue_id IN (0, 1))",
+        "FROM (UNPIVOT (SELECT 1 AS a, 2 AS b) ON a, b INTO NAME n VALUE v)",
+        "SELECT DISTINCT ON (topic) topic, day FROM bronze.messages ORDER BY topic, day DESC",
+        "SELECT * EXCLUDE (body) REPLACE (upper(topic) AS topic) RENAME (tags AS label) "
+        "FROM bronze.messages LIMIT 10%",
+        "SELECT COLUMNS('.*size'), COLUMNS(lambda c: c LIKE '%id') FROM bronze.messages",
+        "FROM bronze.messages TABLESAMPLE 5 ROWS",
+        "TABLE gold.keys_day",
+        "SUMMARIZE gold.traffic_minute",
+        "DESCRIBE SELECT * FROM gold.traffic_minute",
+        "VALUES (1, 'a'), (2, 'b')",
+        "(SELECT 1 UNION SELECT 2) EXCEPT SELECT 1",
+        "SELECT * FROM range(3) r(n) LEFT JOIN (SELECT 1 AS n) USING (n)",
+        "SELECT {'a': [1, 2]}.a[1], MAP {'a': 1}['a'], [1] || [2], 5 // 2, 2 ** 3, ~1, @ -1, 5!",
+        "SELECT substring('abc' FROM 2 FOR 1), position('b' IN 'abc'), trim(BOTH 'a' FROM 'aba'), "
+        "overlay('abc' PLACING 'x' FROM 2), 'abc'.upper().reverse(), 'abc' ^@ 'a'",
+        "SELECT list_filter([1, 2], lambda x: x > 1), list_reduce([1, 2], lambda a, b: a + b)",
+        "SELECT EXISTS (SELECT 1), 1 IN (SELECT 1), 1 = ANY ([1]), ARRAY(SELECT 1), TRY(1 / 0), "
+        "TRY_CAST('x' AS INTEGER), CASE WHEN true THEN 1 END, coalesce(NULL, 1), nullif(1, 1)",
+        "SELECT 'a' COLLATE NOCASE = 'A', DATE '2026-01-01' + 1, strftime(now(), '%Y'), uuid()",
+        'WITH "my orders" AS (SELECT 1 AS "msgs/s") SELECT "msgs/s" FROM "my orders"',
+        "WITH \u8ba2\u5355 AS (SELECT 1 AS \u6570\u91cf) SELECT \u6570\u91cf FROM \u8ba2\u5355",
+        "WITH messages AS (SELECT 1) FROM messages, bronze.messages",
+        "SELECT count(*) FROM bronze.messages WHERE " + " OR ".join(["queue_id <> 7"] * 800),
+        "SELECT ';' -- and a comment; with a semicolon",
+    ],
+)
+def test_what_duckdb_offers_for_reading_is_allowed(lake: Path, sql: str) -> None:
+    with engine_of(lake).reader(sql) as reader:
+        reader.read_all()
 
 
 def test_a_name_of_with_is_read_where_it_is_seen(lake: Path, tmp_path: Path) -> None:
@@ -198,6 +293,11 @@ def test_a_name_of_with_is_read_where_it_is_seen(lake: Path, tmp_path: Path) -> 
     )
 
     assert asked.rows == [[12, 3]]
+
+
+def engine_of(lake: Path) -> Engine:
+    place = LakePlace.of(str(lake), None, {})
+    return Engine(place, views_of(place), "UTC")
 
 
 def rows_for(lake: Path, topics: list[str], sql: str) -> list[dict[str, Any]]:
@@ -229,39 +329,6 @@ def test_who_may_read_some_topics_sees_their_rows_alone(
     assert {row["topic"]: row["sent"] for row in found} == counts
 
 
-@pytest.mark.parametrize(
-    ("sql", "sentence"),
-    [
-        # Tables that do not say which topic a row is of.
-        ("FROM bronze.gaps", "There is no table bronze.gaps"),
-        ("FROM bronze.forgotten", "There is no table bronze.forgotten"),
-        ("FROM memory.bronze.messages", "There is no table memory.bronze.messages"),
-        ("FROM read_parquet('{file}')", "read_parquet() is not run"),
-        ("FROM '{file}'", "There is no table"),
-        ("WITH \"{file}\" AS (SELECT 1) SELECT * FROM (SELECT 1), '{file}'", None),
-        ("FROM (WITH \"{file}\" AS (SELECT 1) SELECT 1), '{file}'", "There is no table"),
-        ("FROM information_schema.tables", "There is no table information_schema.tables"),
-        ("FROM duckdb_views", "There is no table duckdb_views"),
-        ("FROM given", "There is no table given"),
-        ("FROM parquet_metadata('{file}')", "parquet_metadata() is not run"),
-        ("PRAGMA show_tables", "is run"),
-        ("PRAGMA table_info('bronze.messages')", "is run"),
-        ("ATTACH '{file}' AS other", "One SELECT is run"),
-        ("EXPLAIN FROM bronze.messages", "One SELECT is run"),
-        ("CREATE VIEW x AS FROM bronze.messages", "One SELECT is run"),
-    ],
-)
-def test_no_trick_reads_what_is_not_in_the_view(lake: Path, sql: str, sentence: str | None) -> None:
-    file = next((lake / "bronze" / "messages").glob("*/*.parquet"))
-    if sentence is None:
-        # A name of the query's own is no file.
-        assert len(rows_for(lake, ["bills"], sql.format(file=file))) == 1
-        return
-
-    with pytest.raises(QueryError, match=re.escape(sentence)):
-        rows_for(lake, ["bills"], sql.format(file=file))
-
-
 def test_a_view_of_the_querys_own_hides_nothing_of_ours(lake: Path) -> None:
     found = rows_for(
         lake,
@@ -291,7 +358,7 @@ def test_a_filter_is_never_tried_on_what_is_not_in_the_view(lake: Path, filters:
 def test_a_refusal_is_an_event(lake: Path, tmp_path: Path) -> None:
     asked = Asked(lake, tmp_path, "FROM read_text('/etc/passwd')")
 
-    assert asked.failure.startswith("read_text() is not run")
+    assert asked.failure.startswith("read_text() isn't allowed.")
     assert (asked.code, asked.rows) == (1, [])
 
 
@@ -314,23 +381,25 @@ def test_a_result_ends_at_its_limit_and_says_so(
     "sql",
     [
         "FROM read_text('/etc/passwd')",
+        "FROM read_parquet('{file}')",
+        "FROM '{file}'",
         "COPY (SELECT 1) TO '/tmp/taken'",
         "ATTACH '/tmp/other.db'",
         "SET threads = 9",
         "SET enable_external_access = true",
+        "SET allowed_paths = ['{file}']",
         "INSTALL httpfs",
     ],
 )
-def test_the_lock_holds_where_the_check_would_not(
+def test_without_the_checks_duckdb_opens_no_file_and_keeps_its_settings(
     lake: Path, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
-    """DuckDB itself opens no other file and changes no setting, whatever reaches it."""
-    place = LakePlace.of(str(lake), None, {})
-    engine = Engine(place, views_of(place), "UTC")
-    monkeypatch.setattr(engine_module, "check", lambda _connection, text, _views: text)
+    file = next((lake / "bronze" / "messages").glob("*/*.parquet"))
+    engine = engine_of(lake)
+    monkeypatch.setattr(engine_module, "check", lambda _connection, text, _tables: text)
 
     with pytest.raises(QueryError, match=r"disabled by configuration|has been locked"):
-        with engine.reader(sql) as reader:
+        with engine.reader(sql.format(file=file)) as reader:
             reader.read_all()
 
 
