@@ -49,6 +49,8 @@ TEXTS = {
     "console/history/database.py",
     # Names of its own views; then a person's query, checked, where nothing else can be reached.
     "analytics/query/engine.py",
+    # Queries of the lake's views and names of their columns; values go as parameters.
+    "analytics/query/lake_reader.py",
     # Constants of other modules of the lake; what they are asked of comes as Arrow, never as text.
     "analytics/lake/duck.py",
     # Constants of the reports, and names of the lake's own files; values go as parameters.

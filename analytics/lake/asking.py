@@ -10,6 +10,7 @@ import duckdb
 import pyarrow.fs
 
 from analytics.lake.rewriting import stored_files_of
+from analytics.lake.views import file_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,10 +81,8 @@ def source_of(
     if not place.is_local:
         connection.register("stored", dataset_of(place, table, opened))
         return "stored"
-    quoted = ", ".join(
-        "'" + place.path_of(table.name, path).replace("'", "''") + "'" for path in paths
-    )
-    return f"read_parquet([{quoted}], hive_partitioning=false)"
+    files = [place.path_of(table.name, path) for path in paths]
+    return f"read_parquet({file_list(files)}, hive_partitioning=false)"
 
 
 def dataset_of(place: LakePlace, table: LakeTable, opened: DeltaTable) -> Any:

@@ -1,10 +1,11 @@
 """Views: the lake as SQL sees it, one view for each table, by DuckDB.
 
-Pure but for `files_in`: the reader that opens DuckDB, and limits it, is the caller's.
+Pure: the reader that opens DuckDB, and limits it, is the caller's.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from analytics.lake.masks import Mask
-    from analytics.lake.place import LakePlace
     from analytics.lake.tables import LakeTable
 
 TOPIC = "topic"
 ANY = "*"
+WILDCARD = re.compile(r"([*?\[])")
 _TYPES = {
     pa.date32(): "DATE",
     pa.int16(): "SMALLINT",
@@ -126,12 +127,11 @@ class LakeView:
         """
         if not files:
             return self.query_over("", topics, masks)
-        paths = ", ".join(map(quoted, files))
         days = "hive_partitioning=false"
         if any(column.name == DAY for column in self.columns):
             days = f"hive_partitioning=true, hive_types={{'{DAY}': DATE}}"
         return self.query_over(
-            f"read_parquet([{paths}], union_by_name=true, {days})", topics, masks
+            f"read_parquet({file_list(files)}, union_by_name=true, {days})", topics, masks
         )
 
     def query_over(
@@ -162,6 +162,12 @@ class LakeView:
         )
 
 
+def file_list(files: Sequence[str]) -> str:
+    """Return files as a list for read_parquet, which takes names with * ? [ for patterns."""
+    names = ", ".join(quoted(WILDCARD.sub(r"[\1]", file)) for file in files)
+    return f"[{names}]"
+
+
 def _allowed(topics: Collection[str]) -> str:
     """Return the condition that a row is of these topics."""
     names = [each for each in topics if ANY not in each]
@@ -177,12 +183,6 @@ def _allowed(topics: Collection[str]) -> str:
 def lake_views() -> tuple[LakeView, ...]:
     """Return every view that a reader may be given."""
     return tuple(_view_of(table) for table in EVERY_TABLE)
-
-
-def files_in(place: LakePlace, view: LakeView) -> list[str]:
-    """Return the addresses of the files that the view's table has now, none without the table."""
-    table = next(each for each in EVERY_TABLE if each.name == view.name)
-    return table.existing(place).file_uris() if table.exists(place) else []
 
 
 def _view_of(table: LakeTable) -> LakeView:

@@ -7,7 +7,7 @@ already narrowed to a person's topics and masked. SQL that a person wrote runs i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -16,16 +16,19 @@ import pyarrow.fs
 from deltalake.exceptions import DeltaError
 
 from analytics.errors import LakeError
-from analytics.lake.views import files_in
+from analytics.lake.tables import DAY
 from analytics.query.checking import OUT_OF_MEMORY
 from analytics.query.views import unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
+    from datetime import date
 
     import pyarrow.dataset as ds
+    from deltalake import DeltaTable
 
     from analytics.lake.place import LakePlace
+    from analytics.query.conditions import Condition
     from analytics.query.views import View
 
 THREADS = 2
@@ -62,17 +65,14 @@ class LakeReader:
             },
         )
         self._connection.execute("SET TimeZone = 'UTC'")
-        if place.is_local:
-            self._connection.execute("SET allowed_directories = $1", [[place.uri]])
-        self._connection.execute("SET enable_external_access = false")
 
     def rows(
-        self, view: View, columns: Sequence[str], condition: str, values: Sequence[Any]
+        self, view: View, columns: Sequence[str], condition: Condition, of_day: Condition
     ) -> pa.RecordBatchReader:
         """Read columns of the rows that meet a condition.
 
         Args:
-            condition: SQL over the view's columns, with a parameter for each of the values.
+            of_day: what the condition says of their day, by which files aren't even opened.
 
         Raises:
             LakeError: the table can't be read; so does the reader when that shows later.
@@ -83,18 +83,29 @@ class LakeReader:
         )
         try:
             if view.name not in self._tables:
-                self._tables.setdefault(view.name, _table(self._place, view))
-        except (DeltaError, pa.ArrowException, OSError) as error:
+                self._tables.setdefault(view.name, _Table(self._place, view))
+            table = self._tables[view.name]
+            rows = table.query(self._days(table, of_day))
+        except (duckdb.Error, DeltaError, pa.ArrowException, OSError) as error:
             raise self._failure(error) from error
-        table = self._tables[view.name]
-        query = f"SELECT {selected} FROM ({table.query}) WHERE {condition}"
-        batches = self._batches(query, values, table.stored, CONTENT.isdisjoint(columns))
+        query = f"SELECT {selected} FROM ({rows}) WHERE {condition.sql}"
+        batches = self._batches(query, condition.values, table.stored, CONTENT.isdisjoint(columns))
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def percent(self) -> float:
         """Return how much of the streams that were opened has been read, from any thread."""
         streams = list(self._streams)
         return sum(each.percent() for each in streams) / max(len(streams), 1)
+
+    def _days(self, table: _Table, of_day: Condition) -> set[date | None] | None:
+        """Return the days of a table that meet a condition, None for all."""
+        if not of_day.values:
+            return None
+        days = f"SELECT unnest(${len(of_day.values) + 1}::DATE[]) AS {DAY}"
+        query = f"SELECT {DAY} FROM ({days}) WHERE {of_day.sql}"
+        values = [*of_day.values, [each for _file, each in table.files]]
+        with self._connection.cursor() as connection:
+            return {day for (day,) in connection.execute(query, values).fetchall()}
 
     def _batches(
         self, query: str, values: Sequence[Any], stored: ds.Dataset | None, is_narrow: bool
@@ -121,12 +132,35 @@ class LakeReader:
         return self.failure
 
 
-@dataclass(frozen=True, slots=True)
 class _Table:
-    """A table as it was when it was opened: the query of its rows, which may be over `stored`."""
+    """A table as it was when it was opened.
 
-    query: str
-    stored: ds.Dataset | None = None
+    Attributes:
+        files: the files on this machine, each with its day where the table has days.
+        stored: the rows as Arrow reads them, where they're in S3.
+    """
+
+    def __init__(self, place: LakePlace, view: View) -> None:
+        self.files: list[tuple[str, date | None]] = []
+        self.stored: ds.Dataset | None = None
+        self._view = view
+        if not view.table.exists(place):
+            return
+        opened = view.table.existing(place)
+        if place.is_local:
+            self.files = sorted(_files(place, view, opened))
+        elif opened.file_uris():
+            # DuckDB would have to download an extension for S3.
+            root = pyarrow.fs.SubTreeFileSystem(place.path_of(view.name), place.filesystem())
+            self.stored = opened.to_pyarrow_dataset(filesystem=root)
+
+    def query(self, days: Collection[date | None] | None) -> str:
+        """Return the query of the rows of these days, None for all."""
+        view = self._view
+        if self.stored is not None:
+            return view.lake_view.query_over(STORED, view.topics, view.masks)
+        files = [file for file, day in self.files if days is None or day in days]
+        return view.lake_view.query(files, view.topics, view.masks)
 
 
 class _Stream:
@@ -145,11 +179,9 @@ class _Stream:
             return 100.0
 
 
-def _table(place: LakePlace, view: View) -> _Table:
-    files = sorted(files_in(place, view.lake_view))
-    if place.is_local or not files:
-        return _Table(view.lake_view.query(files, view.topics, view.masks))
-    # Arrow reads S3: DuckDB would have to download an extension.
-    root = pyarrow.fs.SubTreeFileSystem(place.path_of(view.name), place.filesystem())
-    stored = view.table.existing(place).to_pyarrow_dataset(filesystem=root)
-    return _Table(view.lake_view.query_over(STORED, view.topics, view.masks), stored)
+def _files(place: LakePlace, view: View, opened: DeltaTable) -> Iterator[tuple[str, date | None]]:
+    actions = pa.table(opened.get_add_actions(flatten=True))
+    paths = actions["path"].to_pylist()
+    days = actions[f"partition.{DAY}"].to_pylist() if view.table.partition_by else repeat(None)
+    for path, day in zip(paths, days, strict=False):
+        yield place.path_of(view.name, path), day

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analytics.lake.bodies import BodyRules
 from analytics.lake.gold import bring_up
+from analytics.lake.gold_tables import EVERY_TABLE
 from analytics.lake.ingest import Ingest, Source
 from analytics.lake.place import LakePlace
 from analytics.lake.samples import SampledHours
 from analytics.lake.tables import GAPS, MESSAGES
-from analytics.lake.views import files_in, lake_views
+from analytics.lake.views import lake_views
 from broker_core.message import names
 
 if TYPE_CHECKING:
@@ -99,8 +101,12 @@ def add_views(
     """Make a view of each table of a lake, with the rows of these topics, or all."""
     for schema in ("bronze", "gold"):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    for view in lake_views():
-        query = view.query(files_in(place, view), topics)
+    for view, table in zip(lake_views(), EVERY_TABLE, strict=True):
+        files = []
+        if table.exists(place):
+            paths = pa.table(table.existing(place).get_add_actions())["path"].to_pylist()
+            files = [place.path_of(table.name, path) for path in paths]
+        query = view.query(files, topics)
         connection.execute(f"CREATE OR REPLACE VIEW {view.name} AS {query}")
 
 
