@@ -222,6 +222,32 @@ def test_who_may_ask_about_some_topics_sees_their_rows_and_results_alone(
     assert actors.reader.get(reverse("sql:result", args=[run_id_of(own)])).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("sql", "sentence"),
+    [
+        (
+            "SELECT pg_get_viewdef(i) FROM range(20000, 30000) t(i)",
+            "pg_get_viewdef() isn&#x27;t allowed in a query.",
+        ),
+        (
+            'WITH RECURSIVE "{file}" AS (SELECT topic FROM "{file}" UNION ALL SELECT * FROM '
+            '"{file}" WHERE false) SELECT * FROM "{file}"',
+            "can&#x27;t be the name of a table in a query.",
+        ),
+    ],
+)
+def test_who_may_ask_about_some_topics_reads_no_file_by_sql(
+    asked, actors, lake, sql, sentence
+) -> None:
+    call_command("allow_sql", "rita", topics=["ord*"], stdout=io.StringIO())
+    file = next((lake / "bronze" / "messages").glob("*/*.parquet"))
+
+    html = asked(sql.format(file=file), actors.reader).content.decode()
+
+    assert sentence in html
+    assert "<td>bills</td>" not in html
+
+
 def test_rights_of_a_person_and_of_groups_add_up(reader_account) -> None:
     everything, some = (Group.objects.create(name=name) for name in ("everything", "some"))
     assert topics_of(reader_account) == ()

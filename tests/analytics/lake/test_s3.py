@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import subprocess
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +14,12 @@ from analytics.errors import LakeBusyError, LakeError
 from analytics.lake.bodies import BodyRules
 from analytics.lake.ingest import Ingest, Source
 from analytics.lake.maintenance import maintain
+from analytics.lake.masks import Mask
 from analytics.lake.place import LakePlace
 from analytics.lake.repair import forget, rebuild, verify
 from analytics.lake.tables import MESSAGES
+from analytics.query.engine import Engine
+from analytics.query.views import views_of
 from tests.analytics.lake.lakes import BROKER
 from tests.analytics.lake.test_maintenance import DAY_MS, FIRST_DAY
 from tests.analytics.store_builder import START_MS, StoreBuilder
@@ -75,6 +79,27 @@ def test_a_lake_in_a_bucket_is_filled_maintained_and_repaired(
     assert rebuild(place, source).rows == 121
     assert take_all(ingest) == 121
     assert verify(place, source).is_equal
+
+
+def test_a_query_of_a_bucket_is_narrowed_and_masked(server: dict[str, str], tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "store")
+    for day in range(2):
+        for topic in ("shop-a", "bank"):
+            at = START_MS + day * DAY_MS
+            builder.put(topic, properties=b"token\x01hidden", store_timestamp=at)
+    builder.write()
+    place = LakePlace.of("s3://lakes/three", tmp_path / "state", server)
+    take_all(Ingest(place, Source(BROKER, builder.root, None, BodyRules())))
+    views = views_of(place, ["shop-*"], [Mask(("*",), "property", "token")])
+
+    sql = (
+        "SELECT topic, day, properties['token'] AS token FROM bronze.messages "
+        f"WHERE day > DATE '{FIRST_DAY}' AND topic <> 'x'"
+    )
+    with Engine(place, views, "UTC").reader(sql) as reader:
+        found = reader.read_all().to_pylist()
+
+    assert found == [{"topic": "shop-a", "day": FIRST_DAY + timedelta(days=1), "token": "***"}]
 
 
 def test_of_two_commits_at_once_to_a_bucket_one_is_refused(
