@@ -48,6 +48,8 @@ def asking() -> Iterator[duckdb.DuckDBPyConnection]:
         "temp_directory": "",
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
+        # A name that is no table must not be a variable of Python's.
+        "python_enable_replacements": False,
     }
     with duckdb.connect(":memory:", config=settings) as connection:
         connection.execute("SET TimeZone = 'UTC'")

@@ -53,6 +53,8 @@ def duck_beside(place: LakePlace) -> Iterator[Duck]:
         "threads": 1,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
+        # A name that is no table must not be a variable of Python's.
+        "python_enable_replacements": False,
     }
     try:
         with duckdb.connect(":memory:", config=settings) as connection:

@@ -21,6 +21,7 @@ import os
 import resource
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from analytics.query.engine import Engine, write
 from analytics.query.views import views_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 EXIT_FAILED = 1
 PROGRESS_SECONDS = 0.25
@@ -88,9 +89,22 @@ def follow_parent() -> None:
     os._exit(EXIT_FAILED)
 
 
-def tell_progress(engine: Engine, events: Events, ended: threading.Event) -> None:
-    while not ended.wait(PROGRESS_SECONDS):
-        events.say(event="progress", percent=round(engine.progress(), 1))
+@contextmanager
+def progress_written(engine: Engine, events: Events) -> Iterator[None]:
+    """Write how far the query is until the block ends: how it ended is the last event."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(PROGRESS_SECONDS):
+            events.say(event="progress", percent=round(engine.progress(), 1))
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int]) -> None:
@@ -100,7 +114,6 @@ def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int
         QueryError: it isn't allowed, or failed.
         LakeError: the lake can't be read.
     """
-    events, ended = Events(), threading.Event()
     topics = request["topics"]
     try:
         masks = [Mask.of(each) for each in request["masks"]]
@@ -109,12 +122,12 @@ def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int
     views = views_of(place, None if topics is None else [str(each) for each in topics], masks)
     engine = Engine(place, views, str(request["zone"]))
     limit(2 * int(request["bytes_max"]) + FILE_BYTES_MORE, 2 * int(request["seconds_max"]))
-    watcher = threading.Thread(target=tell_progress, args=(engine, events, ended), daemon=True)
-    watcher.start()
     rows_descriptor, parquet_descriptor = descriptors
+    events = Events()
     with (
         os.fdopen(rows_descriptor, "wb") as rows_file,
         os.fdopen(parquet_descriptor, "wb") as parquet_file,
+        progress_written(engine, events),
         engine.reader(str(request["sql"])) as reader,
     ):
         found = write(
@@ -124,8 +137,6 @@ def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int
             (int(request["rows_max"]), int(request["bytes_max"])),
             lambda rows: events.say(event="progress", rows=rows),
         )
-    ended.set()
-    watcher.join()
     events.say(event="done", **found)
 
 

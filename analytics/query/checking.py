@@ -160,7 +160,7 @@ def _require_own_name(name: str) -> None:
     if name and not OWN_NAME.fullmatch(name):
         raise QueryError(
             f'"{name}" can\'t be the name of a table in a query. Use letters, digits, _, $, - and '
-            "blanks."
+            "spaces."
         )
     if name.lower().startswith(RESERVED_PREFIXES):
         raise QueryError(f'"{name}" can\'t be the name of a table in a query. DuckDB reserves it.')

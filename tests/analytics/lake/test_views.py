@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from analytics.lake.asking import source_of
 from analytics.lake.gold_tables import EVERY_TABLE
+from analytics.lake.place import LakePlace
 from analytics.lake.repair import forget
 from analytics.lake.tables import MESSAGES
 from analytics.lake.views import lake_views
@@ -56,6 +58,21 @@ def test_each_table_has_a_view_with_all_its_columns(
         assert kinds == [(column.name, column.type) for column in view.columns]
     assert {view.name for view in lake_views()} == {table.name for table in EVERY_TABLE}
     assert topics_in(connection) == [("bills", 6), ("it's", 7), ("orders", 7)]
+
+
+def test_a_lakes_name_is_no_pattern_of_others(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    for name, topic in (("lake *?[x]", "own"), ("lake of x", "others")):
+        builder = StoreBuilder(tmp_path / topic).put_many(1, topics=(topic,))
+        builder.write()
+        Lake(tmp_path / name, builder.root).take_all()
+    place = LakePlace.of(str(tmp_path / "lake *?[x]"), None, {})
+    add_views(connection, place)
+
+    assert topics_in(connection) == [("own", 1)]
+    source = source_of(connection, place, MESSAGES, MESSAGES.existing(place))
+    assert connection.execute(f"SELECT topic FROM {source}").fetchall() == [("own",)]
 
 
 def test_views_of_a_lake_that_is_not_there_are_empty(

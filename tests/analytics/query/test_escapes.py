@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from contextlib import suppress
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from analytics.lake.masks import Mask
 from analytics.lake.place import LakePlace
 from analytics.query import engine as engine_module
 from analytics.query.cells import lines_of
-from analytics.query.checking import QueryError, check
+from analytics.query.checking import RESERVED_PREFIXES, QueryError, check
 from analytics.query.engine import Engine
 from analytics.query.functions import FUNCTIONS, TABLE_FUNCTIONS
 from analytics.query.views import views_of
@@ -204,6 +205,20 @@ def test_a_table_is_found_however_deep_it_is_in_a_query() -> None:
             sql = outer.replace("{}", f"({inner.replace('{}', 'duckdb_views')})")
             with pytest.raises(QueryError):
                 check(connection, sql, ["bronze.messages"])
+
+
+def test_no_name_of_a_query_is_one_of_duckdbs_own_tables() -> None:
+    with duckdb.connect() as connection:
+        names = "SELECT view_name FROM duckdb_views() UNION SELECT table_name FROM duckdb_tables()"
+        tables = [name for (name,) in connection.execute(names).fetchall()]
+        seen_by_name = []
+        for name in tables:
+            with suppress(duckdb.Error):
+                connection.execute(f'FROM "{name}" LIMIT 0')
+                seen_by_name.append(name)
+
+    assert "sqlite_master" in seen_by_name
+    assert [name for name in seen_by_name if not name.startswith(RESERVED_PREFIXES)] == []
 
 
 def test_every_function_that_is_not_on_the_list_is_refused() -> None:

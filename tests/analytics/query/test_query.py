@@ -166,7 +166,7 @@ TOO_DEEP = "The query is nested too deeply. Split it into several parts with WIT
         (
             'WITH "x.csv" AS (SELECT 1) FROM "x.csv"',
             '"x.csv" can\'t be the name of a table in a query. Use letters, digits, _, $, - and '
-            "blanks.",
+            "spaces.",
         ),
         (
             "WITH pg_class AS (SELECT 1) FROM pg_class",
