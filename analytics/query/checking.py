@@ -42,7 +42,7 @@ EXPRESSIONS = frozenset(
     }
 )
 """The classes of expressions; PARAMETER is none of them."""
-OWN_NAME = re.compile(r"[^\W\d][\w $-]*")
+OWN_NAME = re.compile(r"\w[\w $-]*")
 RESERVED_PREFIXES = ("duckdb_", "pg_", "pragma_", "sqlite_")
 """How the names of DuckDB's own tables begin, those in schemas apart."""
 OUT_OF_MEMORY = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -281,13 +280,3 @@ def test_progress_goes_up_to_100(place: LakePlace) -> None:
         reader.read_all()
 
         assert engine.progress() == 100
-
-
-def test_a_limit_ends_the_reading(place: LakePlace) -> None:
-    engine = Engine(place, views_of(place), "UTC")
-    begun = time.monotonic()
-    for _ in range(20):
-        with engine.reader("FROM bronze.messages LIMIT 1") as reader:
-            assert reader.read_all().num_rows == 1
-
-    assert time.monotonic() - begun < 60
