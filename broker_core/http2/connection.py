@@ -418,8 +418,9 @@ class Connection(asyncio.BufferedProtocol):
                 and self._block is None
             ):
                 work += length
+                stream_id &= frames.STREAM_ID_MAX
                 try:
-                    requests.headers(stream_id & frames.STREAM_ID_MAX, flags, data[start:after])
+                    requests.headers(stream_id, flags, data[start:after])
                 except Http2StreamError as error:
                     requests.fault(stream_id, error)
             else:

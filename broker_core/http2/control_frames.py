@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from broker_core.http2.connection import Connection
 
+RAPID_RESET_S = 1.0
+"""A call cancelled within it is work for nothing. Later it was waited for: where a broker is slow,
+hundreds of calls a second end at their deadlines."""
+
 
 def priority(connection: Connection, _flags: int, stream_id: int, payload: bytes) -> None:
     """Check a PRIORITY and ignore it: RFC 9113 deprecates priorities."""
@@ -30,9 +34,10 @@ def rst_stream(connection: Connection, _flags: int, stream_id: int, payload: byt
     _of_a_stream("RST_STREAM", stream_id)
     _sized("RST_STREAM", payload, 4)
     connection.requests.require_begun("RST_STREAM", stream_id)
-    connection.nuisance("RST_STREAM frames")
     call = connection.requests.streams.get(stream_id)
     if call is not None:
+        if connection.now - call.received_at < RAPID_RESET_S:
+            connection.nuisance("calls cancelled at once")
         connection.requests.leave(call)
         dispatch.cancelled(call)
 

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from broker_core.errors import CallRefusedError, ProtobufError
 from broker_core.http2 import frames
 from broker_core.http2.codes import ErrorCode, GrpcStatus
-from broker_core.http2.grpc_framing import CONTENT_TYPE, only_block, timeout_s
+from broker_core.http2.grpc_framing import (
+    CONTENT_TYPE,
+    IDENTITY_ONLY,
+    only_block,
+    timeout_s,
+)
 from broker_core.http2.routes import BIDI, UNARY
 
 if TYPE_CHECKING:
@@ -61,10 +66,10 @@ def begin(call: Call) -> None:
         if timeout is not None:
             call.deadline = call.received_at + timeout_s(timeout)
         if headers.get("grpc-encoding", "identity") != "identity":
-            raise CallRefusedError(
-                GrpcStatus.UNIMPLEMENTED,
-                f"grpc-encoding {headers['grpc-encoding']} is not supported, only identity",
-            )
+            says = f"grpc-encoding {headers['grpc-encoding']} is not supported, only identity"
+            block = only_block(GrpcStatus.UNIMPLEMENTED, says) + IDENTITY_ONLY
+            call.connection.outbox.end(call, block)
+            return
         if call.route.kind == BIDI:
             call.conversation = call.route.handler(call)
             wait(call)

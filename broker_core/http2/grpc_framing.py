@@ -20,7 +20,7 @@ PREFIX = struct.Struct(">BI")
 PREFIX_BYTES = PREFIX.size
 CONTENT_TYPE = "application/grpc"
 MESSAGE_BYTES_MAX = 2_000
-"""Of a status text, before it is percent-encoded."""
+"""Of a status text in UTF-8; percent-encoded it is three times as long at most."""
 
 _TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])").fullmatch
 _SECONDS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -56,7 +56,9 @@ def timeout_s(text: str) -> float:
 
 def percent_encoded(text: str) -> str:
     """Return a grpc-message: UTF-8, what is not plain ASCII as %XX."""
-    data = text[:MESSAGE_BYTES_MAX].encode("utf-8", "replace")
+    data = text.encode("utf-8", "replace")
+    if len(data) > MESSAGE_BYTES_MAX:
+        data = data[:MESSAGE_BYTES_MAX].decode("utf-8", "ignore").encode()
     return _NOT_PLAIN.sub(lambda found: b"%%%02X" % found[0][0], data).decode("ascii")
 
 
@@ -71,6 +73,10 @@ def only_block(status: int, message: str = "", http_status: int = 200) -> bytes:
     """Return the fields of an answer without messages."""
     head = _STATUS_200 if http_status == 200 else hpack.literal_of(_STATUS, str(http_status))
     return head + _GRPC + status_block(status, message)
+
+
+IDENTITY_ONLY = hpack.literal("grpc-accept-encoding", "identity")
+"""A field for answers to requests in another encoding."""
 
 
 def prefixed(message: bytes) -> bytes:

@@ -184,6 +184,32 @@ async def test_an_error_behind_messages_comes_in_the_trailers() -> None:
     assert (answer.messages, answer.status, answer.text) == ([b"one"], 10, "no more")
 
 
+async def test_a_long_status_text_is_cut_between_characters() -> None:
+    text = "x" + "\N{GRINNING FACE}" * 5_000
+    peer = Peer(methods={ECHO: refusing(CallRefusedError(GrpcStatus.UNKNOWN, text))})
+
+    assert peer.answer(peer.call()).text == "x" + "%F0%9F%98%80" * 499
+
+
+async def test_a_compressed_request_learns_what_is_taken() -> None:
+    peer = Peer()
+
+    answer = peer.answer(peer.call(b"x", ECHO, ("grpc-encoding", "gzip")))
+
+    assert answer.headers["grpc-accept-encoding"] == "identity"
+
+
+async def test_a_deadline_may_be_far_away() -> None:
+    peer = Peer()
+    stream_id = peer.call(b"x", LATER, ("grpc-timeout", "99999999H"))
+
+    peer.clock.advance_ms(1_000_000)
+
+    assert peer.taken() == []
+    peer.service.waiting[0].answer(b"y")
+    assert peer.answer(stream_id).messages == [b"y"]
+
+
 async def test_a_status_text_is_percent_encoded() -> None:
     text = "50 % of Größe\n"
     peer = Peer(methods={ECHO: refusing(CallRefusedError(GrpcStatus.UNKNOWN, text))})

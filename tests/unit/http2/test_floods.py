@@ -69,7 +69,7 @@ def repeated(one: bytes, before: bytes = b"") -> Callable[[int, int], bytes]:
 @pytest.mark.parametrize(
     ("flood", "what"),
     [
-        (rapid_resets, "RST_STREAM frames"),
+        (rapid_resets, "calls cancelled at once"),
         (repeated(settings({})), "SETTINGS frames"),
         (repeated(settings({codes.INITIAL_WINDOW_SIZE: 7})), "SETTINGS frames"),
         (repeated(frame(codes.DATA, 0, 1, b""), OPEN), "empty DATA frames"),
@@ -104,6 +104,21 @@ async def test_at_a_bearable_rate_such_frames_go_on_for_ever() -> None:
         peer.taken()
 
     assert not peer.is_closed
+
+
+async def test_calls_that_end_at_their_deadlines_are_no_nuisance() -> None:
+    peer = Peer()
+
+    for _ in range(5):
+        streams = [peer.call(b"x", LATER) for _ in range(900)]
+        peer.clock.advance_ms(3_000)
+        for stream_id in streams:
+            peer.send(rst_stream(stream_id, ErrorCode.CANCEL))
+        # Crossing an answer of ours.
+        peer.send(rst_stream(1, ErrorCode.CANCEL) * 900)
+
+    assert not peer.is_closed
+    assert len(peer.service.cancelled) == 4_500
 
 
 async def test_pings_are_never_too_many_for_a_peer_that_reads() -> None:
