@@ -9,8 +9,8 @@ from broker_core.errors import Http2ConnectionError, Http2StreamError
 from broker_core.http2 import codes, dispatch, frames, preface
 from broker_core.http2.codes import ErrorCode, GrpcStatus
 from broker_core.http2.control_frames import CONTROL_FRAMES
-from broker_core.http2.frames import FRAME_BYTES_DEFAULT, HEAD, HEAD_BYTES, WINDOW_DEFAULT
-from broker_core.http2.grpc_framing import PREFIX, PREFIX_BYTES
+from broker_core.http2.frame_loop import RECEIVE_WINDOW
+from broker_core.http2.frames import WINDOW_DEFAULT
 from broker_core.http2.nuisances import Nuisances
 from broker_core.http2.outbox import Outbox
 from broker_core.http2.requests import Requests, unpadded
@@ -22,14 +22,7 @@ if TYPE_CHECKING:
     from broker_core.http2.limits import Http2Limits, StrangerHttp2Limits
     from broker_core.http2.wire import Wire
 
-RECEIVE_WINDOW = 4 * 1024 * 1024
-"""What the peer may send before its window is widened. The windows of streams bound the memory."""
-WORK_PER_FRAME = 64
-WORK_PER_LOOK = 2048
-"""Bytes of field blocks, and WORK_PER_FRAME for each frame, between two looks at the clock."""
 DRAIN_PING = b"draining"
-
-_PLAIN_HEADERS = codes.END_HEADERS | codes.PADDED | codes.HAS_PRIORITY
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -42,11 +35,13 @@ class Connection(asyncio.BufferedProtocol):
         attributes: the owner's notes about the peer.
         limits: those of an account, or of a stranger.
         now: when the turn began, by the monotonic clock.
+        block: the field block that CONTINUATION frames go on with.
+        receive_window: what the peer may still send on all streams together.
+        is_stopped: whether it serves no further frames.
     """
 
     __slots__ = (
         "__weakref__",
-        "_block",
         "_block_flags",
         "_block_frames",
         "_block_stream",
@@ -56,19 +51,20 @@ class Connection(asyncio.BufferedProtocol):
         "_is_draining",
         "_is_paused",
         "_is_postponed",
-        "_is_stopped",
         "_nuisances",
         "_peer",
         "_progress",
         "_progress_at",
-        "_receive_window",
         "_rest",
         "_swept_stream_id",
         "attributes",
+        "block",
+        "is_stopped",
         "limits",
         "now",
         "on_close",
         "outbox",
+        "receive_window",
         "remote_address",
         "remote_host",
         "requests",
@@ -90,13 +86,12 @@ class Connection(asyncio.BufferedProtocol):
         self._has_greeted = False
         # Received and not yet served: the beginning of a frame, or what a long turn left.
         self._rest = b""
-        # The field block that CONTINUATION frames go on with.
-        self._block: bytearray | None = None
+        self.block: bytearray | None = None
         self._block_stream = 0
         self._block_flags = 0
         self._block_frames = 0
-        self._receive_window = RECEIVE_WINDOW
-        self._is_stopped = False
+        self.receive_window = RECEIVE_WINDOW
+        self.is_stopped = False
         self._is_draining = False
         self._is_postponed = False
         self._is_paused = False
@@ -157,9 +152,9 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, code: int = ErrorCode.NO_ERROR, reason: str = "") -> None:
         """Say why in a GOAWAY, send everything that no window holds back, then close."""
         outbox = self.outbox
-        if self._is_stopped or outbox.transport is None:
+        if self.is_stopped or outbox.transport is None:
             return
-        self._is_stopped = True
+        self.is_stopped = True
         if self._has_greeted:
             outbox.put(frames.goaway(self.requests.last_stream_id, code, reason))
         outbox.flush()
@@ -167,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once and lose unsent frames."""
-        self._is_stopped = True
+        self.is_stopped = True
         if self.outbox.transport is not None:
             self.outbox.transport.abort()
 
@@ -287,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Serve every whole frame received; send the answers that are ready in one write."""
-        if not self._is_stopped:
+        if not self.is_stopped:
             self._serve(self._rest + self.wire.receive_buffer[:nbytes])
 
     def pause_writing(self) -> None:
@@ -304,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             # Never made, or forsaken before.
             return
         wire = self.wire
-        self._is_stopped = True
+        self.is_stopped = True
         self.outbox.transport = None
         self._keep(b"")
         for call in list(self.requests.streams.values()):
@@ -318,127 +313,11 @@ class Connection(asyncio.BufferedProtocol):
             callback(self)
         self.on_close.clear()
 
-    # Inside.
+    # What the frame loop calls.
 
-    def _serve(self, data: bytes) -> None:
-        outbox = self.outbox
-        outbox.is_collecting = True
-        self.now = self.wire.clock.monotonic()
-        try:
-            served = self._take_frames(data) if self._has_greeted else self._greet(data)
-        except Http2ConnectionError as error:
-            self._log_end(error)
-            self.close(error.code, str(error))
-            return
-        except MemoryError:
-            self._end_since("there is no memory for its requests")
-            return
-        finally:
-            outbox.is_collecting = False
-        if not self._is_stopped:
-            if served < len(data) or self._rest:
-                self._keep(data[served:])
-            if self._rest or self._block is not None:
-                if served or self._half_since < 0:
-                    self._half_since = self.now
-            else:
-                self._half_since = -1.0
-        outbox.flush()
-
-    def _greet(self, data: bytes) -> int:
-        """Take the beginning of a connection; return how much of it was served."""
-        if preface.is_http_1(data):
-            self._is_stopped = True
-            self._log_end("it is HTTP/1.1")
-            if self.outbox.transport is not None:
-                self.outbox.transport.write(preface.HTTP_1_ANSWER)
-                self.outbox.transport.close()
-            return len(data)
-        if not preface.is_whole(data):
-            return 0
-        self._has_greeted = True
-        self._send_settings()
-        preface.check_first_frame(data)
-        start = len(frames.PREFACE)
-        return start + self._take_frames(data[start:])
-
-    def _send_settings(self) -> None:
-        self.outbox.put(
-            frames.settings(
-                {
-                    codes.MAX_CONCURRENT_STREAMS: self.limits.streams_max,
-                    codes.MAX_HEADER_LIST_SIZE: self.wire.limits.header_list_bytes_max,
-                }
-            )
-        )
-        self.outbox.put(frames.window_update(0, RECEIVE_WINDOW - WINDOW_DEFAULT))
-
-    def _take_frames(self, data: bytes) -> int:
-        """Serve the whole frames that data begins with; return where the rest begins."""
-        head, prefix = HEAD.unpack_from, PREFIX.unpack_from
-        requests = self.requests
-        streams = requests.streams
-        at = work = 0
-        end = len(data)
-        while end - at >= HEAD_BYTES:
-            kind, flags, stream_id = head(data, at)
-            length = kind >> 8
-            start = at + HEAD_BYTES
-            after = start + length
-            if length > FRAME_BYTES_DEFAULT:
-                raise Http2ConnectionError(
-                    ErrorCode.FRAME_SIZE_ERROR, f"a frame has {length} bytes"
-                )
-            if after > end:
-                break
-            at = after
-            kind &= 0xFF
-            work += WORK_PER_FRAME
-            if kind == codes.DATA and self._block is None:
-                self._receive_window -= length
-                call = streams.get(stream_id)
-                # A request that is one message in one frame, which most are.
-                if (
-                    flags == codes.END_STREAM
-                    and call is not None
-                    and call.is_plain
-                    and length >= PREFIX_BYTES
-                    and prefix(data, start) == (0, length - PREFIX_BYTES)
-                ):
-                    call.is_plain = False
-                    call.is_request_over = True
-                    dispatch.dispatch(call, data[start + PREFIX_BYTES : after])
-                else:
-                    self._other_frame(kind, flags, stream_id, data[start:after])
-                if self._receive_window < RECEIVE_WINDOW // 2:
-                    self._widen()
-            elif (
-                kind == codes.HEADERS
-                and flags & _PLAIN_HEADERS == codes.END_HEADERS
-                and self._block is None
-            ):
-                work += length
-                stream_id &= frames.STREAM_ID_MAX
-                try:
-                    requests.headers(stream_id, flags, data[start:after])
-                except Http2StreamError as error:
-                    requests.fault(stream_id, error)
-            else:
-                work += length
-                self._other_frame(kind, flags, stream_id, data[start:after])
-            if self._is_stopped:
-                return end
-            if work >= WORK_PER_LOOK:
-                work = 0
-                if self._is_turn_over() and at < end:
-                    self._postpone()
-                    break
-        return at
-
-    def _other_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        """Serve a frame that the loop above does not."""
-        stream_id &= frames.STREAM_ID_MAX
-        if self._block is not None:
+    def other_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        """Serve a frame that the frame loop leaves."""
+        if self.block is not None:
             self._continue_block(kind, flags, stream_id, payload)
             return
         try:
@@ -455,6 +334,78 @@ class Connection(asyncio.BufferedProtocol):
         except Http2StreamError as error:
             self.requests.fault(stream_id, error)
 
+    def widen(self) -> None:
+        """Let the peer send more on all streams together."""
+        self.outbox.put(frames.window_update(0, RECEIVE_WINDOW - self.receive_window))
+        self.receive_window = RECEIVE_WINDOW
+
+    def is_turn_over(self) -> bool:
+        """Return whether the frames of this turn have taken long enough."""
+        return self.wire.clock.monotonic() - self.now > self.wire.limits.turn_s
+
+    def postpone(self) -> None:
+        """Leave the rest of what was received to the next turn of the loop."""
+        self._is_postponed = True
+        self._pause()
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    # Inside.
+
+    def _serve(self, data: bytes) -> None:
+        outbox = self.outbox
+        outbox.is_collecting = True
+        self.now = self.wire.clock.monotonic()
+        try:
+            served = (
+                self.wire.engine.take_frames(self, data) if self._has_greeted else self._greet(data)
+            )
+        except Http2ConnectionError as error:
+            self._log_end(error)
+            self.close(error.code, str(error))
+            return
+        except MemoryError:
+            self._end_since("there is no memory for its requests")
+            return
+        finally:
+            outbox.is_collecting = False
+        if not self.is_stopped:
+            if served < len(data) or self._rest:
+                self._keep(data[served:])
+            if self._rest or self.block is not None:
+                if served or self._half_since < 0:
+                    self._half_since = self.now
+            else:
+                self._half_since = -1.0
+        outbox.flush()
+
+    def _greet(self, data: bytes) -> int:
+        """Take the beginning of a connection; return how much of it was served."""
+        if preface.is_http_1(data):
+            self.is_stopped = True
+            self._log_end("it is HTTP/1.1")
+            if self.outbox.transport is not None:
+                self.outbox.transport.write(preface.HTTP_1_ANSWER)
+                self.outbox.transport.close()
+            return len(data)
+        if not preface.is_whole(data):
+            return 0
+        self._has_greeted = True
+        self._send_settings()
+        preface.check_first_frame(data)
+        start = len(frames.PREFACE)
+        return start + self.wire.engine.take_frames(self, data[start:])
+
+    def _send_settings(self) -> None:
+        self.outbox.put(
+            frames.settings(
+                {
+                    codes.MAX_CONCURRENT_STREAMS: self.limits.streams_max,
+                    codes.MAX_HEADER_LIST_SIZE: self.wire.limits.header_list_bytes_max,
+                }
+            )
+        )
+        self.outbox.put(frames.window_update(0, RECEIVE_WINDOW - WINDOW_DEFAULT))
+
     def _headers(self, stream_id: int, flags: int, payload: bytes) -> None:
         block = unpadded(flags, payload)
         if flags & codes.HAS_PRIORITY:
@@ -466,12 +417,12 @@ class Connection(asyncio.BufferedProtocol):
         if flags & codes.END_HEADERS:
             self.requests.headers(stream_id, flags, block)
             return
-        self._block = bytearray(block)
+        self.block = bytearray(block)
         self._block_stream, self._block_flags, self._block_frames = stream_id, flags, 1
 
     def _continue_block(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         """Take a CONTINUATION; nothing else may come between the frames of a field block."""
-        block = self._block
+        block = self.block
         assert block is not None
         if kind != codes.CONTINUATION or stream_id != self._block_stream:
             raise Http2ConnectionError(
@@ -489,16 +440,11 @@ class Connection(asyncio.BufferedProtocol):
                 f"a field block has {len(block)} bytes in {self._block_frames} frames",
             )
         if flags & codes.END_HEADERS:
-            self._block = None
+            self.block = None
             try:
                 self.requests.headers(stream_id, self._block_flags, bytes(block))
             except Http2StreamError as error:
                 self.requests.fault(stream_id, error)
-
-    def _widen(self) -> None:
-        """Let the peer send more on all streams together."""
-        self.outbox.put(frames.window_update(0, RECEIVE_WINDOW - self._receive_window))
-        self._receive_window = RECEIVE_WINDOW
 
     def _keep(self, rest: bytes) -> None:
         change = len(rest) - len(self._rest)
@@ -506,19 +452,8 @@ class Connection(asyncio.BufferedProtocol):
         if change:
             self.buffered_changed(change)
 
-    # Pauses.
-
-    def _is_turn_over(self) -> bool:
-        return self.wire.clock.monotonic() - self.now > self.wire.limits.turn_s
-
-    def _postpone(self) -> None:
-        """Leave the rest of what was received to the next turn of the loop."""
-        self._is_postponed = True
-        self._pause()
-        asyncio.get_running_loop().call_soon(self._go_on)
-
     def _go_on(self) -> None:
-        if self._is_stopped:
+        if self.is_stopped:
             return
         self._is_postponed = False
         self._serve(self._rest)
@@ -526,7 +461,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _catch_up(self) -> None:
         """The peer reads again: send what waited for it."""
-        if not self._is_stopped:
+        if not self.is_stopped:
             self.outbox.flush()
             self._resume()
 
@@ -554,7 +489,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_since(self, reason: str) -> None:
         """Close a connection that takes too much."""
-        if self._is_stopped:
+        if self.is_stopped:
             return
         self._log_end(reason)
         self.close(ErrorCode.ENHANCE_YOUR_CALM, reason)

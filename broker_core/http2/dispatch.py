@@ -90,7 +90,12 @@ def dispatch(call: Call, message: bytes) -> None:
         return
     if type(answer) is bytes:
         call.answer(answer)
-        return
+    else:
+        wait_for(call, answer)
+
+
+def wait_for(call: Call, answer: Awaitable[Any] | None) -> None:
+    """Wait for an answer that its handler did not return; with None the handler gives it itself."""
     if answer is not None:
         connection = call.connection
         connection.wire.owner.spawn(_finish(call, answer), name=f"answer to {call.route.path}")

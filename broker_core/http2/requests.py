@@ -29,14 +29,15 @@ class Requests:
         last_stream_id: the highest that the peer has used.
         refused_after: streams above it are ignored, since a GOAWAY said so.
         buffered_bytes: of unfinished requests.
+        decoder: of the connection's field blocks.
     """
 
     __slots__ = (
         "_connection",
-        "_decoder",
         "_ended_here",
         "_large",
         "buffered_bytes",
+        "decoder",
         "last_stream_id",
         "refused_after",
         "streams",
@@ -49,7 +50,7 @@ class Requests:
         self.buffered_bytes = 0
         self._connection = connection
         wire = connection.wire
-        self._decoder = wire.header_decoder(wire.limits.header_list_bytes_max)
+        self.decoder = wire.engine.header_decoder(wire.limits.header_list_bytes_max)
         self._large: LargeRequests | None = None
         self._ended_here: dict[int, None] = {}
 
@@ -63,7 +64,10 @@ class Requests:
             Http2StreamError: the request is malformed, or there are too many.
         """
         # First of all, whatever comes of the stream: the tables of both sides must stay the same.
-        headers = self._decoder.decode(block)
+        self.decoded(stream_id, flags, self.decoder.decode(block))
+
+    def decoded(self, stream_id: int, flags: int, headers: dict[str, str]) -> None:
+        """Take the fields of a block that the decoder has just decoded; see `headers`."""
         if stream_id <= self.last_stream_id:
             self._more_headers(stream_id, flags, headers)
             return
@@ -83,7 +87,7 @@ class Requests:
         ):
             raise Http2StreamError(ErrorCode.REFUSED_STREAM, "too many streams are open")
         is_over = bool(flags & codes.END_STREAM)
-        if self._decoder.malformed:
+        if self.decoder.malformed:
             self._malformed(stream_id, is_over=is_over)
             return
         if not headers.get(":path") or ":method" not in headers or ":scheme" not in headers:
@@ -105,7 +109,7 @@ class Requests:
             self._finish(call)
 
     def _malformed(self, stream_id: int, *, is_over: bool) -> None:
-        decoder = self._decoder
+        decoder = self.decoder
         if decoder.list_bytes <= decoder.list_bytes_max:
             raise Http2StreamError(ErrorCode.PROTOCOL_ERROR, decoder.malformed)
         block = only_block(GrpcStatus.RESOURCE_EXHAUSTED, decoder.malformed, 431)
@@ -126,7 +130,7 @@ class Requests:
             raise Http2StreamError(ErrorCode.STREAM_CLOSED, "HEADERS came after END_STREAM")
         if not flags & codes.END_STREAM:
             raise Http2StreamError(ErrorCode.PROTOCOL_ERROR, "trailers do not end their stream")
-        if self._decoder.malformed or any(name[:1] == ":" for name in headers):
+        if self.decoder.malformed or any(name[:1] == ":" for name in headers):
             raise Http2StreamError(ErrorCode.PROTOCOL_ERROR, "the trailers are malformed")
         self._finish(call)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker_core.clock import SystemClock, wait_within
 from broker_core.errors import RemotingError
 from broker_core.http2.connection import Connection
-from broker_core.http2.hpack import HeaderDecoder
+from broker_core.http2.engine import PYTHON, Engine
 from broker_core.http2.limits import Http2Limits
 from broker_core.http2.wire import Wire
 from broker_core.listening.admission import Admission
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock, Timer
-    from broker_core.http2.hpack import BlockDecoder
     from broker_core.http2.methods import Method
     from broker_core.listening.proxies import TrustedProxies
     from broker_core.listening.tls import TlsGate
@@ -37,8 +36,8 @@ class Http2Server(Service):
 
     `start` once, `shutdown` once. `methods` are by path, "/package.Service/Method". `tls` decides
     which connections are secured; with `proxies` each must come from one of them and begin with a
-    PROXY header. `on_connection_lost` is called with each connection that ended. `header_decoder`
-    makes a connection's decoder: the compiled one where it was built.
+    PROXY header. `on_connection_lost` is called with each connection that ended. `engine` is
+    the compiled one where it was built.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Http2Server(Service):
         *,
         proxies: TrustedProxies | None = None,
         on_connection_lost: Callable[[Connection], None] | None = None,
-        header_decoder: Callable[[int], BlockDecoder] = HeaderDecoder,
+        engine: Engine = PYTHON,
     ) -> None:
         super().__init__()
         self.name = name
@@ -72,7 +71,7 @@ class Http2Server(Service):
             on_made=self._made,
             on_lost=self._lost,
             on_signed_in=self._signed_in,
-            header_decoder=header_decoder,
+            engine=engine,
         )
 
     @property

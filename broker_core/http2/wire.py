@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.http2.deadlines import Deadlines
 from broker_core.http2.dispatch import give_up
-from broker_core.http2.hpack import HeaderDecoder
+from broker_core.http2.engine import PYTHON, Engine
 from broker_core.http2.routes import route
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock
     from broker_core.http2.connection import Connection
-    from broker_core.http2.hpack import BlockDecoder
     from broker_core.http2.limits import Http2Limits
     from broker_core.http2.methods import Method
     from broker_core.listening.peer_log import PeerLog
@@ -44,7 +43,7 @@ class Wire:
         "connections",
         "deadlines",
         "emptied",
-        "header_decoder",
+        "engine",
         "limits",
         "on_lost",
         "on_made",
@@ -69,7 +68,7 @@ class Wire:
         on_made: Callable[[Connection], str | None],
         on_lost: Callable[[Connection], None],
         on_signed_in: Callable[[Connection], None],
-        header_decoder: Callable[[int], BlockDecoder] = HeaderDecoder,
+        engine: Engine = PYTHON,
     ) -> None:
         self.routes = {path: route(path, method) for path, method in methods.items()}
         self.clock = clock
@@ -79,7 +78,7 @@ class Wire:
         self.on_made = on_made
         self.on_lost = on_lost
         self.on_signed_in = on_signed_in
-        self.header_decoder = header_decoder
+        self.engine = engine
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
         self.deadlines = Deadlines(clock, give_up)
         # In the order of their beginnings, so that a run of the same events repeats.

@@ -1,8 +1,8 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, embedsignature=False
-"""What a gRPC call costs most, compiled: header compression and the messages' codec.
+"""What a gRPC call costs most, compiled: header compression, the messages' codec, the frame loop.
 
-The twins are `http2/hpack.py` with `http2/huffman.py` and `http2/header_fields.py`, and
-`grpc_messages/codec.py` with `grpc_messages/wire_format.py`. Both give the same for the same bytes,
+The twins are `http2/hpack.py` with `http2/huffman.py` and `http2/header_fields.py`,
+`grpc_messages/codec.py` with `grpc_messages/wire_format.py`, and `http2/frame_loop.py`. They give the same for the same bytes,
 errors included. What is rare is left to the twin: the words of an error, a field that makes a
 request malformed.
 """
@@ -21,3 +21,4 @@ ctypedef const uint8_t* Octets
 
 include "header_blocks.pxi"
 include "proto_messages.pxi"
+include "frame_loop.pxi"

@@ -194,9 +194,13 @@ cdef class HeaderDecoder:
         return self._size
 
     def decode(self, bytes block not None):
-        self._data = <Octets>PyBytes_AS_STRING(block)
+        return self.decoded(<Octets>PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
+
+    cdef dict decoded(self, Octets block, Py_ssize_t size):
+        """Return the fields of a block; see `decode`."""
+        self._data = block
         self._at = 0
-        self._end = PyBytes_GET_SIZE(block)
+        self._end = size
         cdef dict headers = {}
         cdef str malformed = "", name, value, verdict
         cdef Py_ssize_t list_bytes = 0, pseudo = 0

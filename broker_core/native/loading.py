@@ -6,7 +6,7 @@ import importlib.machinery
 import importlib.util
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from broker_core.errors import ConfigError
 from broker_core.native.place import GRPC, RECORDS, TURN, place
@@ -91,9 +91,10 @@ class NativeHeaderDecoder(Protocol):
 
 
 class NativeGrpc(Protocol):
-    """The compiled parts of gRPC: header compression and the messages' codec."""
+    """The compiled parts of gRPC: header compression, the frame loop, the messages' codec."""
 
     def HeaderDecoder(self, list_bytes_max: int) -> NativeHeaderDecoder: ...  # noqa: N802
+    def take_frames(self, connection: Any, data: bytes) -> int: ...
     def decode_message(self, kind: type[T], data: bytes) -> T: ...
     def encode_message(self, message: object) -> bytes: ...
 

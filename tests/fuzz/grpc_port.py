@@ -12,16 +12,15 @@ from broker_core.grpc_messages import clients, codec, receiving, reflection, rou
 from broker_core.http2 import frames, hpack
 from broker_core.http2.codes import CONTINUATION, DATA, HEADERS
 from broker_core.http2.connection import Connection
+from broker_core.http2.engine import PYTHON, Engine
 from broker_core.http2.hpack import HeaderDecoder
 from broker_core.http2.limits import Http2Limits
-from broker_core.native.loading import load_grpc
 from tests.fuzz.target import Target
 from tests.support.clock import ManualClock
-from tests.support.http2_peer import Handlers, frames_of, wire_of
+from tests.support.http2_peer import COMPILED, NATIVE, Handlers, frames_of, wire_of
 
 LIST_BYTES_MAX = 1 << 14
 CUTS = 16
-NATIVE = load_grpc()
 KINDS = (
     sending.SendMessageRequest,
     receiving.ReceiveMessageRequest,
@@ -67,10 +66,17 @@ class Sink(asyncio.Transport):
 
 def connection(data: bytes) -> None:
     """Bytes behind the preface end in frames, and perhaps in the end of the connection."""
+    written = _served(PYTHON, data)
+    if COMPILED is not None:
+        assert _served(COMPILED, data) == written
+
+
+def _served(engine: Engine, data: bytes) -> bytes:
+    """Return what a connection writes; check that it and its wire agree."""
     step = 1 + data[0] if data else 1
     data = frames.PREFACE + frames.settings({}) + data[1:]
     limits = Http2Limits(message_bytes_max=1 << 16)
-    wire = wire_of(Handlers([], []).methods(), limits, ManualClock())
+    wire = wire_of(Handlers([], []).methods(), limits, ManualClock(), engine)
     peer = Connection(wire)
     sink = Sink()
     peer.connection_made(sink)
@@ -87,6 +93,7 @@ def connection(data: bytes) -> None:
     assert len(peer.requests.streams) == wire.streams
     peer.connection_lost(None)
     assert wire.streams == wire.buffered_bytes == wire.unsent_bytes == 0
+    return bytes(sink.written)
 
 
 def blocks(data: bytes) -> None:

@@ -10,9 +10,28 @@ from hypothesis import given, settings, strategies as st
 
 from broker_core.errors import Http2ConnectionError, ProtobufError
 from broker_core.grpc_messages import codec, shared
-from broker_core.http2 import hpack
+from broker_core.http2 import frames, hpack
+from broker_core.http2.call import Call
+from broker_core.http2.connection import Connection
+from broker_core.http2.engine import PYTHON, Engine
+from broker_core.http2.frames import headers
 from broker_core.http2.hpack import HeaderDecoder
+from broker_core.http2.limits import Http2Limits
 from broker_core.native.loading import load_grpc
+from tests.fuzz.grpc_port import Sink
+from tests.support.clock import ManualClock
+from tests.support.http2_peer import (
+    CHAT,
+    COMPILED,
+    ECHO,
+    LATER,
+    REPEAT,
+    Handlers,
+    block_of,
+    data_frame,
+    request,
+    wire_of,
+)
 from tests.unit.grpc_messages.test_codec import MESSAGES, REQUESTS, fields as proto_fields, messages
 
 if TYPE_CHECKING:
@@ -53,7 +72,7 @@ def outcome(decoder: HeaderDecoder | NativeHeaderDecoder, block: bytes) -> tuple
     return headers, decoder.malformed, decoder.list_bytes, decoder.table, decoder.table_bytes
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(blocks, max_size=4).map(b"".join), max_size=8))
 def test_both_read_the_same_from_any_blocks(connection: list[bytes]) -> None:
     python, compiled = HeaderDecoder(LIST_BYTES_MAX), NATIVE.HeaderDecoder(LIST_BYTES_MAX)
@@ -108,7 +127,7 @@ def test_both_read_the_same_from_any_bytes(name: str, parts: list[bytes]) -> Non
     both(MESSAGES[name], b"".join(parts))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data(), st.sampled_from(REQUESTS))
 def test_both_read_the_same_from_damaged_messages(data: st.DataObject, name: str) -> None:
     written = bytearray(codec.encode(data.draw(messages(MESSAGES[name]))))
@@ -119,6 +138,94 @@ def test_both_read_the_same_from_damaged_messages(data: st.DataObject, name: str
 
     both(MESSAGES[name], bytes(written))
     both(MESSAGES[name], bytes(written[: data.draw(st.integers(0, len(written)))]))
+
+
+# The frame loop.
+
+
+def run(engine: Engine, data: bytes, where: list[int]) -> tuple[Any, ...]:
+    """Return what a connection sends for data in pieces, and all that it knows afterwards."""
+    clock = ManualClock()
+    handlers = Handlers([], [])
+    wire = wire_of(handlers.methods(), Http2Limits(streams_max=6), clock, engine)
+    connection = Connection(wire)
+    sink = Sink()
+    connection.connection_made(sink)
+    data = frames.PREFACE + frames.settings({}) + data
+    at = 0
+    for cut in [*sorted(each % (len(data) + 1) for each in where), len(data)]:
+        piece = data[at:cut]
+        at = max(at, cut)
+        if piece:
+            connection.get_buffer(-1)[: len(piece)] = piece
+            connection.buffer_updated(len(piece))
+    requests, outbox = connection.requests, connection.outbox
+    return (
+        bytes(sink.written),
+        (sink.is_closed, connection.is_stopped, wire.streams, wire.buffered_bytes),
+        (requests.last_stream_id, outbox.sent_bytes, outbox.unsent_bytes),
+        connection.receive_window if not connection.is_stopped else None,
+        {stream: state_of(call) for stream, call in requests.streams.items()},
+        [call.stream_id for call in handlers.waiting],
+        [call.stream_id for call in handlers.cancelled],
+    )
+
+
+def state_of(call: Call) -> dict[str, Any]:
+    """Return the fields of a call that can be compared."""
+    kinds = (int, float, str, bytes, dict, type(None))
+    fields = {name: getattr(call, name) for name in Call.__slots__}
+    fields["route"] = call.route.path
+    return {name: value for name, value in fields.items() if isinstance(value, kinds)}
+
+
+timeouts = st.sampled_from(["3S", "100m", "99999999H", "1n", "1 S", "", "5", "123456789S", "7u"])
+extra = st.lists(
+    st.one_of(
+        st.tuples(st.just("grpc-timeout"), timeouts),
+        st.tuples(st.just("grpc-encoding"), st.sampled_from(["identity", "gzip"])),
+        st.tuples(st.just("content-length"), st.sampled_from(["10", "x"])),
+        st.tuples(st.just("x-mq-client-id"), values),
+    ),
+    max_size=2,
+)
+paths = st.sampled_from([ECHO, LATER, REPEAT, CHAT, "/none", ""])
+streams = st.sampled_from([1, 3, 5, 7, 9, 11, 2])
+calls = st.builds(
+    lambda stream, path, more, message, method: (
+        headers(stream, block_of(*request(path, method=method), *more), ends=False)
+        + data_frame(stream, message)
+    ),
+    streams,
+    paths,
+    extra,
+    st.binary(max_size=30),
+    st.sampled_from(["POST", "POST", "POST", "GET"]),
+)
+anything = st.one_of(
+    calls,
+    calls,
+    st.builds(
+        frames.frame, st.integers(0, 11), st.integers(0, 255), streams, st.binary(max_size=40)
+    ),
+    st.builds(data_frame, streams, st.binary(max_size=30), ends=st.booleans()),
+    st.builds(lambda s, p: headers(s, block_of(*request(p)), ends=True), streams, paths),
+    st.builds(lambda s, p: headers(s, block_of(*request(p)), ends=False), streams, paths),
+    st.builds(frames.window_update, st.sampled_from([0, 1, 3]), st.integers(0, 1 << 31)),
+    st.builds(
+        frames.settings, st.dictionaries(st.integers(3, 6), st.integers(0, 70_000), max_size=2)
+    ),
+    st.builds(frames.rst_stream, streams, st.integers(0, 9)),
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.lists(anything, max_size=14), st.lists(st.integers(0, 3_000), max_size=5))
+def test_both_engines_serve_the_same(pieces: list[bytes], where: list[int]) -> None:
+    assert COMPILED is not None
+    data = b"".join(pieces)
+
+    assert run(COMPILED, data, where) == run(PYTHON, data, where)
 
 
 def test_a_long_message_is_written_whole() -> None:

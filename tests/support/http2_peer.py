@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.http2 import codes, frames, hpack
 from broker_core.http2.connection import Connection
+from broker_core.http2.engine import PYTHON, Engine
 from broker_core.http2.limits import Http2Limits
 from broker_core.http2.methods import Bidi, Method, ServerStreaming, Unary
 from broker_core.http2.wire import Wire
 from broker_core.listening.peer_log import PeerLog
+from broker_core.native.loading import load_grpc
 from broker_core.service import Service
 from tests.support.clock import ManualClock
 from tests.support.memory_transport import MemoryTransport
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from broker_core.http2.call import Call
+
+NATIVE = load_grpc()
+COMPILED = None if NATIVE is None else Engine(NATIVE.HeaderDecoder, NATIVE.take_frames)
+ENGINE = PYTHON
+"""That of peers which name none."""
 
 ECHO = "/test.Service/Echo"
 LATER = "/test.Service/Later"
@@ -184,7 +191,12 @@ class Peer:
         return self.transport.is_closed or self.transport.is_aborted
 
 
-def wire_of(methods: Mapping[str, Method], limits: Http2Limits | None, clock: ManualClock) -> Wire:
+def wire_of(
+    methods: Mapping[str, Method],
+    limits: Http2Limits | None,
+    clock: ManualClock,
+    engine: Engine | None = None,
+) -> Wire:
     return Wire(
         methods=methods,
         clock=clock,
@@ -194,6 +206,7 @@ def wire_of(methods: Mapping[str, Method], limits: Http2Limits | None, clock: Ma
         on_made=lambda _: None,
         on_lost=lambda _: None,
         on_signed_in=lambda _: None,
+        engine=ENGINE if engine is None else engine,
     )
 
 

@@ -35,7 +35,7 @@ from broker_core.grpc_messages.shared import (
 )
 from broker_core.http2 import frames
 from broker_core.http2.connection import Connection
-from broker_core.http2.hpack import HeaderDecoder
+from broker_core.http2.engine import PYTHON as PYTHON_ENGINE, Engine
 from broker_core.http2.limits import Http2Limits
 from broker_core.http2.methods import Unary
 from broker_core.http2.wire import Wire
@@ -119,7 +119,7 @@ def reading(make: Callable[[int], Any]) -> Callable[[], int]:
     return work
 
 
-def calling(make: Callable[[int], Any], one: Codec, at_once: int) -> Callable[[], int]:
+def calling(engine: Engine, one: Codec, at_once: int) -> Callable[[], int]:
     """Return a run of whole calls: fields, request, answer."""
     encoder = library.Encoder()
     message = codec.encode(REQUEST)
@@ -150,7 +150,7 @@ def calling(make: Callable[[int], Any], one: Codec, at_once: int) -> Callable[[]
             on_made=lambda _: None,
             on_lost=lambda _: None,
             on_signed_in=lambda _: None,
-            header_decoder=make,
+            engine=engine,
         )
         connection = Connection(wire)
         sink = Sink()
@@ -194,24 +194,24 @@ def of_protobuf(request: bytes) -> dict[str, Callable[[], object]]:
     return {"read a send": read, "write a delivery": write}
 
 
-def rows_of(name: str, make: Callable[[int], Any], one: Codec) -> list[tuple[str, str, float]]:
+def rows_of(name: str, engine: Engine, one: Codec) -> list[tuple[str, str, float]]:
     request = codec.encode(REQUEST)
     return [
-        ("fields of a call", name, least(reading(make))),
+        ("fields of a call", name, least(reading(engine.header_decoder))),
         ("read a send", name, least(repeated(lambda: one.decode(SendMessageRequest, request)))),
         ("write its answer", name, least(repeated(lambda: one.encode(ANSWER)))),
         ("write a delivery", name, least(repeated(lambda: one.encode(DELIVERY)))),
-        ("a whole call, one a buffer", name, least(calling(make, one, 1))),
-        ("a whole call, 64 a buffer", name, least(calling(make, one, 64))),
+        ("a whole call, one a buffer", name, least(calling(engine, one, 1))),
+        ("a whole call, 64 a buffer", name, least(calling(engine, one, 64))),
     ]
 
 
 def main() -> None:
     native = load_grpc()
-    rows = rows_of("Python", HeaderDecoder, PYTHON)
+    rows = rows_of("Python", PYTHON_ENGINE, PYTHON)
     if native is not None:
         compiled = Codec(native.decode_message, native.encode_message)
-        rows += rows_of("compiled", native.HeaderDecoder, compiled)
+        rows += rows_of("compiled", Engine(native.HeaderDecoder, native.take_frames), compiled)
     for what, work in of_protobuf(codec.encode(REQUEST)).items():
         rows.append((what, "protobuf (upb)", least(repeated(work))))
     for what, by, microseconds in sorted(rows):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+import uvloop
 
 from broker_core.clock import SystemClock
 from broker_core.config.tls import TlsConfig
@@ -16,12 +17,14 @@ from broker_core.grpc_messages import reflection
 from broker_core.grpc_messages.codec import decode, encode
 from broker_core.grpc_messages.reflection import Request, Response
 from broker_core.http2.codes import GrpcStatus
+from broker_core.http2.engine import PYTHON
 from broker_core.http2.limits import Http2Limits
 from broker_core.http2.methods import Bidi, Method, ServerStreaming, Unary
 from broker_core.http2.reflection import reflection_methods
 from broker_core.http2.server import ALPN, Http2Server
 from broker_core.listening.tls import TlsGate
 from tests.support.certificates import certificate
+from tests.support.http2_peer import COMPILED
 from tests.support.patience import PATIENCE_S
 from tests.support.waiting import until_async
 
@@ -100,7 +103,12 @@ async def serving(
     limits: Http2Limits | None = None, gate: TlsGate | None = None
 ) -> AsyncIterator[tuple[Http2Server, Service, str]]:
     service = Service()
-    server = Http2Server("test server", service.methods(), SystemClock(), limits, gate)
+    # Of the two loops each has another engine.
+    is_on_uvloop = isinstance(asyncio.get_running_loop(), uvloop.Loop)
+    engine = COMPILED if is_on_uvloop and COMPILED is not None else PYTHON
+    server = Http2Server(
+        "test server", service.methods(), SystemClock(), limits, gate, engine=engine
+    )
     port = await server.start("127.0.0.1", 0)
     try:
         async with asyncio.timeout(PATIENCE_S):

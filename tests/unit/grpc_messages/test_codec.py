@@ -214,7 +214,7 @@ def test_any_bytes_mean_the_same_to_both_or_nothing(name: str, parts: list[bytes
     agree(name, b"".join(parts))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data(), st.sampled_from(REQUESTS))
 def test_a_damaged_message_means_the_same_to_both_or_nothing(
     data: st.DataObject, name: str
