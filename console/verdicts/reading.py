@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from console.history.access import history_store
@@ -80,7 +80,9 @@ def said_beside(now_ms: int) -> Said:
         HistoryError: the history cannot be read.
     """
     found = verdicts_of(history_store())
-    return Said(in_words(found.verdicts), now_ms - found.at_ms < HELD_MS)
+    # One page for all who watch: keys are for those who may see the topic's messages.
+    for_all = [replace(each, detail="") for each in in_words(found.verdicts)]
+    return Said(for_all, now_ms - found.at_ms < HELD_MS)
 
 
 def in_words(verdicts: Iterable[Verdict]) -> list[Shown]:

@@ -49,7 +49,7 @@ class Shown:
     url: str
     links: tuple[Link, ...] = ()
     detail: str = ""
-    """What names the trouble and is no sentence: a key."""
+    """What names the trouble and is no sentence: a key, for those who may see messages of it."""
 
     @property
     def state(self) -> str:

@@ -33,7 +33,7 @@ from tests.console.test_addresses import ALL, url_of
 from tests.support.addresses import PAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from django.test import Client
 
@@ -50,11 +50,12 @@ CARD, PHONE, SSN, IBAN, SHARD = (
 )
 HIDDEN = (CARD, PHONE, SSN, IBAN, SHARD)
 # As a message may carry them; the phone number's plus is an escape.
-BODY = json.dumps({"card": CARD, "ssn": SSN, "open": "visible"})[:-1] + (
+BODY = json.dumps({"card": CARD, "ssn": SSN, "open": "visible text"})[:-1] + (
     ', "phone": "\\u002B49170555"}'
 )
 WRITTEN = (*HIDDEN, "002B49170555", "%2B49170555")
-PROPERTIES = {"iban": IBAN, "__SHARDINGKEY": SHARD, "contact": "%2B49170555", "region": "eu"}
+PROPERTIES = {"iban": IBAN, "__SHARDINGKEY": SHARD, "contact": "%2B49170555", "region": "eu-region"}
+PROPERTIES |= {"KEYS": "K-1-key K-never-asked-for", "TAGS": "tag-of-one"}
 TOPICS = ("Orders", "%DLQ%billing", "%RETRY%billing", names.RMQ_SYS_SCHEDULE_TOPIC)
 QUERY = {"topic": "Orders", "from": "0", "to": "2000000"}
 
@@ -81,11 +82,20 @@ def messages(world: dict[str, str], brokers: Any) -> list[tuple[str, int]]:
             brokers.add_topic(topic, queue_nums=4)
         for number in range(3):
             origin = {"RETRY_TOPIC": "Orders", "REAL_TOPIC": "Orders"} if topic != "Orders" else {}
-            own = {"KEYS": "K-1", "UNIQ_KEY": f"U-{number}", **origin, **PROPERTIES}
+            own = {
+                "KEYS": "K-1-key",
+                "TAGS": "tag-of-one",
+                "UNIQ_KEY": f"U-{number}",
+                **origin,
+                **PROPERTIES,
+            }
             made.append(
                 (topic, brokers.put_message(topic, 0, BODY.encode(), 2_000 + number, **own))
             )
     return made
+
+
+EVERY = {name for name, _parameters in ALL} | set(OPERATIONS)
 
 
 def make_rules() -> None:
@@ -133,7 +143,7 @@ def queries_of(name: str) -> Iterator[str]:
     searched = "&".join(f"{key}={value}" for key, value in QUERY.items())
     yield f"?{searched}"
     yield f"?{searched}&field=$.card&field=$.ssn&field=$.phone"
-    for by, text in (("key", "K-1"), ("key", "U-0"), ("id", "U-1")):
+    for by, text in (("key", "K-1-key"), ("key", "U-0"), ("id", "U-1")):
         yield f"?by={by}&text={text}&{searched}"
 
 
@@ -149,7 +159,11 @@ def tells(text: str) -> bool:
 
 
 def pages_that_tell(
-    client: Client, world: dict[str, str], messages: list[tuple[str, int]], among: set[str]
+    client: Client,
+    world: dict[str, str],
+    messages: list[tuple[str, int]],
+    among: set[str],
+    tells: Callable[[str], bool] = tells,
 ) -> set[str]:
     found = set()
     for name, parameters in ALL:
@@ -167,17 +181,22 @@ def pages_that_tell(
     return found
 
 
-def operations_that_tell(program: Program, messages: list[tuple[str, int]]) -> set[str]:
+def operations_that_tell(
+    program: Program,
+    messages: list[tuple[str, int]],
+    among: set[str],
+    tells: Callable[[str], bool] = tells,
+) -> set[str]:
     found = set()
     searched = "&".join(f"{key}={value}" for key, value in QUERY.items())
     for operation in OPERATIONS.values():
-        if operation.method != "GET" or operation.area in {"people", "audit", "alerts"}:
+        if operation.method != "GET" or operation.name not in among:
             continue
         path = operation.shown_path.removeprefix("/api/v1")
         for place, kind in itertools.product(places(messages), ("jsonl", "csv")):
             values = {**place, "kind": kind, "group": "billing", "broker_id": 0, "level": 3}
             given = path.format_map(defaultdict(lambda: 1, values))
-            by_key, by_id = f"{searched}&text=K-1&by=key", f"by=id&text=U-1&{searched}"
+            by_key, by_id = f"{searched}&text=K-1-key&by=key", f"by=id&text=U-1&{searched}"
             queries = (searched, by_key, by_id) if operation.name == "message_find" else (searched,)
             for query in queries:
                 if tells(body_of(program.get(f"{given}?{query}"))):
@@ -194,14 +213,13 @@ def test_what_is_masked_is_told_by_no_page_and_no_operation(
     program = Program(admin_account, every_scope())
     copied = f"?topic=Orders&copy=broker-a:0:{messages[0][1]}"
     assert tells(body_of(actors.admin.get(reverse("sending:send") + copied)))
-    every = {name for name, _parameters in ALL}
-    before = pages_that_tell(actors.admin, world, messages, every)
-    before |= operations_that_tell(program, messages)
+    before = pages_that_tell(actors.admin, world, messages, EVERY)
+    before |= operations_that_tell(program, messages, EVERY)
 
     make_rules()
 
     assert pages_that_tell(actors.admin, world, messages, before) == set()
-    assert operations_that_tell(program, messages) == set()
+    assert operations_that_tell(program, messages, before) == set()
     assert before == SHOWN - {"sending:send"}
 
 
@@ -315,3 +333,33 @@ def test_a_groups_sql_expression_tells_nothing_of_what_it_asks_for(
     assert told(IBAN) != told(wrong)
     make_rules()
     assert told(IBAN) == told(wrong)
+
+
+def test_who_may_see_no_messages_is_told_nothing_that_only_messages_tell(
+    limited, limited_account, world, messages, settings
+) -> None:
+    """No key, tag, property or body, on any page and by any operation; names and figures stay."""
+    settings.TREBUCHET_API_REQUESTS_A_MINUTE = 100_000
+
+    def tells(text: str) -> bool:
+        return any(
+            each in text
+            for each in ("K-never-asked-for", "tag-of-one", "eu-region", "visible text")
+        )
+
+    program = Program(limited_account, every_scope())
+    assert pages_that_tell(limited, world, messages, EVERY, tells) == set()
+    assert operations_that_tell(program, messages, EVERY, tells) == set()
+
+
+def test_who_may_see_messages_and_not_read_them_is_told_no_body(
+    actors, reader_account, world, messages, settings
+) -> None:
+    settings.TREBUCHET_API_REQUESTS_A_MINUTE = 100_000
+
+    def tells(text: str) -> bool:
+        return '"visible' in text or "&quot;visible" in text
+
+    program = Program(reader_account, every_scope())
+    assert pages_that_tell(actors.reader, world, messages, SHOWN, tells) == set()
+    assert operations_that_tell(program, messages, SHOWN, tells) == set()

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 from django.urls import reverse
 
+from console.accounts.models import CustomRole
+from console.accounts.scopes import every_scope
 from console.flow.pages import KEPT_MS, SharedFlow, shared_flow
 from console.gateway.moment import now_ms
 from console.history.access import history_store
@@ -18,6 +20,7 @@ from console.overview.states import State
 from console.overview.views import summarize_now
 from console.verdicts.judge import HELD_MS, VERDICTS, Verdict, Verdicts
 from console.verdicts.reading import LISTED_MAX, UNFOLDED, WHOLE
+from tests.console.api.conftest import Program
 
 if TYPE_CHECKING:
     from console.flow.reading import Flow
@@ -157,7 +160,7 @@ FOUND = [
     (
         verdict("hot-key", "warn", "topic", "Orders", share=0.62, rate=80),
         {"key": "<b>vip</b>"},
-        ["62 % of the messages", "&lt;b&gt;vip&lt;/b&gt;"],
+        ["62 % of the messages"],
     ),
     (
         verdict("hot-queue", "warn", "topic", "Orders", share=0.9, rate=80, queue=3),
@@ -199,6 +202,28 @@ def test_a_verdict_names_what_shows_it(found, names, texts, actors) -> None:
         assert f'data-rule="{found.rule}"' in content
         if said.names:
             assert [text for text in texts if text not in content] == []
+
+
+def test_a_key_is_named_to_those_who_may_see_the_messages_of_its_topic(
+    actors, limited, limited_account
+) -> None:
+    hot = verdict("hot-key", "warn", "topic", "Orders", share=0.62, rate=80)
+    found = [msgspec.structs.replace(hot, names={"key": "<b>vip</b>"})]
+    history_store().note(VERDICTS, msgspec.json.encode(Verdicts(now_ms(), found)))
+    pages = [reverse("overview:index"), reverse("topics:detail", args=["Orders"])]
+    program = Program(limited_account, every_scope())
+
+    def telling(client) -> list[str]:
+        return [page for page in pages if "vip" in client.get(page).content.decode()]
+
+    assert "&lt;b&gt;vip&lt;/b&gt;" in actors.reader.get(pages[1]).content.decode()
+    assert telling(limited) == []
+    assert "vip" not in shared_flow.html(now_ms() + KEPT_MS)
+    for path in ("/verdicts", "/overview"):
+        assert b"vip" not in program.get(path).content
+    role = CustomRole.objects.create(name="one", actions=["message.see"], topics=["Orders"])
+    role.members.add(limited_account)
+    assert telling(limited) == pages[1:]
 
 
 def test_a_silent_collector_is_no_good_news(actors) -> None:
