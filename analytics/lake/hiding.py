@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from broker_core.message.escaped_text import Find, Span
 
 MASK = "***"
+MAY_BE_ESCAPED = r"\\|%[0-9A-Fa-fUu]|&[#A-Za-z]|=[0-9A-F\r\n]"
+"""Found in each text with an escape, and in few others."""
 # Noncharacters of Unicode, which no text for interchange contains.
 MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 
@@ -29,6 +31,22 @@ def without_matches(pattern: str, text: str) -> str:
     """
     in_lines = anchored_to_lines(pattern)
     return hidden(text, finder(pattern), MASK, None if in_lines is None else finder(in_lines))
+
+
+def each_without_matches(texts: pa.Array, patterns: pa.Array) -> pa.Array:
+    """Return texts without what a pattern matches in them; all patterns are the same."""
+    if not len(texts):
+        return texts
+    pattern = patterns[0].as_py()
+    shown = pc.replace_substring_regex(texts, pattern=pattern, replacement=MASK)
+    looked_into = pc.match_substring_regex(texts, pattern=MAY_BE_ESCAPED)
+    if anchored_to_lines(pattern) is None and not pc.any(looked_into).as_py():
+        return shown
+    found = [
+        text if text is None or not may_hide_more(pattern, text) else without_matches(pattern, text)
+        for text in shown.to_pylist()
+    ]
+    return pa.array(found, pa.string())
 
 
 def may_hide_more(pattern: str, text: str) -> bool:

@@ -1,8 +1,9 @@
 """Masks: rules of what SQL shows of messages, as expressions over rows of `bronze.messages`.
 
-They are the console's rules. A pattern is looked for in bodies that are text, as RE2 does there;
-whatever is no text is hidden whole, and so is each body of a topic with a rule about a JSON path:
-SQL is not the place to take JSON apart in. A checksum would tell what is hidden in a short body.
+They are the console's rules. A pattern is looked for in bodies that are text, escaped or not, by a
+function that the connection has to know (`add_hiding`); whatever is no text is hidden whole, and so
+is each body of a topic with a rule about a JSON path: SQL is not the place to take JSON apart in. A
+checksum would tell what is hidden in a short body.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from duckdb.func import PythonUDFType
+
+from analytics.lake.hiding import each_without_matches
 from broker_core.message.names import ORIGIN_PROPERTIES, PROPERTY_NAMES
 from broker_core.message.sys_flag import COMPRESSED_FLAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from duckdb import DuckDBPyConnection
+
 PATTERN, PATH, PROPERTY = "pattern", "path", "property"
 MASK = "'***'"
+HIDING = "without_matches"
 MASKED = frozenset({"body", "body_crc", "properties"})
 """The columns that rules are about; a table has all of them, or none."""
 
@@ -115,7 +122,14 @@ def properties_after(masks: Sequence[Mask], properties: str) -> str:
 
 
 def replaced(mask: Mask, text: str) -> str:
-    return f"regexp_replace({text}, {quoted(mask.what)}, {MASK}, 'g')"
+    return f"{HIDING}({text}, {quoted(mask.what)})"
+
+
+def add_hiding(connection: DuckDBPyConnection) -> None:
+    """Let a connection know the function that masks use for patterns."""
+    connection.create_function(
+        HIDING, each_without_matches, ["varchar", "varchar"], "varchar", type=PythonUDFType.ARROW
+    )
 
 
 def quoted(text: str) -> str:

@@ -16,6 +16,7 @@ import pyarrow.fs
 from deltalake.exceptions import DeltaError
 
 from analytics.errors import LakeError
+from analytics.lake.masks import add_hiding
 from analytics.lake.tables import DAY
 from analytics.query.checking import OUT_OF_MEMORY
 from analytics.query.views import unreadable
@@ -65,6 +66,7 @@ class LakeReader:
             },
         )
         self._connection.execute("SET TimeZone = 'UTC'")
+        add_hiding(self._connection)
 
     def rows(
         self, view: View, columns: Sequence[str], condition: Condition, of_day: Condition

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from django.urls import reverse
 
-from analytics.lake.masks import Mask, masked_columns
+from analytics.lake.masks import Mask, add_hiding, masked_columns
 from console.accounts.actions import Action
 from console.accounts.models import CustomRole
 from console.audit.models import Entry
@@ -319,6 +319,9 @@ def test_a_rule_that_cannot_be_is_refused_in_the_form(wrong, sentence, actors) -
         ("pattern", "a.b"),
         ("pattern", r"\d+\n"),
         ("pattern", "'; --"),
+        ("pattern", "[+]49[0-9]+"),
+        ("pattern", "^4111[0-9]*$"),
+        ("pattern", r"\ABo\z"),
         ("pattern", "é|[^\\x00-\\x7F]+"),
         ("property", "iban"),
         ("property", "it's"),
@@ -327,11 +330,20 @@ def test_a_rule_that_cannot_be_is_refused_in_the_form(wrong, sentence, actors) -
 )
 def test_sql_hides_what_pages_hide(kind, what, message) -> None:
     """Both follow the same rules, one in SQL and one in Python."""
-    properties = {"iban": "DE" + CARD, "it's": "a\nb", "KEYS": CARD, "REAL_TOPIC": "elsewhere"}
+    properties = {
+        "phone": "%2B49170",
+        "iban": "DE" + CARD,
+        "it's": "a\nb",
+        "KEYS": CARD,
+        "REAL_TOPIC": "elsewhere",
+    }
     bodies = [BODY.encode(), "a\nb 12\nxx é '; --".encode(), b"", b"4111", b"\xff" + CARD.encode()]
+    bodies += [rb'{"a": "\u002B491", "b": "\u0034111", "c": ["Bo"]}', b"p=%2B491&x", b"&#43;49170"]
+    bodies += [rb'{"in": "{\"p\": \"\\u002B491\"}"}', b"\\" * 64 + b"u002B491"]
     shape = "'Orders' AS topic, 0 AS sys_flag, 1 AS body_crc, $1::BLOB AS body, "
     shape += "map($2, $3) AS properties"
     with duckdb.connect() as connection:
+        add_hiding(connection)
         for topics in ("Orders", "Ord?rs", "*", "other O*", "elsewh*", "[O]rders"):
             one = MaskingRule(name="one", topics=topics.split(), kind=kind, what=what)
             columns = masked_columns([Mask.of(one.as_kept)])

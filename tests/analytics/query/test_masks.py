@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from analytics.lake.bodies import BodyRule, BodyRules
-from analytics.lake.masks import Mask, masked_columns
+from analytics.lake.masks import Mask, add_hiding, masked_columns
 from analytics.lake.place import LakePlace
 from analytics.query.checking import QueryError
 from analytics.query.engine import Engine
@@ -158,6 +158,7 @@ def test_an_error_tells_nothing_of_what_is_hidden(lake: Path, tell: str) -> None
 
 def test_a_hundred_rules_are_no_more_than_a_hundred_steps(lake: Path) -> None:
     connection = duckdb.connect()
+    add_hiding(connection)
     connection.execute(
         "CREATE TABLE found AS SELECT 'orders' AS topic, 0 AS sys_flag, 1 AS body_crc, "
         "'1x'::BLOB AS body, MAP {'a': '1x'} AS properties"
