@@ -1,7 +1,6 @@
 """`python -m analytics REPORT --store DIR --out DIR`: one report, as one process.
 
-`python -m analytics describe` prints what reports there are (see analytics.reports.describe),
-`python -m analytics bench` what sources, lake and reports take on this machine.
+`python -m analytics describe` prints what reports there are (see analytics.reports.describe).
 
 Standard output carries JSON only, of a run one line for each event (see analytics.progress); Spark
 and Java write to standard error. Exit codes: 0 done, 1 failed, 2 bad arguments, 130 and 143
@@ -12,11 +11,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from analytics.arguments import BENCH, EXIT_BAD_ARGUMENTS, EXIT_FAILED, parse_arguments
+from analytics.arguments import EXIT_BAD_ARGUMENTS, EXIT_FAILED, parse_arguments
 from analytics.errors import ReportError
 from analytics.guest import is_guest
 from analytics.progress import ProgressLines
@@ -35,9 +33,6 @@ NICENESS = 10
 
 
 def main(arguments: Sequence[str]) -> int:
-    if arguments[:1] == [BENCH]:
-        # In a process of its own: it measures more than a report has need of.
-        return subprocess.run([sys.executable, "-m", "analytics.bench", *arguments[1:]]).returncode
     request = parse_arguments(arguments)
     if request is None:
         print(json.dumps(catalog(REPORTS.values()), ensure_ascii=False, indent=2))

@@ -37,7 +37,6 @@ TIMESTAMP_DIGITS_MAX = 15
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 MS_AN_HOUR = 3_600_000
 DESCRIBE = "describe"
-BENCH = "bench"
 DESCRIBE_HELP = "Print as JSON what reports there are, with their parameters, columns and needs."
 PARAMETER_PREFIX = "parameter_"
 
@@ -60,7 +59,6 @@ def parse_arguments(arguments: Sequence[str]) -> Request | None:
     commands.add_parser(
         DESCRIBE, help="print as JSON what reports there are", description=DESCRIBE_HELP
     )
-    commands.add_parser(BENCH, help="measure sources, lake and reports on this machine")
     for report in REPORTS.values():
         one = commands.add_parser(report.name, help=report.title, description=report.question)
         for parameter in report.parameters:

@@ -125,9 +125,9 @@ def _use(work: Path, java_options: str) -> None:
     """Have a new Java do once what a run does."""
     # What makes a log, and Spark, take their time to import: whoever only takes the file waits.
     from analytics.arguments import parse_arguments
-    from analytics.bench_log import write_log
     from analytics.collect import collect
     from analytics.progress import ProgressLines
+    from analytics.sample_log import write_log
     from analytics.session import start_spark
     from analytics.store.reader import StoreReader
 

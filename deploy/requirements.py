@@ -22,7 +22,7 @@ OTLP = ROOT / "deploy" / "requirements-otlp.txt"
 CONNECT = ROOT / "deploy" / "requirements-connect.txt"
 """For reports and a lake by a Spark Connect server."""
 FUZZ = ROOT / "deploy" / "requirements-fuzz.txt"
-"""For tests/fuzz to be guided by coverage."""
+"""For tools/fuzz to be guided by coverage."""
 LOCK = ROOT / "deploy" / "requirements-lock.txt"
 FILES = (BUILD, RUN, TEST, REDIS, OTLP, CONNECT, FUZZ, LOCK)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME = "again"
 TESTS_MAX = 5
 """More failures than this are no stall."""
-ONCE_IS_ENOUGH = ("tests/faults/", "tests/property/", "tests/fuzz/")
+ONCE_IS_ENOUGH = ("tests/faults/", "tests/property/", "tests/tools/")
 TESTS_FAILED = 1
 """pytest's exit code when tests failed, and nothing else was wrong."""
 SECONDS_MAX = 900

@@ -81,7 +81,7 @@ def test_no_template_line_is_too_long() -> None:
 
 def test_every_package_says_what_it_is_and_nothing_else() -> None:
     wrong = []
-    for folder in ("broker_core", "console", "analytics", "deploy"):
+    for folder in ("broker_core", "console", "analytics", "deploy", "tools"):
         for package in {file.parent for file in (ROOT / folder).rglob("*.py")}:
             where = package.relative_to(ROOT).as_posix()
             if package.name == "migrations":

@@ -1,6 +1,6 @@
 """The protocol's .proto files, compiled: what server reflection hands out.
 
-`python -m tests.support.protos` writes them here from `proto/`.
+`python -m tools.protos` writes them here from `proto/`.
 """
 
 from __future__ import annotations

@@ -14,29 +14,20 @@ from playwright.sync_api import expect, sync_playwright
 from console.gateway.moment import now_ms
 from tests.support import raw_remoting
 from tests.support.addresses import KEYS
-from tests.support.appliance import PASSWORD, Appliance, Visitor
+from tests.support.appliance import Appliance, Visitor
+from tests.support.chromium import ARGUMENTS
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext
 
 # A machine stalls for seconds, and a wait that is met costs none.
 expect.set_options(timeout=60_000)
 
 ARTIFACTS = Path(__file__).resolve().parent.parent / "artifacts"
-# A browser at rest talks to its maker's servers; these keep every request one of our pages.
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 WIDTHS = (1280, 390)
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
@@ -172,11 +163,3 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     opened.set_default_timeout(20_000)
     yield opened
     opened.close()
-
-
-def sign_in(page: Page, url: str) -> None:
-    page.goto(f"{url}/accounts/sign-in/")
-    page.fill("input[name=username]", "admin")
-    page.fill("input[name=password]", PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url(f"{url}/")

@@ -13,8 +13,9 @@ import pytest
 from playwright.sync_api import expect
 
 from broker_core.protocol.codes import RequestCode
-from tests.browser.conftest import ARTIFACTS, sign_in
+from tests.browser.conftest import ARTIFACTS
 from tests.support import raw_remoting
+from tests.support.chromium import sign_in
 from tests.support.live_group import QUERY_CONSUMER_OFFSET, SECONDS, Follower
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until

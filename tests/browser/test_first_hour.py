@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import ARTIFACTS, REPORT_SECONDS, sign_in
+from tests.browser.conftest import ARTIFACTS, REPORT_SECONDS
 from tests.support.appliance import Appliance
+from tests.support.chromium import sign_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,9 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from console.gateway.moment import now_ms
-from tests.browser.conftest import member, sign_in
+from tests.browser.conftest import member
 from tests.support.addresses import KEYS, PAGES, path_of
+from tests.support.chromium import sign_in
 from tests.support.raw_remoting import SEND_MESSAGE, RawClient, create_topic, send_fields
 from tests.support.waiting import until
 

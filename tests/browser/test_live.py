@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from console.tracing.bridge import QUEUE_EVENTS_MAX
-from tests.browser.conftest import sign_in
+from tests.support.chromium import sign_in
 from tests.support.raw_remoting import (
     PULL_MESSAGE,
     PULL_NOT_FOUND,

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from tests.browser.conftest import sign_in
 from tests.browser.looks import problems_of
 from tests.support.appliance import Appliance
+from tests.support.chromium import sign_in
 from tests.support.live_group import SECONDS, Follower
 from tests.support.waiting import until
 

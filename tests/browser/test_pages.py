@@ -20,12 +20,12 @@ from tests.browser.conftest import (
     WIDTHS,
     World,
     member,
-    sign_in,
     wait_for_report,
 )
 from tests.browser.looks import COLOURS, EVERYTHING, inaccessible, out_of_reach, too_wide
 from tests.support.addresses import KEYS, PAGES, path_of
 from tests.support.broker_process import BrokerProcess
+from tests.support.chromium import sign_in
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

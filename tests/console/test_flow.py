@@ -23,12 +23,12 @@ from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.metrics import CONSUMED, LAG, PROGRESS, PUT, TOPIC, Subject, pair
 from console.overview.views import SUMMARY_KEPT_MS
-from tests.console.history.support import keep
 from tests.console.socket_client import SocketClient
+from tests.support.history_points import keep
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker
-    from tests.console.history.support import Rows
+    from tests.support.history_points import Rows
 
 pytestmark = pytest.mark.django_db
 

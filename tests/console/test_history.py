@@ -27,7 +27,7 @@ from console.history.store import Event
 from console.history.views import words
 from console.marks.setting import set_mark
 from console.overview.sparks import sparks_now
-from tests.console.history.support import STEP_MS, keep, layout_of
+from tests.support.history_points import STEP_MS, keep, layout_of
 
 if TYPE_CHECKING:
     from typing import Any

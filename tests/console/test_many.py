@@ -17,7 +17,7 @@ from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.metrics import GROUP, LAG, PROGRESS, PUT, TOPIC, Metric, Subject, pair
 from console.overview.views import shared_summary
-from tests.console.history.support import STEP_MS, keep
+from tests.support.history_points import STEP_MS, keep
 from tests.support.large_cluster import (
     CONNECTIONS,
     GROUPS,

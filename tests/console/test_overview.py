@@ -19,7 +19,7 @@ from console.history.access import history_store
 from console.history.metrics import BROKER, GOT, GROUP, LAG, PUT, Subject
 from console.overview.states import State
 from console.overview.views import shared_summary, summarize_now
-from tests.console.history.support import keep
+from tests.support.history_points import keep
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collector")]
 

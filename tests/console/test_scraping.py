@@ -29,7 +29,7 @@ from console.reports.models import ReportRun, RunState
 from console.scraping import access, page, surroundings, views
 from console.scraping.surroundings import EVERY_MS, STALE_MS, Lately, Surroundings
 from console.verdicts.judge import VERDICTS, Verdict, Verdicts
-from tests.console.history.support import keep
+from tests.support.history_points import keep
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample

@@ -15,7 +15,7 @@ from console.gateway.fakes.topics import FakeTopics
 from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.metrics import GROUP, LAG, LAG_AGE, MEMBERS, PROGRESS, Subject, pair
-from tests.console.history.support import keep
+from tests.support.history_points import keep
 
 pytestmark = pytest.mark.django_db
 

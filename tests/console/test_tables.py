@@ -13,8 +13,8 @@ from console.history.access import history_store
 from console.history.database import HistoryError
 from console.history.metrics import LAG, PROGRESS, PUT, TOPIC, Subject, pair
 from console.ui.tables import Column, Table
-from tests.console.history.support import keep
 from tests.console.plans import applied
+from tests.support.history_points import keep
 
 COLUMNS = (
     Column("name", "Name", is_sorted=True),

@@ -21,8 +21,8 @@ from console.history.access import history_store
 from console.history.metrics import PUT, TOPIC, Column, Subject
 from console.topics.rates import queue_rates
 from console.topics.retained import QUEUES_ASKED_MAX, oldest_of
-from tests.console.history.support import layout_of
 from tests.console.plans import applied, token_on
+from tests.support.history_points import layout_of
 
 if TYPE_CHECKING:
     from tests.console.conftest import Actors

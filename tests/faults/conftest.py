@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import built
-from tests.faults import real_clients
-from tests.faults.real_clients import Programs
 from tests.support import go_client
+from tools.faults import real_clients
+from tools.faults.real_clients import Programs
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import appliance_kills
 from tests.faults.conftest import skip_without
+from tools.faults import appliance_kills
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.faults.real_clients import Programs
+    from tools.faults.real_clients import Programs
 
 pytestmark = pytest.mark.fault
 

@@ -12,12 +12,12 @@ from broker_core.config.properties import edited
 from broker_core.protocol.codes import RequestCode
 from broker_core.verify.verifier import verify
 from deploy import backup_manifest
-from tests.faults.broker_kill import QUEUES, TOPIC, Sender
 from tests.support import backups, raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.broker_process import BrokerProcess
 from tests.support.raw_remoting import RawClient, pull_fields
 from tests.support.waiting import until
+from tools.faults.broker_kill import QUEUES, TOPIC, Sender
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import broker_kill
+from tools.faults import broker_kill
 
 if TYPE_CHECKING:
     import random

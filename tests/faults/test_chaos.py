@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import chaos
-from tests.faults.schedules import FAULT_SECONDS, TARGETS, FaultKind, schedule
-from tests.faults.variants import ORIGINAL_SLAVE, OURS, variant
 from tests.support.broker_process import ROOT
+from tools.faults import chaos
+from tools.faults.schedules import FAULT_SECONDS, TARGETS, FaultKind, schedule
+from tools.faults.variants import ORIGINAL_SLAVE, OURS, variant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,7 @@ def test_no_chaos_loses_what_was_acknowledged(tmp_path: Path) -> None:
     """Seeds side by side: faults and pauses leave the machine idle most of the time."""
     lacking = {seed: chaos.missing(variant(seed)) for seed in SEEDS}
     seeds = [seed for seed, missing in lacking.items() if not missing]
-    words = [sys.executable, "-m", "tests.faults", "chaos", "--minutes", str(MINUTES)]
+    words = [sys.executable, "-m", "tools.faults", "chaos", "--minutes", str(MINUTES)]
     runs = [
         subprocess.Popen(
             [*words, "--seed", str(seed), "--keep", str(tmp_path)],

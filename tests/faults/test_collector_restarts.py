@@ -23,9 +23,9 @@ from console.history.metrics import Column, Subject
 from console.history.status import STATUS, Status
 from console.history.store import HistoryStore
 from console.history.tiers import COARSE, FINE, MIDDLE
-from tests.console.collector.support import START_MS, TestTime
 from tests.support import raw_remoting
 from tests.support.broker_process import ROOT
+from tests.support.collector_samples import START_MS, TestTime
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

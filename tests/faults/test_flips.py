@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.faults import flips
+from tools.faults import flips
 
 FLIPS = 200
 SEED = 20_261_121

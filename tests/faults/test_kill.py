@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import kill
-from tests.faults.writer import EXTENDED, POOLED
+from tools.faults import kill
+from tools.faults.writer import EXTENDED, POOLED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.faults.soak_figures import DESCRIPTORS, MEMORY, MIB, STORE_FILES, seen_of
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
+from tools.soak.levels import DESCRIPTORS, MEMORY, MIB, STORE_FILES, seen_of
 
 pytestmark = pytest.mark.fault
 

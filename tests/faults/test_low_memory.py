@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import checker
-from tests.faults.clients import Book, Reader, Sender, Server, as_stored
-from tests.faults.operations import Sent, Status
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
+from tools.faults import checker
+from tools.faults.clients import Book, Reader, Sender, Server, as_stored
+from tools.faults.operations import Sent, Status
 
 if TYPE_CHECKING:
     import random
 
-    from tests.faults.clients import Client
-    from tests.faults.operations import Operation, Stored
+    from tools.faults.clients import Client
+    from tools.faults.operations import Operation, Stored
 
 TOPIC, GROUP = "scarce", "readers"
 QUEUES = 2

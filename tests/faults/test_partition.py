@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import partition
-from tests.faults.clients import STORED_CODES
 from tests.support import network
+from tools.faults import partition
+from tools.faults.clients import STORED_CODES
 
 if TYPE_CHECKING:
     import random

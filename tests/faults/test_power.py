@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import power
+from tools.faults import power
 
 if TYPE_CHECKING:
     import random

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import promotion
+from tools.faults import promotion
 
 if TYPE_CHECKING:
     import random

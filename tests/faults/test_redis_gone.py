@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import redis_gone
 from tests.faults.conftest import skip_without
 from tests.support.patience import PATIENCE_S
+from tools.faults import redis_gone
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.faults.real_clients import Programs
+    from tools.faults.real_clients import Programs
 
 
 @pytest.mark.fault

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from tests.faults.kill import ROOT
-from tests.faults.simulation import plan, runner, world
-from tests.faults.simulation.mutants import MUTANTS
+from tools.faults.kill import ROOT
+from tools.faults.simulation import plan, runner, world
+from tools.faults.simulation.mutants import MUTANTS
 
 SEEDS = range(1_000)
 REPEATED = range(6)
@@ -22,7 +22,7 @@ SEEDS_OF_A_MUTANT = range(2_000)
 TRIES_OF_A_MUTANT = 30
 TIMES_A_PROCESSOR_MIN = 50.0
 """Two of which are a hundred times real time; it is twice that where nothing else works."""
-PRINTED = "from tests.faults.simulation import world; print(world.run({}).digest)"
+PRINTED = "from tools.faults.simulation import world; print(world.run({}).digest)"
 
 
 @pytest.mark.fault
@@ -123,7 +123,7 @@ def test_a_failing_seed_prints_the_command_that_repeats_it() -> None:
         findings = runner.run(range(10))
 
     assert findings.wrong
-    assert findings.wrong[0].startswith("python -m tests.faults simulate --seeds ")
+    assert findings.wrong[0].startswith("python -m tools.faults simulate --seeds ")
 
 
 def test_plans_draw_every_mode_and_fault() -> None:

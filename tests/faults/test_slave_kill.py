@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import power, slave_kill
-from tests.faults.operations import digest_of
-from tests.faults.plain_store import Whole
-from tests.faults.slave_kill import Acknowledged
+from tools.faults import power, slave_kill
+from tools.faults.operations import digest_of
+from tools.faults.plain_store import Whole
+from tools.faults.slave_kill import Acknowledged
 
 if TYPE_CHECKING:
     import random
@@ -40,7 +40,7 @@ def test_what_was_acknowledged_is_in_the_files_of_a_dead_slave(
 def test_a_slave_that_writes_later_than_it_reports_is_found(
     tmp_path: Path, rng: random.Random
 ) -> None:
-    module = ["tests.faults.late_slave"]
+    module = ["tools.faults.late_slave"]
 
     findings = slave_kill.run(tmp_path, slave_kill.RECEIVED, TRIES, rng, module=module)
 

@@ -1,4 +1,4 @@
-"""Some points at which system calls fail; `python -m tests.faults syscalls` tries them all."""
+"""Some points at which system calls fail; `python -m tools.faults syscalls` tries them all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import syscalls
+from tools.faults import syscalls
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import syscalls
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import accepts
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
+from tools.faults import syscalls
 
 pytestmark = pytest.mark.fault
 

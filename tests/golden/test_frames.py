@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.protocol.frame import FrameDecoder
-from tests.golden.frames import corpus
-from tests.golden.frames.proxy import Head
 from tests.golden.frames.replay import Replay, is_answered
+from tests.support import frame_corpus
 from tests.support.broker import running_broker
+from tests.support.frame_proxy import Head
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
     from broker_core.protocol.command import RemotingCommand
-    from tests.golden.frames.corpus import Recorded
+    from tests.support.frame_corpus import Recorded
 
-CLIENTS = corpus.clients()
+CLIENTS = frame_corpus.clients()
 JSON = 0
 NOT_SUPPORTED = 3
 CUT_BYTES_MAX = 1_500
@@ -133,7 +133,7 @@ def decoded(frame: bytes) -> RemotingCommand:
 
 
 def test_the_corpus_has_every_client_and_both_forms_of_the_header() -> None:
-    frames = corpus.everything()
+    frames = frame_corpus.everything()
 
     assert {"go", "mqadmin-4.9.7", "broker-4.9.7", "java-4.9.7", "java-5.3.3"} <= set(CLIENTS)
     assert {Head(one.frame).type for one in frames} == {0, 1}
@@ -143,7 +143,7 @@ def test_the_corpus_has_every_client_and_both_forms_of_the_header() -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_each_frame_is_read_as_it_was_meant(client: str) -> None:
-    for one in corpus.read(client):
+    for one in frame_corpus.read(client):
         meant = Head(one.frame)
 
         read = decoded(one.frame)
@@ -158,7 +158,7 @@ def test_each_frame_is_read_as_it_was_meant(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_each_frame_is_written_as_it_was_read(client: str) -> None:
-    for one in corpus.read(client):
+    for one in frame_corpus.read(client):
         read = decoded(one.frame)
 
         written = read.encode()
@@ -176,7 +176,7 @@ def same_form(frame: bytes) -> bytes:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_frame_cut_anywhere_is_the_same_frame(client: str, rng: random.Random) -> None:
-    for one in corpus.read(client):
+    for one in frame_corpus.read(client):
         frame = one.frame
         whole = decoded(frame)
         cuts = list(range(1, len(frame)))
@@ -192,7 +192,7 @@ def test_a_frame_cut_anywhere_is_the_same_frame(client: str, rng: random.Random)
 
 
 def test_a_stream_in_random_pieces_is_the_same_frames(rng: random.Random) -> None:
-    frames = [one.frame for one in corpus.everything()]
+    frames = [one.frame for one in frame_corpus.everything()]
     stream = b"".join(frames)
     decoder = FrameDecoder()
     received = []
@@ -211,7 +211,7 @@ def test_a_stream_in_random_pieces_is_the_same_frames(rng: random.Random) -> Non
 async def test_each_request_gets_an_answer_that_its_client_knows(
     client: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    frames = corpus.read(client)
+    frames = frame_corpus.read(client)
     async with running_broker(tmp_path, enablePropertyFilter="true") as broker:
         ports = {
             "broker": broker.listen_port,

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench import compared, kafka, loads
-from tests.bench.cells import ASYNC, BATCH, CELLS, QUEUES
-from tests.bench.contenders import cell_of, running
+from tools.bench import compared, kafka, loads
+from tools.bench.cells import ASYNC, BATCH, CELLS, QUEUES
+from tools.bench.contenders import cell_of, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.bench.cells import Cell
-    from tests.bench.contenders import Running
+    from tools.bench.cells import Cell
+    from tools.bench.contenders import Running
 
 pytestmark = pytest.mark.interop
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import (
+from tests.support import network
+from tools.faults import (
     broker_kill,
     flush_errors,
     partition,
@@ -17,7 +18,7 @@ from tests.faults import (
     real_clients,
     slave_kill,
 )
-from tests.faults.operations import (
+from tools.faults.operations import (
     NEVER,
     NOWHERE,
     Consumed,
@@ -29,16 +30,15 @@ from tests.faults.operations import (
     Status,
     Stored,
 )
-from tests.faults.real_clients import GO_GROUP, GROUPS, JAVA_GROUP, TOPIC, Programs
-from tests.support import network
+from tools.faults.real_clients import GO_GROUP, GROUPS, JAVA_GROUP, TOPIC, Programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.faults.operations import Operation
-    from tests.faults.tally import Tally
     from tests.support.java_clients import JavaClients
+    from tools.faults.operations import Operation
+    from tools.faults.tally import Tally
 
 SECONDS_MAX = 540.0
 ACKNOWLEDGED_MIN = 100

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import client_kills
-from tests.faults.operations import (
+from tools.faults import client_kills
+from tools.faults.operations import (
     Cause,
     Consumed,
     Delivered,

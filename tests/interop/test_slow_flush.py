@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.formats.record import decode
-from tests.faults import syscalls
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 from tests.support.injected import injected
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
+from tools.faults import syscalls
 
 if TYPE_CHECKING:
     from pathlib import Path

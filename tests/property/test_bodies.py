@@ -21,8 +21,8 @@ from broker_core.processors.heartbeat import CheckClientRequest, HeartbeatData, 
 from broker_core.protocol import binary_header, java_json, proxy_header
 from broker_core.protocol.bodies.registration import RegisterBrokerBody
 from broker_core.protocol.frame import FrameDecoder
-from tests.golden.frames import corpus
-from tests.golden.frames.proxy import Head
+from tests.support import frame_corpus
+from tests.support.frame_proxy import Head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ PLAIN = TEXT.filter(lambda text: text and not set(text) & {"\x01", "\x02"})
 INT32 = st.integers(-(2**31), 2**31 - 1)
 KEPT_BYTES_MAX = 64 << 10
 ANNOUNCED = 16_000_000
-BODIES = [Head(one.frame).body for one in corpus.everything()]
+BODIES = [Head(one.frame).body for one in frame_corpus.everything()]
 READERS: list[tuple[Callable[[bytes], object], type[Exception]]] = [
     (lambda data: list(batch.decode(data)), CorruptRecordError),
     (lambda data: list(record.decode_all(data)), CorruptRecordError),

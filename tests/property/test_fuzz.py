@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_core.processors.query import QueryProcessor
-from tests.property import guarded_fuzz
-from tests.property.fuzz import Fuzzer
-from tests.property.guarded_fuzz import GuardedFuzzer, Stream
 from tests.support.broker_process import ROOT
+from tools.fuzz import guarded_frames
+from tools.fuzz.frames import Fuzzer
+from tools.fuzz.guarded_frames import GuardedFuzzer, Stream
 
 if TYPE_CHECKING:
     import random
@@ -29,7 +29,7 @@ async def test_changed_frames_do_no_harm(rng: random.Random) -> None:
 
     wrong = await fuzzer.run()
 
-    assert wrong is None, f"{wrong}\npython -m tests.property.fuzz goes on from there"
+    assert wrong is None, f"{wrong}\npython -m tools.fuzz.frames goes on from there"
     assert fuzzer.connections > 50
 
 
@@ -52,7 +52,7 @@ def test_200_000_frames_do_no_harm_to_a_broker_and_a_name_server_with_accounts(
 ) -> None:
     # In a process of its own, whose memory and turns are nobody else's.
     done = subprocess.run(
-        [sys.executable, "-m", "tests.property.guarded_fuzz", f"--seed={rng.randrange(1 << 32)}"],
+        [sys.executable, "-m", "tools.fuzz.guarded_frames", f"--seed={rng.randrange(1 << 32)}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -61,7 +61,7 @@ def test_200_000_frames_do_no_harm_to_a_broker_and_a_name_server_with_accounts(
     )
 
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4_000:]}"
-    assert int(done.stdout.split()[2]) >= guarded_fuzz.FRAMES
+    assert int(done.stdout.split()[2]) >= guarded_frames.FRAMES
 
 
 def test_a_fault_behind_the_accounts_is_found(
@@ -72,7 +72,7 @@ def test_a_fault_behind_the_accounts_is_found(
 
     monkeypatch.setattr(QueryProcessor, "query_message", broken)
 
-    wrong = GuardedFuzzer(rng.randrange(1 << 32), guarded_fuzz.FRAMES).run()
+    wrong = GuardedFuzzer(rng.randrange(1 << 32), guarded_frames.FRAMES).run()
 
     assert wrong is not None
     assert "a field that nobody sent" in wrong
@@ -80,13 +80,13 @@ def test_a_fault_behind_the_accounts_is_found(
 
 def test_a_long_turn_is_found(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(*_: object) -> None:
-        until = time.thread_time() + 2 * guarded_fuzz.TURN_S_MAX
+        until = time.thread_time() + 2 * guarded_frames.TURN_S_MAX
         while time.thread_time() < until:
             pass
 
     monkeypatch.setattr(QueryProcessor, "query_message", slow)
 
-    wrong = GuardedFuzzer(rng.randrange(1 << 32), guarded_fuzz.FRAMES).run()
+    wrong = GuardedFuzzer(rng.randrange(1 << 32), guarded_frames.FRAMES).run()
 
     assert wrong is not None
     assert "a turn of the loop took" in wrong
@@ -95,16 +95,16 @@ def test_a_long_turn_is_found(rng: random.Random, monkeypatch: pytest.MonkeyPatc
 def test_a_request_that_is_not_answered_is_found(
     rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream_of = guarded_fuzz.stream_of
+    stream_of = guarded_frames.stream_of
 
     def with_one_that_is_lost(*arguments: Any) -> Stream:
         stream = stream_of(*arguments)
         return replace(stream, awaited=stream.awaited | {0x0BAD})
 
-    monkeypatch.setattr(guarded_fuzz, "stream_of", with_one_that_is_lost)
-    monkeypatch.setattr(guarded_fuzz, "END_SECONDS_MAX", 2.0)
+    monkeypatch.setattr(guarded_frames, "stream_of", with_one_that_is_lost)
+    monkeypatch.setattr(guarded_frames, "END_SECONDS_MAX", 2.0)
 
-    wrong = GuardedFuzzer(rng.randrange(1 << 32), guarded_fuzz.FRAMES).run()
+    wrong = GuardedFuzzer(rng.randrange(1 << 32), guarded_frames.FRAMES).run()
 
     assert wrong is not None
     assert "neither all answers nor an end" in wrong

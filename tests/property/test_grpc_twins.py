@@ -18,7 +18,6 @@ from broker_core.http2.frames import headers
 from broker_core.http2.hpack import HeaderDecoder
 from broker_core.http2.limits import Http2Limits
 from broker_core.native.loading import load_grpc
-from tests.fuzz.grpc_port import Sink
 from tests.support.clock import ManualClock
 from tests.support.http2_peer import (
     CHAT,
@@ -33,6 +32,7 @@ from tests.support.http2_peer import (
     wire_of,
 )
 from tests.unit.grpc_messages.test_codec import MESSAGES, REQUESTS, fields as proto_fields, messages
+from tools.fuzz.grpc_port import Sink
 
 if TYPE_CHECKING:
     from broker_core.native.loading import NativeGrpc, NativeHeaderDecoder

@@ -1,4 +1,4 @@
-"""A message costs no more instructions than it did; see tests/bench/instructions."""
+"""A message costs no more instructions than it did; see tools/bench/instructions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.bench.instructions import __main__ as instructions
 from tests.support.twins import is_compiled
+from tools.bench.instructions import __main__ as instructions
 
 pytestmark = pytest.mark.callgrind
 
@@ -35,5 +35,5 @@ def test_no_request_costs_three_percent_more_instructions_than_the_stored_figure
         if found[name] > was * DEARER_MAX
     }
     assert not dearer, (
-        f"{dearer}: python -m tests.bench.instructions --store, in a commit that says why"
+        f"{dearer}: python -m tools.bench.instructions --store, in a commit that says why"
     )

@@ -13,10 +13,10 @@ from broker_core.trace.deliveries import DELIVERIES_MAX, Delivered
 from broker_core.trace.filter import TraceWatch
 from broker_core.trace.followed import Followed
 from broker_core.trace.watch import FRESH_MAX, Watcher
-from tests.property import native_fuzz
 from tests.support import pull_frames, send_frames
 from tests.support.twins import DISKS, TOPICS, Pair, Twin, configuration, is_compiled, settled
 from tests.support.waiting import until_async
+from tools.fuzz import native
 
 if TYPE_CHECKING:
     import random
@@ -499,6 +499,6 @@ async def test_fuzzed_frames_leave_the_same(rng: random.Random) -> None:
 async def test_what_the_turn_takes_of_many_damaged_frames_is_what_python_makes_of_it(
     rng: random.Random,
 ) -> None:
-    taken = await native_fuzz.fuzz(rng, BULK_FRAMES)
+    taken = await native.fuzz(rng, BULK_FRAMES)
 
     assert taken > BULK_FRAMES // 20

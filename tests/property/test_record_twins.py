@@ -20,7 +20,7 @@ from analytics.store.reader import StoreReader
 from broker_core.formats import paths, record
 from broker_core.formats.record_columns import RecordBuffer
 from broker_core.native.loading import load_records
-from tests.property.record_logs import a_log, mutate
+from tests.support.record_logs import a_log, mutate
 
 if TYPE_CHECKING:
     import random
@@ -136,7 +136,7 @@ def _seen(root: Path, bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> tuple[obje
 
 
 def test_no_mutation_makes_it_read_a_byte_behind_the_buffer(rng: random.Random) -> None:
-    command = [sys.executable, "-m", "tests.property.guarded_records", str(MUTATIONS)]
+    command = [sys.executable, "-m", "tools.fuzz.guarded_records", str(MUTATIONS)]
     done = subprocess.run(
         [*command, str(rng.randrange(2**32))],
         cwd=ROOT,

@@ -1,13 +1,13 @@
 """Whatever happens to a store, it behaves like a list of messages.
 
-The examples are the same each time; `python -m tests.faults model` finds others.
+The examples are the same each time; `python -m tools.faults model` finds others.
 """
 
 from __future__ import annotations
 
 from hypothesis import Phase, settings
 
-from tests.faults.store_machine import StoreMachine
+from tools.faults.store_machine import StoreMachine
 
 TestStore = StoreMachine.TestCase
 TestStore.settings = settings(

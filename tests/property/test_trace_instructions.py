@@ -1,12 +1,12 @@
-"""What the live trace costs a message, in instructions; see tests/bench/tracing/instructions.py."""
+"""What the live trace costs a message, in instructions; see tools/bench/tracing/instructions.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.bench.instructions.__main__ import missing
-from tests.bench.tracing import instructions as traced
 from tests.support.twins import is_compiled
+from tools.bench.instructions.__main__ import missing
+from tools.bench.tracing import instructions as traced
 
 pytestmark = pytest.mark.callgrind
 

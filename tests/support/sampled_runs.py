@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
 
-from analytics.lake.samples import HOUR_MS
+from analytics.lake.place import LakePlace
+from analytics.lake.samples import HOUR_MS, SampledHours
 from analytics.progress import ProgressLines
 from analytics.report_from_samples import answer_from_samples
 from analytics.reports.catalog import REPORTS
 from analytics.request import Request
 from console.reports.models import ReportRun, RunState
-from tests.analytics.lake.sampled import HOUR, Hours, Line, put
+from tests.support import sample_files
+from tests.support.sample_files import HOUR, Line, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,32 +43,36 @@ CAME = 240
 
 def make() -> dict[str, int | str]:
     """Make a finished run of each report of samples, and one without rows; return their keys."""
-    with tempfile.TemporaryDirectory() as directory:
-        hours = Hours(Path(directory))
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(made)
+        folder, lake = directory / "samples", directory / "lake"
+        folder.mkdir()
         for hour in range(HOURS):
             if hour != MISSING_HOUR:
-                hours.write(HOUR + hour, *_progress(hour), *_clients(hour))
-        hours.take()
+                sample_files.write(folder, HOUR + hour, *_progress(hour), *_clients(hour))
+        sampled = SampledHours(LakePlace.of(str(lake), None, {}), folder)
+        while sampled.take() is not None:
+            continue
         return {
-            "drain_run": _run(hours, "drain"),
-            "clients_run": _run(hours, "clients"),
-            "empty_run": _run(hours, "drain", group="nobody"),
+            "drain_run": _run(lake, "drain"),
+            "clients_run": _run(lake, "clients"),
+            "empty_run": _run(lake, "drain", group="nobody"),
         }
 
 
-def _run(hours: Hours, name: str, **parameters: int | str) -> int:
+def _run(lake: Path, name: str, **parameters: int | str) -> int:
     asked = {"hours": HOURS, "compare": 1, **parameters}
-    out = hours.lake.directory.parent / f"out-{len(asked)}-{name}"
+    out = lake.parent / f"out-{len(asked)}-{name}"
     to_ms = (HOUR + HOURS) * HOUR_MS
     answer_from_samples(
         Request(
             REPORTS[name],
-            store=hours.builder.root,
+            store=lake.parent / "store",
             out=out,
             from_ms=to_ms - HOURS * HOUR_MS,
             to_ms=to_ms,
             parameters=asked,
-            lake=str(hours.lake.directory),
+            lake=str(lake),
         ),
         ProgressLines(io.StringIO()),
     )

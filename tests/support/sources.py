@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("broker_core", "console", "analytics", "deploy", "tests")
+FOLDERS = ("broker_core", "console", "analytics", "deploy", "tools", "tests")
 GENERATED = "migrations"
 
 

@@ -12,8 +12,7 @@ from broker_core.processors.send import MSG_ID_OFFSET
 from broker_core.protocol.frame import FrameDecoder
 from broker_core.trace.filter import TraceWatch
 from broker_core.trace.watch import Watcher
-from tests.golden.frames import corpus
-from tests.support import pull_frames, send_frames
+from tests.support import frame_corpus, pull_frames, send_frames
 from tests.support.native_turn import TOPIC, a_send, a_twin, change, served, with_slave
 from tests.support.raw_remoting import frame
 from tests.support.send_frames import BINARY
@@ -64,14 +63,14 @@ def answers(twin: Twin) -> list[RemotingCommand]:
 REQUESTS = {10, 11, 310, 320, 361}
 
 
-@pytest.mark.parametrize("client", corpus.clients())
+@pytest.mark.parametrize("client", frame_corpus.clients())
 async def test_no_send_and_no_pull_of_a_real_client_is_left_for_its_header(
     twin: Twin, client: str
 ) -> None:
     turn = twin.wire.plain_requests
     assert turn is not None
 
-    for one in corpus.read(client):
+    for one in frame_corpus.read(client):
         if one.answers is None and one.code in REQUESTS:
             await twin.feed(one.frame)
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from analytics.lake.samples import HOUR_MS, SampledHours
+from analytics.lake.samples import SampledHours
 from tests.analytics.lake.lakes import Lake
 from tests.analytics.store_builder import StoreBuilder
+from tests.support import sample_files
+from tests.support.sample_files import SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-HOUR = 1_795_251_600_000 // HOUR_MS
-SOURCE = "a" * 32
-Line = dict[str, Any]
+    from tests.support.sample_files import Line
 
 
 class Hours:
@@ -36,12 +33,7 @@ class Hours:
         return self.taking
 
     def write(self, hour: int, *lines: Line, source: str = SOURCE) -> Path:
-        began = datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC)
-        path = self.folder / f"{began:%Y-%m-%dT%H}Z.jsonl.gz"
-        head = {"version": 1, "source": source, "hour_ms": hour * HOUR_MS}
-        text = "".join(json.dumps(each) + "\n" for each in (head, *lines))
-        path.write_bytes(gzip.compress(text.encode()))
-        return path
+        return sample_files.write(self.folder, hour, *lines, source=source)
 
     def take(self) -> None:
         while self.taking.take() is not None:
@@ -51,19 +43,3 @@ class Hours:
         return self.lake.query(
             "SELECT epoch_ms(minute), topic, metric, total FROM bronze.samples ORDER BY ALL"
         )
-
-
-def put(topic: str, **minutes: int) -> Line:
-    """Return the line of how many messages a topic got, by the minutes m0, m1, ..."""
-    return {
-        "kind": "topic",
-        "broker": "broker-a",
-        "topic": topic,
-        "metric": "put",
-        "unit": "msg",
-        "is_counter": True,
-        "minutes": [int(name[1:]) for name in minutes],
-        "weights": [60_000] * len(minutes),
-        "sums": list(minutes.values()),
-        "maxima": list(minutes.values()),
-    }

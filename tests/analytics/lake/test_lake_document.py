@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DOCUMENT = (ROOT / "docs" / "lake.md").read_text()
 PLACE = "/data/trebuchet/lake"
-BENCH = "python -m analytics bench"
+BENCH = "python -m tools.bench.analytics"
 
 
 def blocks(language: str) -> list[str]:

@@ -18,7 +18,8 @@ from analytics.report_from_samples import answer_from_samples
 from analytics.reports.catalog import REPORTS
 from analytics.request import Request
 from tests.analytics import run_report
-from tests.analytics.lake.sampled import HOUR, Hours, Line, put
+from tests.analytics.lake.sampled import Hours
+from tests.support.sample_files import HOUR, Line, put
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,8 @@ from analytics.lake.rewriting import stored_files_of
 from analytics.lake.samples import HOUR_MS, HOURS_AT_ONCE
 from analytics.lake.tables import SAMPLES
 from tests.analytics.lake.lakes import add_views, put_offsets
-from tests.analytics.lake.sampled import HOUR, Hours, put
+from tests.analytics.lake.sampled import Hours
+from tests.support.sample_files import HOUR, put
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ def prepare(url: str, first_ms: int, lags: list[int], **rule: object) -> None:
     from console.history import metrics
     from console.history.access import history_store
     from console.history.metrics import Subject
-    from tests.console.history.support import keep
+    from tests.support.history_points import keep
 
     call_command("migrate", verbosity=0)
     subject = Subject(metrics.GROUP, "broker-a", "billing")

@@ -12,7 +12,7 @@ from console.history import metrics
 from console.history.metrics import Metric, Subject
 from console.history.tiers import MINUTE_MS
 from console.verdicts.judge import VERDICTS, Verdict, Verdicts
-from tests.console.history.support import keep
+from tests.support.history_points import keep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,8 +15,8 @@ from console.history import metrics
 from console.history.access import history_store
 from console.history.tiers import MINUTE_MS
 from tests.console.alerts.support import DEAD, GROUP, threshold
-from tests.console.history.support import keep
 from tests.console.test_audit_coverage import ALERT_CHANNEL, ALERT_RULE, ALERT_WINDOW
+from tests.support.history_points import keep
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker

@@ -33,7 +33,7 @@ from console.gateway.guarding import RULES
 from tests.console import test_audit_coverage
 from tests.console.api.conftest import Program
 from tests.console.test_audit_coverage import UNDONE
-from tests.support import api_table
+from tools import api_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,7 +69,7 @@ def addresses(patterns: Iterable[Any], before: str = "/") -> Iterator[str]:
 def test_the_page_of_the_api_lists_each_operation_with_its_scopes_and_its_right() -> None:
     _before, found, _after = api_table.parts_of(api_table.PAGE.read_text())
 
-    assert found == api_table.table(), "run python -m tests.support.api_table --write"
+    assert found == api_table.table(), "run python -m tools.api_table --write"
 
 
 def test_the_api_answers_no_address_and_no_method_beside_its_operations(

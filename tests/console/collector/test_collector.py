@@ -20,7 +20,7 @@ from console.history.metrics import Column, Subject
 from console.history.status import STATUS, Status
 from console.history.store import HistoryStore
 from console.history.tiers import FINE
-from tests.console.collector.support import START_MS, TestTime
+from tests.support.collector_samples import START_MS, TestTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

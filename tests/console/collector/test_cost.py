@@ -1,6 +1,6 @@
 """What a large broker costs the collector, counted in calls: a busy machine changes nothing.
 
-`python -m tests.bench.collector` says what that is in processor time.
+`python -m tools.bench.collector` says what that is in processor time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from console.collector.collector import FOLD_EVERY, Collector
 from console.history.database import SqliteDatabase
 from console.history.store import HistoryStore
 from console.history.tiers import TIERS
-from tests.console.collector.support import LargeBroker, TestTime
+from tests.support.collector_samples import LargeBroker, TestTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ import pytest
 
 from console.collector.figures import QUEUES_MAX
 from console.history import metrics
-from tests.console.collector.support import BOOT_MS, START_MS, Found, sample
+from tests.support.collector_samples import BOOT_MS, START_MS, Found, sample
 
 T, P, G, B = metrics.TOPIC, metrics.PROGRESS, metrics.GROUP, metrics.BROKER
 PAIR = metrics.pair("billing", "Orders")

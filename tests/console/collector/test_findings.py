@@ -23,7 +23,7 @@ from console.gateway.sample import (
 )
 from console.history import metrics
 from console.history.metrics import Subject
-from tests.console.collector.support import BOOT_MS, START_MS, Found, sample
+from tests.support.collector_samples import BOOT_MS, START_MS, Found, sample
 
 T, G, P, B = metrics.TOPIC, metrics.GROUP, metrics.PROGRESS, metrics.BROKER
 TOPIC_ROWS = {"T": [0, 0, 5]}

@@ -20,9 +20,9 @@ from console.history.store import HistoryStore
 from console.history.tiers import HOUR_MS
 from tests.analytics.lake.lakes import Lake
 from tests.analytics.store_builder import StoreBuilder
-from tests.console.collector.support import START_MS, TestTime
-from tests.console.history.support import keep
+from tests.support.collector_samples import START_MS, TestTime
 from tests.support.foreign_entries import leave_in
+from tests.support.history_points import keep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from console.history.metrics import Column, Subject
 from console.history.points import MISSING, SUM, WEIGHT
 from console.history.store import SUBJECTS_A_STEP, HistoryStore
 from console.history.tiers import COARSE, DAY_MS, FINE, MIDDLE, TIERS, tier_for
-from tests.console.history.support import layout_of
+from tests.support.history_points import layout_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from console.history.metrics import Subject, pair
 from console.history.store import HistoryStore
 from console.history.tiers import MINUTE_MS
 from console.verdicts.judge import HELD_MS, RECENT_MS, Judge, Verdict, names_of, verdicts_of
-from tests.console.history.support import STEP_MS, keep
+from tests.support.history_points import STEP_MS, keep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,12 +21,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.golden.frames import corpus
-from tests.golden.frames.proxy import PROXY_HOST, Recorder
 from tests.golden.frames.replay import Replay
 from tests.interop.mqadmin_cases import CASES
-from tests.support import live_group, raw_remoting
+from tests.support import frame_corpus, live_group, raw_remoting
 from tests.support.broker_process import BrokerProcess
+from tests.support.frame_proxy import PROXY_HOST, Recorder
 from tests.support.java_clients import JavaClients
 from tests.support.mqadmin import LiveClients, MqAdmin, compile_programs
 from tests.support.peer import Peer
@@ -36,7 +35,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.golden.frames.corpus import Recorded
+    from tests.support.frame_corpus import Recorded
 
 GET_ROUTE_BY_TOPIC = 105
 JAVA_VERSIONS = ("4.9.7", "5.3.3")
@@ -287,14 +286,14 @@ def say(text: str) -> None:
 def main() -> None:
     wanted = sys.argv[1:]
     if wanted == ["answers"]:
-        kept = corpus.everything()
+        kept = frame_corpus.everything()
     else:
         found = asyncio.run(recorded(wanted))
         kept = [one for one in found if is_neutral(one.frame)]
         say(f"{len(found)} forms, {len(found) - len(kept)} name something of this machine")
     for client in sorted({one.client for one in kept}):
         frames = asyncio.run(with_real_answers([one for one in kept if one.client == client]))
-        corpus.write(client, frames)
+        frame_corpus.write(client, frames)
         say(f"{client}: {len(frames)} frames, codes {sorted({one.code for one in frames})}")
 
 

@@ -7,12 +7,12 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from tests.golden.frames.proxy import Head, frames_of
+from tests.support.frame_proxy import Head, frames_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.golden.frames.corpus import Recorded
+    from tests.support.frame_corpus import Recorded
 
 ANSWER_SECONDS = 15.0
 PULL_CODES = (11, 361)

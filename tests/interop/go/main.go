@@ -26,7 +26,7 @@
 // nobody replies to. It says "answered KEY STATUS" or "refused KEY REASON" as the one who replies, "replied KEY BODY" of each reply,
 // "timeout KEY MS" of a question that waited in vain, and "called KEY TIMES" of each callback.
 // "through" says "sent KEY STATUS", "failed KEY" and "received KEY".
-// "record" writes what it does and sees to a file, for tests/faults/checker.py.
+// "record" writes what it does and sees to a file, for tools/faults/checker.py.
 // "steps", "live" and "signed" are in steps.go.
 package main
 

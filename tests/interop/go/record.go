@@ -32,7 +32,7 @@ const (
 
 type line map[string]any
 
-// recorder writes down what a client does and sees: the records of tests/faults/operations.py, a line each.
+// recorder writes down what a client does and sees: the records of tools/faults/operations.py, a line each.
 type recorder struct {
 	mutex       sync.Mutex
 	history     *os.File

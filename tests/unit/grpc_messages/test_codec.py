@@ -15,7 +15,7 @@ from broker_core.errors import ProtobufError
 from broker_core.grpc_messages import clients, enums, receiving, routing, sending, shared
 from broker_core.grpc_messages.codec import ProtoMessage, decode, encode, fields_of
 from broker_core.grpc_messages.wire_format import varint
-from tests.support import protos
+from tools import protos
 
 MODULES = (shared, routing, sending, receiving, clients)
 OF_GOOGLE = {"Timestamp", "Duration"}

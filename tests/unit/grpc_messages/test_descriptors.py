@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from broker_core.grpc_messages import descriptors
-from tests.support import protos
+from tools import protos
 
 
 def test_the_descriptors_are_those_of_the_proto_files() -> None:
-    assert descriptors.files() == protos.compiled(), "run python -m tests.support.protos"
+    assert descriptors.files() == protos.compiled(), "run python -m tools.protos"
 
 
 def test_the_proto_files_keep_their_licence() -> None:

@@ -29,7 +29,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * A producer and a push consumer that go on whatever happens to the broker, and write down what they do and see:
- * the records of tests/faults/operations.py, a line each.
+ * the records of tools/faults/operations.py, a line each.
  *
  * <p>Arguments: NAMESRV TOPIC GROUP HISTORY SEED SECONDS DELAY_MS PAUSE_MS. DELAY_MS is what delay level 1 takes. It
  * sends for SECONDS or until a line comes from its input, with PAUSE_MS between two, says "rests", and consumes until

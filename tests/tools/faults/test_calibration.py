@@ -1,0 +1,34 @@
+"""The harness finds in the original what is known of it; of ours it finds nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import require_java
+from tools.faults import flush_errors, tried
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+
+@pytest.mark.fault
+@pytest.mark.interop
+def test_the_original_acknowledges_what_it_could_not_flush_and_ours_does_not(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    missing = flush_errors.missing()
+    if missing:
+        pytest.skip(f"NOT TESTED: flushes that fail, which needs {missing}")
+    require_java()
+
+    original = flush_errors.run(tmp_path / "original", 1, rng, kind="5.3.3")
+    ours = flush_errors.run(tmp_path / "ours", 1, rng, kind=tried.OURS)
+
+    assert original.acknowledged_after == flush_errors.SENDS
+    assert original.lost > 0
+    assert ours.wrong == []
+    assert ours.acknowledged_after == ours.lost == 0
+    assert ours.acknowledged > 0

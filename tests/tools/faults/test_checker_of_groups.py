@@ -1,0 +1,302 @@
+"""The checker finds what groups are given wrongly, by filter, retry and dead letter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from tools.faults import checker, operations
+from tools.faults.kill import ROOT
+from tools.faults.operations import (
+    Cause,
+    Consumed,
+    Delivered,
+    Faulty,
+    GaveBack,
+    Happened,
+    Operation,
+    Progress,
+    Replayed,
+    Sent,
+    Status,
+    Stored,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TOPIC, GROUP = "Orders", "billing"
+RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
+SECOND = 1_000_000_000
+COUNT = 20
+UNWANTED, RETRIED, GIVEN_UP, REPLAYED = 5, 7, 9, 13
+MANY = 25_000
+NS_AN_OPERATION_MAX = 20_000
+"""Twice what a quiet core may take: caches are shared with what runs beside it."""
+"""A million in ten seconds."""
+
+
+def a_history() -> list[Operation]:
+    """One message is filtered out, one given back twice, one given up, one replayed after that."""
+    history: list[Operation] = []
+    for number in range(COUNT):
+        message_id, at = f"m{number}", number * SECOND
+        unwanted_by = (GROUP,) if number == UNWANTED else ()
+        history.append(
+            Sent(
+                *("producer", message_id, "digest", TOPIC, 0, at, at + 1, Status.OK, number),
+                unwanted_by=unwanted_by,
+            )
+        )
+        history.append(Stored(message_id, "digest", TOPIC, 0, number))
+        if number == UNWANTED:
+            continue
+        history.append(given(number, at + 2, 0, TOPIC, number))
+        if number == RETRIED:
+            for times in (1, 2):
+                history.append(GaveBack(GROUP, message_id, at + times * SECOND, SECOND))
+                history.append(given(number, at + (times + 1) * SECOND, times, RETRY, times - 1))
+                history.append(Stored(message_id, "digest", RETRY, 0, times - 1))
+        if number in (GIVEN_UP, REPLAYED):
+            history.append(GaveBack(GROUP, message_id, at + 3, is_dead=True))
+            history.append(Stored(message_id, "digest", DEAD, 0, number // REPLAYED))
+        if number == REPLAYED:
+            history.append(Replayed(GROUP, message_id, at + 4, Status.OK))
+            history.append(given(number, at + 5, 0, RETRY, 2))
+            history.append(Stored(message_id, "digest", RETRY, 0, 2))
+        if number != GIVEN_UP:
+            history.append(Consumed(GROUP, message_id, at + 10 * SECOND))
+    return history
+
+
+def given(number: int, at: int, times: int, topic: str, queue_offset: int) -> Delivered:
+    return Delivered(
+        *(GROUP, f"session {topic}", f"m{number}", "digest", topic, 0, queue_offset, at, times)
+    )
+
+
+def without(history: list[Operation], gone: Callable[[Any], bool]) -> list[Operation]:
+    return [one for one in history if not gone(one)]
+
+
+def moved(one: Any, by_ns: int) -> Operation:
+    changed: Operation = replace(one, at=one.at + by_ns)
+    return changed
+
+
+def dead_letter(one: Any) -> bool:
+    return isinstance(one, Stored) and one.topic == DEAD and one.id == f"m{GIVEN_UP}"
+
+
+def replayed(one: Any) -> bool:
+    is_given = isinstance(one, Delivered) and one.topic == RETRY
+    return is_given and one.id == f"m{REPLAYED}"
+
+
+def retried(one: Any, *times: int) -> bool:
+    return isinstance(one, Delivered) and one.reconsume_times in times
+
+
+MUTANTS: dict[str, tuple[str, Callable[[list[Operation]], list[Operation]]]] = {
+    "a filter lets through what it is to keep back": (
+        "I18",
+        lambda h: [*h, given(UNWANTED, 30 * SECOND, 0, f"{TOPIC}s", UNWANTED)],
+    ),
+    "a filter keeps back what it is to let through": (
+        "I15",
+        lambda h: without(h, lambda one: getattr(one, "id", "") == "m4" and type(one) is Delivered),
+    ),
+    "what was given is never consumed": (
+        "I15",
+        lambda h: without(h, lambda one: type(one) is Consumed and one.id == "m4"),
+    ),
+    "what was given back never comes again": ("I17", lambda h: without(h, lambda o: retried(o, 2))),
+    "a retry comes early": (
+        "I17",
+        lambda h: [moved(o, -SECOND // 2) if retried(o, 1) else o for o in h],
+    ),
+    "what was given up is no dead letter": ("I17", lambda h: without(h, dead_letter)),
+    "a dead letter is there twice": (
+        "I17",
+        lambda h: [*h, replace(next(filter(dead_letter, h)), queue_offset=2)],
+    ),
+    "what nobody gave up is a dead letter": (
+        "I17",
+        lambda h: [*h, Stored("m4", "digest", DEAD, 0, 2)],
+    ),
+    "what was replayed never comes again": ("I15", lambda h: without(h, replayed)),
+    "what was replayed once comes twice": (
+        "I15",
+        lambda h: [*h, given(REPLAYED, 30 * SECOND, 0, RETRY, 3)],
+    ),
+}
+
+
+def test_a_group_that_is_given_what_it_wants_has_no_finding() -> None:
+    report = checker.check(a_history())
+
+    assert report.findings == [], str(report)
+    assert report.explained == {"given back": 2, "replayed": 1}
+
+
+@pytest.mark.parametrize("what", MUTANTS)
+def test_each_kind_of_wrong_is_found(what: str) -> None:
+    invariant, mutate = MUTANTS[what]
+
+    report = checker.check(mutate(a_history()))
+
+    assert invariant in {one.invariant for one in report.findings}, str(report)
+
+
+def test_who_does_not_know_whether_it_gave_back_may_get_it_twice_or_not_at_all() -> None:
+    """The clients of RocketMQ's own try more than once and say nothing of it."""
+    history = [
+        replace(one, status=Status.MAYBE) if isinstance(one, GaveBack) else one
+        for one in a_history()
+    ]
+    again = [
+        *history,
+        given(RETRIED, RETRIED * SECOND + 9 * SECOND, 2, RETRY, 3),
+        Stored(f"m{RETRIED}", "digest", RETRY, 0, 3),
+    ]
+
+    assert checker.check(without(history, dead_letter)).findings == []
+    assert checker.check(again).findings == []
+    # Who has an answer knows.
+    known = [replace(o, status=Status.OK) if isinstance(o, GaveBack) else o for o in again]
+    assert {one.invariant for one in checker.check(known).findings} == {"I15"}
+
+
+def test_what_is_twice_a_dead_letter_and_replayed_twice_comes_twice() -> None:
+    at = REPLAYED * SECOND
+    twice = [
+        *a_history(),
+        Replayed(GROUP, f"m{REPLAYED}", at + 4, Status.OK),
+        given(REPLAYED, at + 6, 0, RETRY, 3),
+        Stored(f"m{REPLAYED}", "digest", RETRY, 0, 3),
+    ]
+
+    report = checker.check(twice)
+
+    assert report.findings == [], str(report)
+    assert report.explained["replayed"] == 2
+
+
+def test_a_crash_leaves_a_group_no_less_than_the_crash_before_it_did() -> None:
+    said = [(10, 0), (7, 18), (17, 19)]
+    history: list[Operation] = [
+        *(Progress(GROUP, TOPIC, 0, offset, second * SECOND) for offset, second in said),
+        Happened(Cause.CRASH, 1 * SECOND),
+        Happened(Cause.CRASH, 20 * SECOND),
+    ]
+
+    for offset, is_wrong in ((17, False), (7, False), (6, True)):
+        after = Progress(GROUP, TOPIC, 0, offset, 30 * SECOND)
+        found = checker.check([*history, after]).findings
+        assert [one.invariant for one in found] == ["I16"] * is_wrong, offset
+
+
+def test_a_new_master_need_not_know_what_was_committed_while_it_was_away() -> None:
+    said = [(10, 0), (20, 31), (30, 70), (40, 99)]
+    history: list[Operation] = [
+        *(Progress(GROUP, TOPIC, 0, offset, second * SECOND) for offset, second in said),
+        Happened(Cause.FAILOVER, 100 * SECOND),
+        Progress(GROUP, TOPIC, 0, 20, 110 * SECOND),
+    ]
+    away = Faulty("stop of slave", 62 * SECOND, 90 * SECOND, 91 * SECOND)
+    back_long_ago = replace(away, recovered=69 * SECOND)
+
+    assert checker.check([*history, away]).findings == []
+    for others in (history, [*history, back_long_ago]):
+        found = checker.check(others).findings
+        assert [one.invariant for one in found] == ["I16"]
+
+
+def test_a_send_that_was_begun_and_answered_is_one() -> None:
+    """Who may be killed writes a send down before its bytes leave, too."""
+    history = a_history()
+    begun = [
+        line
+        for one in history
+        for line in (
+            (replace(one, status=Status.MAYBE, returned=operations.NEVER), one)
+            if isinstance(one, Sent)
+            else (one,)
+        )
+    ]
+
+    assert checker.check(begun).acknowledged == checker.check(history).acknowledged
+    # Sent once, so that a second copy is one too many.
+    assert checker.check([*begun, Stored("m4", "digest", TOPIC, 0, COUNT)]).findings
+
+
+def test_a_history_is_checked_in_time_in_proportion_to_its_length() -> None:
+    """100,000 operations; processor time, since other processes may want the machine."""
+    history: list[Operation] = []
+    for number in range(MANY):
+        at, queue_id = number * 1_000, number % 8
+        place = (TOPIC, queue_id, number // 8)
+        history += [
+            Sent(
+                *("producer", f"m{number}", "digest", TOPIC, queue_id, at, at + 100),
+                *(Status.OK, number // 8),
+            ),
+            Delivered(GROUP, "one", f"m{number}", "digest", *place, at + 200),
+            Delivered("export", "one", f"m{number}", "digest", *place, at + 300),
+            Stored(f"m{number}", "digest", *place),
+        ]
+    began = time.process_time_ns()
+
+    report = checker.check(history)
+
+    took = time.process_time_ns() - began
+    assert report.findings == []
+    assert took < len(history) * NS_AN_OPERATION_MAX
+
+
+@pytest.mark.parametrize(
+    ("mutate", "code", "words"),
+    [
+        (lambda h: h, 0, "20 acknowledged"),
+        (lambda h: without(h, dead_letter), 1, "I17: m9 was given up by billing"),
+    ],
+)
+def test_a_kept_history_is_checked_by_a_command(
+    tmp_path: Path,
+    mutate: Callable[[list[Operation]], list[Operation]],
+    code: int,
+    words: str,
+) -> None:
+    file = tmp_path / "history.jsonl"
+    operations.write(file, mutate(a_history()))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.faults", "check", str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == code, done.stderr
+    assert words in done.stdout
+
+
+def test_the_first_history_in_which_something_is_wrong_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    wrong = without(a_history(), dead_letter)
+
+    with checker.keeping(file):
+        checker.check(a_history())
+        assert not file.exists()
+        checker.check(wrong)
+        checker.check(without(wrong, lambda one: type(one) is Stored))
+    checker.check(wrong)
+
+    assert list(operations.read(file)) == wrong

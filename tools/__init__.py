@@ -1,0 +1,1 @@
+"""Programs for developers: benchmarks, faults, fuzzing, mutation, soaks, tour of the console."""

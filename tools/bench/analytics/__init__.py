@@ -1,0 +1,1 @@
+"""Benchmark of the Spark sources, the lake and the reports."""

@@ -1,0 +1,1 @@
+"""Benchmark of a broker as it grows."""

@@ -1,0 +1,368 @@
+"""What a message costs as the broker grows: queues, consumers, connections, log, cold reads.
+
+    python -m tools.bench.growth [--only queues,log] [--slices 5] [--seconds 3] [--broker NAME]
+
+For each size two brokers run, a small one and one that has grown, and are loaded by turns of some
+hundredths of a second, so that a machine whose pace varies disturbs both. What counts is the
+median over slices of some seconds, and behind it stands where the median of ever more slices would
+lie in 95 of 100 cases; the brokers have a processor to themselves, where there are two.
+Wanted: a message costs within a tenth of what it does in the small one, and a consumer far behind,
+whose messages are on the disk and who reads 50 MB/s, slows sends by at most a fifth. One that reads
+as fast as it comes is measured, too: where generator, reader and broker share two processors, it
+takes a share of those, so nothing is wanted of it. All of it takes some ten minutes,
+15 GB of disk, and processors that nobody else uses.
+
+Queues, consumers and connections of another --broker show what the machine bounds: the real ones,
+or queues of `floor`, which only receives, writes an entry for each queue in turn, and answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+import resource
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_core.formats.record import encode_blank
+from tests.support.log_end import log_end
+from tests.support.page_cache import forget
+from tests.support.raw_remoting import create_topic
+from tests.support.waiting import until
+from tools.bench import loads
+from tools.bench.cells import ASYNC, GIB, KIB, ONE_KIB, SETTLE, TOPIC, Cell, a_send
+from tools.bench.compared import FILLING, slice_of
+from tools.bench.contenders import FLOOR, LOG_FILE_BYTES, OURS, REAL, running
+from tools.bench.machine import about, pin
+from tools.bench.results import median_between
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from tools.bench.cells import Request
+    from tools.bench.contenders import Running
+    from tools.bench.loads import Loaded
+
+QUEUES_A_TOPIC = 100
+QUEUE_WINDOW = 16
+IN_USE = 64
+"""Connections that send, of all that are open."""
+COST_MAX = 1.1
+COLD_RATE_MIN = 0.8
+COLD_GIB = 4
+COLD_BYTES_A_SECOND = (50_000_000, 0)
+"""Of the reader; 0 for as fast as it comes."""
+COLD_SECONDS = 0.5
+"""Of a slice: what was read once is in memory."""
+DESCRIPTORS_MORE = 512
+TURN_SECONDS = 0.04
+WARM_UP_SECONDS = 2.0
+TOPIC_SECONDS = 0.2
+WINDOW = Cell("window", "", ONE_KIB, window=64)
+
+
+class Grown(NamedTuple):
+    """What one size came to: medians of the small one and the grown one, and of their ratios."""
+
+    subject: str
+    size: str
+    small: float
+    grown: float
+    ratio: float
+    between: tuple[float, float]
+    """Where the median of ever more ratios would lie in 95 of 100 cases."""
+    unit: str
+    is_reached: bool | None
+    """None where nothing is wanted."""
+
+    @classmethod
+    def of(
+        cls,
+        subject: str,
+        size: str,
+        pairs: Sequence[tuple[float, float]],
+        unit: str,
+        is_reached: Callable[[float], bool | None],
+    ) -> Grown:
+        """Return what pairs of figures, small and grown, come to."""
+        small, grown = (statistics.median(side) for side in zip(*pairs, strict=True))
+        ratios = sorted(after / before for before, after in pairs)
+        ratio, between = statistics.median(ratios), median_between(ratios)
+        return cls(subject, size, small, grown, ratio, between, unit, is_reached(ratio))
+
+    def __str__(self) -> str:
+        figures = f"{self.small:12,.2f} {self.grown:12,.2f} {self.unit:<14}"
+        mark = {True: "reached", False: "NOT reached", None: ""}[self.is_reached]
+        least, most = (f"{each - 1:+.1%}" for each in self.between)
+        change = f"{self.ratio - 1:+7.1%} ({least} to {most})"
+        return f"{self.subject:<22}{self.size:>16}{figures}{change}  {mark}"
+
+
+class Plan(NamedTuple):
+    """How much is measured, and where."""
+
+    slices: int
+    seconds: float
+    directory: Path
+    broker: str
+    processors: tuple[Collection[int], Collection[int]]
+    """Of who loads brokers by turns, and of the brokers."""
+
+
+class Under(NamedTuple):
+    """A broker, and what loads it for some seconds."""
+
+    broker: Running
+    load: Callable[[float], Loaded]
+
+
+def costs_of(subject: str, size: str, plan: Plan, *sides: Under) -> Iterator[Grown]:
+    """Load a small one and a grown one by turns; yield what a message costs.
+
+    And a request, where consumers wait: a pull may bring several messages.
+    """
+    pairs = []
+    by_request = []
+    for number in range(-1, plan.slices):
+        before = [side.broker.thread_nanoseconds() for side in sides]
+        messages, requests = [0, 0], [0, 0]
+        for turn in range(round(plan.seconds / TURN_SECONDS)):
+            # Each follows the other one as often: what ran before leaves it other caches.
+            for which in (0, 1) if (turn + number) % 2 else (1, 0):
+                loaded = sides[which].load(TURN_SECONDS)
+                messages[which] += loaded.messages
+                requests[which] += loaded.requests
+        time.sleep(SETTLE)
+        small, grown = (
+            _microseconds(side.broker, was) for side, was in zip(sides, before, strict=True)
+        )
+        if number >= 0:
+            pairs.append((small / messages[0], grown / messages[1]))
+            if all(requests):
+                by_request.append((small / requests[0], grown / requests[1]))
+    yield Grown.of(subject, size, pairs, "µs a message", lambda ratio: ratio <= COST_MAX)
+    if by_request:
+        yield Grown.of(subject, size, by_request, "µs a request", lambda _: None)
+
+
+def _microseconds(broker: Running, before: Mapping[tuple[int, str], int]) -> float:
+    now = broker.thread_nanoseconds()
+    return sum(used - before.get(thread, 0) for thread, used in now.items()) / 1e3
+
+
+def costs_of_cells(
+    subject: str, size: str, plan: Plan, *sides: tuple[Running, Cell]
+) -> Iterator[Grown]:
+    """Load a small one and a grown one with requests in turn; yield what a message costs."""
+    with contextlib.ExitStack() as stack:
+        loaded = [
+            Under(broker, stack.enter_context(loads.Load(broker.ports, cell, is_eager=True)).run)
+            for broker, cell in sides
+        ]
+        yield from costs_of(subject, size, plan, *loaded)
+
+
+@contextlib.contextmanager
+def two_brokers(
+    plan: Plan, grown_store: Path | None = None, queues: int = 1
+) -> Iterator[tuple[Running, Running]]:
+    """Run a small broker and one that will grow, to so many queues, or that has a store already."""
+    start = partial(running, plan.broker, ASYNC)
+    own, brokers_own = plan.processors
+    with (
+        tempfile.TemporaryDirectory(dir=plan.directory) as directory,
+        start(Path(directory, "small"), floor_queues=1) as small,
+        start(Path(directory, "grown"), store=grown_store, floor_queues=queues) as grown,
+    ):
+        if grown_store is not None:
+            create_topic(grown.ports[0], TOPIC)
+        for one in (small, grown):
+            for pid in one.pids:
+                pin(pid, brokers_own)
+            loads.run(one.ports, WINDOW, WARM_UP_SECONDS)
+        pin(os.getpid(), own)
+        try:
+            yield small, grown
+        finally:
+            pin(os.getpid(), {*own, *brokers_own})
+
+
+def queues(plan: Plan) -> Iterator[Grown]:
+    """Send to all of 1 to 10,000 queues in turn, of topics with a hundred each."""
+    one = Cell("one queue", "", (replace(a_send(100), queue=0),), window=QUEUE_WINDOW)
+    for count in (100, 1_000, 10_000):
+        with two_brokers(plan, queues=count) as (small, grown):
+            requests: list[Request] = []
+            for number in range(count // QUEUES_A_TOPIC):
+                topic = f"{TOPIC}-{number}"
+                create_topic(grown.ports[0], topic, queues=QUEUES_A_TOPIC)
+                a_topic = a_send(100, topic=topic)
+                its = [replace(a_topic, queue=queue) for queue in range(QUEUES_A_TOPIC)]
+                # The first message of a queue makes its files.
+                made = 0
+                with loads.Load(grown.ports, Cell("a topic", "", its)) as load:
+                    while made < QUEUES_A_TOPIC:
+                        made += load.run(TOPIC_SECONDS).messages
+                requests += its
+            every = Cell("every queue", "", requests, window=QUEUE_WINDOW)
+            both = ((small, one), (grown, every))
+            yield from costs_of_cells("queues", f"1 to {count:,}", plan, *both)
+
+
+def consumers(plan: Plan) -> Iterator[Grown]:
+    """Send 2,000 a second to as many queues as consumers wait, each with a long poll of its own."""
+    # One that waits at the only queue is given several messages at a time now and then.
+    for few, count in ((1, 10), (10, 100), (10, 1_000)):
+        with two_brokers(plan) as (small, grown):
+            create_topic(small.ports[0], TOPIC, queues=few)
+            create_topic(grown.ports[0], TOPIC, queues=count)
+            with (
+                loads.EndToEnd(small.ports[0], few) as one,
+                loads.EndToEnd(grown.ports[0], count) as many,
+            ):
+                both = (Under(small, one.run), Under(grown, many.run))
+                yield from costs_of("consumers that wait", f"{few} to {count:,}", plan, *both)
+
+
+def connections(plan: Plan) -> Iterator[Grown]:
+    """Have 64 connections send, beside others that are open."""
+    for count in (1_000, 5_000):
+        with two_brokers(plan) as (small, grown), contextlib.ExitStack() as stack:
+            for _ in range(count - IN_USE):
+                stack.enter_context(socket.create_connection(("127.0.0.1", grown.ports[0])))
+            cell = Cell("64 x 1", "", ONE_KIB, connections=IN_USE)
+            both = ((small, cell), (grown, cell))
+            yield from costs_of_cells("connections", f"{IN_USE} to {count:,}", plan, *both)
+
+
+def log(plan: Plan) -> Iterator[Grown]:
+    """Send behind 1 to 50 GiB of log: files that are holes behind a blank record."""
+    for gib in (1, 50):
+        with tempfile.TemporaryDirectory(dir=plan.directory) as directory:
+            store = Path(directory, "store")
+            # The last one, behind which no message is, is written anew.
+            write_blank_files(store / "commitlog", gib * GIB // LOG_FILE_BYTES + 1)
+            with two_brokers(plan, store) as (small, grown):
+                assert log_end(grown.ports[0]) > gib * GIB
+                both = ((small, WINDOW), (grown, WINDOW))
+                yield from costs_of_cells("log", f"0 to {gib} GiB", plan, *both)
+
+
+def write_blank_files(directory: Path, count: int) -> None:
+    """Write full log files, each of one blank record, which take no room on the disk."""
+    directory.mkdir(parents=True)
+    blank = bytearray(LOG_FILE_BYTES)
+    encode_blank(blank, 0, LOG_FILE_BYTES)
+    head = bytes(blank[: 4 * KIB])
+    for number in range(count):
+        with (directory / f"{number * LOG_FILE_BYTES:020d}").open("wb") as file:
+            file.write(head)
+            file.truncate(LOG_FILE_BYTES)
+
+
+def cold_reads(plan: Plan) -> Iterator[Grown]:
+    """Send while somebody pulls what is on the disk only: at a rate, and as fast as it comes."""
+    with tempfile.TemporaryDirectory(dir=plan.directory) as directory:
+        store = Path(directory, "store")
+        with running(OURS, ASYNC, Path(directory, "filled"), store=store) as one:
+            create_topic(one.ports[0], TOPIC)
+            while log_end(one.ports[0]) < COLD_GIB * GIB:
+                loads.run(one.ports, FILLING, 1.0)
+        for bytes_a_second in COLD_BYTES_A_SECOND:
+            forget(store)
+            name = f"cold-{bytes_a_second}"
+            with running(OURS, ASYNC, Path(directory, name), store=store) as one:
+                yield _beside_cold_reads(one, plan, bytes_a_second)
+
+
+def _beside_cold_reads(one: Running, plan: Plan, bytes_a_second: int) -> Grown:
+    loads.run(one.ports, WINDOW, WARM_UP_SECONDS)
+    pairs = []
+    context = multiprocessing.get_context("spawn")
+    going, reading = context.Event(), context.Value("q", 0)
+    reader = context.Process(
+        target=loads.pull_all, args=(one.ports[0], going, reading, bytes_a_second), daemon=True
+    )
+    reader.start()
+    try:
+        # A new process on a busy machine may take longer than a slice to come up.
+        going.set()
+        until(lambda: reading.value > 0, "the reader to read")
+        going.clear()
+        already = reading.value
+        for _ in range(plan.slices):
+            going.clear()
+            alone = slice_of(one, WINDOW, COLD_SECONDS).rate
+            before = reading.value
+            going.set()
+            pairs.append((alone, slice_of(one, WINDOW, COLD_SECONDS).rate))
+            assert reading.value > before, "nothing was left to read; use fewer slices"
+    finally:
+        reader.kill()
+        reader.join()
+    seconds = plan.slices * COLD_SECONDS
+    size = f"{(reading.value - already) / KIB**2 / seconds:,.0f} MiB/s read"
+    subject = "cold reads" if bytes_a_second else "cold reads, unpaced"
+
+    def is_reached(ratio: float) -> bool | None:
+        return ratio >= COLD_RATE_MIN if bytes_a_second else None
+
+    return Grown.of(subject, size, pairs, "messages/s", is_reached)
+
+
+SUBJECTS: dict[str, Callable[[Plan], Iterator[Grown]]] = {
+    "queues": queues,
+    "consumers": consumers,
+    "connections": connections,
+    "log": log,
+    "cold": cold_reads,
+}
+OF_BROKERS = {OURS: tuple(SUBJECTS), FLOOR: ("queues",)}
+OF_BROKERS |= dict.fromkeys(REAL, ("queues", "consumers", "connections"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bench.growth",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", help=f"by comma: {','.join(SUBJECTS)} (all)")
+    parser.add_argument("--broker", choices=OF_BROKERS, default=OURS, help="(%(default)s)")
+    parser.add_argument("--slices", type=int, default=5, help="of each broker (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a slice (%(default)s)")
+    parser.add_argument("--directory", type=Path, help="for the stores; default: /tmp")
+    asked = parser.parse_args()
+    possible = OF_BROKERS[asked.broker]
+    wanted = asked.only.split(",") if asked.only else possible
+    for name in wanted:
+        if name not in possible:
+            parser.error(f"{name!r} is none of: {', '.join(possible)}")
+    # The brokers inherit it.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    directory = asked.directory or Path(tempfile.gettempdir())
+    *own, brokers_own = sorted(os.sched_getaffinity(0))
+    processors = (own or [brokers_own], [brokers_own])
+    plan = Plan(asked.slices, asked.seconds, directory, asked.broker, processors)
+    print(", ".join(f"{key} {value}" for key, value in about().items()))
+    print(f"{'':38}{'small':>12} {'grown':>12}")
+    is_reached = True
+    for name in wanted:
+        for found in SUBJECTS[name](plan):
+            print(found, flush=True)
+            is_reached &= found.is_reached is not False
+    return 0 if is_reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

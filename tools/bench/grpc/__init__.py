@@ -1,0 +1,1 @@
+"""Benchmark of the parts of a gRPC call."""

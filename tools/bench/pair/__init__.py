@@ -1,0 +1,1 @@
+"""Benchmark of a master and its slave."""

@@ -1,0 +1,1 @@
+"""Benchmark of a broker under a steady load."""

@@ -1,0 +1,327 @@
+"""What the broker does under a steady load: memory, latencies, and the rolls from file to file.
+
+    python -m tools.bench.sustained [--minutes 10] [--part 0.7] [--rate SENDS] [--broker NAME]
+
+Finds how many sends a second one connection gets answered, and how many the disk writes steadily,
+then sends 70 % of the smaller of the two for ten minutes, each at its own time, whether or not the
+one before is answered; a latency is from the time at which a send was due. Wanted: no growth of
+memory after the first minute, p99.9 under 5 ms apart from rolls of the log's files, and no send
+later than 20 ms at a roll. Files expire as soon as they are full and flushed, so that the broker's
+own retention, which begins after a minute, keeps the log to what its beginning takes; it says at
+its beginning how much disk that is. It wants processors that nobody else uses: `waited` is for how
+many milliseconds of a second the loop's thread was ready to run and had none.
+
+Another --broker shows what the machine bounds: the real ones, or `floor`, which only receives,
+keeps and answers (`tools/bench/floor.c`). Its rolls do not show, and count as any other send.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import math
+import os
+import re
+import selectors
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from array import array
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from broker_core.formats.cq_unit import UNIT_SIZE
+from tests.support.log_end import log_end
+from tools.bench import loads
+from tools.bench.cells import ASYNC, FIRST_OPAQUE, GIB, KIB, ONE_KIB, QUEUES, Cell, a_send
+from tools.bench.contenders import FLOOR, OURS, REAL, Running, running
+from tools.bench.machine import about
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from numpy.typing import NDArray
+
+WINDOW = Cell("window", "", ONE_KIB, window=256)
+WARM_UP_SECONDS = 6.0
+MOST_SECONDS = 5.0
+DISK_BYTES, DISK_PIECE = 6 * GIB, 128 << 20
+"""What the disk's rate is measured with: more than a cache of its own takes at once."""
+UNCLEANED_SECONDS = 100.0
+"""Of log that there may be: retention begins after a minute, and deletes once in ten seconds."""
+SLICE_SECONDS = 10.0
+SETTLED_SLICES = 6
+"""What is allocated once is there after a minute."""
+SENT_AT_ONCE = 64
+ROLL_SECONDS = 0.25
+"""A roll is waited for, and what has waited is caught up with, in less."""
+P999_MS, ROLL_MS = 5.0, 20.0
+GROWTH_MAX = 1.02
+RECORD_MORE = 200
+"""Bytes of a record, its unit and its share of an index besides the body, at most."""
+MESSAGE_ID = re.compile(rb'"msgId":"([0-9A-Fa-f]+)"')
+
+
+class Slice(NamedTuple):
+    """Ten seconds: sends a second, their latencies in milliseconds, and memory of its own in MB.
+
+    Attributes:
+        p999: of the sends that no roll of a file is near to.
+        roll: the latest send of those near to one, 0 without any.
+        waited: milliseconds of a second for which the loop's thread waited for a processor.
+    """
+
+    rate: float
+    p50: float
+    p99: float
+    p999: float
+    roll: float
+    megabytes: float
+    waited: float
+
+    @classmethod
+    def of(cls, answers: Answers, seconds: float, own_bytes: int, waited_ns: int) -> Slice:
+        """Make a slice's figures of its answers."""
+        near, others = answers.split_at_rolls()
+        count = len(near) + len(others)
+        roll = int(near.max(initial=0)) / 1e6
+        places = [int((len(others) - 1) * part) for part in (0.5, 0.99, 0.999)]
+        # Sorted only as far as is asked for; other threads go on meanwhile.
+        p50, p99, p999 = (np.partition(others, places)[places] / 1e6).tolist()
+        waited = waited_ns / 1e6 / seconds
+        return cls(count / seconds, p50, p99, p999, roll, own_bytes / 1e6, waited)
+
+
+class Answers:
+    """What came in one slice: when a send was due, how much later its answer came; the rolls."""
+
+    def __init__(self) -> None:
+        self.due = array("q")
+        self.latencies = array("q")
+        self.rolls: list[int] = []
+
+    def split_at_rolls(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the latencies near to a roll, and the others."""
+        reach = int(ROLL_SECONDS * 1e9)
+        due = np.frombuffer(self.due, np.int64)
+        latencies = np.frombuffer(self.latencies, np.int64)
+        is_near = np.zeros(len(due), np.bool_)
+        for roll in self.rolls:
+            first, last = np.searchsorted(due, (roll - reach, roll + reach + 1))
+            is_near[first:last] = True
+        return latencies[is_near], latencies[~is_near]
+
+
+class SteadySender(loads.Connection):
+    """Sends at a rate, whatever is unanswered."""
+
+    def __init__(self, port: int, rate: float, file_bytes: int) -> None:
+        super().__init__(port)
+        self._frames = [a_send(KIB).frame(FIRST_OPAQUE, queue) for queue in range(QUEUES)]
+        self._rate = rate
+        self._file_bytes = file_bytes
+        self._file = -1
+        self._due: deque[int] = deque()
+        self._began = time.perf_counter_ns()
+        self._sent = 0
+
+    def run(self, seconds: float) -> Answers:
+        """Go on for some seconds; return what was answered meanwhile."""
+        found = Answers()
+        until = time.perf_counter_ns() + int(seconds * 1e9)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.socket, selectors.EVENT_READ)
+            while (now := time.perf_counter_ns()) < until:
+                self._send(now)
+                if selector.select(max(0.0, (self._due_at(self._sent) - now) / 1e9)):
+                    self._read(found)
+        return found
+
+    def _due_at(self, number: int) -> int:
+        return self._began + int(number * 1e9 / self._rate)
+
+    def _send(self, now: int) -> None:
+        count = min(SENT_AT_ONCE, 1 + int((now - self._due_at(self._sent)) * self._rate / 1e9))
+        if count > 0 and now >= self._due_at(self._sent):
+            numbers = range(self._sent, self._sent + count)
+            self._due.extend(map(self._due_at, numbers))
+            self._sent += count
+            self.socket.sendall(b"".join(self._frames[number % QUEUES] for number in numbers))
+
+    def _read(self, found: Answers) -> None:
+        now = 0
+        header = b""
+        for header, _ in self.frames():
+            now = now or time.perf_counter_ns()
+            assert loads.SUCCESS.search(header), header[:400]
+            # Answers of one connection come in the order of its sends.
+            due = self._due.popleft()
+            found.due.append(due)
+            found.latencies.append(now - due)
+        message_id = MESSAGE_ID.search(header)
+        if message_id is not None:
+            file = int(message_id[1][-16:], 16) // self._file_bytes
+            if file != self._file and self._file >= 0:
+                found.rolls.append(now)
+            self._file = file
+
+
+def most(one: Running) -> tuple[float, float]:
+    """Return how many sends a second are answered at most, and the bytes of log of each."""
+    loads.run(one.ports, WINDOW, WARM_UP_SECONDS)
+    before = log_end(one.ports[0])
+    messages = loads.run(one.ports, WINDOW, MOST_SECONDS).messages
+    return messages / MOST_SECONDS, (log_end(one.ports[0]) - before) / messages
+
+
+def disk_rate(directory: Path) -> float:
+    """Return how many bytes a second the disk takes steadily, flushed as the log is."""
+    piece = os.urandom(1 << 20) * (DISK_PIECE >> 20)
+    path = directory / "rate"
+    with path.open("wb", buffering=0) as file:
+        began = time.perf_counter()
+        for _ in range(DISK_BYTES // DISK_PIECE):
+            file.write(piece)
+            os.fdatasync(file.fileno())
+        seconds = time.perf_counter() - began
+    path.unlink()
+    return DISK_BYTES / seconds
+
+
+def verdicts(slices: list[Slice]) -> list[tuple[str, bool]]:
+    """Return what the slices come to, each sentence with whether it is what is wanted."""
+    settled = slices[SETTLED_SLICES:] or slices
+    p999 = max(each.p999 for each in settled)
+    roll = max(each.roll for each in settled)
+    half = len(settled) // 2
+    first, last = (
+        statistics.median(each.megabytes for each in part)
+        for part in (settled[: half or 1], settled[half:])
+    )
+    return [
+        (f"p99.9 at most {p999:.2f} ms, wanted {P999_MS:g}", p999 <= P999_MS),
+        (f"latest send at a roll {roll:.2f} ms, wanted {ROLL_MS:g}", roll <= ROLL_MS),
+        (
+            f"memory of its own {first:.1f} MB in the first half, {last:.1f} MB in the second",
+            last <= first * GROWTH_MAX,
+        ),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bench.sustained",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="(%(default)s)")
+    parser.add_argument("--part", type=float, default=0.7, help="of the most (%(default)s)")
+    parser.add_argument("--rate", type=float, help="sends a second, instead of a part of the most")
+    parser.add_argument(
+        "--broker", choices=(OURS, *REAL, FLOOR), default=OURS, help="(%(default)s)"
+    )
+    parser.add_argument("--log-file-mib", type=int, default=1024, help="(%(default)s)")
+    parser.add_argument("--directory", type=Path, help="for the store; default: /tmp")
+    asked = parser.parse_args()
+    if asked.broker == FLOOR and not asked.rate:
+        parser.error("the floor says nothing of its log: --rate is needed")
+    gc.disable()
+    print(", ".join(f"{key} {value}" for key, value in about().items()))
+    with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
+        file_bytes = asked.log_file_mib << 20
+        disk_bytes = 0.0 if asked.rate else disk_rate(Path(directory))
+        with running(
+            asked.broker, ASYNC, Path(directory, "broker"), keys=keys_of(file_bytes)
+        ) as one:
+            rate = asked.rate or asked.part * at_most(one, disk_bytes)
+            slices = sustained(one, asked.minutes * 60, rate, file_bytes, Path(directory))
+    if not slices:
+        return 2
+    is_reached = True
+    for said, is_good in verdicts(slices):
+        print(f"{said}: {'reached' if is_good else 'NOT reached'}")
+        is_reached &= is_good
+    return 0 if is_reached else 1
+
+
+def keys_of(file_bytes: int) -> dict[str, object]:
+    """Return how the broker runs: a full file expires, and is deleted at any hour."""
+    return {
+        "mappedFileSizeCommitLog": file_bytes,
+        "fileReservedTime": 0,
+        "deleteWhen": ";".join(f"{hour:02d}" for hour in range(24)),
+    }
+
+
+def at_most(one: Running, disk_bytes: float) -> float:
+    """Return how many sends a second broker and disk take; print both."""
+    answered, size = most(one)
+    written = disk_bytes / (size + UNIT_SIZE)
+    print(
+        f"answered at most {answered:,.0f} sends a second; the disk writes "
+        f"{disk_bytes / 1e6:,.0f} MB/s, which is {written:,.0f} sends of {size:,.0f} bytes"
+    )
+    return min(answered, written)
+
+
+def sustained(
+    one: Running, seconds: float, rate: float, file_bytes: int, directory: Path
+) -> list[Slice]:
+    """Load a broker, and print each slice; nothing where the disk has too little room."""
+    needed = rate * min(seconds, UNCLEANED_SECONDS) * (KIB + RECORD_MORE) + 2 * file_bytes
+    free = shutil.disk_usage(directory).free
+    print(f"{rate:,.0f} sends a second, {needed / GIB:.0f} GiB of {free / GIB:.0f} that are free")
+    if needed > free:
+        print("That is not enough: a lower --rate, or another --directory.")
+        return []
+    print(
+        f"{'s':>6}{'sends/s':>10}{'p50 ms':>9}{'p99':>9}{'p99.9':>9}{'at rolls':>10}{'MB':>8}"
+        f"{'waited':>8}"
+    )
+    sender = SteadySender(one.ports[0], rate, file_bytes)
+    counting: deque[Future[Slice]] = deque()
+    found: list[Slice] = []
+    before = log_end(one.ports[0])
+    slices = math.ceil(seconds / SLICE_SECONDS)
+    waited = waited_nanoseconds(one.pids[0])
+    with ThreadPoolExecutor(1, "figures") as thread:
+        for _ in range(slices):
+            answers = sender.run(SLICE_SECONDS)
+            # The next send is due: what takes its time here would count as the broker's.
+            before_ns, waited = waited, waited_nanoseconds(one.pids[0])
+            figures = (answers, SLICE_SECONDS, one.own_bytes(), waited - before_ns)
+            counting.append(thread.submit(Slice.of, *figures))
+            while counting and counting[0].done():
+                found.append(counting.popleft().result())
+                say(found)
+        for last in counting:
+            found.append(last.result())
+            say(found)
+    sender.socket.close()
+    print(f"{(log_end(one.ports[0]) - before) / GIB:.1f} GiB of log")
+    return found
+
+
+def waited_nanoseconds(pid: int) -> int:
+    """Return for how long a process's first thread, our loop's, was ready but did not run."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1])
+
+
+def say(found: list[Slice]) -> None:
+    """Print the last slice."""
+    each = found[-1]
+    print(
+        f"{len(found) * SLICE_SECONDS:6.0f}{each.rate:10,.0f}{each.p50:9.2f}{each.p99:9.2f}"
+        f"{each.p999:9.2f}{each.roll:10.2f}{each.megabytes:8.1f}{each.waited:8.0f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

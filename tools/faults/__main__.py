@@ -1,0 +1,518 @@
+"""Fault runs of any length, by hand or by night.
+
+    kill        kill -9 of the broker under load: what was acknowledged is there
+    kill-store  the same with a process that is only a store
+    clients     kill -9 of the broker under Java, Go and raw clients
+    power       power cuts on an ext4 file system that forgets what was not flushed
+    syscalls    at every n-th system call of a kind the process is killed, or the call fails
+    flip        single bits of a log: at most the message hit is lost, and the store says so
+    flush-error each flush fails with EIO, then the power goes: nothing was acknowledged
+    model       the store against a model of it, with crashes between any two lines
+    promotion   kill -9 of a master under load, promotion of its slave, return of the old one
+    slave-kill  kill -9 of the slave of a SYNC_MASTER: its files have what was acknowledged
+    partition   partitions, flapping, slow and lossy links between a master and its slave
+    appliance   kill -9 of each process of an appliance: it comes back, each report is made once
+    redis-gone  Redis away for minutes: all but reports goes on, then those, too
+    simulate    brokers, disks, network and clients in one process, on a clock that jumps
+    chaos       a cluster under a schedule of all kinds of faults that a seed chooses
+    recovery    how fast a start reads the log
+    check       check a history that a run has kept
+
+    python -m tools.faults kill --cycles 1000
+    python -m tools.faults clients --kills 50
+    python -m tools.faults power --cuts 1000
+    python -m tools.faults flip --count 2000 --guarded
+    python -m tools.faults flush-error --broker 5.3.3
+    python -m tools.faults model --examples 2000
+    python -m tools.faults promotion --rounds 200
+    python -m tools.faults slave-kill --cycles 200
+    python -m tools.faults partition --rounds 500
+    python -m tools.faults appliance --rounds 10
+    python -m tools.faults redis-gone --seconds 180
+    python -m tools.faults simulate --seeds 0-99999
+    python -m tools.faults chaos --seed 1 --minutes 10
+
+Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks something.
+Each run prints its seed; --seed repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support import network
+from tools.faults import (
+    appliance_kills,
+    broker_flips,
+    broker_kill,
+    chaos,
+    checker,
+    client_kills,
+    command_line,
+    flips,
+    flush_errors,
+    kill,
+    model,
+    operations,
+    options,
+    partition,
+    power,
+    promotion,
+    real_clients,
+    recovery_speed,
+    redis_gone,
+    slave_kill,
+    syscalls,
+    tried,
+    variants,
+)
+from tools.faults.command_line import Command, say
+from tools.faults.simulation import runner, world
+from tools.faults.writer import EXTENDED, POOLED
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from random import Random
+
+FLUSH_DISK_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+STORE_KINDS = (*FLUSH_DISK_TYPES, POOLED, EXTENDED)
+
+
+def _programs(arguments: Namespace, directory: Path) -> real_clients.Programs | None:
+    """Build RocketMQ's own clients, for a run that has them.
+
+    The original's broker, which is tried without a name server, has raw ones alone.
+    """
+    if arguments.clients == options.RAW or getattr(arguments, "broker", tried.OURS) != tried.OURS:
+        return None
+    return real_clients.build(directory / "programs")
+
+
+def _kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    is_right, programs = True, _programs(arguments, directory)
+    for kind in arguments.flush_disk_type or FLUSH_DISK_TYPES:
+        found = broker_kill.run(
+            directory / kind,
+            kind,
+            arguments.cycles,
+            dice,
+            kind=arguments.broker,
+            programs=programs,
+            say=say,
+        )
+        say(f"{arguments.broker} {kind} {found}")
+        is_right = is_right and not found.wrong
+    return is_right
+
+
+def _kill_store(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    is_right = True
+    for kind in arguments.flush_disk_type or STORE_KINDS:
+        found = kill.run(directory / kind, kind, arguments.cycles, dice)
+        say(f"{kind} {found}")
+        is_right = is_right and not found.wrong
+    return is_right
+
+
+def _clients(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    programs = real_clients.build(directory / "programs")
+    found = client_kills.run(directory / "run", arguments.kills, dice, programs)
+    say(str(found))
+    return not found.report.findings
+
+
+def _check(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    report = checker.check(operations.read(arguments.file))
+    say(str(report))
+    return not report.findings
+
+
+def _power(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    wrong = []
+    if arguments.broker == tried.OURS:
+        found = power.run(directory, arguments.cuts, dice, say=say)
+        wrong += found.wrong
+    programs = _programs(arguments, directory)
+    through_broker = power.run_broker(
+        directory,
+        arguments.broker_cuts,
+        dice,
+        kind=arguments.broker,
+        programs=programs,
+        say=say,
+    )
+    say(f"{arguments.broker} {through_broker}")
+    return not wrong and not through_broker.wrong
+
+
+def _syscalls(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    found = syscalls.run(directory, None)
+    say(str(found))
+    return not found.wrong
+
+
+def _flush_error(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    programs = _programs(arguments, directory)
+    found = flush_errors.run(
+        directory, arguments.cycles, dice, kind=arguments.broker, programs=programs, say=say
+    )
+    say(f"{arguments.broker} {found}")
+    return not found.wrong
+
+
+def _flip(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    if arguments.broker is not None:
+        through_broker = broker_flips.run(
+            directory, arguments.count, dice, kind=arguments.broker, say=say
+        )
+        say(f"{arguments.broker} {through_broker}")
+        return not through_broker.wrong
+    found = flips.run(arguments.count, dice, is_guarded=arguments.guarded)
+    say(str(found))
+    return not found.wrong
+
+
+def _model(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    wrong = model.run(arguments.examples, arguments.seed, shrink=arguments.shrink, say=say)
+    say(wrong)
+    return not wrong
+
+
+def _promotion(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    is_right, programs, broker = True, _programs(arguments, directory), arguments.broker
+    for kind in arguments.kind or promotion.kinds_of(broker):
+        found = promotion.run(
+            directory / kind,
+            kind,
+            arguments.rounds,
+            dice,
+            broker=broker,
+            programs=programs,
+            say=say,
+        )
+        say(f"{broker} {kind} {found}")
+        is_right = is_right and not found.wrong
+    return is_right
+
+
+def _slave_kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    is_right, lacking, programs = True, power.missing(), _programs(arguments, directory)
+    for kind in arguments.kind or slave_kill.KINDS:
+        if kind == slave_kill.POWER and lacking:
+            say(f"{kind} cannot be run here: it needs {lacking}.")
+            is_right = False
+            continue
+        found = slave_kill.run(
+            directory / kind, kind, arguments.cycles, dice, programs=programs, say=say
+        )
+        say(f"{kind} {found}")
+        is_right = is_right and not found.wrong
+    return is_right
+
+
+def _appliance(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    programs = _programs(arguments, directory)
+    place = directory / "appliance"
+    found = appliance_kills.run(place, arguments.rounds, dice, programs=programs, say=say)
+    say(str(found))
+    return not found.wrong
+
+
+def _redis_gone(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    programs = _programs(arguments, directory)
+    try:
+        say(str(redis_gone.run(directory, arguments.seconds, programs=programs, say=say)))
+    except AssertionError as error:
+        say(f"wrong: {error}")
+        return False
+    return True
+
+
+def _partition(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    programs = _programs(arguments, directory)
+    found = partition.run(
+        directory, arguments.rounds, dice, kind=arguments.broker, programs=programs, say=say
+    )
+    say(str(found))
+    return not found.wrong
+
+
+def _simulate(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    if arguments.trace is not None:
+        outcome = world.run(arguments.seeds[0], is_mixed=arguments.mixed, keeps_trace=True)
+        arguments.trace.write_text("\n".join([str(outcome.plan), *outcome.trace, *outcome.wrong]))
+    found = runner.run(arguments.seeds, is_mixed=arguments.mixed, say=say)
+    say(str(found))
+    return not found.wrong
+
+
+def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    members, has_real = arguments.members, arguments.clients == options.ALL
+    lacking = chaos.missing(variants.variant(arguments.seed, members, has_real=has_real))
+    if lacking:
+        say(f"This cluster cannot be run here: it needs {lacking}.")
+        return False
+    keep = arguments.keep or Path(tempfile.gettempdir())
+    found = chaos.run(
+        directory,
+        arguments.seed,
+        arguments.minutes,
+        members=members,
+        has_real=has_real,
+        keep=keep,
+        say=say,
+    )
+    say(str(found))
+    if found.is_right:
+        return True
+    again = f"python -m tools.faults chaos --seed {found.seed} --minutes {arguments.minutes:g}"
+    again += "" if members is None else f" --members {members}"
+    again += "" if has_real else f" --clients {options.RAW}"
+    say(f"again: {again}")
+    return False
+
+
+def _recovery(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    for line in recovery_speed.run(directory, arguments.megabytes, arguments.body):
+        say(line)
+    return True
+
+
+def _nothing() -> str:
+    return ""
+
+
+COMMANDS = (
+    Command(
+        "kill",
+        "kill -9 the broker under load",
+        _kill,
+        _nothing,
+        (
+            ("--cycles", options.number(30, "of each flush mode")),
+            ("--flush-disk-type", options.kinds(FLUSH_DISK_TYPES)),
+            options.BROKER,
+            options.CLIENTS,
+        ),
+    ),
+    Command(
+        "kill-store",
+        "kill -9 a process that puts messages",
+        _kill_store,
+        _nothing,
+        (
+            ("--cycles", options.number(30, "of each kind of store")),
+            ("--flush-disk-type", options.kinds(STORE_KINDS)),
+        ),
+    ),
+    Command(
+        "clients",
+        "kill -9 the broker under Java, Go and raw clients",
+        _clients,
+        real_clients.missing,
+        (("--kills", options.number(20, "of the broker")),),
+    ),
+    Command(
+        "power",
+        "cut the power of a file system (root and loop devices)",
+        _power,
+        power.missing,
+        (
+            ("--cuts", options.number(20, "of a process that puts messages")),
+            ("--broker-cuts", options.number(5, "of a broker that is sent to")),
+            options.BROKER,
+            options.CLIENTS,
+        ),
+    ),
+    Command(
+        "syscalls", "fail, or kill at, the n-th system call (strace)", _syscalls, syscalls.missing
+    ),
+    Command(
+        "flip",
+        "flip single bits of a log",
+        _flip,
+        _nothing,
+        (
+            ("--count", options.number(200, "bits")),
+            ("--guarded", {"action": "store_true", "help": "with enabledAppendPropCRC=true"}),
+            (
+                "--broker",
+                {
+                    "choices": tried.KINDS,
+                    "help": "a broker started on each log, instead of a store in this process",
+                },
+            ),
+        ),
+    ),
+    Command(
+        "flush-error",
+        "let each flush fail, then cut the power (root, loop devices, strace)",
+        _flush_error,
+        flush_errors.missing,
+        (
+            ("--cycles", options.number(10, "of sends while flushes fail")),
+            options.BROKER,
+            options.CLIENTS,
+        ),
+    ),
+    Command(
+        "model",
+        "run the store beside a model of it",
+        _model,
+        _nothing,
+        (
+            ("--examples", options.number(200, "lives of a store")),
+            ("--shrink", {"action": "store_true", "help": "make a failure small; takes minutes"}),
+        ),
+    ),
+    Command(
+        "promotion",
+        "kill a master, promote its slave, bring the old one back",
+        _promotion,
+        _nothing,
+        (
+            ("--rounds", options.number(20, "of each kind of durability")),
+            ("--kind", options.kinds(tuple(promotion.KINDS))),
+            (
+                "--broker",
+                {
+                    "choices": promotion.BROKERS,
+                    "default": tried.OURS,
+                    "help": "ours (default), or a set with a controller: what it does is counted",
+                },
+            ),
+            options.CLIENTS,
+        ),
+    ),
+    Command(
+        "slave-kill",
+        "kill the slave of a SYNC_MASTER, and read its files",
+        _slave_kill,
+        _nothing,
+        (
+            ("--cycles", options.number(20, "of each haAckMode, and of power cuts")),
+            ("--kind", options.kinds(slave_kill.KINDS)),
+            options.CLIENTS,
+        ),
+    ),
+    Command(
+        "partition",
+        "part a master and its slave (root, network namespaces)",
+        _partition,
+        network.missing,
+        (
+            ("--rounds", options.number(50, "partitions")),
+            (
+                "--broker",
+                {
+                    "choices": tried.KINDS,
+                    "default": tried.OURS,
+                    "help": "ours (default), or pairs of the original: what they do is counted",
+                },
+            ),
+            options.CLIENTS,
+        ),
+    ),
+    Command(
+        "appliance",
+        "kill -9 each process of an appliance (redis-server, Java)",
+        _appliance,
+        appliance_kills.missing,
+        (("--rounds", options.number(3, "over all its processes")), options.CLIENTS),
+    ),
+    Command(
+        "redis-gone",
+        "take Redis away from an appliance, and bring it back (redis-server, Java)",
+        _redis_gone,
+        redis_gone.missing,
+        (
+            (
+                "--seconds",
+                {
+                    "type": float,
+                    "default": redis_gone.GONE_SECONDS,
+                    "help": f"without Redis (default {redis_gone.GONE_SECONDS:g})",
+                },
+            ),
+            options.CLIENTS,
+        ),
+    ),
+    Command(
+        "simulate",
+        "simulate brokers with all that may fail",
+        _simulate,
+        _nothing,
+        (
+            (
+                "--seeds",
+                {
+                    "type": options.seeds,
+                    "default": range(1000),
+                    "help": "A-B, of runs (default 0-999)",
+                },
+            ),
+            (
+                "--mixed",
+                {"action": "store_true", "help": "with filters, retries and transactions"},
+            ),
+            ("--trace", {"type": Path, "help": "write what the first seed did to this file"}),
+        ),
+    ),
+    Command(
+        "chaos",
+        "all kinds of faults by a seeded schedule (root, network namespaces, strace)",
+        _chaos,
+        chaos.missing,
+        (
+            ("--minutes", {"type": float, "default": 1.0, "help": "of faults (default 1)"}),
+            (
+                "--members",
+                {"choices": variants.MEMBERS, "help": "who is of the original (default: by seed)"},
+            ),
+            options.CLIENTS,
+            ("--keep", {"type": Path, "help": "where the history of a wrong run goes"}),
+        ),
+    ),
+    Command(
+        "recovery",
+        "measure how fast a start is",
+        _recovery,
+        _nothing,
+        (
+            ("--megabytes", options.number(700, "of log")),
+            ("--body", options.number(1024, "bytes of a body")),
+        ),
+    ),
+    Command(
+        "check",
+        "check a history",
+        _check,
+        _nothing,
+        (("file", {"type": Path, "help": "what a run has kept: one record a line"}),),
+    ),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.faults",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, title="commands")
+    for command in COMMANDS:
+        subparser = commands.add_parser(
+            command.name, help=command.summary, description=command.summary
+        )
+        command_line.add_options(subparser, command)
+    arguments = parser.parse_args()
+    (command,) = (one for one in COMMANDS if one.name == arguments.command)
+    return command_line.run(command, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

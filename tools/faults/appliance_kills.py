@@ -1,0 +1,392 @@
+"""kill -9 of each process of an appliance, one after the other, under clients and a schedule.
+
+A schedule asks for a report each minute all the while. The clients' history has nothing wrong in
+the end, each minute has had its report, none has two that are done, and each process is back by
+itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import sqlite3
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.error import HTTPError
+
+import msgspec
+
+from console.history.database import SqliteDatabase
+from console.history.status import STATUS, Status
+from console.history.store import HistoryStore
+from deploy import java, redis_server
+from tests.support.appliance import Appliance, Visitor
+from tests.support.ports import accepts
+from tests.support.processes import is_alive
+from tests.support.waiting import until
+from tools.faults.appliance_clients import TOPIC, ApplianceClients
+from tools.faults.checker import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from tools.faults.real_clients import Programs
+
+JAVA = "java"
+SUPERVISOR = "supervisor"
+VICTIMS = ("web", "collector", "lake", "worker", "beat", "redis", "broker", JAVA, SUPERVISOR)
+BACK_SECONDS_MAX = 180.0
+RUN_SECONDS_MAX = 300.0
+FIRST_PAUSE_SECONDS = 2.0
+MAKERS = ("beat", "worker", "redis", SUPERVISOR)
+"""Without these a schedule has no run; a minute in which one is away throughout gets none."""
+READY_WORDS = {"lake": "keeping: ", "worker": " ready.", "beat": "beat: Starting"}
+WORKING = ("starting", "running", "writing")
+MAKE_SCHEDULE = """
+import json
+from console.reports import schedules
+from django_celery_beat.models import PeriodicTask
+schedule = PeriodicTask(
+    name="each minute",
+    task=schedules.SCHEDULED_TASK,
+    kwargs=json.dumps({"report": "queues", "parameters": {"hours": 1}}),
+)
+schedules.set_cron(schedule, "* * * * *", "UTC")
+"""
+RAISED = re.compile(
+    r"^\w+ +\|  (?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Empty|Lost)\b.*$", re.MULTILINE
+)
+"""The last line of a traceback, as the terminal shows it: indented, behind the process."""
+OF_THIS_RUN = re.compile(r"redis|kombu|database is locked|Connection|BrokenPipe|WorkerLost")
+RUNS = """
+SELECT slot, state, failure, started_at, finished_at, process FROM reports_reportrun
+WHERE slot IS NOT NULL ORDER BY id
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A row of the console's table of runs."""
+
+    slot: str
+    state: str
+    failure: str
+    started_at: datetime
+    finished_at: datetime
+    pid: int | None
+
+    @property
+    def minute(self) -> datetime:
+        text = self.slot.partition("@")[2].partition(" ")[0]
+        return datetime.fromisoformat(text)
+
+
+@dataclass
+class Findings:
+    """What the kills came to; seconds until each process did its work again."""
+
+    history: Report = field(default_factory=Report)
+    back_seconds: dict[str, list[float]] = field(default_factory=dict)
+    runs: int = 0
+    done: int = 0
+    run_again: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        back = " ".join(
+            f"{victim}={max(seconds):.1f}s" for victim, seconds in sorted(self.back_seconds.items())
+        )
+        return (
+            f"{self.history}\nruns={self.runs} done={self.done} run_again={self.run_again} "
+            f"back_at_most: {back} wrong={self.wrong[:20]}"
+        )
+
+
+class Killing:
+    """One appliance under kills."""
+
+    def __init__(
+        self,
+        directory: Path,
+        dice: Random,
+        programs: Programs | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._appliance = Appliance(directory, TREBUCHET_LAKE="true")
+        self._clients = ApplianceClients(self._appliance, directory / "clients", programs)
+        self._dice = dice
+        self._say = say
+        self._away: list[tuple[datetime, datetime]] = []
+        self.findings = Findings()
+
+    def run(self, rounds: int) -> Findings:
+        appliance = self._appliance
+        appliance.start()
+        try:
+            self._clients.start()
+            visitor = Visitor(appliance.url)
+            visitor.sign_in()
+            until(lambda: self._is_sampled(0), "a first sample", seconds=BACK_SECONDS_MAX)
+            appliance.in_django(MAKE_SCHEDULE)
+            self._clients.until_working()
+            for _ in range(rounds):
+                victims = list(VICTIMS)
+                self._dice.shuffle(victims)
+                for victim in victims:
+                    self._kill(victim, visitor)
+            self._redis_hangs(visitor)
+            self._database_is_locked(visitor)
+            self._clients.rest()
+            self._wait_for_run(lambda one: one.state == "done", "a report after it all")
+            self._check_runs()
+            self.findings.history = self._clients.judge()
+            self.findings.wrong += map(str, self.findings.history.findings)
+            self.findings.wrong += self._clients.refused()
+        finally:
+            self._clients.end()
+            code = appliance.stop()
+        if code != 0:
+            self.findings.wrong.append(f"the appliance ended with {code}")
+        self.findings.wrong += [
+            f"a traceback that tells of no fault of this run: {line}"
+            for line in RAISED.findall(appliance.words)
+            if not OF_THIS_RUN.search(line)
+        ]
+        return self.findings
+
+    def _kill(self, victim: str, visitor: Visitor) -> None:
+        if victim == JAVA:
+            self._kill_java()
+            return
+        if victim == "worker":
+            # In the middle of its work.
+            self._wait_for_run(lambda one: one.state in WORKING, "a report that runs")
+        else:
+            time.sleep(self._dice.uniform(0, FIRST_PAUSE_SECONDS))
+        ready = self._times_ready(victim)
+        broker = self._pid_of("broker")
+        began, began_ms = time.monotonic(), time.time_ns() // 1_000_000
+        os.kill(self._pid_of(victim), signal.SIGKILL)
+        # Whoever kills the broker notes it; that of a killed supervisord is ended somewhat later.
+        is_noted = victim not in ("broker", SUPERVISOR)
+
+        def is_back() -> bool:
+            nonlocal is_noted
+            if not is_noted and not is_alive(broker):
+                is_noted = True
+                self._clients.note_crash()
+            return self._times_ready(victim) > ready and self._serves(victim, began_ms, visitor)
+
+        until(is_back, f"{victim} to be back", seconds=BACK_SECONDS_MAX)
+        if victim in MAKERS:
+            self._away.append((datetime.fromtimestamp(began_ms / 1000, UTC), datetime.now(UTC)))
+        self._note(victim, time.monotonic() - began)
+
+    def _pid_of(self, victim: str) -> int:
+        if victim == SUPERVISOR:
+            return int((self._appliance.data / "run" / "supervisord.pid").read_text())
+        return self._appliance.pid_of(victim)
+
+    def _kill_java(self) -> None:
+        """End the Java of a report that runs: the run fails, and the next one has a Java again."""
+        found = self._wait_for_run(
+            lambda one: one.state in WORKING and bool(_javas_of(one)), "a report with its Java"
+        )
+        began = time.monotonic()
+        for pid in _javas_of(found):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._wait_for_run(
+            lambda one: one.slot == found.slot and one.state not in WORKING,
+            "the report without its Java to end",
+        )
+        self._note(JAVA, time.monotonic() - began)
+
+    def _note(self, victim: str, seconds: float) -> None:
+        self.findings.back_seconds.setdefault(victim, []).append(seconds)
+        self._say(f"{victim} killed, back after {seconds:.1f} s")
+
+    def _redis_hangs(self, visitor: Visitor) -> None:
+        """Stop Redis over the beginning of a minute, at which beat sends."""
+        now = datetime.now(UTC)
+        time.sleep(max(0.0, 55 - now.second))
+        self._appliance.pause("redis")
+        try:
+            until(
+                lambda: "Redis" in visitor.read("/reports/health/"),
+                "the page to say that Redis does not answer",
+                seconds=BACK_SECONDS_MAX,
+            )
+            time.sleep(10)
+        finally:
+            self._appliance.resume("redis")
+        until(
+            lambda: "Redis" not in visitor.read("/reports/health/"),
+            "the page to be without that",
+            seconds=BACK_SECONDS_MAX,
+        )
+
+    def _database_is_locked(self, visitor: Visitor) -> None:
+        """Keep the console's database for longer than anyone waits for it."""
+        path = self._appliance.data / "console.sqlite3"
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+            until(lambda: _locks(database), "a lock on the database", seconds=BACK_SECONDS_MAX)
+            try:
+                visitor.post("/reports/start/", report="queues", **{"queues-hours": "1"})
+            except HTTPError as error:
+                page = error.read().decode()
+                if error.code != 503 or "keeps the console&#x27;s database locked" not in page:
+                    self.findings.wrong.append(f"a locked database: {error.code} {page[:2000]}")
+            else:
+                self.findings.wrong.append("a locked database was written")
+            database.execute("ROLLBACK")
+        if TOPIC not in visitor.read("/topics/"):
+            self.findings.wrong.append("no page behind a locked database")
+
+    def _serves(self, victim: str, began_ms: int, visitor: Visitor) -> bool:
+        with contextlib.suppress(OSError):
+            if victim == "web":
+                return TOPIC in visitor.read("/topics/")
+            if victim == "collector":
+                return self._is_sampled(began_ms)
+            if victim in ("redis", "worker"):
+                return "banner" not in visitor.read("/reports/health/")
+            if victim == SUPERVISOR:
+                each = ("web", "collector", "worker", "broker")
+                return all(self._serves(one, began_ms, visitor) for one in each)
+            return victim != "broker" or accepts(self._appliance.port)
+        return False
+
+    def _times_ready(self, victim: str) -> int:
+        """Return how often a process has said that it is ready, or was begun."""
+        logs = self._appliance.data / "logs"
+        if victim in READY_WORDS:
+            return (logs / f"{victim}.log").read_text(errors="replace").count(READY_WORDS[victim])
+        log = (logs / "supervisord.log").read_text()
+        if victim == SUPERVISOR:
+            return self._appliance.words.count("Everything runs again.")
+        return len(re.findall(rf"spawned: '{victim}'", log))
+
+    def _is_sampled(self, since_ms: int) -> bool:
+        path = self._appliance.data / "history.sqlite3"
+        if not path.exists():
+            return False
+        database = SqliteDatabase(path)
+        try:
+            data = HistoryStore(database).noted(STATUS)
+        finally:
+            database.close()
+        status = None if data is None else msgspec.json.decode(data, type=Status)
+        return status is not None and not status.problems and status.at_ms > since_ms
+
+    def _runs(self) -> list[Run]:
+        path = self._appliance.data / "console.sqlite3"
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute(RUNS).fetchall()
+        now = datetime.now(UTC)
+        return [
+            Run(
+                slot,
+                state,
+                failure,
+                _moment(started_at) or now,
+                _moment(finished_at) or now,
+                json.loads(process)["pid"] if process and process != "null" else None,
+            )
+            for slot, state, failure, started_at, finished_at, process in rows
+        ]
+
+    def _wait_for_run(self, wanted: Callable[[Run], bool], what: str) -> Run:
+        since = datetime.now(UTC) - timedelta(minutes=1)
+        found: list[Run] = []
+
+        def is_there() -> bool:
+            found[:] = [one for one in self._runs() if one.minute >= since and wanted(one)]
+            return bool(found)
+
+        until(is_there, what, seconds=RUN_SECONDS_MAX)
+        return found[-1]
+
+    def _check_runs(self) -> None:
+        """Hold the runs against the minutes since the first of them."""
+        runs, findings = self._runs(), self.findings
+        findings.runs = len(runs)
+        findings.done = sum(one.state == "done" for one in runs)
+        findings.run_again = sum(one.slot.endswith(" again") for one in runs)
+        for one in runs:
+            if one.state == "failed" and not one.failure:
+                findings.wrong.append(f"{one.slot} failed without a word")
+        done = [one.minute for one in runs if one.state == "done"]
+        findings.wrong += [f"{minute} ran twice" for minute in {*done} if done.count(minute) > 1]
+        had = {one.minute for one in runs}
+        minute, last = min(had), max(had)
+        while minute < last:
+            # A run that still goes on when its next time comes is not doubled.
+            is_taken = any(
+                one.minute < minute
+                and one.started_at <= minute + timedelta(minutes=1)
+                and one.finished_at >= minute
+                for one in runs
+            )
+            is_taken |= any(
+                began <= minute and minute + timedelta(minutes=1) <= ended
+                for began, ended in self._away
+            )
+            if minute not in had and not is_taken:
+                findings.wrong.append(f"{minute} has no run")
+            minute += timedelta(minutes=1)
+        lost = [one for one in runs if "worker" in one.failure and not one.slot.endswith(" again")]
+        for one in lost:
+            if not any(each.slot == f"{one.slot} again" for each in runs):
+                findings.wrong.append(f"{one.slot} was lost and not run again")
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _locks(database: sqlite3.Connection) -> bool:
+    try:
+        database.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
+def _javas_of(run: Run) -> list[int]:
+    """Return the pids of Java in the process group of a report's program."""
+    found = []
+    for each in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(each.name)
+            if (each / "comm").read_text().strip() == JAVA and os.getpgid(pid) == run.pid:
+                found.append(pid)
+    return found
+
+
+def missing() -> str:
+    """Return what the machine lacks."""
+    lacking = [] if redis_server.find() else ["redis-server"]
+    return ", ".join([*lacking, *filter(None, [java.missing()])])
+
+
+def run(
+    directory: Path,
+    rounds: int,
+    dice: Random,
+    *,
+    programs: Programs | None = None,
+    say: Callable[[str], None],
+) -> Findings:
+    """Kill each process of an appliance so many times.
+
+    With `programs` clients of RocketMQ's own work beside the raw ones.
+    """
+    return Killing(directory, dice, programs, say).run(rounds)

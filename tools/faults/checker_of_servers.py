@@ -1,0 +1,165 @@
+"""Checks of a history that are about its servers: disks, logs, masters, faults."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from tools.faults.indexed import Finding
+from tools.faults.operations import NEVER, NOWHERE, Cause, DiskFailed, Kind, Sent, Status, Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tools.faults.indexed import History
+
+
+def _failed_disks(history: History) -> Iterator[Finding]:
+    """I5: a server whose flush has failed acknowledges nothing until it starts again."""
+    for failed in history.disks_failed:
+        until = _started_again(history, failed)
+        for sends in history.sent.values():
+            for one in sends:
+                is_after = failed.at < one.invoked and one.returned < until
+                if one.status is Status.OK and one.server == failed.server and is_after:
+                    yield Finding(
+                        "I5", f"{one.id} was acknowledged by {one.server} after a failed flush"
+                    )
+
+
+def _started_again(history: History, failed: DiskFailed) -> int:
+    return min((at for at in history.starts[failed.server] if at > failed.at), default=NEVER)
+
+
+def _bounds(history: History) -> Iterator[Finding]:
+    """I11: a queue's first offset never falls, and its end is behind all that is acknowledged.
+
+    A server whose flush has failed shows only what it had flushed before.
+    """
+    failed = [(one.server, one.began, _started_again(history, one)) for one in history.disks_failed]
+    acknowledged: defaultdict[tuple[str, int], list[Sent]] = defaultdict(list)
+    for sends in history.sent.values():
+        for one in sends:
+            if one.status is Status.OK and one.kind is Kind.PLAIN and one.queue_offset != NOWHERE:
+                acknowledged[one.topic, one.queue_id].append(one)
+    for (topic, queue_id), said in history.bounds.items():
+        by_return = sorted(acknowledged[topic, queue_id], key=lambda one: one.returned)
+        at, highest, low = 0, NOWHERE, 0
+        for each in sorted(said, key=lambda one: one.invoked):
+            while at < len(by_return) and by_return[at].returned < each.invoked:
+                highest = max(highest, by_return[at].queue_offset)
+                at += 1
+            is_whole = not any(
+                each.server == server and began <= each.invoked < until
+                for server, began, until in failed
+            )
+            if each.high <= highest and is_whole:
+                yield Finding(
+                    "I11", f"{topic}/{queue_id} ended at {each.high}, @{highest} was acknowledged"
+                )
+            if each.low < low:
+                yield Finding("I11", f"{topic}/{queue_id} began at {low}, then at {each.low}")
+            low = max(low, each.low)
+
+
+def _store_times(history: History) -> Iterator[Finding]:
+    """I10, I21: by the broker's clock no message of a queue is older than the one before it.
+
+    A clock that is set back stands still for the store, over a start, too.
+    """
+    queues: defaultdict[tuple[str, int], list[Stored]] = defaultdict(list)
+    for place, one in history.stored.items():
+        if one.stored_ms:
+            queues[place.topic, place.queue_id].append(one)
+    for (topic, queue_id), these in queues.items():
+        these.sort(key=lambda one: one.queue_offset)
+        for before, one in pairwise(these):
+            if one.stored_ms < before.stored_ms:
+                yield Finding(
+                    "I10",
+                    f"{one.id} in {topic}/{queue_id} is {before.stored_ms - one.stored_ms} ms "
+                    f"older than {before.id} before it",
+                )
+
+
+def _topics(history: History) -> Iterator[Finding]:
+    """I6: a topic that a message was acknowledged in is there, after each start, too."""
+    since: dict[str, int] = {}
+    for sends in history.sent.values():
+        for one in sends:
+            if one.status is Status.OK:
+                since[one.topic] = min(since.get(one.topic, NEVER), one.returned)
+    for unknown in history.unknown:
+        if since.get(unknown.topic, NEVER) < unknown.invoked:
+            yield Finding("I6", f"{unknown.topic} was not known any more")
+
+
+def _copies(history: History) -> Iterator[Finding]:
+    """I26: what a master takes to be on its slave is there."""
+    for one in history.acked:
+        if one.said > one.had:
+            yield Finding(
+                "I26", f"{one.server} took {one.said} for replicated, where {one.had} was"
+            )
+
+
+def _same_logs(history: History) -> Iterator[Finding]:
+    """I25: in the end all servers have the same log."""
+    for one, other in pairwise(history.logs):
+        if (one.end, one.digest) != (other.end, other.digest):
+            yield Finding("I25", f"the log of {one.server} is another than that of {other.server}")
+
+
+def _one_master(history: History) -> Iterator[Finding]:
+    """I29: nobody acknowledges after another one did, unless there was a promotion between."""
+    promotions = sorted(one.at for one in history.causes[""] if one.cause is Cause.FAILOVER)
+    answered = [
+        one
+        for sends in history.sent.values()
+        for one in sends
+        if one.status is Status.OK and one.server
+    ]
+    answered.sort(key=lambda one: one.returned)
+    for before, one in pairwise(answered):
+        if before.server == one.server:
+            continue
+        number = bisect_right(promotions, one.returned)
+        if not number or promotions[number - 1] < before.invoked:
+            yield Finding(
+                "I29",
+                f"{one.id} was acknowledged by {one.server} after {before.id} by {before.server}",
+            )
+
+
+def _recoveries(history: History) -> Iterator[Finding]:
+    """I31: after each fault a send is acknowledged again."""
+    for one in history.faults:
+        if one.recovered == NEVER:
+            yield Finding("I31", f"no send was acknowledged after {one.what}")
+
+
+def _errors(history: History) -> Iterator[Finding]:
+    """I32: in a run with faults nothing is refused while none is there, or being recovered from."""
+    faults = sorted(history.faults, key=lambda one: one.began)
+    for sends in history.sent.values() if faults else ():
+        for one in sends:
+            if one.status is not Status.REFUSED:
+                continue
+            number = bisect_right(faults, one.returned, key=lambda each: each.began)
+            if not number or faults[number - 1].recovered + one.learns_ns < one.invoked:
+                yield Finding("I32", f"{one.id} was refused while there was no fault")
+
+
+CHECKS: tuple[Callable[[History], Iterator[Finding]], ...] = (
+    _failed_disks,
+    _bounds,
+    _store_times,
+    _topics,
+    _copies,
+    _same_logs,
+    _one_master,
+    _recoveries,
+    _errors,
+)

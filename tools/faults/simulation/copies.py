@@ -1,0 +1,73 @@
+"""Copies: what a slave says that it has, and what its master makes of that, as it happens.
+
+A simulation can look into both at the moment: each report is held against the slave's own log, each
+mark up to which the master answers senders against the highest report until then.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from broker_core.ha import slave as ha_slave
+from broker_core.store.acknowledge import Acknowledgement
+from tools.faults.operations import Acked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tools.faults.simulation.client import Notes
+    from tools.faults.simulation.host import Host
+
+OFFSET_SIZE = 8
+REPORTS = "encode_report"
+"""A mutant may have another in its place."""
+
+
+class Copies:
+    """See above; writes an `Acked` for each mark of the master, and for each untrue report."""
+
+    def __init__(self, slave: Host, ack_mode: str, notes: Notes) -> None:
+        self._slave = slave
+        self._ack_mode = ack_mode
+        self._notes = notes
+        self.reported = 0
+        """The highest offset that the slave has ever reported."""
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch while the block lasts."""
+        encode, replicated = vars(ha_slave)[REPORTS], Acknowledgement.replicated
+
+        def encode_and_note(commit_log_offset: int) -> bytes:
+            report: bytes = encode(commit_log_offset)
+            self._note_report(int.from_bytes(report[-OFFSET_SIZE:], "big", signed=True))
+            return report
+
+        def replicate_and_note(acknowledge: Acknowledgement, commit_log_offset: int) -> None:
+            if acknowledge.is_replicating and commit_log_offset >= 0:
+                self._note("master", commit_log_offset, self.reported)
+            replicated(acknowledge, commit_log_offset)
+
+        with ExitStack() as stack:
+            stack.enter_context(mock.patch.object(ha_slave, REPORTS, encode_and_note))
+            stack.enter_context(
+                mock.patch.object(Acknowledgement, "replicated", replicate_and_note)
+            )
+            yield
+
+    def _note_report(self, said: int) -> None:
+        self.reported = max(self.reported, said)
+        broker = self._slave.broker
+        if broker is None:
+            return
+        store = broker.storage.store
+        had = store.max_commit_log_offset
+        if self._ack_mode == "flushed":
+            had = min(had, store.flushed_where)
+        if said > had:
+            self._note("slave", said, had)
+
+    def _note(self, server: str, said: int, had: int) -> None:
+        self._notes.operations.append(Acked(server, said, had, self._notes.now_ns()))

@@ -1,0 +1,171 @@
+"""Liar: who reaches a master's HA port and says what no slave may say, while the true slave works.
+
+It reports what the master cannot have sent, offsets below zero or that fall, and garbage, at once
+or after it has followed for a while, and holds as many connections as it gets, which say nothing.
+A lie ends its connection and releases nobody: `copies` has each mark of the master beside the true
+slave's reports. What could be true is no lie here: whoever may read the log may say that he has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_core.formats.ha_frames import encode_report
+from tools.faults.simulation.host import HA_PORT
+from tools.faults.simulation.node import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from tools.faults.simulation.host import Host
+    from tools.faults.simulation.loop import SimulatedLoop
+
+LIAR = "10.0.0.8"
+BEYOND = 1 << 20
+"""No run writes so much: what lies so far behind the end does not come true on its way."""
+OFFSET_MAX = (1 << 63) - 1
+PART_OF_A_RECORD = 80
+"""No record ends before it, so that nobody waits for it."""
+CROWD = 70
+PAUSE_S = 0.6
+REFUSED_S = 2.0
+TRANSFER_S = 0.5
+ENDED_S = 3.0
+
+
+class Lie(StrEnum):
+    """What a lying slave reports instead of its offset."""
+
+    BEYOND = "beyond"
+    NEGATIVE = "negative"
+    STRANGER = "stranger"
+    AHEAD = "ahead"
+    FALLING = "falling"
+    GARBAGE = "garbage"
+
+
+class Said(NamedTuple):
+    """What is said first, and what after the first transfer, if anything."""
+
+    first: bytes
+    after: bytes = b""
+
+
+class Liar:
+    """See above. It ends with its process.
+
+    Attributes:
+        wrong: what the master has let pass.
+    """
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        master: Host,
+        dice: Random,
+        told: Callable[[str], None],
+        reported: Callable[[], int],
+    ) -> None:
+        """`reported` is how much the true slave has said that it has, `told` for the trace."""
+        self.wrong: list[str] = []
+        self.process = Process(LIAR)
+        self._loop = loop
+        self._master = master
+        self._dice = dice
+        self._told = told
+        self._reported = reported
+
+    async def run(self) -> None:
+        """Lie, again and again, beside the crowd."""
+        crowd = [self._loop.create_task(self._hold()) for _ in range(CROWD)]
+        while True:
+            await self._lie(self._dice.choice(list(Lie)))
+            await asyncio.sleep(self._dice.random() * PAUSE_S)
+            for one in crowd:
+                if one.done():
+                    one.result()
+
+    async def _hold(self) -> None:
+        """Have a connection that says nothing, or less than a report; when it ends, another."""
+        while True:
+            began = self._loop.now
+            end = await self._connected()
+            began = self._loop.now
+            if end is not None:
+                end.transport.write(bytes(self._dice.randrange(8)))
+                await end.lost
+            if end is None or self._loop.now - began < 1.0:
+                await asyncio.sleep(REFUSED_S)
+
+    async def _lie(self, lie: Lie) -> None:
+        end = await self._connected()
+        if end is None:
+            return
+        said = self._drawn(lie)
+        end.transport.write(said.first)
+        if said.after:
+            # A log without a byte has nothing to send.
+            await asyncio.wait([end.transferred, end.lost], timeout=TRANSFER_S)
+            end.transport.write(said.after)
+        self._told(f"lie {lie}")
+        life = self._life()
+        await asyncio.wait([end.lost], timeout=ENDED_S)
+        if not end.lost.done() and life is not None and life == self._life():
+            self.wrong.append(f"I27: who lied ({lie}) is still connected after {ENDED_S:g} s")
+        end.transport.abort()
+
+    def _drawn(self, lie: Lie) -> Said:
+        dice = self._dice
+        begin = encode_report(0)
+        beyond = encode_report(dice.choice((dice.randrange(BEYOND, 2 * BEYOND), OFFSET_MAX)))
+        match lie:
+            case Lie.BEYOND:
+                return Said(beyond)
+            case Lie.NEGATIVE:
+                return Said(encode_report(-dice.choice((1, dice.randint(2, OFFSET_MAX)))))
+            case Lie.STRANGER:
+                return Said(b"GET / HTTP/1.1\r\n\r\n")
+            case Lie.AHEAD:
+                return Said(begin, beyond)
+            case Lie.FALLING:
+                high = min(dice.randint(1, PART_OF_A_RECORD), self._reported())
+                return Said(begin, encode_report(high) + encode_report(dice.randrange(-1, high)))
+            case Lie.GARBAGE:
+                return Said(begin, dice.randbytes(dice.randint(8, 100)))
+
+    def _life(self) -> int | None:
+        """Return which life of the master's process this is, None while it has none."""
+        return self._master.starts if self._master.process.is_alive else None
+
+    async def _connected(self) -> _End | None:
+        end = _End(self._loop)
+        try:
+            await self._loop.create_connection(lambda: end, self._master.name, HA_PORT)
+        except OSError:
+            return None
+        return end
+
+
+class _End(asyncio.Protocol):
+    """Its end of a connection."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.transferred: asyncio.Future[None] = loop.create_future()
+        self.lost: asyncio.Future[None] = loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if not self.transferred.done():
+            self.transferred.set_result(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)

@@ -1,0 +1,1 @@
+"""Fuzzing: changed inputs for every decoder of the broker."""

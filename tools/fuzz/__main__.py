@@ -1,0 +1,246 @@
+"""Gives changed inputs to every decoder of the broker, guided by coverage where atheris is there.
+
+    python -m tools.fuzz [--runs 10000000] [--target NAME ...] [--seconds S] [--seed S] [--jobs 2]
+    python -m tools.fuzz --list
+    python -m tools.fuzz --repeat FILE          one input again
+    python -m tools.fuzz --merge                keep what the corpus needs in tools/fuzz/corpus
+
+A target may raise nothing but what its decoder declares, and must keep what its format promises. A
+run may take 100 ms of processor time, and memory stays level. What breaks this is saved below
+--corpus with the command that repeats it, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.sources import ROOT
+from tools.fuzz import seeds
+from tools.fuzz.child import is_guided, read_corpus
+from tools.fuzz.coverage import minimized
+from tools.fuzz.targets import TARGETS
+from tools.fuzz.trial import STALL_S, kept
+
+RUNS = 10_000_000
+JOBS = 2
+CORPUS = Path(__file__).resolve().parent / "corpus"
+WORK = ROOT / "data" / "fuzz"
+FOUND = "found"
+ATTEMPTS = 3
+"""A virtual machine is charged for what its host does meanwhile; a stall is one each time."""
+GROWTH_BYTES_MAX = 96 << 20
+"""How much more memory after all runs than after a tenth of them: the fuzzer keeps its corpus."""
+LOOK_S = 1.0
+SHOWN_S = 10.0
+INSTALL = ".venv/bin/python -m pip install --require-hashes -r deploy/requirements-fuzz.lock"
+HOW = {
+    True: "guided by coverage (atheris)",
+    False: f"at random: atheris is not installed, coverage guides nothing ({INSTALL})",
+}
+
+
+@dataclass(slots=True)
+class Running:
+    """A child at work, and what it last said."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    report: Path
+    said: dict[str, Any] = field(default_factory=dict)
+
+    def look(self) -> bool:
+        """Take its report; return whether it has ended."""
+        is_over = self.process.poll() is not None
+        if self.report.exists():
+            self.said = json.loads(self.report.read_text())
+        return is_over
+
+
+class Campaign:
+    """Children, some at a time, until each target has had its runs."""
+
+    def __init__(self, given: argparse.Namespace, reports: Path) -> None:
+        self._given = given
+        self._reports = reports
+        self._names = given.target or list(TARGETS)
+        self._is_guided = is_guided() and not given.at_random
+        self._shares = sum(TARGETS[name].share for name in self._names)
+        self._waiting = list(self._names)
+        self._running: list[Running] = []
+        self._ended: list[Running] = []
+        self._began = time.monotonic()
+        self._shown = self._began
+        self.findings: list[str] = []
+
+    def run(self) -> None:
+        while self._waiting or self._running:
+            while self._waiting and len(self._running) < self._given.jobs:
+                self._running.append(self._start(self._waiting.pop(0)))
+            time.sleep(LOOK_S)
+            for child in [child for child in self._running if child.look()]:
+                self._running.remove(child)
+                self._ended.append(child)
+                self._judge(child)
+            if time.monotonic() - self._shown > SHOWN_S:
+                self._shown = time.monotonic()
+                self._show_progress()
+
+    def _start(self, name: str) -> Running:
+        given = self._given
+        own = given.corpus / name
+        own.mkdir(parents=True, exist_ok=True)
+        report = self._reports / f"{name}.json"
+        share = TARGETS[name].share / self._shares
+        command = [
+            *(sys.executable, "-m", "tools.fuzz.child", name, f"--report={report}"),
+            *(f"--found={given.corpus / FOUND}", f"--seed={given.seed}"),
+            f"--corpus={own}",
+        ]
+        if (CORPUS / name).is_dir():
+            command.append(f"--corpus={CORPUS / name}")
+        if given.seconds is not None:
+            command.append(f"--seconds={given.seconds * share * given.jobs}")
+        else:
+            command.append(f"--runs={max(1, round(given.runs * share))}")
+        if given.at_random:
+            command.append("--at-random")
+        log = (self._reports / f"{name}.log").open("wb")
+        return Running(name, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log), report)
+
+    def _judge(self, child: Running) -> None:
+        said = child.said
+        if said.get("wrong"):
+            self._find(child.name, said["wrong"].strip(), said["wrong_input"])
+        elif child.process.returncode != 0 or not said.get("is_over"):
+            log = (self._reports / f"{child.name}.log").read_text(errors="replace")
+            self._find(child.name, f"the process ended: {log[-2000:]}", None)
+        for took, path in said.get("slow", []):
+            if subprocess.run(repeating(path), cwd=ROOT, stdout=subprocess.DEVNULL).returncode:
+                self._find(child.name, f"a stall, {took * 1000:.0f} ms when guided", path)
+            else:
+                Path(path).unlink(missing_ok=True)
+        more = said.get("bytes", 0) - said.get("first_bytes", 0)
+        is_judged = not (self._is_guided and TARGETS[child.name].compares_arrays)
+        if more > GROWTH_BYTES_MAX and is_judged:
+            self._find(child.name, f"{more >> 20} MiB more memory than after a tenth", None)
+
+    def _find(self, name: str, what: str, path: str | None) -> None:
+        again = "" if path is None else f"\n  again: {' '.join(repeating(path, 'python'))}"
+        self.findings.append(f"{name}: {what}{again}")
+        say(self.findings[-1])
+
+    def _show_progress(self) -> None:
+        done = sum(child.said.get("done", 0) for child in (*self._ended, *self._running))
+        seconds = time.monotonic() - self._began
+        now = ", ".join(child.name for child in self._running)
+        say(
+            f"{seconds:.0f} s: {done:,} runs, {len(self._ended)} of {len(self._names)} targets, "
+            f"{len(self.findings)} findings; now {now}"
+        )
+
+    def show_end(self) -> None:
+        """Show each target's runs, longest run and memory; then all of them."""
+        say(
+            f"{'target':20}{'runs':>12}{'a second':>10}{'worst ms':>10}{'MiB':>6}{'MiB at end':>12}"
+        )
+        for child in sorted(self._ended, key=lambda one: self._names.index(one.name)):
+            said = child.said
+            rate = said.get("done", 0) / max(said.get("seconds", 0), 0.001)
+            say(
+                f"{child.name:20}{said.get('done', 0):12,}{rate:10,.0f}"
+                f"{said.get('worst_s', 0) * 1000:10.1f}{said.get('first_bytes', 0) >> 20:6}"
+                f"{said.get('bytes', 0) >> 20:12}"
+            )
+        done = sum(child.said.get("done", 0) for child in self._ended)
+        seconds = time.monotonic() - self._began
+        say(f"{done:,} runs in {seconds:.0f} s, {len(self.findings)} findings")
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def repeating(path: str, python: str = sys.executable) -> list[str]:
+    """Return the command that gives an input once more."""
+    return [python, "-m", "tools.fuzz", "--repeat", path]
+
+
+def repeat(path: Path) -> int:
+    """Give an input to the target that its directory is named after."""
+    target, data = TARGETS[path.resolve().parent.name], path.read_bytes()
+    least = 1e9
+    for _ in range(ATTEMPTS):
+        began = time.process_time()
+        try:
+            target.run(data)
+        except Exception:  # noqa: BLE001  any error is a finding
+            say(f"{target.name}, {len(data)} bytes:\n{traceback.format_exc()}")
+            return 1
+        least = min(least, time.process_time() - began)
+    say(f"{target.name}, {len(data)} bytes: {least * 1000:.1f} ms of processor time")
+    return 1 if least > STALL_S else 0
+
+
+def merge(names: list[str], work: Path) -> None:
+    """Make the kept corpus what is needed of it and of the inputs that runs have found."""
+    for name in names:
+        inputs = read_corpus([CORPUS / name, work / name, work / FOUND / name])
+        chosen = minimized(TARGETS[name], inputs)
+        shutil.rmtree(CORPUS / name, ignore_errors=True)
+        for data in chosen:
+            kept(CORPUS / name, data)
+        say(f"{name}: {len(chosen)} of {len(inputs)} inputs, {sum(map(len, chosen)):,} bytes")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.fuzz",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--list", action="store_true", help="name the targets")
+    parser.add_argument("--target", action="append", choices=list(TARGETS))
+    parser.add_argument("--runs", type=int, default=RUNS, help="of all targets together")
+    parser.add_argument("--seconds", type=float, help="instead of --runs")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--corpus", type=Path, default=WORK, help="where what is found goes")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="targets at a time")
+    parser.add_argument("--at-random", action="store_true", help="even where atheris is there")
+    parser.add_argument("--repeat", type=Path, metavar="FILE")
+    parser.add_argument("--merge", action="store_true")
+    given = parser.parse_args()
+    given.corpus = given.corpus.resolve()
+    logging.disable()
+    if given.list:
+        for target in TARGETS.values():
+            say(f"{target.name:20}{target.says}")
+        return 0
+    if given.repeat is not None:
+        return repeat(given.repeat)
+    if given.merge:
+        merge(given.target or list(TARGETS), given.corpus)
+        return 0
+    seeds.write(given.corpus)
+    say(f"seed {given.seed}, {HOW[is_guided() and not given.at_random]}")
+    with tempfile.TemporaryDirectory() as reports:
+        campaign = Campaign(given, Path(reports))
+        campaign.run()
+        campaign.show_end()
+    return 1 if campaign.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""One target's runs in a process of its own: coverage-guided by atheris, or at random.
+
+    python -m tools.fuzz.child TARGET --report FILE ...
+
+`python -m tools.fuzz` starts it. Nothing of the broker is imported before atheris may look at it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import logging
+import os
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.fuzz.mutation import mutated
+from tools.fuzz.target import INPUT_BYTES_MAX
+from tools.fuzz.trial import Trial, TrialOverError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tools.fuzz.target import Target
+
+PACKAGE = "broker_core"
+TARGETS = "tools.fuzz.targets"
+FOREVER_S = 1_000_000
+
+
+def is_guided() -> bool:
+    """Tell whether atheris is installed."""
+    return importlib.util.find_spec("atheris") is not None
+
+
+def read_corpus(directories: Sequence[Path]) -> list[bytes]:
+    """Return the inputs of directories, each once, in the order of their names."""
+    found: dict[bytes, None] = {}
+    for directory in directories:
+        for path in sorted(directory.glob("*")):
+            found[path.read_bytes()] = None
+    return list(found)
+
+
+def target_named(name: str) -> Target:
+    """Return a target; imports all that the targets need."""
+    targets: dict[str, Target] = importlib.import_module(TARGETS).TARGETS
+    return targets[name]
+
+
+def run_at_random(trial: Trial, corpus: Sequence[bytes], seed: int | str) -> None:
+    """Give the corpus, then changed inputs, until the trial is over."""
+    rng = random.Random(seed)
+    try:
+        for data in corpus:
+            trial.give(data)
+        while True:
+            trial.give(mutated(rng, corpus))
+    except TrialOverError:
+        return
+
+
+def run_guided(
+    trial_of: Callable[[], Trial], corpus: Sequence[Path], artifacts: Path, seed: int
+) -> None:
+    """Have atheris give inputs; ends the process."""
+    atheris = importlib.import_module("atheris")
+    with atheris.instrument_imports(include=[PACKAGE]):
+        trial = trial_of()
+
+    def give(data: bytes) -> None:
+        try:
+            trial.give(data)
+        except TrialOverError:
+            # The fuzzer's own end would tell of a crash.
+            sys.stderr.flush()
+            os._exit(0 if trial.wrong is None else 1)
+
+    options = [
+        f"-max_len={INPUT_BYTES_MAX}",
+        f"-seed={seed % 2**32 or 1}",
+        # Longer inputs from the beginning: the corpus is of real ones.
+        "-len_control=0",
+        "-rss_limit_mb=0",
+        # The trial's own watch tells of a run that does not end.
+        f"-timeout={FOREVER_S}",
+        f"-artifact_prefix={artifacts}/",
+    ]
+    atheris.Setup([sys.argv[0], *options, *map(str, corpus)], give)
+    with trial.watched():
+        atheris.Fuzz()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.fuzz.child", description=__doc__)
+    parser.add_argument("target")
+    parser.add_argument("--report", type=Path, required=True)
+    parser.add_argument("--found", type=Path, required=True)
+    parser.add_argument("--corpus", type=Path, action="append", required=True)
+    parser.add_argument("--runs", type=int)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--at-random", action="store_true")
+    given = parser.parse_args()
+    logging.disable()
+
+    def trial_of() -> Trial:
+        return Trial(
+            target_named(given.target),
+            given.found,
+            given.report,
+            runs=given.runs,
+            seconds=given.seconds,
+        )
+
+    if is_guided() and not given.at_random:
+        run_guided(trial_of, given.corpus, given.report.parent, given.seed)
+    trial = trial_of()
+    with trial.watched():
+        run_at_random(trial, read_corpus(given.corpus), f"{given.seed}-{given.target}")
+    return 0 if trial.wrong is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Gives the compiled turn damaged frames, and what it takes of them to its Python twin as well.
+
+    python -m tools.fuzz.native [--frames 10000000] [--seed S] [--sanitized]
+
+Both must answer alike and leave the same bytes and counts. A frame that the turn does not take is
+dropped: Python would serve it on both sides. `--sanitized` compiles the turn with AddressSanitizer
+and UndefinedBehaviorSanitizer (some minutes at first), which end the run at the first byte that is
+read or written outside; each frame lies in memory of its own, so that one byte is too many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+
+from broker_core.native import build as native_build, loading, place
+from broker_core.store.reads import FRESH_BYTES
+from tests.support import pull_frames, transaction_frames
+from tests.support.send_frames import damaged
+from tests.support.twins import TOPICS, Pair, Twin, configuration, settled
+
+FRAMES = 10_000_000
+FRAMES_A_STORE = 50_000
+"""After so many both begin with empty stores."""
+CONFIGURATIONS: tuple[dict[str, object], ...] = ({}, {"enabledAppendPropCRC": "true"})
+KINDS = 2_000
+"""How many frames are made to be damaged, for each store."""
+FRAMES_A_LOOK = 10_000
+FRAMES_A_WHOLE_ONE = 16
+"""One of so many is given to whole brokers, as it is."""
+HALVES_SHARE, ENDS_SHARE = 0.1, 0.1
+HALVES_MAX = 20
+"""Of how many undecided transactions, the oldest, one is ended."""
+DAMAGED_SHARE, CUT_SHARE, ALIKE_SHARE = 0.7, 0.2, 0.3
+ROOM, REQUESTS_MAX = 1 << 18, 1 << 10
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
+CHILD = "TREBUCHET_FUZZ_BUILT"
+"""Tells the process that has the sanitizers' library where the turn is."""
+DIFFERENT_BY_NATURE = ("answers", "kept", "in_flight", "closed", "attempts", "groups")
+"""A group is made by the first pull that asks for it, whoever answers that."""
+
+
+async def fuzz(rng: random.Random, frames: int) -> int:
+    """Return how many frames the turn took.
+
+    Raises:
+        AssertionError: the twins differ.
+    """
+    taken = 0
+    for begin in range(0, frames, FRAMES_A_STORE):
+        async with Pair(configuration(**rng.choice(CONFIGURATIONS))) as pair:
+            taken += await _fuzz(rng, pair, min(FRAMES_A_STORE, frames - begin))
+    return taken
+
+
+async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
+    kinds = [
+        (transaction_frames.any_half if rng.random() < HALVES_SHARE else pull_frames.any_request)(
+            rng, TOPICS, number
+        )
+        for number in range(KINDS)
+    ]
+    pending = pair.native.parts.transactions.pending
+    taken, last = 0, kinds[0]
+    for number in range(count):
+        # What is like the last frame is read in another way.
+        frame = last if rng.random() < ALIKE_SHARE else rng.choice(kinds)
+        if pending and rng.random() < ENDS_SHARE:
+            halves = list(islice(pending.values(), HALVES_MAX))
+            frame = transaction_frames.any_end(rng, halves, number)
+        if number < KINDS // 10 or number % FRAMES_A_WHOLE_ONE == 0:
+            # Python makes queues, and room in files and the index.
+            await pair.feed(frame, settle=False)
+            if pair.native.transport.closed:
+                pair.reconnect()
+            continue
+        if rng.random() < DAMAGED_SHARE:
+            frame = damaged(rng, frame)
+        elif rng.random() < CUT_SHARE:
+            frame = frame[: rng.randrange(len(frame))]
+        answers, size = take(pair.native, frame)
+        if answers != b"":
+            taken += 1
+            last = frame[:size]
+            pair.python.transport.written.clear()
+            pair.python.receive(frame[:size])
+            assert pair.python.transport.written == (answers or b""), frame
+        if number % FRAMES_A_LOOK == 0:
+            await _wake(pair)
+            _compare(pair)
+            pair.advance_ms(rng.choice((0, 1, 2, 5_000)))
+            # Of the log's end so much is read where it is mapped, the rest through the storage.
+            pair.keep_in_memory(
+                rng.choice((0, 1 << rng.randrange(24))),
+                is_resident=True,
+                fresh_bytes=rng.choice((0, FRESH_BYTES)),
+            )
+            await _wake(pair)
+    _compare(pair)
+    return taken
+
+
+async def _wake(pair: Pair) -> None:
+    """Let pulls that waited be answered, alike."""
+    for twin in (pair.native, pair.python):
+        twin.transport.written.clear()
+    await settled()
+    assert pair.native.transport.written == pair.python.transport.written
+
+
+def take(twin: Twin, frame: bytes) -> tuple[bytes | None, int]:
+    """Have the turn serve a frame, if it does; return the answer, and how much of it was taken.
+
+    The answer is None when it waits, b"" when the turn left it. A damaged length may make a shorter
+    frame of it.
+    """
+    wire = twin.wire
+    assert wire.plain_requests is not None
+    frame_max = wire.limits.frame.frame_bytes_max - 4
+    received = memoryview(frame)
+    answers = wire.plain_requests.serve(
+        twin.connection, received, len(frame), frame_max, wire.dispatcher, ROOM, REQUESTS_MAX
+    )
+    assert answers is None or isinstance(answers, bytes)
+    size = wire.plain_requests.taken
+    assert (size > 0) == (answers != b""), "what was served was not taken, or the other way round"
+    twin.parts.stats.put_latency.end_turn(0.0)
+    return answers, size
+
+
+def _compare(pair: Pair) -> None:
+    native, python = pair.native.seen(), pair.python.seen()
+    for name in native.keys() - set(DIFFERENT_BY_NATURE):
+        assert native[name] == python[name], name
+
+
+def sanitized_run(arguments: list[str]) -> int:
+    """Compile with sanitizers, and run the command in a process that has their library."""
+    with tempfile.TemporaryDirectory() as directory:
+        _choose(Path(directory))
+        native_build.build()
+        libraries = [_library(name) for name in ("libasan.so", "libubsan.so")]
+        environment = {
+            **os.environ,
+            CHILD: directory,
+            "LD_PRELOAD": " ".join(libraries),
+            # Python keeps what it has until its end; its own allocator would hide what is freed.
+            "ASAN_OPTIONS": "detect_leaks=0",
+            "PYTHONMALLOC": "malloc",
+        }
+        command = [sys.executable, "-m", "tools.fuzz.native", *arguments]
+        return subprocess.run(command, env=environment, check=False).returncode
+
+
+def _choose(directory: Path) -> None:
+    """Have the turn of this process be the one with sanitizers."""
+    place.BUILT = directory
+    place.FLAGS = (*place.FLAGS, *SANITIZERS)
+
+
+def _library(name: str) -> str:
+    told = subprocess.run(
+        ["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True
+    )
+    return told.stdout.strip()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.fuzz.native")
+    parser.add_argument("--frames", type=int, default=FRAMES)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--sanitized", action="store_true")
+    given = parser.parse_args()
+    if given.sanitized and CHILD not in os.environ:
+        return sanitized_run(sys.argv[1:])
+    if given.sanitized:
+        _choose(Path(os.environ[CHILD]))
+    logging.disable()
+    rng = random.Random(given.seed)
+    words = loading.load({loading.VARIABLE: "1"}).words
+    sys.stdout.write(f"seed {given.seed}, {words}, sanitized: {given.sanitized}\n")
+    began, done, taken = time.monotonic(), 0, 0
+    while done < given.frames:
+        count = min(FRAMES_A_STORE, given.frames - done)
+        taken += asyncio.run(fuzz(rng, count))
+        done += count
+        seconds = time.monotonic() - began
+        sys.stdout.write(f"{done} frames, {taken} taken, {seconds:.0f} s\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Mutation testing: changes of the code that no test notices."""

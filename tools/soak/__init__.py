@@ -1,0 +1,1 @@
+"""Soak test: an appliance under even load for hours."""

@@ -1,0 +1,76 @@
+"""An appliance under even load for hours: nothing is lost, and everything stays level.
+
+    python -m tools.soak --minutes 120
+
+Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks something.
+A run prints its seed; --seed repeats its choices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.faults import command_line
+from tools.faults.command_line import Command, say
+from tools.soak import pages, soak
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from random import Random
+
+
+def _soak(arguments: Namespace, directory: Path, dice: Random) -> bool:
+    found = soak.run(
+        directory,
+        arguments.minutes,
+        dice,
+        rate=arguments.rate,
+        restart_minutes=arguments.restart_minutes,
+        keep=arguments.out,
+        say=say,
+    )
+    pages.write(arguments.out, found)
+    say(str(found))
+    say(f"the figures are in {arguments.out}")
+    return found.is_right
+
+
+COMMAND = Command(
+    "soak",
+    "an appliance under even load, with restarts (redis-server, Java)",
+    _soak,
+    soak.missing,
+    (
+        ("--minutes", {"type": float, "default": 120.0, "help": "of load (default 120)"}),
+        ("--rate", {"type": float, "help": "messages a second (default: 30 %% of the most)"}),
+        (
+            "--restart-minutes",
+            {
+                "type": float,
+                "default": soak.RESTART_MINUTES,
+                "help": f"between two restarts (default {soak.RESTART_MINUTES:g})",
+            },
+        ),
+        (
+            "--out",
+            {"type": Path, "default": Path("soak"), "help": "where figures go (default soak)"},
+        ),
+    ),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.soak",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command_line.add_options(parser, COMMAND)
+    return command_line.run(COMMAND, parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

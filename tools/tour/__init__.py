@@ -1,0 +1,1 @@
+"""The tour: takes the pictures of the console that the documents show."""
