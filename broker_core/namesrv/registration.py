@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock, Timer
     from broker_core.message.data_version import DataVersion
-    from broker_core.namesrv.routes import BrokerIdentity, RouteTable
+    from broker_core.namesrv.identity import BrokerIdentity
+    from broker_core.namesrv.routes import RouteTable
     from broker_core.remoting.client import RemotingClient
 
 logger = logging.getLogger(__name__)

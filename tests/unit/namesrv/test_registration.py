@@ -9,9 +9,10 @@ from broker_core.clock import SystemClock
 from broker_core.config.namesrv import NamesrvConfig
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import TopicConfig
+from broker_core.namesrv.identity import BrokerIdentity
 from broker_core.namesrv.namesrv import NameServer
 from broker_core.namesrv.registration import BrokerRegistration, RegistrationTerms
-from broker_core.namesrv.routes import BrokerIdentity, RouteTable
+from broker_core.namesrv.routes import RouteTable
 from broker_core.remoting.client import RemotingClient
 from broker_core.storage import FileStorage
 from tests.support.clock import ManualClock
