@@ -25,6 +25,7 @@ import msgspec
 from broker_core.config.namesrv import NamesrvConfig
 from broker_core.counted_log import CountedLog
 from broker_core.errors import RequestRefusedError
+from broker_core.isolation import isolated
 from broker_core.message.topic_config import FLAG_UNIT, FLAG_UNIT_SUB, PERM_READ, PERM_WRITE
 from broker_core.namesrv.claims import Claims
 from broker_core.namesrv.identity import LiveBroker
@@ -111,11 +112,11 @@ class RouteTable:
         if not is_proven:
             self._claims.require_free(identity, owner)
         known = self._brokers.get(identity.broker_name)
-        if known is None and len(self._brokers) >= BROKERS_MAX:
+        if owner is not None and known is None and len(self._brokers) >= BROKERS_MAX:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"the limit of {BROKERS_MAX} brokers is reached"
             )
-        self._require_room(identity, topics, filter_servers)
+        self._require_bounds(identity, topics, filter_servers, owner)
         if owner is not None:
             self._registering.add(owner)
         renamed = self._live.get(identity.broker_addr)
@@ -192,7 +193,8 @@ class RouteTable:
                 logger.warning(
                     "broker expired: broker_name=%s address=%s", live.identity.broker_name, address
                 )
-                self._remove(address)
+                with isolated("the expiry of a broker", address):
+                    self._remove(address)
                 owners += [owner for owner in live.owners if owner is not None]
         return owners
 
@@ -400,7 +402,8 @@ class RouteTable:
         changed, self._changed_masters = self._changed_masters, set()
         for broker_name in changed:
             for listener in self.master_listeners:
-                listener(broker_name)
+                with isolated("the news of a master", broker_name):
+                    listener(broker_name)
 
     def _put_queues(self, broker_name: str, topics: TopicConfigSerializeWrapper) -> None:
         for topic, config in topics.topic_config_table.items():
@@ -410,12 +413,22 @@ class RouteTable:
             self._route_nums += before is None or broker_name not in before
         self._encoded.clear()
 
-    def _require_room(
+    def _require_bounds(
         self,
         identity: BrokerIdentity,
         topics: TopicConfigSerializeWrapper,
         filter_servers: Sequence[str],
+        owner: object | None,
     ) -> None:
+        require_short(
+            (identity.broker_name, identity.cluster_name, *topics.topic_config_table),
+            filter_servers,
+        )
+        if owner is not None:
+            # Our own process always has room: others must not keep it out.
+            self._require_room(identity, topics)
+
+    def _require_room(self, identity: BrokerIdentity, topics: TopicConfigSerializeWrapper) -> None:
         table = topics.topic_config_table
         # Everything may be new; only near the limit it matters what is.
         if self._route_nums + len(table) > ROUTES_MAX:
@@ -425,7 +438,6 @@ class RouteTable:
                 raise RequestRefusedError(
                     ResponseCode.SYSTEM_ERROR, f"the limit of {ROUTES_MAX} routes is reached"
                 )
-        require_short((identity.broker_name, identity.cluster_name, *table), filter_servers)
 
     def _delete_topics_but(self, kept: Container[str], broker_name: str) -> None:
         gone = [

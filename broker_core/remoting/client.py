@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.clock import SystemClock, wait_within
 from broker_core.errors import RemotingConnectError
+from broker_core.isolation import isolated
 from broker_core.listening.peer_log import PeerLog
 from broker_core.remoting.broker_hosts import refuse_peer
 from broker_core.remoting.connection import Connection
@@ -202,7 +203,8 @@ class RemotingClient(Service):
     def _sweep(self) -> None:
         now = self._clock.monotonic()
         for connection in list(self._wire.connections):
-            connection.sweep(now)
+            with isolated("the sweep of a connection", connection):
+                connection.sweep(now)
         # No connection, no timer: a short-lived caller's loop must end clean.
         self._sweep_timer = None
         if self._wire.connections:

@@ -435,31 +435,45 @@ def test_an_encoded_route_is_kept_until_something_changes(table: RouteTable) -> 
 def test_the_table_is_bounded(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes_module, "BROKERS_MAX", 1)
     monkeypatch.setattr(routes_module, "ROUTES_MAX", 2)
-    table.register(MASTER, topics("T", "U"))
+    own = object()
+    table.register(MASTER, topics("T", "U"), owner=own)
 
     with pytest.raises(RequestRefusedError, match="the limit of 1 brokers is reached"):
-        table.register(OTHER, topics())
+        table.register(OTHER, topics(), owner=object())
     with pytest.raises(RequestRefusedError, match="the limit of 2 routes is reached"):
-        table.register(MASTER, topics("V", counter=2))
+        table.register(MASTER, topics("V", counter=2), owner=own)
     assert table.topics() == ["T", "U"]
-    table.register(MASTER, topics("T", "U", perm=4, counter=2))
+    table.register(MASTER, topics("T", "U", perm=4, counter=2), owner=own)
     assert perms(table, "U") == {"b": 4}
     table.delete_topic("T")
-    table.register(MASTER, topics("U", "V", counter=3))
+    table.register(MASTER, topics("U", "V", counter=3), owner=own)
     assert table.topics() == ["U", "V"]
+
+
+def test_strangers_that_fill_the_table_do_not_keep_our_own_broker_out(
+    table: RouteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes_module, "BROKERS_MAX", 1)
+    monkeypatch.setattr(routes_module, "ROUTES_MAX", 2)
+    table.register(OTHER, topics("T", "U"), owner=object())
+
+    table.register(MASTER, topics("V", "W"))
+
+    assert table.topics() == ["T", "U", "V", "W"]
 
 
 def test_a_topic_counts_once_for_each_of_its_brokers(
     table: RouteTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes_module, "ROUTES_MAX", 3)
+    other = object()
     table.register(MASTER, topics("T", "U"))
 
     with pytest.raises(RequestRefusedError, match="the limit of 3 routes is reached"):
-        table.register(OTHER, topics("T", "U"))
-    table.register(OTHER, topics("T"))
+        table.register(OTHER, topics("T", "U"), owner=other)
+    table.register(OTHER, topics("T"), owner=other)
     table.unregister(MASTER)
-    table.register(OTHER, topics("T", "V", "W", counter=2))
+    table.register(OTHER, topics("T", "V", "W", counter=2), owner=other)
     assert sorted(table.topics()) == ["T", "V", "W"]
 
 
