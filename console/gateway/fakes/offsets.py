@@ -31,13 +31,16 @@ class FakeOffsets:
     def commit(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
         self._broker.check()
         queues = self._broker.queues_of(topic)
+        refused = ""
         for queue, offset in offsets.items():
             found = queues.get(queue.queue_id)
             end = 0 if found is None else found.max_offset
             if offset > end:
-                remark = f"the offset is not stored: offset {offset} is beyond the end {end}"
-                raise RequestFailedError(ADDRESS, SYSTEM_ERROR, remark)
-            self._broker.offsets[group, topic, queue.queue_id] = offset
+                refused = f"the offset is not stored: offset {offset} is beyond the end {end}"
+            else:
+                self._broker.offsets[group, topic, queue.queue_id] = offset
+        if refused:
+            raise RequestFailedError(ADDRESS, SYSTEM_ERROR, refused)
 
     def move_online(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
         self._broker.check()
