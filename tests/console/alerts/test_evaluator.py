@@ -6,7 +6,7 @@ import pytest
 from django.db import OperationalError
 from msgspec import structs
 
-from console.alerts import evaluator as evaluator_module
+from console.alerts import evaluator as evaluator_module, notices
 from console.alerts.evaluator import ENDED_MAX, MESSAGES_KEPT_MS, OPEN_MAX, end_all, forget
 from console.alerts.models import (
     Alert,
@@ -399,7 +399,7 @@ def test_a_rule_that_fails_is_named_undone_and_keeps_no_other_from_firing(
     rounds: Rounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = threshold(channel("one"), name="bad"), threshold(channel("two"), name="good")
-    announce = evaluator_module.announce
+    announce = notices.announce
 
     def fail_for_one(rule: Rule, passed: int, now_ms: int) -> None:
         if rule.pk == bad.pk:
