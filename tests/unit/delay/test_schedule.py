@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from broker_core.delay.schedule import FAILURES_MAX, RETRY_MS
@@ -493,10 +494,12 @@ async def test_a_delivered_message_comes_once_though_the_news_of_it_fails(
     def fail(*_: object) -> None:
         raise TypeError("of a bug")
 
-    monkeypatch.setattr(delayed.schedule, "_on_delivered", fail)
+    # What the schedule calls appends to it.
+    monkeypatch.setattr(delayed, "delivered", SimpleNamespace(append=fail))
     delayed.send(1, b"once")
 
-    await delayed.after(1_100)
-    await delayed.after(60_000)
+    for milliseconds in (1_100, 60_000):
+        delayed.clock.advance_ms(milliseconds)
+        await delayed.deliver()
 
     assert [message.body for message in delayed.arrived()] == [b"once"]

@@ -445,7 +445,8 @@ async def test_queues_that_cannot_be_flushed_for_an_unknown_reason_get_no_checkp
     def fail(*_: object) -> None:
         raise KeyError("of a bug")
 
-    monkeypatch.setattr(store_flush, "_sync", fail)
+    put(store)
+    monkeypatch.setattr(store.files.queues, "take_files_to_flush", fail)
     await store.queue_flusher.flush()
 
     assert store.availability.failure is not None
