@@ -5,6 +5,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import subprocess
@@ -18,7 +19,7 @@ from deploy.terminal import complain
 from deploy.words import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 COLLECTOR = "TREBUCHET_OTLP_ENDPOINT"
@@ -43,11 +44,35 @@ def wanted(environment: Mapping[str, str]) -> list[Path]:
     return files
 
 
-def compile_native(python: Path) -> None:
-    """Compile what of the broker can be; it says itself what it lacks, and runs without."""
-    if os.environ.get("TREBUCHET_NATIVE") != "0":
-        command = [str(python), "-m", "broker_core.native.build"]
-        subprocess.run(command, cwd=requirements.ROOT, env=without_secrets(os.environ))
+@contextlib.contextmanager
+def compiling(python: Path) -> Iterator[None]:
+    """Compile meanwhile what of the broker can be; it says itself what it lacks."""
+    if os.environ.get("TREBUCHET_NATIVE") == "0":
+        yield
+        return
+    command = [str(python), "-m", "broker_core.native.build"]
+    environment = without_secrets(os.environ)
+    process = subprocess.Popen(command, cwd=requirements.ROOT, env=environment)
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
+
+
+def ready(*files: Path) -> Path:
+    """Install what the files' locks pin while the broker's native part is compiled.
+
+    Returns the environment's Python.
+
+    Raises:
+        SetupError: see virtualenv.
+    """
+    with virtualenv.made() as python, compiling(python):
+        virtualenv.install(*files)
+    return python
 
 
 def main(arguments: list[str]) -> int:
@@ -70,13 +95,11 @@ def main(arguments: list[str]) -> int:
             if gives_root_up:
                 # The environment is for that user to read, too.
                 os.umask(os.umask(0o022) & 0o022)
-            python = virtualenv.ensure(requirements.RUN, *wanted(os.environ))
-            compile_native(python)
+            python = ready(requirements.RUN, *wanted(os.environ))
             secret_files.hand_on(secrets, os.environ)
             module = "deploy.as_root" if gives_root_up else "deploy.appliance"
         elif command == "harden":
-            python = virtualenv.ensure(requirements.RUN)
-            compile_native(python)
+            python = ready(requirements.RUN)
             module = "deploy.harden"
         elif command in COPYING:
             COPYING[command](rest)
@@ -84,8 +107,7 @@ def main(arguments: list[str]) -> int:
             module = f"deploy.{command}"
         else:
             checks.parse(rest)
-            python = virtualenv.ensure(requirements.RUN, requirements.TEST)
-            compile_native(python)
+            python = ready(requirements.RUN, requirements.TEST)
             module = "deploy.gate"
     except (options.OptionError, virtualenv.SetupError) as error:
         complain(str(error))

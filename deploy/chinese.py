@@ -189,9 +189,13 @@ SENTENCES = {
         "TREBUCHET_USER 为 {user!r}：只有 root 能以其他用户启动系统。"
     ),
     "Making the virtual environment {where}": "正在创建虚拟环境 {where}",
-    "Installing {file} into .venv (the first time takes a few minutes)": (
-        "正在将 {file} 安装到 .venv（首次需要几分钟）"
+    "Could not make the virtual environment; the lines above say why.": (
+        "无法创建虚拟环境；原因见上文。"
     ),
+    "Installing {file} into .venv (the first time takes a minute or more)": (
+        "正在将 {file} 安装到 .venv（首次需要一分钟或更久）"
+    ),
+    "Could not install {file}; the lines above say why.": "无法安装 {file}；原因见上文。",
     "Installing Debian's {names}": "正在安装 Debian 的 {names}",
     "{reason}: everything but the reports works. To have them, "
     "install Java {version} or newer ({command}) and start again.": (

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from deploy import virtualenv
-from deploy.requirements import CONNECT, FILES, LOCK, OTLP, REDIS, ROOT, RUN, TEST, lock_of
+from deploy.requirements import CONNECT, FILES, OTLP, REDIS, ROOT, RUN, TEST, lock_of
 from deploy.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         complain(f"usage: deploy/lock [--upgrade]\n\n{__doc__}")
         return 2
     try:
-        virtualenv.ensure(LOCK)
+        virtualenv.ensure()
     except virtualenv.SetupError as error:
         complain(str(error))
         return 2

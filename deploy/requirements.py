@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "requirements.txt"
 TEST = ROOT / "tests" / "requirements.txt"
 BUILD = ROOT / "deploy" / "requirements-build.txt"
-"""Installed before anything else: pip would otherwise fetch it, unhashed, where it builds."""
+"""Installed before the others: it would otherwise be fetched, unhashed, where it builds."""
 REDIS = ROOT / "deploy" / "requirements-redis.txt"
 """For a machine without redis-server; installed without what it needs."""
 OTLP = ROOT / "deploy" / "requirements-otlp.txt"
@@ -23,8 +23,9 @@ CONNECT = ROOT / "deploy" / "requirements-connect.txt"
 """For reports and a lake by a Spark Connect server."""
 FUZZ = ROOT / "deploy" / "requirements-fuzz.txt"
 """For tools/fuzz to be guided by coverage."""
-LOCK = ROOT / "deploy" / "requirements-lock.txt"
-FILES = (BUILD, RUN, TEST, REDIS, OTLP, CONNECT, FUZZ, LOCK)
+UV = ROOT / "deploy" / "requirements-uv.txt"
+"""What installs all others, and resolves and hashes them for deploy/lock."""
+FILES = (BUILD, RUN, TEST, REDIS, OTLP, CONNECT, FUZZ, UV)
 
 _PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z0-9,-]+\])?==([^\s;]+)(?: ; (.+))?")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")

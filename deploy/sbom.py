@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 from analytics.java import PACKAGE as JAVA_PACKAGE
 from deploy import redis_server
-from deploy.requirements import BUILD, CONNECT, OTLP, REDIS, ROOT, RUN, entries
+from deploy.requirements import BUILD, CONNECT, OTLP, REDIS, ROOT, RUN, UV, entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,6 +46,7 @@ SCOPES = {
     OTLP: "optional",
     CONNECT: "optional",
     BUILD: "excluded",
+    UV: "excluded",
 }
 DEBIAN_PACKAGES = (redis_server.PACKAGE, JAVA_PACKAGE)
 CLASSIFIED = {
@@ -107,7 +108,7 @@ def package(entry: Entry, scope: str) -> Component:
     files = {
         "type": "distribution",
         "url": f"https://pypi.org/simple/{entry.name}/",
-        "comment": "pip accepts a file with any of these hashes",
+        "comment": "a file with any of these hashes is installed",
         "hashes": [{"alg": "SHA-256", "content": each} for each in entry.hashes],
     }
     return {

@@ -2,7 +2,7 @@
 
 Standard library only: it runs before anything is installed. A requirements file tells people what
 is wanted; its lock beside it, which deploy/lock writes, has all that comes with that and the hashes
-of every file: pip installs from the lock alone. Stamps in the environment hold the hashes of the
+of every file: uv installs from the lock alone. Stamps in the environment hold the hashes of the
 installed locks, so that a start with nothing to install costs a file read.
 """
 
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.environment import without_secrets
 from deploy import requirements
+from deploy.installer import Installer
 from deploy.terminal import say
 from deploy.words import told
 
@@ -41,15 +42,52 @@ def ensure(*files: Path) -> Path:
     Raises:
         SetupError: the environment could not be made, or a package not installed.
     """
+    with made():
+        install(*files)
+    return PYTHON
+
+
+@contextlib.contextmanager
+def made() -> Iterator[Path]:
+    """Make the environment if needed, with what builds packages; nobody else installs meanwhile.
+
+    Raises:
+        SetupError: it could not be made.
+    """
     with _locked():
         if not _is_usable():
             say(told("Making the virtual environment {where}", where=VENV))
-            _run(
-                [sys.executable, "-m", "venv", "--clear", str(VENV)], "make the virtual environment"
-            )
-        for file in (requirements.BUILD, *files):
-            _install(file)
-    return PYTHON
+            command = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)]
+            environment = without_secrets(os.environ)
+            if subprocess.run(command, env=environment, cwd=ROOT).returncode != 0:
+                raise SetupError(
+                    told("Could not make the virtual environment; the lines above say why.")
+                )
+        install(requirements.UV, requirements.BUILD)
+        yield PYTHON
+
+
+def install(*files: Path) -> None:
+    """Install what the files' locks pin, unless that was done; only within `made`.
+
+    Raises:
+        SetupError: a package could not be installed.
+    """
+    installer = Installer(VENV)
+    for file in files:
+        lock = requirements.lock_of(file)
+        stamp = VENV / f".{str(lock.relative_to(ROOT)).replace(os.sep, '-')}.sha256"
+        digest = hashlib.sha256(lock.read_bytes()).hexdigest()
+        if stamp.exists() and stamp.read_text().strip() == digest:
+            continue
+        shown = file.relative_to(ROOT)
+        say(
+            told("Installing {file} into .venv (the first time takes a minute or more)", file=shown)
+        )
+        code = installer.install_itself() if file == requirements.UV else installer.install(file)
+        if code != 0:
+            raise SetupError(told("Could not install {file}; the lines above say why.", file=shown))
+        stamp.write_text(f"{digest}\n")
 
 
 @contextlib.contextmanager
@@ -64,39 +102,8 @@ def _locked() -> Iterator[None]:
 
 
 def _is_usable() -> bool:
-    program = f"import sys, pip; sys.exit(sys.version_info < {OLDEST_PYTHON})"
+    program = f"import sys; sys.exit(sys.version_info < {OLDEST_PYTHON})"
     try:
         return subprocess.run([PYTHON, "-c", program], stderr=subprocess.DEVNULL).returncode == 0
     except OSError:
         return False
-
-
-def _install(file: Path) -> None:
-    lock = requirements.lock_of(file)
-    stamp = VENV / f".{str(lock.relative_to(ROOT)).replace(os.sep, '-')}.sha256"
-    digest = hashlib.sha256(lock.read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text().strip() == digest:
-        return
-    say(
-        told(
-            "Installing {file} into .venv (the first time takes a few minutes)",
-            file=file.relative_to(ROOT),
-        )
-    )
-    command: list[str | Path] = [PYTHON, "-m", "pip", "install", "--quiet", "--no-input"]
-    # The lock is complete, so nothing that it does not name is wanted.
-    command += ["--require-hashes", "--no-deps", "--disable-pip-version-check"]
-    # pyspark has no wheel; what builds it is installed by now, hashed like the rest.
-    command += ["--use-pep517", "--no-build-isolation"]
-    if os.geteuid() == 0:
-        command.append("--root-user-action=ignore")
-    _run([*command, "-r", lock], f"install {file.relative_to(ROOT)}")
-    stamp.write_text(f"{digest}\n")
-
-
-def _run(command: list[str | Path], what: str) -> None:
-    environment = without_secrets(os.environ)
-    environment.pop("PYTHONPATH", None)
-    code = subprocess.run(command, env=environment, cwd=ROOT).returncode
-    if code != 0:
-        raise SetupError(f"Could not {what}: the command above ended with exit code {code}.")

@@ -106,6 +106,7 @@ def test_only_locks_are_installed_and_only_by_hash(
 
     class Done:
         returncode = 0
+        stdout = ""
 
     def run(command: list[object], **_: object) -> Done:
         ran.append([str(word) for word in command])
@@ -113,11 +114,13 @@ def test_only_locks_are_installed_and_only_by_hash(
 
     (tmp_path / ".venv").mkdir()
     (tmp_path / "deploy").mkdir()
-    for name in ("requirements", "deploy/requirements-build"):
+    for name in ("requirements", "deploy/requirements-build", "deploy/requirements-uv"):
         (tmp_path / f"{name}.lock").write_text("first")
     monkeypatch.setattr(virtualenv, "ROOT", tmp_path)
     monkeypatch.setattr(virtualenv, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(requirements, "ROOT", tmp_path)
     monkeypatch.setattr(requirements, "BUILD", tmp_path / "deploy" / "requirements-build.txt")
+    monkeypatch.setattr(requirements, "UV", tmp_path / "deploy" / "requirements-uv.txt")
     monkeypatch.setattr("subprocess.run", run)
 
     def installed() -> list[str]:
@@ -125,15 +128,17 @@ def test_only_locks_are_installed_and_only_by_hash(
         virtualenv.ensure(tmp_path / "requirements.txt")
         return [command[-1] for command in ran if "--require-hashes" in command]
 
-    both = [
-        str(tmp_path / "deploy" / "requirements-build.lock"),
-        str(tmp_path / "requirements.lock"),
-    ]
-    assert installed() == both
-    assert all({"--require-hashes", "--no-build-isolation"} <= set(command) for command in ran[1:])
+    uv, build, run_lock = (
+        str(tmp_path / f"{name}.lock")
+        for name in ("deploy/requirements-uv", "deploy/requirements-build", "requirements")
+    )
+    assert installed() == [uv, build, run_lock]
+    by_uv = [command for command in ran if command[0].endswith("/uv")]
+    assert [command[-1] for command in by_uv] == [build, run_lock]
+    assert all({"--no-deps", "--no-build-isolation"} <= set(command) for command in by_uv)
     assert installed() == []
     (tmp_path / "requirements.lock").write_text("second")
-    assert installed() == both[1:]
+    assert installed() == [run_lock]
 
 
 def test_what_settings_ask_for_is_installed_with_the_rest() -> None:
