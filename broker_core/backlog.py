@@ -6,8 +6,6 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker_core.isolation import isolated
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -44,11 +42,7 @@ class Backlog(Generic[T]):
         try:
             while self._waiting and self._room > 0:
                 thing, _ = self._waiting.popitem(last=False)
-                # At least one, so that a turn ends though everything fails.
-                work = 1
-                with isolated("a piece of work that waited", thing):
-                    work = self._serve(thing)
-                self._room -= work
+                self._room -= self._serve(thing)
         finally:
             self._is_serving = False
             if not self._is_turn_noted:

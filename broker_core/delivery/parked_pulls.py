@@ -15,7 +15,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from broker_core.config.limits import LIMITS
-from broker_core.isolation import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -145,7 +144,7 @@ class ParkedPulls:
         """Answer every parked pull."""
         for parked in self._all():
             self._forget(parked)
-            self._attempt(parked, is_last=True)
+            parked.pull.attempt(is_last=True)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -177,23 +176,12 @@ class ParkedPulls:
                 continue  # Its connection is lost, or it was answered meanwhile.
             if parked.is_last:
                 self._forget(parked)
-                self._attempt(parked, is_last=True)
-            elif self._attempt(parked, is_last=False):
+                parked.pull.attempt(is_last=True)
+            elif parked.pull.attempt(is_last=False):
                 self._forget(parked)
         self._is_attempt_due = bool(due)
         if due:
             asyncio.get_running_loop().call_soon(self._attempt_some)
-
-    @staticmethod
-    def _attempt(parked: _Parked, *, is_last: bool) -> bool:
-        """Try a pull; one that fails is answered by nobody, and waits no more."""
-        try:
-            return parked.pull.attempt(is_last=is_last)
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001  one pull of thousands
-            FAILURES.report("a parked pull", f"{parked.topic} {parked.queue_id}", error)
-            return True
 
     def _wait_until(self, when: float) -> None:
         if self._timer is not None:

@@ -18,17 +18,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from broker_core.config.namesrv import NamesrvConfig
 from broker_core.counted_log import CountedLog
 from broker_core.errors import RequestRefusedError
-from broker_core.isolation import isolated
 from broker_core.message.topic_config import FLAG_UNIT, FLAG_UNIT_SUB, PERM_READ, PERM_WRITE
-from broker_core.namesrv.claims import Claims
-from broker_core.namesrv.identity import LiveBroker
 from broker_core.namesrv.reigns import Reigns
 from broker_core.namesrv.shared_queues import SharedQueues, require_short
 from broker_core.protocol.bodies.cluster import ClusterInfo
@@ -40,16 +37,44 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock
     from broker_core.message.data_version import DataVersion
-    from broker_core.namesrv.identity import BrokerIdentity
     from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
 
 logger = logging.getLogger(__name__)
 
+BROKER_EXPIRED_S = 120.0
+MASTER_SILENT_S = 65.0
+"""Longer than brokers go without registering: then a slave of a later epoch may take the name."""
 BROKERS_MAX = 2_000
 ROUTES_MAX = 60_000
 """Topics, each counted once for every broker that has it."""
 ENCODED_MAX = 4_096
 """Encoded routes that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """The registering broker. `broker_addr` is the "ip:port" that clients connect to."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    ha_server_addr: str = ""
+    epoch: int = 0
+    """Of a master: its reign, see `reigns`."""
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    """A registered address.
+
+    `owners` are the connections that registered it, the oldest first; None is our own process.
+    """
+
+    identity: BrokerIdentity
+    data_version: DataVersion
+    owners: tuple[object | None, ...]
+    heard_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +100,6 @@ class RouteTable:
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}
         self._queues: dict[str, dict[str, QueueData]] = {}
-        self._claims = Claims(self._brokers, self._live, self._reigns, clock, self._counted_log)
         self._filter_servers: dict[str, list[str]] = {}
         # Encoded answers to GET_ROUTEINFO_BY_TOPIC: each client asks for its topics every 30 s.
         self._encoded: dict[tuple[str, bool], bytes] = {}
@@ -110,13 +134,13 @@ class RouteTable:
             self._reigns.require(identity.broker_name, identity.epoch, identity.broker_addr)
         is_proven = is_proven or owner is None
         if not is_proven:
-            self._claims.require_free(identity, owner)
+            self._require_free(identity, owner)
         known = self._brokers.get(identity.broker_name)
-        if owner is not None and known is None and len(self._brokers) >= BROKERS_MAX:
+        if known is None and len(self._brokers) >= BROKERS_MAX:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"the limit of {BROKERS_MAX} brokers is reached"
             )
-        self._require_bounds(identity, topics, filter_servers, owner)
+        self._require_room(identity, topics, filter_servers)
         if owner is not None:
             self._registering.add(owner)
         renamed = self._live.get(identity.broker_addr)
@@ -178,7 +202,7 @@ class RouteTable:
             return
         if owner is not None and not is_proven:
             if owner not in live.owners:
-                self._claims.refuse(identity, f"{address} was registered over another connection")
+                self._refuse(identity, f"{address} was registered over another connection")
             live.owners = tuple(each for each in live.owners if each is not owner)
             if live.owners:
                 return
@@ -189,12 +213,11 @@ class RouteTable:
         """Remove brokers that were silent too long; return their connections."""
         owners = []
         for address, live in list(self._live.items()):
-            if self._claims.is_expired(live):
+            if self._is_expired(live):
                 logger.warning(
                     "broker expired: broker_name=%s address=%s", live.identity.broker_name, address
                 )
-                with isolated("the expiry of a broker", address):
-                    self._remove(address)
+                self._remove(address)
                 owners += [owner for owner in live.owners if owner is not None]
         return owners
 
@@ -363,6 +386,66 @@ class RouteTable:
 
     # Inside.
 
+    def _require_free(self, identity: BrokerIdentity, owner: object | None) -> None:
+        """Refuse a registration whose name or address belongs to another broker that lives."""
+        address = identity.broker_addr
+        data = self._brokers.get(identity.broker_name)
+        held = data.broker_addrs.get(identity.broker_id) if data is not None else None
+        if (
+            held is not None
+            and held != address
+            and not self._may_change(held, owner)
+            and not self._may_succeed(identity, held, owner)
+        ):
+            self._refuse(
+                identity,
+                f"broker {identity.broker_name} with id {identity.broker_id} is registered from "
+                f"{held}; another address may have its name when it has unregistered, its "
+                f"connection is closed, or it has been silent for {BROKER_EXPIRED_S:.0f} s",
+            )
+        live = self._live.get(address)
+        if live is not None and not self._may_change(address, owner):
+            registered = live.identity
+            same = (registered.cluster_name, registered.broker_name, registered.broker_id)
+            if same != (identity.cluster_name, identity.broker_name, identity.broker_id):
+                self._refuse(
+                    identity,
+                    f"{address} is registered as broker {registered.broker_name} with id "
+                    f"{registered.broker_id} of cluster {registered.cluster_name}",
+                )
+
+    def _may_succeed(self, identity: BrokerIdentity, held: str, owner: object | None) -> bool:
+        """Return whether a promoted slave takes the name of a master that fell silent."""
+        own = self._live.get(identity.broker_addr)
+        return (
+            identity.broker_id == MASTER_ID
+            and self._reigns.later_than_known(identity.broker_name, identity.epoch)
+            and own is not None
+            and own.identity.broker_name == identity.broker_name
+            and own.owners[0] is owner
+            and self._live[held].heard_at <= self._clock.monotonic() - MASTER_SILENT_S
+        )
+
+    def _may_change(self, address: str, owner: object | None) -> bool:
+        live = self._live[address]
+        return live.owners[0] is owner or self._is_expired(live)
+
+    def _refuse(self, identity: BrokerIdentity, reason: str) -> NoReturn:
+        self._counted_log.report(
+            logger,
+            logging.WARNING,
+            "registration of a live broker by another peer refused",
+            f"broker_name={identity.broker_name}",
+            "broker_id=%d address=%s reason=%s",
+            identity.broker_id,
+            identity.broker_addr,
+            reason,
+        )
+        raise RequestRefusedError(ResponseCode.NO_PERMISSION, reason)
+
+    def _is_expired(self, live: LiveBroker) -> bool:
+        return live.heard_at <= self._clock.monotonic() - BROKER_EXPIRED_S
+
     def _is_of_new_cluster(self, known: BrokerData, identity: BrokerIdentity) -> bool:
         """Return whether a registration moves a broker: a slave does not move its master."""
         if known.cluster == identity.cluster_name:
@@ -402,8 +485,7 @@ class RouteTable:
         changed, self._changed_masters = self._changed_masters, set()
         for broker_name in changed:
             for listener in self.master_listeners:
-                with isolated("the news of a master", broker_name):
-                    listener(broker_name)
+                listener(broker_name)
 
     def _put_queues(self, broker_name: str, topics: TopicConfigSerializeWrapper) -> None:
         for topic, config in topics.topic_config_table.items():
@@ -413,22 +495,12 @@ class RouteTable:
             self._route_nums += before is None or broker_name not in before
         self._encoded.clear()
 
-    def _require_bounds(
+    def _require_room(
         self,
         identity: BrokerIdentity,
         topics: TopicConfigSerializeWrapper,
         filter_servers: Sequence[str],
-        owner: object | None,
     ) -> None:
-        require_short(
-            (identity.broker_name, identity.cluster_name, *topics.topic_config_table),
-            filter_servers,
-        )
-        if owner is not None:
-            # Our own process always has room: others must not keep it out.
-            self._require_room(identity, topics)
-
-    def _require_room(self, identity: BrokerIdentity, topics: TopicConfigSerializeWrapper) -> None:
         table = topics.topic_config_table
         # Everything may be new; only near the limit it matters what is.
         if self._route_nums + len(table) > ROUTES_MAX:
@@ -438,6 +510,7 @@ class RouteTable:
                 raise RequestRefusedError(
                     ResponseCode.SYSTEM_ERROR, f"the limit of {ROUTES_MAX} routes is reached"
                 )
+        require_short((identity.broker_name, identity.cluster_name, *table), filter_servers)
 
     def _delete_topics_but(self, kept: Container[str], broker_name: str) -> None:
         gone = [

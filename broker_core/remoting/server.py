@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from broker_core.clock import SystemClock
 from broker_core.errors import RemotingError
-from broker_core.isolation import isolated
 from broker_core.listening.admission import Admission
 from broker_core.listening.listener import Listener, listen, listen_at_path
 from broker_core.listening.peer_log import PeerLog
@@ -165,14 +164,11 @@ class RemotingServer(Service):
         self._sweep_timer = self._clock.call_at(self._clock.monotonic() + SWEEP_S, self._sweep)
 
     def _sweep(self) -> None:
-        self._sweep_later()
         now = self._clock.monotonic()
         for connection in list(self._wire.connections):
-            with isolated("the sweep of a connection", connection):
-                connection.sweep(now)
+            connection.sweep(now)
         if self._listener is not None:
-            with isolated("the sweep of a listener", self.name):
-                self._listener.sweep(now)
+            self._listener.sweep(now)
         if self._tls is not None:
-            with isolated("the look at certificates", self.name):
-                self._tls.reload_if_changed()
+            self._tls.reload_if_changed()
+        self._sweep_later()

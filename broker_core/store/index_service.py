@@ -273,9 +273,8 @@ class IndexService:
         return file
 
     def _delete(self, file: IndexFile) -> None:
-        # In this order: a file that cannot be deleted stays what it is.
-        self._storage.unlink(file.file.path)
         self._files.remove(file)
+        self._storage.unlink(file.file.path)
         file.close()
 
 

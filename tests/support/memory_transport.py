@@ -23,13 +23,8 @@ class MemoryTransport(asyncio.Transport):
 
     sockets: ClassVar[list[socket.socket]] = []
 
-    def __init__(
-        self,
-        protocol: asyncio.BaseProtocol,
-        address: tuple[Any, ...] = (),
-        peer: tuple[Any, ...] | None = None,
-    ) -> None:
-        """`address`: of this end; `peer`: of the other."""
+    def __init__(self, protocol: asyncio.BaseProtocol, address: tuple[Any, ...] = ()) -> None:
+        """`address`: of this end."""
         super().__init__()
         self.protocol = protocol
         self.socket = socket.socket()
@@ -41,7 +36,6 @@ class MemoryTransport(asyncio.Transport):
         self.is_paused = False
         self.unread = 0
         self._address = address
-        self._peer = peer
 
     @classmethod
     def close_all(cls) -> None:
@@ -49,8 +43,7 @@ class MemoryTransport(asyncio.Transport):
             cls.sockets.pop().close()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        known = {"socket": self.socket, "sockname": self._address, "peername": self._peer}
-        return known.get(name, default)
+        return {"socket": self.socket, "sockname": self._address}.get(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CARD, TOKEN, ENVIRONMENT = "4111222233334444", "t0ken-of-ann", "of-the-environment"
+ESCAPED = CARD.replace("4111", "\\u00341%31%31", 1)
 BODY = f'{{"card": "{CARD}", "pin": 7}}'
 PROPERTIES = f"token\x01{TOKEN}\x02note\x01paid by {CARD}\x02KEYS\x01shop-key\x02"
 OTHERS = "KEYS\x01bank-key\x02UNIQ_KEY\x01bank-uniq\x02TAGS\x01bank-tag\x02note\x01bank-note\x02"
@@ -50,6 +51,7 @@ class Asker:
         builder = StoreBuilder(directory / "store")
         for topic in ("shop-orders", "shop-bills"):
             builder.put(topic, body=BODY.encode(), properties=PROPERTIES.encode())
+        builder.put("shop-orders", body=f'{{"card": "{ESCAPED}"}}'.encode())
         for _ in range(3):
             builder.put("bank-transfers", body=b"bank-body", properties=OTHERS.encode())
         builder.write()
@@ -70,6 +72,7 @@ class Asker:
         }
         self.secrets = {
             *("bank-transfers", "bank-body", "bank-key", "bank-uniq", "bank-tag", "bank-note"),
+            *(ESCAPED, ESCAPED.encode().hex()),
             *(b"bank-".hex(), CARD.encode().hex(), CARD, CARD[::-1], TOKEN, TOKEN[::-1]),
             *(MASKS[0].what, self.words["crc"], self.words["folder"]),
             *(hashlib.md5(BODY.encode()).hexdigest(), hashlib.sha256(BODY.encode()).hexdigest()),

@@ -196,24 +196,3 @@ async def test_what_waits_for_a_topic_is_answered_when_its_filters_change(
 
     assert (first.attempts, second.attempts, other.attempts) == ([True], [True], [])
     assert len(parked_pulls) == 1
-
-
-async def test_a_pull_that_fails_keeps_no_other_from_its_answer(parked_pulls: ParkedPulls) -> None:
-    class FailingPull(FakePull):
-        def attempt(self, *, is_last: bool) -> bool:
-            raise KeyError("of a bug")
-
-    last = FakePull(answers=False)
-    for pull in (FailingPull(), FakePull(), FailingPull(), last):
-        parked_pulls.park("T", 0, pull, 15_000)
-
-    parked_pulls.on_arrival("T", 0, 1)
-    await turn()
-    assert last.attempts == [False]
-    assert len(parked_pulls) == 1
-
-    parked_pulls.park("U", 0, FailingPull(), 15_000)
-    parked_pulls.shutdown()
-
-    assert last.attempts == [False, True]
-    assert len(parked_pulls) == 0
