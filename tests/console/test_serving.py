@@ -30,7 +30,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
     process.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def visitor(web: WebProcess) -> Visitor:
     """The administrator, signed in."""
     visitor = Visitor(web.url)

@@ -34,7 +34,7 @@ REFERENCE: dict[str, dict[int, set[int]]] = {
         **dict.fromkeys((11, 361), PULL),
         12: {0, 22},
         14: {0, 22},
-        15: {0},
+        15: {0, 1},
         17: DONE,
         18: {NOT_SUPPORTED},
         21: {0},
@@ -113,11 +113,13 @@ REFERENCE["vip"] = REFERENCE["broker"] | {11: {NOT_SUPPORTED}, 361: {NOT_SUPPORT
 LITE_PULL = 361
 GET_TOPIC_CONFIG = 351
 GET_BROKER_HA_STATUS = 907
+UPDATE_CONSUMER_OFFSET = 15
 RESET_OFFSET = 222
 DIFFERS = {
     LITE_PULL: "5.x's pull, which 4.9.7 does not know",
     GET_TOPIC_CONFIG: "5.x's question, without which its mqadmin cannot go on",
     GET_BROKER_HA_STATUS: "5.x's question, which tells mqadmin of 5.x how replication goes",
+    UPDATE_CONSUMER_OFFSET: "refused beyond the queue's end, where it would skip messages",
     RESET_OFFSET: "206 for a group without offsets, so that tools go on to set them",
 }
 """Requests that we answer with another code than the real 4.9.7, on purpose."""
