@@ -14,7 +14,7 @@ from tests.support.sources import ROOT, python_sources
 DOCUMENTS = (
     *sorted(ROOT.glob("*.md")),
     ROOT / "broker_core" / "ARCHITECTURE.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 )
 CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)

@@ -29,7 +29,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--directory", type=Path, help="for the stores: some 30 GB; default: /tmp")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every slice there")
     parser.add_argument(
-        "--write", type=Path, metavar="DOCS", help="put the figures into performance.md there"
+        "--write",
+        type=Path,
+        metavar="DOCS",
+        help="write results/comparison.json there, and its pages",
     )
     return parser.parse_args()
 

@@ -7,7 +7,7 @@ jars (Maven, offline once it has them). A quiet machine with two cores or more, 
     python -m tools.bench                          # all, three rounds: about 55 minutes
     python -m tools.bench --quick                  # one round of four cells: two minutes
     python -m tools.bench --cells send-64,pull-32 --brokers ours,4.9.7 --rounds 1
-    python -m tools.bench --write docs             # figures into docs/performance.md
+    python -m tools.bench --write docs             # into docs/results
     python -m tools.bench --against ../before      # another checkout instead of other brokers
 """
 
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.support.raw_remoting import create_topic
 from tools.bench import loads
 from tools.bench.cells import ASYNC, CELLS, KIB, ONE_KIB, SETTLE, TAGGED, TOPIC, Cell, a_send
+from tools.bench.comparison import Results, Sample
 from tools.bench.contenders import (
     BATCHES,
     FLOOR,
@@ -37,8 +38,7 @@ from tools.bench.contenders import (
     running,
     supports,
 )
-from tools.bench.machine import about
-from tools.bench.results import Results, Sample
+from tools.results.machine import about
 
 if TYPE_CHECKING:
     import argparse
@@ -109,13 +109,18 @@ def plan_of(asked: argparse.Namespace) -> Plan:
     """Return what the command line asks for.
 
     Raises:
-        ValueError: a cell or broker that there is not; the text is one sentence.
+        ValueError: a cell or broker that doesn't exist, or too few of them to publish.
     """
     wanted = asked.cells.split(",") if asked.cells else QUICK_CELLS if asked.quick else None
     names = asked.brokers.split(",") if asked.brokers else QUICK_BROKERS if asked.quick else NAMES
     for one in names:
         if one not in NAMES:
             raise ValueError(f"{one!r} is none of: {', '.join(NAMES)}")
+    if asked.write and (wanted or not set(QUICK_BROKERS) <= set(names) or not asked.store_gib):
+        raise ValueError(
+            f"--write publishes every cell of {' and '.join(QUICK_BROKERS)}, and starts with a "
+            "store; leave out --cells, --quick, --store-gib 0, or --write"
+        )
     return Plan(
         cells=known_cells(wanted) if wanted else CELLS,
         brokers=names,

@@ -71,7 +71,9 @@ from tools.faults import (
     variants,
 )
 from tools.faults.command_line import Command, say
+from tools.faults.publishing import publish, tally_of
 from tools.faults.simulation import runner, world
+from tools.faults.tally import Tally
 from tools.faults.writer import EXTENDED, POOLED
 
 if TYPE_CHECKING:
@@ -79,6 +81,12 @@ if TYPE_CHECKING:
     from random import Random
 
 FLUSH_DISK_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+MEMBERS = {
+    variants.OURS: "all members Trebuchet",
+    variants.ORIGINAL_SLAVE: "the slave RocketMQ 4.9.7",
+    variants.ORIGINAL_MASTER: "the master RocketMQ 4.9.7",
+    variants.ORIGINAL_NAMESRV: "a name server RocketMQ 4.9.7",
+}
 STORE_KINDS = (*FLUSH_DISK_TYPES, POOLED, EXTENDED)
 
 
@@ -105,6 +113,7 @@ def _kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
             say=say,
         )
         say(f"{arguments.broker} {kind} {found}")
+        publish(arguments, found, kind, broker=arguments.broker)
         is_right = is_right and not found.wrong
     return is_right
 
@@ -114,6 +123,7 @@ def _kill_store(arguments: Namespace, directory: Path, dice: Random) -> bool:
     for kind in arguments.flush_disk_type or STORE_KINDS:
         found = kill.run(directory / kind, kind, arguments.cycles, dice)
         say(f"{kind} {found}")
+        publish(arguments, found, kind)
         is_right = is_right and not found.wrong
     return is_right
 
@@ -122,6 +132,7 @@ def _clients(arguments: Namespace, directory: Path, dice: Random) -> bool:
     programs = real_clients.build(directory / "programs")
     found = client_kills.run(directory / "run", arguments.kills, dice, programs)
     say(str(found))
+    publish(arguments, tally_of(found.report, found.kills, []))
     return not found.report.findings
 
 
@@ -135,6 +146,8 @@ def _power(arguments: Namespace, directory: Path, dice: Random) -> bool:
     wrong = []
     if arguments.broker == tried.OURS:
         found = power.run(directory, arguments.cuts, dice, say=say)
+        if arguments.cuts:
+            publish(arguments, found, "a store", is_a_store=True)
         wrong += found.wrong
     programs = _programs(arguments, directory)
     through_broker = power.run_broker(
@@ -146,6 +159,8 @@ def _power(arguments: Namespace, directory: Path, dice: Random) -> bool:
         say=say,
     )
     say(f"{arguments.broker} {through_broker}")
+    if arguments.broker_cuts:
+        publish(arguments, through_broker, "a broker", broker=arguments.broker)
     return not wrong and not through_broker.wrong
 
 
@@ -161,6 +176,7 @@ def _flush_error(arguments: Namespace, directory: Path, dice: Random) -> bool:
         directory, arguments.cycles, dice, kind=arguments.broker, programs=programs, say=say
     )
     say(f"{arguments.broker} {found}")
+    publish(arguments, found, broker=arguments.broker)
     return not found.wrong
 
 
@@ -170,9 +186,12 @@ def _flip(arguments: Namespace, directory: Path, dice: Random) -> bool:
             directory, arguments.count, dice, kind=arguments.broker, say=say
         )
         say(f"{arguments.broker} {through_broker}")
+        publish(arguments, through_broker, "a broker with 3,000 messages", broker=arguments.broker)
         return not through_broker.wrong
     found = flips.run(arguments.count, dice, is_guarded=arguments.guarded)
     say(str(found))
+    with_crc = " with enabledAppendPropCRC" if arguments.guarded else ""
+    publish(arguments, found, f"a store{with_crc}")
     return not found.wrong
 
 
@@ -195,6 +214,7 @@ def _promotion(arguments: Namespace, directory: Path, dice: Random) -> bool:
             say=say,
         )
         say(f"{broker} {kind} {found}")
+        publish(arguments, found, kind, broker=broker)
         is_right = is_right and not found.wrong
     return is_right
 
@@ -210,6 +230,7 @@ def _slave_kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
             directory / kind, kind, arguments.cycles, dice, programs=programs, say=say
         )
         say(f"{kind} {found}")
+        publish(arguments, found, kind)
         is_right = is_right and not found.wrong
     return is_right
 
@@ -219,16 +240,20 @@ def _appliance(arguments: Namespace, directory: Path, dice: Random) -> bool:
     place = directory / "appliance"
     found = appliance_kills.run(place, arguments.rounds, dice, programs=programs, say=say)
     say(str(found))
+    back = [seconds for each in found.back_seconds.values() for seconds in each]
+    publish(arguments, tally_of(found.history, len(back), back))
     return not found.wrong
 
 
 def _redis_gone(arguments: Namespace, directory: Path, dice: Random) -> bool:
     programs = _programs(arguments, directory)
     try:
-        say(str(redis_gone.run(directory, arguments.seconds, programs=programs, say=say)))
+        found = redis_gone.run(directory, arguments.seconds, programs=programs, say=say)
     except AssertionError as error:
         say(f"wrong: {error}")
         return False
+    say(str(found))
+    publish(arguments, tally_of(found.history, 1, [found.pages, found.made]))
     return True
 
 
@@ -238,6 +263,7 @@ def _partition(arguments: Namespace, directory: Path, dice: Random) -> bool:
         directory, arguments.rounds, dice, kind=arguments.broker, programs=programs, say=say
     )
     say(str(found))
+    publish(arguments, found, broker=arguments.broker)
     return not found.wrong
 
 
@@ -247,6 +273,9 @@ def _simulate(arguments: Namespace, directory: Path, dice: Random) -> bool:
         arguments.trace.write_text("\n".join([str(outcome.plan), *outcome.trace, *outcome.wrong]))
     found = runner.run(arguments.seeds, is_mixed=arguments.mixed, say=say)
     say(str(found))
+    if not found.wrong:
+        tally = Tally(cycles=found.seeds, acknowledged=found.acknowledged)
+        publish(arguments, tally, "with groups and transactions" if arguments.mixed else "")
     return not found.wrong
 
 
@@ -267,6 +296,8 @@ def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
         say=say,
     )
     say(str(found))
+    tally = tally_of(found.report, found.faults.total(), found.recovered)
+    publish(arguments, tally, MEMBERS[found.variant.members])
     if found.is_right:
         return True
     again = f"python -m tools.faults chaos --seed {found.seed} --minutes {arguments.minutes:g}"

@@ -41,6 +41,9 @@ def add_options(parser: ArgumentParser, command: Command) -> None:
         help="a new file for the first history in which something is wrong; "
         "`python -m tools.faults check` reads it",
     )
+    parser.add_argument(
+        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+    )
 
 
 def run(command: Command, arguments: Namespace) -> int:

@@ -32,6 +32,9 @@ from tools.fuzz.child import is_guided, read_corpus
 from tools.fuzz.coverage import minimized
 from tools.fuzz.targets import TARGETS
 from tools.fuzz.trial import STALL_S, kept
+from tools.results import documents, pages
+from tools.results.documents import FuzzRun
+from tools.results.machine import provenance
 
 RUNS = 10_000_000
 JOBS = 2
@@ -150,6 +153,22 @@ class Campaign:
             f"{len(self.findings)} findings; now {now}"
         )
 
+    @property
+    def done(self) -> int:
+        return sum(child.said.get("done", 0) for child in self._ended)
+
+    def row(self) -> FuzzRun:
+        """Return the run as docs/results/fuzz.json has it."""
+        which = f"targets {', '.join(self._given.target)}" if self._given.target else "all targets"
+        return FuzzRun(
+            **provenance("tools.fuzz"),
+            what=f"decoders: {which}",
+            inputs=self.done,
+            findings=len(self.findings),
+            is_guided=self._is_guided,
+            seed=self._given.seed,
+        )
+
     def show_end(self) -> None:
         """Show each target's runs, longest run and memory; then all of them."""
         say(
@@ -163,9 +182,8 @@ class Campaign:
                 f"{said.get('worst_s', 0) * 1000:10.1f}{said.get('first_bytes', 0) >> 20:6}"
                 f"{said.get('bytes', 0) >> 20:12}"
             )
-        done = sum(child.said.get("done", 0) for child in self._ended)
         seconds = time.monotonic() - self._began
-        say(f"{done:,} runs in {seconds:.0f} s, {len(self.findings)} findings")
+        say(f"{self.done:,} runs in {seconds:.0f} s, {len(self.findings)} findings")
 
 
 def say(line: str) -> None:
@@ -221,6 +239,9 @@ def main() -> int:
     parser.add_argument("--at-random", action="store_true", help="even where atheris is there")
     parser.add_argument("--repeat", type=Path, metavar="FILE")
     parser.add_argument("--merge", action="store_true")
+    parser.add_argument(
+        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+    )
     given = parser.parse_args()
     given.corpus = given.corpus.resolve()
     logging.disable()
@@ -239,6 +260,9 @@ def main() -> int:
         campaign = Campaign(given, Path(reports))
         campaign.run()
         campaign.show_end()
+    if given.write:
+        documents.record(given.write, "fuzz", [campaign.row()])
+        pages.render(given.write)
     return 1 if campaign.findings else 0
 
 

@@ -27,6 +27,9 @@ from broker_core.store.reads import FRESH_BYTES
 from tests.support import pull_frames, transaction_frames
 from tests.support.send_frames import damaged
 from tests.support.twins import TOPICS, Pair, Twin, configuration, settled
+from tools.results import documents, pages
+from tools.results.documents import FuzzRun
+from tools.results.machine import provenance
 
 FRAMES = 10_000_000
 FRAMES_A_STORE = 50_000
@@ -43,6 +46,8 @@ HALVES_MAX = 20
 DAMAGED_SHARE, CUT_SHARE, ALIKE_SHARE = 0.7, 0.2, 0.3
 ROOM, REQUESTS_MAX = 1 << 18, 1 << 10
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
+BESIDE_PYTHON = "compiled turn beside its Python twin"
+SANITIZED = "compiled turn with AddressSanitizer and UndefinedBehaviorSanitizer"
 CHILD = "TREBUCHET_FUZZ_BUILT"
 """Tells the process that has the sanitizers' library where the turn is."""
 DIFFERENT_BY_NATURE = ("answers", "kept", "in_flight", "closed", "attempts", "groups")
@@ -179,6 +184,9 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=FRAMES)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--sanitized", action="store_true")
+    parser.add_argument(
+        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+    )
     given = parser.parse_args()
     if given.sanitized and CHILD not in os.environ:
         return sanitized_run(sys.argv[1:])
@@ -196,7 +204,23 @@ def main() -> int:
         seconds = time.monotonic() - began
         sys.stdout.write(f"{done} frames, {taken} taken, {seconds:.0f} s\n")
         sys.stdout.flush()
+    if given.write:
+        publish(given.write, done, given.seed, is_sanitized=given.sanitized)
     return 0
+
+
+def publish(folder: Path, frames: int, seed: int, *, is_sanitized: bool) -> None:
+    """Write a run without a difference into a folder of documents, and make its pages anew."""
+    row = FuzzRun(
+        **provenance("tools.fuzz.native"),
+        what=SANITIZED if is_sanitized else BESIDE_PYTHON,
+        inputs=frames,
+        findings=0,
+        is_guided=False,
+        seed=seed,
+    )
+    documents.record(folder, "fuzz", [row])
+    pages.render(folder)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.mutation import covered, footprint, results, running
+from tools.results import documents, pages
 
 if TYPE_CHECKING:
     from tools.mutation.results import Result
@@ -53,7 +54,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--again", type=Path, metavar="FILE", help="what another run did not catch")
     parser.add_argument("--together", type=int, default=os.cpu_count(), help="children at a time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every mutant there")
-    return parser.parse_args()
+    parser.add_argument(
+        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+    )
+    asked = parser.parse_args()
+    if asked.write and (len(asked.places) != 1 or not asked.sample or asked.again):
+        parser.error("--write publishes a sample of one package; name the package, add --sample N")
+    return asked
 
 
 def say(line: str) -> None:
@@ -90,6 +97,11 @@ def main() -> int:
     running.run(mutants, prints, options, asked.together, tell)
     print(results.diffs(ended))
     print(results.table(ended))
+    if asked.write:
+        tests = " ".join(asked.tests or footprint.TESTS)
+        row = results.sample_of(places[0], tests, seed, ended)
+        documents.record(asked.write, "mutation", [row])
+        pages.render(asked.write)
     return 0
 
 

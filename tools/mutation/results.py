@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.support.sources import ROOT
+from tools.results.documents import MutationSample
+from tools.results.machine import provenance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -94,6 +96,21 @@ def caught_share(counts: Mapping[str, int]) -> float | None:
     """Return which part of the mutants that change something was caught; None without any."""
     real = sum(number for outcome, number in counts.items() if outcome != "equivalent")
     return sum(counts.get(outcome, 0) for outcome in CAUGHT) / real if real else None
+
+
+def sample_of(place: str, tests: str, seed: int, results: Iterable[Result]) -> MutationSample:
+    """Return a sample of one package as docs/results/mutation.json has it."""
+    counts = Counter(result.outcome for result in results)
+    return MutationSample(
+        **provenance("tools.mutation"),
+        place=place,
+        tests=tests,
+        sample=counts.total(),
+        seed=seed,
+        caught=sum(counts[outcome] for outcome in CAUGHT),
+        survived=counts["survived"] + counts["uncovered"],
+        equivalent=counts["equivalent"],
+    )
 
 
 def diffs(results: Iterable[Result]) -> str:

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 
 from tools.faults import command_line
 from tools.faults.command_line import Command, say
+from tools.results import documents
+from tools.results.machine import about, provenance
+from tools.results.pages import render
 from tools.soak import pages, soak
 
 if TYPE_CHECKING:
@@ -35,6 +38,12 @@ def _soak(arguments: Namespace, directory: Path, dice: Random) -> bool:
     pages.write(arguments.out, found)
     say(str(found))
     say(f"the figures are in {arguments.out}")
+    if arguments.write:
+        command = provenance("tools.soak")["command"]
+        documents.write(arguments.write, "soak", pages.soak_of(found, command, about()))
+        (arguments.write / "images").mkdir(exist_ok=True)
+        (arguments.write / "images" / "soak.svg").write_text(pages.picture(found.minutes))
+        render(arguments.write)
     return found.is_right
 
 

@@ -8,12 +8,14 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from tools.soak.levels import DESCRIPTORS, MEMORY, MIB, TASKS, THREADS
+from tools.results.documents import Quantity, Soak
+from tools.soak.levels import DESCRIPTORS, DISK, MEMORY, MIB, TASKS, THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from tools.soak.levels import Verdict
     from tools.soak.soak import Figures, Minute
 
 COLOURS = (
@@ -84,6 +86,39 @@ def document_of(figures: Figures) -> dict[str, object]:
         "verdicts": [one._asdict() for one in figures.verdicts],
         "minutes": [asdict(one) for one in figures.minutes],
     }
+
+
+def soak_of(figures: Figures, command: str, machine: dict[str, str]) -> Soak:
+    """Return the figures as docs/results/soak.json has them."""
+    return Soak(
+        command=command,
+        machine=machine,
+        minutes=round(figures.seconds / 60, 1),
+        rate=round(figures.rate, 1),
+        acknowledged=sum(one.acknowledged for one in figures.checked),
+        delivered=sum(one.delivered for one in figures.checked),
+        lost=figures.total("lost").total(),
+        explained=figures.total("explained").total(),
+        unexplained=sum(one.unexplained for one in figures.checked),
+        restarts=len(figures.restarts),
+        members=figures.members,
+        pages=figures.pages,
+        reports=figures.reports.total(),
+        quantities=[_quantity(one) for one in figures.verdicts],
+    )
+
+
+def _quantity(verdict: Verdict) -> Quantity:
+    scale, unit = {MEMORY: (MIB, "MiB"), DISK: (1, "B a message")}.get(verdict.what, (1, ""))
+    return Quantity(
+        process=verdict.name,
+        what=verdict.what,
+        unit=unit,
+        second=round(verdict.second / scale, 1),
+        last=round(verdict.last / scale, 1),
+        minutes=round(verdict.seconds / 60),
+        is_level=verdict.is_level,
+    )
 
 
 def picture(minutes: Sequence[Minute]) -> str:

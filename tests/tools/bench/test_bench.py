@@ -13,6 +13,7 @@ from broker_core.protocol.codes import RequestCode
 from tests.support.raw_remoting import GET_MAX_OFFSET, SUCCESS, RawClient
 from tests.support.waiting import until
 from tools.bench import floor, kafka, loads
+from tools.bench.__main__ import parse
 from tools.bench.cells import (
     ASYNC,
     BATCH,
@@ -26,9 +27,11 @@ from tools.bench.cells import (
     TOPIC,
     Cell,
 )
-from tools.bench.compared import ONE_SEND, WARM_UP, known_cells, pulls_first
+from tools.bench.compared import ONE_SEND, WARM_UP, known_cells, plan_of, pulls_first
+from tools.bench.comparison import BASE, Results, Sample
 from tools.bench.contenders import BATCHES, NAMES, OURS, PYTHON, cell_of, running
-from tools.bench.results import BASE, Results, Sample
+from tools.results import documents
+from tools.results.documents import Comparison, Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +160,8 @@ def test_a_cell_is_reached_when_cost_and_rate_are(cost: float, rate: float, word
     found = results([sample(cost, rate)], [sample(10.0, 1000.0)])
 
     assert words in found.table()
-    assert words in found.markdown("command")
+    cell = found.document("command").cell("send-64")
+    assert cell.is_reached(OURS) is words.startswith("(reached")
 
 
 def test_ratios_are_of_slices_side_by_side_so_a_slower_machine_changes_none() -> None:
@@ -172,19 +176,34 @@ def test_ratios_are_of_slices_side_by_side_so_a_slower_machine_changes_none() ->
     assert (found.cost, found.rate) == (0.2, 2.0)
 
 
-def test_figures_replace_those_of_the_page_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "images").mkdir()
-    page = tmp_path / "performance.md"
-    page.write_text("before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n")
+def test_medians_are_written_as_data_and_into_the_marked_part_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "performance.md"
+    page.parent.mkdir()
+    page.write_text("before\n<!-- result: comparison -->\nold\n<!-- end of result -->\nafter\n")
+    measured = results([sample(1.0, 2000.0)], [sample(10.0, 1000.0)])
 
-    results([sample(1.0, 2000.0)], [sample(10.0, 1000.0)]).write_into(tmp_path, "the command")
+    measured.write_into(page.parent, "the command")
 
+    found = documents.read(page.parent, "comparison", Comparison)
+    assert found == measured.document("the command")
+    assert found.cell("send-64").ratios[OURS] == Ratio(0.1, 2.0)
     text = page.read_text()
-    assert text.startswith("before\n<!-- figures -->\n![")
-    assert text.endswith("<!-- end of figures -->\nafter\n")
+    assert text.startswith("before\n<!-- result: comparison -->\n`the command`")
+    assert text.endswith("<!-- end of result -->\nafter\n")
     assert "old" not in text
-    assert "the command" in text
-    assert "0.10" in (tmp_path / "images" / "performance.svg").read_text()
+    assert "0.10" in (page.parent / "images" / "performance.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    "words", ["--quick", "--cells send-64", "--brokers ours,5.3.3", "--store-gib 0"]
+)
+def test_a_part_of_the_comparison_is_not_published(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", "--write", "docs", *words.split()])
+
+    with pytest.raises(ValueError, match="publishes every cell"):
+        plan_of(parse())
 
 
 def test_every_setting_has_cells_and_every_cell_a_name_of_its_own() -> None:

@@ -41,12 +41,15 @@ from tests.support.waiting import until
 from tools.bench import loads
 from tools.bench.cells import ASYNC, GIB, KIB, ONE_KIB, SETTLE, TOPIC, Cell, a_send
 from tools.bench.compared import FILLING, slice_of
+from tools.bench.comparison import median_between
 from tools.bench.contenders import FLOOR, LOG_FILE_BYTES, OURS, REAL, running
-from tools.bench.machine import about, pin
-from tools.bench.results import median_between
+from tools.bench.machine import pin
+from tools.results import documents, pages
+from tools.results.documents import Growth
+from tools.results.machine import about, provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from tools.bench.cells import Request
     from tools.bench.contenders import Running
@@ -98,6 +101,22 @@ class Grown(NamedTuple):
         ratios = sorted(after / before for before, after in pairs)
         ratio, between = statistics.median(ratios), median_between(ratios)
         return cls(subject, size, small, grown, ratio, between, unit, is_reached(ratio))
+
+    def row(self, broker: str, source: Mapping[str, str]) -> Growth:
+        """Return the figures as docs/results/growth.json has them."""
+        least, most = self.between
+        return Growth(
+            **source,
+            broker=broker,
+            subject=self.subject,
+            size=self.size,
+            unit=self.unit,
+            small=round(self.small, 2),
+            grown=round(self.grown, 2),
+            change=round(self.ratio - 1, 3),
+            between=(round(least - 1, 3), round(most - 1, 3)),
+            is_reached=self.is_reached,
+        )
 
     def __str__(self) -> str:
         figures = f"{self.small:12,.2f} {self.grown:12,.2f} {self.unit:<14}"
@@ -341,6 +360,9 @@ def main() -> int:
     parser.add_argument("--slices", type=int, default=5, help="of each broker (%(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a slice (%(default)s)")
     parser.add_argument("--directory", type=Path, help="for the stores; default: /tmp")
+    parser.add_argument(
+        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+    )
     asked = parser.parse_args()
     possible = OF_BROKERS[asked.broker]
     wanted = asked.only.split(",") if asked.only else possible
@@ -356,12 +378,21 @@ def main() -> int:
     plan = Plan(asked.slices, asked.seconds, directory, asked.broker, processors)
     print(", ".join(f"{key} {value}" for key, value in about().items()))
     print(f"{'':38}{'small':>12} {'grown':>12}")
-    is_reached = True
+    results = []
     for name in wanted:
         for found in SUBJECTS[name](plan):
             print(found, flush=True)
-            is_reached &= found.is_reached is not False
-    return 0 if is_reached else 1
+            results.append(found)
+    if asked.write:
+        publish(asked.write, asked.broker, results)
+    return 1 if any(found.is_reached is False for found in results) else 0
+
+
+def publish(folder: Path, broker: str, results: Iterable[Grown]) -> None:
+    """Write results into a folder of documents, and make its pages anew."""
+    source = provenance("tools.bench.growth")
+    documents.record(folder, "growth", [found.row(broker, source) for found in results])
+    pages.render(folder)
 
 
 if __name__ == "__main__":

@@ -53,8 +53,8 @@ from tests.support.raw_remoting import (
 )
 from tests.support.tapped import TappedProxy
 from tests.support.web_process import WebProcess
-from tools.bench.machine import about
 from tools.bench.pages.clients import Clients, heartbeat, pipelined
+from tools.results.machine import about
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -41,9 +41,12 @@ from tests.support.log_end import log_end
 from tools.bench import loads
 from tools.bench.cells import ASYNC, FIRST_OPAQUE, GIB, KIB, ONE_KIB, QUEUES, Cell, a_send
 from tools.bench.contenders import FLOOR, OURS, REAL, Running, running
-from tools.bench.machine import about
+from tools.results import documents, pages
+from tools.results.documents import Spread, SteadyLoad
+from tools.results.machine import about, provenance
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
@@ -196,14 +199,10 @@ def disk_rate(directory: Path) -> float:
 
 def verdicts(slices: list[Slice]) -> list[tuple[str, bool]]:
     """Return what the slices come to, each sentence with whether it is what is wanted."""
-    settled = slices[SETTLED_SLICES:] or slices
+    settled = settled_of(slices)
     p999 = max(each.p999 for each in settled)
     roll = max(each.roll for each in settled)
-    half = len(settled) // 2
-    first, last = (
-        statistics.median(each.megabytes for each in part)
-        for part in (settled[: half or 1], settled[half:])
-    )
+    first, last = memory_of(settled)
     return [
         (f"p99.9 at most {p999:.2f} ms, wanted {P999_MS:g}", p999 <= P999_MS),
         (f"latest send at a roll {roll:.2f} ms, wanted {ROLL_MS:g}", roll <= ROLL_MS),
@@ -212,6 +211,45 @@ def verdicts(slices: list[Slice]) -> list[tuple[str, bool]]:
             last <= first * GROWTH_MAX,
         ),
     ]
+
+
+def settled_of(slices: list[Slice]) -> list[Slice]:
+    """Return the slices without those in which memory is allocated once."""
+    return slices[SETTLED_SLICES:] or slices
+
+
+def memory_of(slices: list[Slice]) -> tuple[float, float]:
+    """Return the median memory in MB of the first and the second half."""
+    half = len(slices) // 2
+    first, last = (
+        statistics.median(each.megabytes for each in part)
+        for part in (slices[: half or 1], slices[half:])
+    )
+    return first, last
+
+
+def row_of(
+    slices: list[Slice], broker: str, rate: float, minutes: float, source: Mapping[str, str]
+) -> SteadyLoad:
+    """Return the figures as docs/results/steady_load.json has them."""
+    settled = settled_of(slices)
+    first, last = memory_of(settled)
+    return SteadyLoad(
+        **source,
+        broker=broker,
+        rate=round(rate),
+        minutes=minutes,
+        p50_ms=round(statistics.median(each.p50 for each in settled), 2),
+        p99_ms=_spread(each.p99 for each in settled),
+        p999_ms=_spread(each.p999 for each in settled),
+        roll_ms=_spread(each.roll for each in settled),
+        memory_mb=(round(first, 1), round(last, 1)),
+    )
+
+
+def _spread(values: Iterable[float]) -> Spread:
+    found = sorted(round(value, 2) for value in values)
+    return found[0], round(statistics.median(found), 2), found[-1]
 
 
 def main() -> int:
@@ -228,6 +266,9 @@ def main() -> int:
     )
     parser.add_argument("--log-file-mib", type=int, default=1024, help="(%(default)s)")
     parser.add_argument("--directory", type=Path, help="for the store; default: /tmp")
+    parser.add_argument(
+        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+    )
     asked = parser.parse_args()
     if asked.broker == FLOOR and not asked.rate:
         parser.error("the floor says nothing of its log: --rate is needed")
@@ -243,6 +284,11 @@ def main() -> int:
             slices = sustained(one, asked.minutes * 60, rate, file_bytes, Path(directory))
     if not slices:
         return 2
+    if asked.write:
+        source = provenance("tools.bench.sustained")
+        row = row_of(slices, asked.broker, rate, asked.minutes, source)
+        documents.record(asked.write, "steady_load", [row])
+        pages.render(asked.write)
     is_reached = True
     for said, is_good in verdicts(slices):
         print(f"{said}: {'reached' if is_good else 'NOT reached'}")

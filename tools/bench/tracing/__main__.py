@@ -41,9 +41,9 @@ from tests.support.broker_process import ROOT, BrokerProcess
 from tests.support.raw_remoting import PULL_MESSAGE, create_topic, pull_fields
 from tests.support.waiting import until
 from tools.bench.cells import SEND_MESSAGE_V2, framed
+from tools.bench.comparison import median_between
 from tools.bench.loads import LENGTHS
 from tools.bench.machine import pin, thread_nanoseconds
-from tools.bench.results import median_between
 from tools.bench.tracing import instructions
 
 if TYPE_CHECKING:

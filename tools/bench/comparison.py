@@ -1,16 +1,17 @@
-"""The figures of a comparison: a table, JSON, a picture, and a page of the documents."""
+"""The figures of a comparison: a table, every slice as JSON, and the medians for docs/results."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tools.bench.contenders import BATCHES, OURS, PYTHON, REAL, WORDS
+from tools.bench.contenders import OURS, REAL, WORDS
+from tools.results import documents, pages, picture
+from tools.results.documents import CellResult, Comparison, Figures, Ratio, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,14 +22,7 @@ if TYPE_CHECKING:
 
 BASE = REAL[0]
 """Whose figures are the measure, where it takes part."""
-FIGURES = re.compile(r"(<!-- figures -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 HEAD = ("broker", "messages/s", "thread µs", "others µs", "p50 ms", "p99 ms", "p99.9 ms")
-PICTURE = "images/performance.svg"
-COLOURS = {OURS: "#2f7d5b", PYTHON: "#8fbfa8", BASE: "#b4652f", REAL[1]: "#d9a47c"}
-COLOURS |= dict(zip(BATCHES, ("#4a6fa5", "#a9bcd8"), strict=True))
-BAR, GAP, LEFT, SCALE = 11, 14, 210, 420
-MOST = 1.4
-WIDTH = LEFT + int(MOST * SCALE) + 50
 
 
 class Sample(NamedTuple):
@@ -159,62 +153,42 @@ class Results:
         }
         return json.dumps(found, indent=1) + "\n"
 
-    def markdown(self, command: str) -> str:
-        """Return the figures as the documents show them."""
-        took_part = {name for _, name in self.samples}
-        names = [name for name in self.brokers if name in took_part]
-        heads = [*(WORDS[name] for name in names), "ours of 4.9.7's"]
-        lines = [f"![Processor time a message]({PICTURE})", ""]
-        lines += [f"`{command}`: {', '.join(f'{k} {v}' for k, v in self.machine.items())}.", ""]
-        lines += ["µs of processor a message (busiest thread + others); messages/s; p99 in ms:", ""]
-        lines += [f"| cell | {' | '.join(heads)} |", "|---|" + "---|" * len(heads)]
-        for cell in self.cells:
-            shown = [_short(self.figure(cell, name)) for name in names]
-            found = self.verdict(cell)
-            said = ""
-            if found is not None:
-                said = f"cost {found.cost:.2f}, rate {found.rate:.2f}{_mark(found)}"
-            lines.append(f"| {cell.name} | {' | '.join([*shown, said])} |")
-        lines += ["", *(f"- {label}: {text}" for label, text in self._others())]
-        return "\n".join(lines) + "\n"
+    def document(self, command: str) -> Comparison:
+        """Return the medians, as docs/results/comparison.json has them."""
+        return Comparison(
+            command,
+            self.machine,
+            [self._cell_result(cell) for cell in self.cells],
+            _by_state(self.start_seconds, 1.0),
+            _by_state(self.memory, 1e6),
+        )
 
-    def write_into(self, documents: Path, command: str) -> None:
-        """Put the figures into performance.md, and the picture beside it."""
-        page = documents / "performance.md"
-        text = self.markdown(command)
-        page.write_text(FIGURES.sub(lambda m: f"{m[1]}{text}{m[2]}", page.read_text()))
-        (documents / PICTURE).write_text(self.picture())
+    def write_into(self, folder: Path, command: str) -> None:
+        """Write the medians into a folder of documents; make its pages and picture anew."""
+        found = self.document(command)
+        documents.write(folder, "comparison", found)
+        picture.write(folder, found)
+        pages.render(folder)
 
-    def picture(self) -> str:
-        """Return bars: processor time a message, as parts of the real one's."""
-        names = [name for name in (BASE, REAL[1], *BATCHES, PYTHON, OURS) if name in self.brokers]
-        parts: list[str] = []
-        x, y = 8, 34
-        for name in names:
-            parts.append(f'<rect x="{x}" y="8" width="10" height="10" fill="{COLOURS[name]}"/>')
-            parts.append(f'<text x="{x + 14}" y="17">{WORDS[name]}</text>')
-            x += 26 + 6 * len(WORDS[name])
-        for cell in self.cells:
-            found = [(name, self.verdict(cell, name)) for name in names]
-            bars = [(name, one.cost) for name, one in found if one is not None]
-            if not bars:
-                continue
-            middle = y + BAR * len(bars) / 2 + 4
-            parts.append(
-                f'<text x="{LEFT - 8}" y="{middle:g}" text-anchor="end">{cell.name}</text>'
-            )
-            for name, part in bars:
-                width = min(part, MOST) * SCALE
-                size = f'width="{width:.1f}" height="{BAR - 1}"'
-                parts.append(f'<rect x="{LEFT}" y="{y}" {size} fill="{COLOURS[name]}"/>')
-                parts.append(f'<text x="{LEFT + width + 4:.1f}" y="{y + 9}">{part:.2f}</text>')
-                y += BAR
-            y += GAP
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" '
-            f'font-family="sans-serif" font-size="11" role="img" '
-            f'aria-label="Processor time a message, as parts of {WORDS[BASE]}\'s">'
-            f'<rect width="100%" height="100%" fill="#fff"/>{"".join(parts)}</svg>\n'
+    def _cell_result(self, cell: Cell) -> CellResult:
+        taken = {name: self.figure(cell, name) for name in self.brokers}
+        verdicts = {name: self.verdict(cell, name) for name in self.brokers if name != BASE}
+        return CellResult(
+            cell.key,
+            cell.name,
+            Wanted(cell.cost, cell.rate),
+            {
+                name: Figures(
+                    round(one.thread, 2), round(one.others, 2), round(one.rate), round(one.p99, 3)
+                )
+                for name, one in taken.items()
+                if one is not None
+            },
+            {
+                name: Ratio(round(one.cost, 3), round(one.rate, 3))
+                for name, one in verdicts.items()
+                if one is not None
+            },
         )
 
     def _others(self) -> Iterator[tuple[str, str]]:
@@ -243,13 +217,6 @@ def _texts(figure: Sample) -> list[str]:
     return [f"{figure.rate:,.0f}", f"{figure.thread:.2f}", f"{figure.others:.2f}", *times]
 
 
-def _short(figure: Sample | None) -> str:
-    if figure is None:
-        return "-"
-    cost = f"{figure.thread:.1f} + {figure.others:.1f}"
-    return f"{cost}; {figure.rate:,.0f}/s; {figure.p99:.2f}"
-
-
 def _columns(texts: Sequence[str]) -> str:
     first, *others = texts
     return f"{first:<26}" + "".join(f"{text:>12}" for text in others)
@@ -259,6 +226,16 @@ def _nested(table: Mapping[tuple[str, str], Sequence[float]]) -> dict[str, dict[
     found: dict[str, dict[str, list[float]]] = {}
     for (name, state), values in table.items():
         found.setdefault(name, {})[state] = list(values)
+    return found
+
+
+def _by_state(
+    table: Mapping[tuple[str, str], Sequence[float]], scale: float
+) -> dict[str, dict[str, float]]:
+    """Return medians by state, then by broker."""
+    found: dict[str, dict[str, float]] = {}
+    for (name, state), values in table.items():
+        found.setdefault(state, {})[name] = round(statistics.median(values) / scale, 2)
     return found
 
 

@@ -1,0 +1,1 @@
+"""Results as data: docs/results/*.json, which tools write and pages of the documents show."""
