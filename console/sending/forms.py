@@ -30,6 +30,7 @@ PROPERTIES_BYTES_MAX = 32_767
 DELAY_LEVEL_MAX = 18
 TEXT, BASE64 = "text", "base64"
 SEPARATORS = "\x01\x02"
+BLANKS = " \t\r\n"
 RESERVED = frozenset(
     value
     for name, value in vars(names).items()
@@ -38,6 +39,16 @@ RESERVED = frozenset(
 """Names with a field of their own, or that brokers set."""
 JAVA_SIGN = 1 << 31
 NO_BREAKS = {"autocomplete": "off", "spellcheck": "false"}
+
+
+class Words(forms.CharField):
+    """Text without the blanks around it. Django's strip would take control characters as well."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(strip=False, **kwargs)
+
+    def to_python(self, value: object) -> str:
+        return str(super().to_python(value)).strip(BLANKS)
 
 
 class SendForm(forms.Form):
@@ -62,17 +73,17 @@ class SendForm(forms.Form):
     encoding = forms.ChoiceField(
         label=_("The body is"), choices=[(TEXT, _("text")), (BASE64, _("bytes, as Base64"))]
     )
-    tag = forms.CharField(
+    tag = Words(
         label=_("Tag"), required=False, max_length=255, widget=forms.TextInput(attrs=NO_BREAKS)
     )
-    keys = forms.CharField(
+    keys = Words(
         label=_("Keys"),
         required=False,
         max_length=1_024,
         help_text=_("Words by which the message can be found."),
         widget=forms.TextInput(attrs=NO_BREAKS),
     )
-    properties = forms.CharField(
+    properties = Words(
         label=_("Properties"),
         required=False,
         max_length=PROPERTIES_CHARACTERS_MAX,
@@ -238,8 +249,8 @@ def pairs_of(text: str) -> list[tuple[str, str | None]]:
     # Not splitlines: other control characters may be part of a value.
     for line in text.split("\n"):
         name, equals, value = line.partition("=")
-        if line.strip():
-            found.append((name.strip(), value.strip() if equals else None))
+        if line.strip(BLANKS):
+            found.append((name.strip(BLANKS), value.strip(BLANKS) if equals else None))
     return found
 
 

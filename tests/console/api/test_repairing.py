@@ -38,6 +38,41 @@ def test_messages_are_sent_and_read_again(programs, known) -> None:
     assert Entry.objects.get().after["sent"] == 3
 
 
+@pytest.mark.parametrize("is_half", [False, True])
+@pytest.mark.parametrize("field", ["tag", "keys", "properties"])
+@pytest.mark.parametrize(
+    ("character", "reason"),
+    [
+        ("\0", "Null characters are not allowed."),
+        ("\x01", "Remove the control characters U+0001 and U+0002; they separate properties."),
+        ("\x02", "Remove the control characters U+0001 and U+0002; they separate properties."),
+    ],
+)
+def test_a_character_that_breaks_properties_is_refused_with_the_reason(
+    character, reason, field, is_half, programs, known
+) -> None:
+    text = f"a=b{character}c"
+
+    done = programs.operator.post("/messages", {"topic": "Orders", field: text, "is_half": is_half})
+
+    assert done.status_code == 422
+    assert [(each["field"], each["problem"]) for each in done.json()["errors"]] == [(field, reason)]
+    assert not HalfMessage.objects.exists()
+
+
+def test_other_control_characters_are_stored_as_they_were_sent(programs, known) -> None:
+    fields = {"tag": "\x1ft", "keys": "k\x1f", "properties": " a =\x0bb\x1c \r\n c = d\x1f"}
+
+    done = programs.operator.post(
+        "/messages", {"topic": "Orders", "queue": "broker-a:1", **fields}
+    ).json()
+
+    offset = done["sent"][0]["queue_offset"]
+    read = programs.admin.get(f"/messages/broker-a/1/{offset}/Orders").json()
+    assert (read["tags"], read["keys"]) == ("\x1ft", "k\x1f")
+    assert (read["properties"]["a"], read["properties"]["c"]) == ("\x0bb\x1c", "d\x1f")
+
+
 def test_a_body_is_for_those_who_may_read_it(programs, known) -> None:
     programs.operator.post(
         "/messages", {"topic": "Orders", "body": "secret", "queue": "broker-a:1"}
