@@ -373,7 +373,7 @@ def require_free_ports(asked: Options, brokers: Mapping[str, BrokerSettings]) ->
             (broker.bind_address, port, f"{told(purpose)}{whose} ({key})")
             for key, port, purpose in broker.ports
         ]
-    wanted.append((asked.web_host, asked.web_port, told("console (TREBUCHET_WEB)")))
+    wanted.append((asked.web_host, asked.web_port, told("console (--web)")))
     claimed: dict[int, str] = {}
     for host, port, purpose in wanted:
         other = claimed.setdefault(port, purpose)

@@ -48,7 +48,7 @@ def find_or_make(name: str) -> pwd.struct_passwd:
         return pwd.getpwnam(name)
     except KeyError:
         if name != options.DEFAULT_USER:
-            sentence = told("there is no user {name}, whom TREBUCHET_USER names", name=name)
+            sentence = told("there is no user {name} (--user, TREBUCHET_USER)", name=name)
             raise UserError(sentence) from None
     try:
         subprocess.run(options.USER_COMMAND, capture_output=True, text=True, check=False)

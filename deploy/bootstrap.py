@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from broker_core.environment import without_secrets
-from deploy import backup_options, checks, options, requirements, secret_files, virtualenv
+from deploy import backup_options, checks, options, requirements, secret_files, settings, virtualenv
 from deploy.terminal import complain
 from deploy.words import told
 
@@ -82,13 +82,25 @@ def main(arguments: list[str]) -> int:
         if command == "up":
             # Before anything is started, so that no process inherits them.
             secrets = secret_files.take(os.environ)
-            user = options.parse(rest).user
+            asked = options.parse(rest)
+            user = asked.user
+            # Whatever is started later reads variables.
+            os.environ.update(asked.chosen)
+            for name, meant in settings.unknown(os.environ):
+                sentence = told("WARNING unknown setting {name} ignored", name=name)
+                if meant is not None:
+                    sentence = told(
+                        "WARNING unknown setting {name} ignored; did you mean {meant}?",
+                        name=name,
+                        meant=meant,
+                    )
+                complain(sentence)
             gives_root_up = os.geteuid() == 0 and user != "root"
             if os.geteuid() != 0 and user not in (None, pwd.getpwuid(os.geteuid()).pw_name):
                 raise options.OptionError(
                     told(
-                        "TREBUCHET_USER is {user!r}: only root starts an appliance as "
-                        "another user.",
+                        "The user is {user!r} (--user, TREBUCHET_USER): only root starts an "
+                        "appliance as another user.",
                         user=user,
                     )
                 )

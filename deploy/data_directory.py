@@ -52,8 +52,8 @@ def held(data: Path) -> Iterator[None]:
             raise NotStartedError(
                 told(
                     "The data directory {data} is in use by an appliance that runs already "
-                    "(process {holder}); stop that one, or set TREBUCHET_DATA to another "
-                    "directory.",
+                    "(process {holder}); stop that one, or choose another "
+                    "directory with --data.",
                     data=data,
                     holder=lock.read().strip() or "unknown",
                 )

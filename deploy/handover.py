@@ -61,7 +61,7 @@ def require_ours(directory: Path, uid: int) -> None:
         raise HandoverError(
             told(
                 "The directory {data} is root's and holds something else than an appliance's "
-                "data: set TREBUCHET_DATA to a directory of its own.",
+                "data: choose a directory of its own with --data.",
                 data=directory,
             )
         )

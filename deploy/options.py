@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from broker_core.config.broker import BROKERS_MAX
+from broker_core.environment import is_secret
+from deploy.settings import SETTINGS, TRUE
 from deploy.usage import DESCRIPTION, EPILOG
 from deploy.virtualenv import ROOT
 from deploy.words import told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from deploy.settings import Setting
 
 DEFAULT_WEB = "127.0.0.1:8000"
 DEFAULT_USER = "trebuchet"
@@ -47,20 +51,34 @@ class Options:
     """Whether the terminal shows every line of the logs."""
     lake: str | None = None
     """Where a lake is kept, or `true`; None for nowhere."""
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    """Values of the options that were given, by the variables they stand for."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses arguments in one sentence instead of with the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(
+            told(
+                "{message}; deploy/up --help lists the options.",
+                message=f"{message[0].upper()}{message[1:]}",
+            )
+        )
 
 
 class OptionError(Exception):
-    """An environment variable makes no sense; the text is one sentence."""
+    """A setting makes no sense; the text is one sentence."""
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
-    """Read the command line.
+    """Read the command line; an option wins over its environment variable.
 
     Raises:
-        OptionError: an environment variable makes no sense.
-        SystemExit: --help (0), or arguments that make no sense (2).
+        OptionError: a setting makes no sense.
+        SystemExit: --help.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="deploy/up",
         description=told(DESCRIPTION),
         epilog=told(EPILOG),
@@ -88,23 +106,37 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         ),
     )
     parser.add_argument(
-        "--slave",
-        action="store_true",
-        help=told(
-            "start a slave beside each master, ten ports above it, with a store of its own in the "
-            "data directory (docs/replication.md)"
-        ),
-    )
-    parser.add_argument(
         "--verbose",
         action="store_true",
         help=told(
             "show every line of the logs; without it warnings and a count a minute, once all runs"
         ),
     )
+    for one in SETTINGS:
+        text = f"{told(one.help)} [{one.variable}]".replace("%", "%%")
+        parser.add_argument(one.option, dest=one.variable, help=text, **one.arguments)
     given = parser.parse_args(arguments)
+    chosen = {
+        one.variable: value
+        for one in SETTINGS
+        if (value := getattr(given, one.variable)) is not None
+    }
+    for one in SETTINGS:
+        if one.variable in chosen:
+            _require_argument(one, chosen[one.variable])
+        value = {**environment, **chosen}.get(one.variable, "").strip()
+        if value and one.words and value.lower() not in {word.lower() for word in one.words}:
+            raise OptionError(
+                told(
+                    "{name} is {text!r}; expected {words}.",
+                    name=one.option if one.variable in chosen else one.variable,
+                    text=value,
+                    words=", ".join(one.words),
+                )
+            )
+    environment = {**environment, **chosen}
     web = environment.get("TREBUCHET_WEB", "").strip() or DEFAULT_WEB
-    host, port = _host_port(web)
+    host, port = _host_port("--web" if "TREBUCHET_WEB" in chosen else "TREBUCHET_WEB", web)
     return Options(
         broker_file=given.c.expanduser().resolve() if given.c else None,
         data=data_of(environment),
@@ -112,12 +144,28 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         web_port=port,
         redis_url=environment.get("TREBUCHET_REDIS_URL", "").strip() or None,
         brokers=given.brokers,
-        has_slave=given.slave
-        or environment.get("TREBUCHET_SLAVE", "").strip().lower() in ("1", "true", "yes"),
+        has_slave=environment.get("TREBUCHET_SLAVE", "").strip().lower() in TRUE,
         is_verbose=given.verbose,
         user=environment.get("TREBUCHET_USER", "").strip() or None,
         lake=lake_of(environment.get("TREBUCHET_LAKE", "").strip()),
+        chosen=chosen,
     )
+
+
+def _require_argument(one: Setting, value: str) -> None:
+    """Refuse what an option may not have and its variable may."""
+    if not value.strip():
+        raise OptionError(
+            told("{name} is empty; expected {value}.", name=one.option, value=one.value.strip("[]"))
+        )
+    if is_secret("", value):
+        raise OptionError(
+            told(
+                "{name} contains a password, and every user of this machine can read a command's "
+                "arguments; leave the password out.",
+                name=one.option,
+            )
+        )
 
 
 def data_of(environment: Mapping[str, str]) -> Path:
@@ -131,13 +179,14 @@ def lake_of(text: str) -> str | None:
     return None if text.lower() in ("", "0", "false", "no", "off") else text
 
 
-def _host_port(text: str) -> tuple[str, int]:
+def _host_port(name: str, text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.strip("[]")
     if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
         raise OptionError(
             told(
-                "TREBUCHET_WEB is {text!r}; expected host:port, such as {example}.",
+                "{name} is {text!r}; expected host:port, such as {example}.",
+                name=name,
                 text=text,
                 example=DEFAULT_WEB,
             )

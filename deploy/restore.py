@@ -192,10 +192,9 @@ def how_to_start(manifest: Manifest, data: Path) -> str:
     """Return the command that starts an appliance on what was restored."""
     processes = [one.process for one in manifest.brokers]
     masters = [name for name in processes if not slave.is_one(name)]
-    words = [f"TREBUCHET_DATA={shlex.quote(str(data))}"]
+    words = [f"deploy/up --data {shlex.quote(str(data))}"]
     if manifest.has_lake:
-        words.append("TREBUCHET_LAKE=true")
-    words.append("deploy/up")
+        words.append("--lake")
     if masters != [brokers.FIRST]:
         words.append(f"--brokers {len(masters)}")
     if len(masters) < len(processes):

@@ -1,7 +1,7 @@
-"""The settings of deploy/up: an option and an environment variable for each, the option wins.
+"""The settings of deploy/up: each has an option and an environment variable, and the option wins.
 
-Standard library only. What may hold a secret has no option: every user of the machine may read a
-command's arguments.
+Standard library only. Settings that may hold a secret have no option: every user of the machine can
+read a command's arguments.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ class Setting:
     """A setting that holds no secret.
 
     Attributes:
-        value: what stands for the value in the help; empty for a switch, in brackets for a value
+        value: the value's placeholder in the help; empty for a switch, in brackets for a value
             that may be left out.
         help: its part of the help, a key of deploy/chinese.py.
+        words: the only values it may have, in any case; empty for any value.
     """
 
     option: str
     variable: str
     value: str
     help: str
+    words: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What argparse is told of the option, but for its help."""
+        """The option's keywords for argparse, without its help."""
         if not self.value:
             return {"action": "store_const", "const": "true"}
         if self.value.startswith("["):
@@ -45,12 +47,14 @@ class Setting:
         return {"metavar": self.value}
 
 
+FLAG = ("1", "true", "yes", "on", "0", "false", "no", "off")
+TRUE = FLAG[:4]
 SETTINGS = (
     Setting(
         "--data",
         "TREBUCHET_DATA",
         "DIR",
-        "directory for everything written (default: data in the checkout)",
+        "directory for all data (default: data in the checkout)",
     ),
     Setting(
         "--web",
@@ -62,37 +66,49 @@ SETTINGS = (
         "--user",
         "TREBUCHET_USER",
         "NAME",
-        "started by root, the user that everything runs as (default: trebuchet, a system user that "
-        "is made when missing); root stays root",
+        "user to run as when root starts the appliance; root keeps it root (default: trebuchet, "
+        "a system user that is created if missing)",
     ),
     Setting(
-        "--admin", "TREBUCHET_ADMIN", "NAME", "name of the first administrator (default: admin)"
+        "--admin",
+        "TREBUCHET_ADMIN",
+        "NAME",
+        "name of the first administrator (default: admin)",
     ),
     Setting(
         "--allowed-hosts",
         "TREBUCHET_ALLOWED_HOSTS",
         "NAMES",
-        "host names, separated by commas, under which the pages may be visited",
+        "more host names that the console answers to, separated by commas (default: none)",
     ),
     Setting(
         "--behind-proxy",
         "TREBUCHET_BEHIND_PROXY",
         "",
-        "a reverse proxy on this machine terminates TLS; needs --https and --trusted-origins",
+        "a reverse proxy on this machine terminates TLS; needs --https and --trusted-origins "
+        "(default: no proxy)",
+        FLAG,
     ),
-    Setting("--https", "TREBUCHET_HTTPS", "", "the pages are visited by https"),
+    Setting(
+        "--https",
+        "TREBUCHET_HTTPS",
+        "",
+        "browsers reach the console by https (default: http)",
+        FLAG,
+    ),
     Setting(
         "--trusted-origins",
         "TREBUCHET_TRUSTED_ORIGINS",
         "URLS",
-        "where forms may come from behind a proxy, such as https://name, separated by commas",
+        "origins that may submit forms through the proxy, such as https://name, separated by "
+        "commas (default: none)",
     ),
     Setting(
         "--further-brokers",
         "TREBUCHET_BROKERS",
         "ADDRESSES",
-        "further brokers that the console asks with its account, host:port separated by "
-        "semicolons; others must be confirmed on the overview",
+        "other brokers that the console may reach with its account, host:port separated by "
+        "semicolons; confirm any other broker on the overview (default: none)",
     ),
     Setting(
         "--slave",
@@ -100,41 +116,49 @@ SETTINGS = (
         "",
         "start a slave beside each master, ten ports above it, with a store of its own in the "
         "data directory (docs/replication.md)",
+        FLAG,
     ),
     Setting(
         "--lake",
         "TREBUCHET_LAKE",
         "[PLACE]",
-        "keep the broker's messages as Delta tables in a directory or s3://bucket/prefix, without "
-        "a place in the data directory (docs/lake.md)",
+        "keep messages as Delta tables in a directory or s3://bucket/prefix; without PLACE, in "
+        "the data directory (default: no lake; docs/lake.md)",
     ),
     Setting(
         "--language",
         "TREBUCHET_LANGUAGE",
         "NAME",
-        "en or zh-hans: what this command says, and the console to whoever chose none (default: "
-        "zh-hans where LANG is zh_CN, else en)",
+        "language of this command, and of the console until a person chooses one: en or zh-hans "
+        "(default: zh-hans if LANG is zh_CN, else en)",
+        ("en", "zh-hans"),
     ),
     Setting(
-        "--log-level", "TREBUCHET_LOG_LEVEL", "LEVEL", "the console's log level (default: INFO)"
+        "--log-level",
+        "TREBUCHET_LOG_LEVEL",
+        "LEVEL",
+        "lowest level that the console logs (default: INFO)",
+        ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL"),
     ),
     Setting(
         "--log-format",
         "TREBUCHET_LOG_FORMAT",
         "FORMAT",
-        "lines or json: what every process of ours writes to its log (default: lines)",
+        "format of every process's log: lines or json (default: lines)",
+        ("lines", "json"),
     ),
     Setting(
         "--otlp-endpoint",
         "TREBUCHET_OTLP_ENDPOINT",
         "URL",
-        "the collector that the console hands traces to, http://host:4318 (docs/family.md)",
+        "OpenTelemetry collector that the console sends traces to, such as http://host:4318 "
+        "(default: none; docs/family.md)",
     ),
     Setting(
         "--java-home",
         "JAVA_HOME",
         "DIR",
-        "the Java 17 or newer that runs the reports (default: java on PATH)",
+        "Java 17 or newer to run reports with (default: java on PATH)",
     ),
 )
 OTHERS = frozenset(
@@ -156,11 +180,11 @@ OTHERS = frozenset(
         )
     }
 )
-"""What the console, reports and programs of ours read besides."""
+"""Variables without an option that the console, reports and other programs read."""
 
 
 def unknown(environment: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield the variables with our prefix that nothing reads, each with what was probably meant."""
+    """Yield each variable with our prefix that nothing reads, and the known name closest to it."""
     known = {one.variable for one in SETTINGS} | OTHERS
     for name in sorted(environment):
         is_ours = name.startswith(PREFIX) and not name.startswith(TESTS)

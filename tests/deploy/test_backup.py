@@ -54,7 +54,7 @@ def test_what_was_copied_is_restored_elsewhere(data: Path, tmp_path: Path, kind:
     made = run("restore", target, "--data", restored)
 
     assert made.returncode == 0, made.stderr
-    assert f"TREBUCHET_DATA={restored} deploy/up\n" in made.stdout
+    assert f"deploy/up --data {restored}\n" in made.stdout
     assert tree(restored) >= KEPT
     assert not any(path.startswith("logs/") for path in tree(restored))
     assert f"storePathRootDir={restored / 'store'}" in (restored / "broker.conf").read_text()
@@ -359,7 +359,7 @@ def test_the_lake_is_copied_unless_it_is_left_out(data: Path, tmp_path: Path) ->
 
     assert with_lake.returncode == without.returncode == made.returncode == 0
     assert (tmp_path / "restored" / "lake" / "bronze" / "messages" / "part.parquet").exists()
-    assert "TREBUCHET_LAKE=true deploy/up" in made.stdout
+    assert f"deploy/up --data {tmp_path / 'restored'} --lake" in made.stdout
     assert "WARNING not in it: The lake" in without.stderr
     assert not (tmp_path / "without" / "lake").exists()
 

@@ -126,7 +126,7 @@ def test_what_the_operating_system_put_there_is_neither_handed_over_nor_in_the_w
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "passwd").touch()
 
-    with pytest.raises(HandoverError, match="TREBUCHET_DATA"):
+    with pytest.raises(HandoverError, match="--data"):
         require_ours(tmp_path, USER.pw_uid)
 
 

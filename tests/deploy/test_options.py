@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import options
+from broker_core.environment import is_secret
+from deploy import options, secret_files, settings
+from deploy.chinese import SENTENCES
+from deploy.settings import SETTINGS, Setting
 from deploy.virtualenv import ROOT
 
 if TYPE_CHECKING:
@@ -47,23 +52,142 @@ def test_an_address_that_is_none_names_the_variable(text: str) -> None:
     assert text in str(error.value)
 
 
-def test_help_names_every_variable_that_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_wins_over_its_variable(tmp_path: Path) -> None:
+    environment = {one.variable: one.words[-1] if one.words else "other:1" for one in SETTINGS}
+    arguments = ["--data", str(tmp_path), "--web", "[::1]:81", "--user", "ada", "--lake", "--slave"]
+
+    asked = options.parse(arguments, environment)
+
+    assert (asked.data, asked.web_host, asked.web_port) == (tmp_path, "::1", 81)
+    assert (asked.user, asked.lake, asked.has_slave) == ("ada", "true", True)
+    assert asked.chosen == {
+        "TREBUCHET_DATA": str(tmp_path),
+        "TREBUCHET_WEB": "[::1]:81",
+        "TREBUCHET_USER": "ada",
+        "TREBUCHET_LAKE": "true",
+        "TREBUCHET_SLAVE": "true",
+    }
+    assert options.parse(["--lake", "s3://b/p"], {}).lake == "s3://b/p"
+    assert options.parse([], {"TREBUCHET_LAKE": "/lake"}).lake == "/lake"
+
+
+def test_an_address_that_is_none_names_the_option_that_says_it() -> None:
+    with pytest.raises(options.OptionError, match=r"^--web is 'x'; expected host:port"):
+        options.parse(["--web", "x"], {"TREBUCHET_WEB": "127.0.0.1:8000"})
+
+
+@pytest.mark.parametrize("one", SETTINGS, ids=lambda one: one.option)
+def test_an_option_does_what_its_variable_does(one: Setting) -> None:
+    value = (one.words or ("host:1",))[0]
+    arguments = [one.option, value] if one.value else [one.option]
+
+    by_option = options.parse(arguments, {})
+
+    assert by_option.chosen == {one.variable: value if one.value else "true"}
+    assert replace(by_option, chosen={}) == options.parse([], by_option.chosen)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "sentence"),
+    [
+        (["--data", " "], {}, "--data is empty; expected DIR."),
+        (["--lake="], {}, "--lake is empty; expected PLACE."),
+        (["--language", "fr"], {}, "--language is 'fr'; expected en, zh-hans."),
+        (
+            [],
+            {"TREBUCHET_LOG_FORMAT": "xml"},
+            "TREBUCHET_LOG_FORMAT is 'xml'; expected lines, json.",
+        ),
+        (
+            ["--log-level", "loud"],
+            {"TREBUCHET_LOG_LEVEL": "INFO"},
+            "--log-level is 'loud'; expected DEBUG, INFO, WARN, WARNING, ERROR, CRITICAL.",
+        ),
+        (
+            [],
+            {"TREBUCHET_SLAVE": "maybe"},
+            "TREBUCHET_SLAVE is 'maybe'; expected 1, true, yes, on, 0, false, no, off.",
+        ),
+        (
+            ["--otlp-endpoint", "http://user:hidden@host:4318"],
+            {},
+            "--otlp-endpoint contains a password, and every user of this machine can read a "
+            "command's arguments; leave the password out.",
+        ),
+    ],
+)
+def test_a_bad_value_is_refused_in_one_sentence(
+    arguments: list[str], environment: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(options.OptionError) as refused:
+        options.parse(arguments, environment)
+
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(("word", "has_slave"), [("on", True), ("Yes", True), ("off", False)])
+def test_a_slave_is_wanted_in_any_of_the_words(word: str, has_slave: bool) -> None:
+    assert options.parse([], {"TREBUCHET_SLAVE": word}).has_slave is has_slave
+
+
+@pytest.mark.parametrize("one", SETTINGS, ids=lambda one: one.option)
+def test_an_option_holds_no_secret_and_has_a_chinese_help(one: Setting) -> None:
+    assert not is_secret(one.variable, "")
+    assert one.variable not in secret_files.NAMES
+    assert one.help in SENTENCES
+
+
+def test_every_variable_that_something_reads_is_known() -> None:
+    read = {
+        name
+        for folder in ("analytics", "broker_core", "console", "deploy")
+        for file in (ROOT / folder).rglob("*.py")
+        for name in re.findall(r"\bTREBUCHET_[A-Z0-9_]*[A-Z0-9]\b", file.read_text())
+    }
+
+    assert len(read) > 60
+    assert [name for name, _ in settings.unknown(read)] == []
+
+
+def test_an_unknown_variable_is_reported_with_the_closest_known_name() -> None:
+    environment = ["TREBUCHET_DAAT", "TREBUCHET_DATA", "TREBUCHET_TEST_SEED", "PATH", "DATA"]
+    environment += ["TREBUCHET_COLOUR", "TREBUCHET_REDIS_URL_FILE"]
+
+    assert list(settings.unknown(environment)) == [
+        ("TREBUCHET_COLOUR", None),
+        ("TREBUCHET_DAAT", "TREBUCHET_DATA"),
+    ]
+
+
+def test_help_names_every_option_with_its_variable_and_who_wins(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as ended:
         options.parse(["--help"], {})
 
     assert ended.value.code == 0
     text = capsys.readouterr().out
-    for name in ("TREBUCHET_WEB", "TREBUCHET_DATA", "TREBUCHET_REDIS_URL", "TREBUCHET_USER"):
-        assert name in text
+    for one in SETTINGS:
+        assert re.search(rf"^  {one.option}\b", text, re.MULTILINE)
+        assert f"[{one.variable}]" in " ".join(text.split())
+    for name in ("TREBUCHET_ADMIN_PASSWORD", "TREBUCHET_REDIS_URL", "DATABASE_URL"):
+        assert f"\n  {name} " in text
+    assert "if both are set, the option wins" in text
     assert all(len(line) <= 100 for line in text.splitlines())
 
 
-@pytest.mark.parametrize("arguments", [["-c"], ["--unknown"], ["stray"]])
-def test_arguments_that_make_no_sense_end_with_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-c"], "Argument -c: expected one argument; deploy/up --help lists the options."),
+        (["--dat", "x"], "Unrecognized arguments: --dat x; deploy/up --help lists the options."),
+        (["stray"], "Unrecognized arguments: stray; deploy/up --help lists the options."),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused_in_one_sentence(
+    arguments: list[str], sentence: str
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(options.OptionError) as refused:
         options.parse(arguments, {})
 
-    assert ended.value.code == 2
-    assert "usage: deploy/up" in capsys.readouterr().err
+    assert str(refused.value) == sentence

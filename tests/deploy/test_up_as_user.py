@@ -111,5 +111,6 @@ def test_who_is_not_root_starts_as_nobody_else(place: Path, checkout: Checkout) 
 
     assert done.returncode == 2
     assert done.stderr == (
-        "TREBUCHET_USER is 'nobody': only root starts an appliance as another user.\n"
+        "The user is 'nobody' (--user, TREBUCHET_USER): only root starts an appliance as another "
+        "user.\n"
     )

@@ -52,7 +52,30 @@ def test_a_taken_port_of_the_console_is_named(tmp_path: Path, taken_port: int) -
     line = refusal(Appliance(tmp_path, TREBUCHET_WEB=f"127.0.0.1:{taken_port}"))
 
     assert f"Port {taken_port} of 127.0.0.1" in line
-    assert "TREBUCHET_WEB" in line
+    assert "console (--web)" in line
+
+
+def test_options_win_over_variables(tmp_path: Path, taken_port: int) -> None:
+    appliance = Appliance(tmp_path, TREBUCHET_DAAT="elsewhere")
+    appliance.arguments = ["--web", f"127.0.0.1:{taken_port}", "--data", str(tmp_path / "chosen")]
+    code = appliance.run_to_end()
+    last = appliance.words.strip().splitlines()[-1]
+
+    assert code == 2, appliance.words
+    assert f"Port {taken_port} of 127.0.0.1" in last
+    assert (tmp_path / "chosen").is_dir()
+    assert not appliance.data.exists()
+    warning = "WARNING unknown setting TREBUCHET_DAAT ignored; did you mean TREBUCHET_DATA?"
+    assert warning in appliance.words
+
+
+def test_an_unknown_option_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    appliance = Appliance(tmp_path)
+    appliance.arguments = ["--dat", "elsewhere"]
+
+    line = refusal(appliance)
+
+    assert line.startswith("Unrecognized arguments: --dat elsewhere;")
 
 
 def test_one_port_for_two_purposes_is_refused(tmp_path: Path) -> None:
@@ -63,7 +86,7 @@ def test_one_port_for_two_purposes_is_refused(tmp_path: Path) -> None:
 
     assert f"Port {appliance.web_port}" in line
     assert "namesrvListenPort" in line
-    assert "TREBUCHET_WEB" in line
+    assert "console (--web)" in line
 
 
 @pytest.mark.parametrize("web", ["8000", "127.0.0.1:", "127.0.0.1:http", ":8000", "h:70000"])

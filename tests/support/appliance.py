@@ -57,6 +57,8 @@ class Appliance:
         # Its own start time and settings, not the suite's.
         for name in ("TREBUCHET_STARTED_AT", "DJANGO_SETTINGS_MODULE", "PYTHONPATH"):
             self._environment.pop(name, None)
+        self.arguments: list[str] = []
+        """Further ones of the command."""
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._lines: list[str] = []
@@ -86,7 +88,7 @@ class Appliance:
 
     def launch(self) -> None:
         self._process = subprocess.Popen(
-            [self.checkout / "deploy" / "up", "-c", self.file],
+            [self.checkout / "deploy" / "up", "-c", self.file, *self.arguments],
             env=self._environment,
             # Not the checkout: the command must work from anywhere.
             cwd=self.file.parent,
