@@ -168,7 +168,8 @@ def _verify(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m broker_core verify",
         description="Check every record, unit, index entry and configuration file of a store "
-        "directory, read-only, and print a JSON report. Exit code 1 when something is wrong.",
+        "directory, read-only, and print a JSON report, which also names the topics whose messages "
+        "no consumer can read. Exit code 1 when something is wrong.",
     )
     parser.add_argument("directory", metavar="STORE_DIR", type=Path)
     parser.add_argument(
@@ -177,10 +178,35 @@ def _verify(given: Sequence[str]) -> int:
         type=Path,
         help="where storePathCommitLog is (default: STORE_DIR/commitlog)",
     )
+    parser.add_argument(
+        "--rebuild-topics",
+        action="store_true",
+        help="instead of checking, show which topics and queues of the store config/topics.json "
+        "lacks; with --yes, add them",
+    )
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="with --rebuild-topics: write the file; the broker must be stopped",
+    )
     options = parser.parse_args(given)
+    if options.yes and not options.rebuild_topics:
+        parser.error("--yes belongs to --rebuild-topics")
     if not options.directory.is_dir():
         _say(f"{options.directory} is not a directory")
         return EXIT_USAGE
+    if options.rebuild_topics:
+        from broker_core.clock import SystemClock
+        from broker_core.composition.topics_rebuild import rebuild_topics
+        from broker_core.storage import FileStorage
+
+        changes = rebuild_topics(
+            options.directory, FileStorage(), SystemClock().now_ms(), is_preview=not options.yes
+        )
+        sys.stdout.writelines(f"{change}\n" for change in changes)
+        if len(changes) > 1 and not options.yes:
+            _say("nothing was changed; stop the broker and add --yes to make these changes")
+        return EXIT_OK
     from broker_core.verify.verifier import verify
 
     report = verify(options.directory, options.commit_log)

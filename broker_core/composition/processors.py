@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker_core.composition.around import consume_hooks_of
 from broker_core.composition.live_update import LiveUpdate
 from broker_core.composition.native import left_words
+from broker_core.metadata.unreachable import runtime_info as unreachable_rows
 from broker_core.processors import registry
 from broker_core.processors.admin.access import AccessAdmin
 from broker_core.processors.admin.broker import BrokerAdmin
@@ -138,7 +139,7 @@ def build_processors(
             late_ms,
             clock,
             live_update.apply,
-            lambda: _runtime_info(foundation, ha, left()),
+            lambda: _runtime_info(foundation, storage, ha, left()),
         ),
         delays=DelaysAdmin(storage.schedule),
         filters=_filters(foundation, storage, clients),
@@ -180,10 +181,15 @@ def _internals(foundation: Foundation, readings: Readings) -> InternalsAdmin:
     return InternalsAdmin(readings, foundation.files, size)
 
 
-def _runtime_info(foundation: Foundation, ha: HaAdmin, left: dict[str, int]) -> dict[str, str]:
+def _runtime_info(
+    foundation: Foundation, storage: StorageParts, ha: HaAdmin, left: dict[str, int]
+) -> dict[str, str]:
+    # A slave's topics come from its master, later than their messages.
+    lost = {} if foundation.role.is_slave else unreachable_rows(storage.topics, storage.store)
     return {
         **foundation.extensions.runtime_info(),
         **ha.runtime_info(),
+        **lost,
         "plainSends": foundation.native.words,
         "plainRequestsLeft": left_words(left),
     }

@@ -22,6 +22,7 @@ from broker_core.metadata.former_offsets import FormerOffsets
 from broker_core.metadata.persistence import MetadataPersistence
 from broker_core.metadata.subscription_groups import SubscriptionGroups
 from broker_core.metadata.topics import Topics
+from broker_core.metadata.unreachable import warn_of_unreachable
 from broker_core.processors.send_trace import SendTrace
 from broker_core.stats.counters import BrokerStats
 from broker_core.store.message_store import MessageStore
@@ -224,6 +225,8 @@ def load_storage(foundation: Foundation, parts: StorageParts) -> None:
         lower_offsets(parts)
     parts.schedule.load()
     if not foundation.role.is_slave:
+        # A slave's topics come from its master, later than their messages.
+        warn_of_unreachable(parts.topics, parts.store)
         parts.schedule.begin()
         parts.transactions.load()
 

@@ -19,6 +19,7 @@ from broker_core.metadata.document_writer import DocumentWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from broker_core.clock import Clock
     from broker_core.config.broker import BrokerConfig
@@ -56,11 +57,27 @@ class Topics:
         self.table: dict[str, TopicConfig] = {}
         self._derived: list[dict[str, Any]] = []
         self.on_change: Callable[[str], None] | None = None
+        self.is_file_missing = False
+        """Whether there was no file to load."""
         self.system_topics = names.SYSTEM_TOPICS | {
             config.broker_cluster_name,
             config.broker_name,
             self.reply_topic,
         }
+
+    @property
+    def path(self) -> Path:
+        return self._document.path
+
+    @property
+    def rebuild_command(self) -> str:
+        """What an operator runs to get lost topics back from the store."""
+        root = self.path.parent.parent
+        return f"python -m broker_core verify --rebuild-topics {root}"
+
+    @property
+    def _advice(self) -> str:
+        return f"or rebuild it from the store's queues: {self.rebuild_command}"
 
     @property
     def reply_topic(self) -> str:
@@ -74,16 +91,17 @@ class Topics:
         """
         for topic_config in self._boot_topics():
             self.table[topic_config.topic_name] = topic_config
-        document = self._document.load()
-        if document is None:
-            return
         try:
-            version = msgspec.convert(document.get("dataVersion") or {}, DataVersion)
+            document = self._document.load()
+            version = msgspec.convert((document or {}).get("dataVersion") or {}, DataVersion)
             table = msgspec.convert(
-                document.get("topicConfigTable") or {}, dict[str, TopicConfig], strict=False
+                (document or {}).get("topicConfigTable") or {}, dict[str, TopicConfig], strict=False
             )
         except msgspec.ValidationError as error:
-            raise StoreError(f"{self._document.path}: {error}") from error
+            raise StoreError(f"{self.path}: {error}; {self._advice}") from error
+        except StoreError as error:
+            raise StoreError(f"{error}; {self._advice}") from error
+        self.is_file_missing = document is None
         self.data_version = version
         self.table.update(table)
         self._forget_derived()

@@ -14,7 +14,7 @@ from broker_core.formats.cq_ext_unit import (
     HEAD_SIZE as EXT_HEAD_SIZE,
 )
 from broker_core.formats.cq_unit import FILLER_SIZE, UNIT, UNIT_SIZE
-from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, is_legal_name
+from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, is_legal_name, is_system_topic
 from broker_core.verify.files import Files
 from broker_core.verify.records import java_hash
 
@@ -113,7 +113,8 @@ class QueueCheck:
         """Compare the number of units in each queue with the number of records that matched."""
         units = fillers = 0
         for key, files in self._queues.items():
-            living = 0
+            living = readable = 0
+            deleted_before = self._topics.deleted_before.get(key[0], 0)
             for start in sorted(files.maps):
                 for commit_log_offset, size, _ in UNIT.iter_unpack(files.maps[start]):
                     if size <= 0:
@@ -125,18 +126,29 @@ class QueueCheck:
                         self._report.ahead["units"] += 1
                     elif commit_log_offset >= log.begin:
                         living += 1
+                        readable += commit_log_offset >= deleted_before
             if living != self._matched[key]:
                 topic, queue_id = key
                 self._report.add(
                     self._root / "consumequeue" / topic / str(queue_id),
                     f"{living} units, but {self._matched[key]} records with a unit here",
                 )
+            self._note_unreachable(key, readable)
         self._report.consume_queues = {
             "queues": len(self._queues),
             "units": units,
             "fillers": fillers,
             "extensions": self._check_extensions(log),
         }
+
+    def _note_unreachable(self, key: QueueKey, messages: int) -> None:
+        """Count messages of a topic that topics.json lacks; the broker reads its own topics."""
+        topic = key[0]
+        names = self._topics.names or ()
+        if messages and topic not in names and not is_system_topic(topic):
+            found = self._report.unreachable.setdefault(topic, {"queues": 0, "messages": 0})
+            found["queues"] += 1
+            found["messages"] += messages
 
     def _is_deleted(self, record: Record) -> bool:
         """Return whether a record belongs to a deleted topic; the log keeps those."""

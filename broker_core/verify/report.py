@@ -29,6 +29,8 @@ class Report:
     deleted: int = 0
     ahead: Counter[str] = field(default_factory=Counter)
     behind: Counter[str] = field(default_factory=Counter)
+    unreachable: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Topics that topics.json lacks, though they have messages."""
     ignored: list[str] = field(default_factory=list)
     """Entries that are no files of a store; the first PROBLEMS_MAX."""
 
@@ -63,6 +65,7 @@ class Report:
                 "recordsOfDeletedTopics": self.deleted,
                 "ahead": self.ahead,
                 "behind": self.behind,
+                "unreachable": self.unreachable,
                 "ignored": self.ignored,
                 "problemCount": self.problem_count,
                 "problems": self.problems,

@@ -77,6 +77,8 @@ OUR_RUNTIME_KEYS = {
     "getTransferredTps",
     "slowConsumerGroups",
     "storeState",
+    "unreachableMessages",
+    "unreachableTopics",
 }
 
 
