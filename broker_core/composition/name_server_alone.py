@@ -48,7 +48,7 @@ class NameServerAlone:
             kv_config_path,
             entrance=Entrance(
                 limits_of(configuration),
-                TlsGate(configuration.tls),
+                TlsGate(configuration.tls, clock=clock),
                 proxies_of(configuration.server),
                 None
                 if acl is None

@@ -11,15 +11,19 @@ import shutil
 import ssl
 import subprocess
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker_core.clock import SystemClock
 from broker_core.config.exposure import exposure_of
 from broker_core.errors import ConfigError
+from broker_core.listening.certificate_end import first_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from broker_core.clock import Clock
     from broker_core.config.tls import TlsConfig
 
 logger = logging.getLogger(__name__)
@@ -28,6 +32,9 @@ HANDSHAKE = 0x16
 """The first byte of a TLS connection."""
 SELF_SIGNED_DAYS = 365
 OPENSSL_SECONDS = 20
+MS_PER_DAY = 86_400_000
+WARNING_DAYS = 14
+"""So long before its end the log begins to warn of it, once a day."""
 VERIFY = {
     "none": ssl.CERT_NONE,
     "optional": ssl.CERT_OPTIONAL,
@@ -41,10 +48,12 @@ class TlsGate:
     New connections use a changed certificate; open ones keep theirs. Without a configured
     certificate the gate makes a self-signed one on first use, if the test mode allows it: clients
     in their test mode, which is their default, accept it. `alpn` names the protocols that the
-    server speaks, for clients that ask.
+    server speaks, for clients that ask. The log warns of a certificate's end from two weeks before.
     """
 
-    def __init__(self, config: TlsConfig, alpn: Sequence[str] = ()) -> None:
+    def __init__(
+        self, config: TlsConfig, alpn: Sequence[str] = (), clock: Clock | None = None
+    ) -> None:
         """Load the certificate.
 
         Raises:
@@ -54,9 +63,13 @@ class TlsGate:
         self._alpn = alpn
         self._making: asyncio.Task[ssl.SSLContext | None] | None = None
         self._context: ssl.SSLContext | None = None
+        self._clock = clock or SystemClock()
+        self._end_ms: int | None = None
+        self._warned_ms = 0
         self._stamp = self._read_stamp()
         if config.mode != "disabled" and config.cert_path:
             self._context = _context(config, alpn)
+            self._read_end()
         elif config.mode == "enforcing" and not config.test_mode_enable:
             raise ConfigError(
                 "tls.server.mode", "enforcing", "a certificate: tls.server.certPath is not given"
@@ -98,6 +111,38 @@ class TlsGate:
             logger.warning("the changed certificate is not used: %s", error)
         else:
             logger.info("the certificate was changed: path=%s", self._config.cert_path)
+            self._read_end()
+
+    def _read_end(self) -> None:
+        end = first_end(Path(self._config.cert_path))
+        self._end_ms = None if end is None else int(end.timestamp() * 1000)
+        self._warned_ms = 0
+        self.warn_of_end()
+
+    def warn_of_end(self) -> None:
+        """Warn of a certificate that ends within two weeks or has ended, at most once a day."""
+        now_ms = self._clock.now_ms()
+        if self._end_ms is None or now_ms - self._warned_ms < MS_PER_DAY:
+            return
+        days = (self._end_ms - now_ms) // MS_PER_DAY
+        if days >= WARNING_DAYS:
+            return
+        self._warned_ms = now_ms
+        path, end = self._config.cert_path, datetime.fromtimestamp(self._end_ms / 1000, UTC)
+        if days < 0:
+            logger.warning(
+                "the certificate has ended, and clients that verify it can't connect; replace the "
+                "file: path=%s ended=%s",
+                path,
+                f"{end:%Y-%m-%dT%H:%M:%SZ}",
+            )
+        else:
+            logger.warning(
+                "the certificate ends soon; replace the file: path=%s ends=%s days=%d",
+                path,
+                f"{end:%Y-%m-%dT%H:%M:%SZ}",
+                days,
+            )
 
     def _read_stamp(self) -> tuple[object, ...]:
         config = self._config

@@ -171,4 +171,5 @@ class RemotingServer(Service):
             self._listener.sweep(now)
         if self._tls is not None:
             self._tls.reload_if_changed()
+            self._tls.warn_of_end()
         self._sweep_later()

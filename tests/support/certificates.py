@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def certificate(directory: Path, name: str) -> tuple[Path, Path]:
-    """Make a certificate valid for a day; return its file and its key's."""
+def certificate(directory: Path, name: str, *, days: int = 30) -> tuple[Path, Path]:
+    """Make a certificate; return its file and its key's."""
     made, key = directory / f"{name}.pem", directory / f"{name}.key"
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"),
-            *("ec_paramgen_curve:prime256v1", "-nodes", "-days", "1", "-subj", f"/CN={name}"),
+            *("ec_paramgen_curve:prime256v1", "-nodes", "-days", str(days), "-subj", f"/CN={name}"),
             *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)),
         ],
         capture_output=True,
