@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from analytics.collect import collect
 from analytics.errors import ReportError
@@ -56,9 +57,8 @@ def test_a_store_without_a_message_is_a_report_without_a_row(
     [
         {"from_ms": START_MS + 900 * HOUR_MS},
         {"from_ms": START_MS + 1, "to_ms": START_MS + 2},
-        {"parameters": {"topic": "unknown"}},
     ],
-    ids=["idle range behind the log", "idle range inside it", "unknown topic"],
+    ids=["idle range behind the log", "idle range inside it"],
 )
 def test_a_report_that_finds_nothing_has_no_row_and_no_error(
     running_spark: Spark, tmp_path: Path, values: dict[str, Any]
@@ -68,6 +68,16 @@ def test_a_report_that_finds_nothing_has_no_row_and_no_error(
     found = collected(running_spark, request_of(root, **values))
 
     assert (found.table.num_rows, found.rows_read, found.damages) == (0, 0, [])
+
+
+@pytest.mark.spark
+def test_a_report_on_a_topic_that_does_not_exist_names_the_topic(
+    running_spark: Spark, tmp_path: Path
+) -> None:
+    root = StoreBuilder(tmp_path).put_many(300).write()
+
+    with pytest.raises(AnalysisException, match="There is no topic unknown"):
+        collected(running_spark, request_of(root, parameters={"topic": "unknown"}))
 
 
 @pytest.mark.spark
