@@ -42,9 +42,12 @@ def each_without_matches(texts: pa.Array, patterns: pa.Array) -> pa.Array:
     looked_into = pc.match_substring_regex(texts, pattern=MAY_BE_ESCAPED)
     if anchored_to_lines(pattern) is None and not pc.any(looked_into).as_py():
         return shown
+    # A mask can break an escape, so the readings come from the text as given.
     found = [
-        text if text is None or not may_hide_more(pattern, text) else without_matches(pattern, text)
-        for text in shown.to_pylist()
+        masked
+        if text is None or not may_hide_more(pattern, text)
+        else without_matches(pattern, text)
+        for text, masked in zip(texts.to_pylist(), shown.to_pylist(), strict=True)
     ]
     return pa.array(found, pa.string())
 

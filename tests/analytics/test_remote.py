@@ -247,9 +247,7 @@ def sent(cluster: ScriptedCluster, *outgoing: Outgoing) -> None:
     asyncio.run(Sender(cluster, "pg").send_all(outgoing))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"a": ""}, {"": "b"}, {"a\x01": "b"}, {"a": "b\x02"}, {"a": "b" * 40_000}]
-)
+@pytest.mark.parametrize("wrong", [{"": "b"}, {"a\x01": "b"}, {"a": "b\x02"}, {"a": "b" * 40_000}])
 def test_properties_that_would_not_come_back_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ReportError, match="can"):
         check_properties(wrong)

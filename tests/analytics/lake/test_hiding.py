@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from analytics.lake.hiding import (
     MARKS,
@@ -30,6 +30,7 @@ def test_the_lake_hides_what_pages_hide(text: str, pattern: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.none() | TEXTS, max_size=5), st.sampled_from(PATTERNS))
+@example(["\\B"], "(?i)B+")
 def test_many_at_once_are_hidden_as_one_by_one(texts: list[str | None], pattern: str) -> None:
     given = pa.array(texts, pa.string())
 

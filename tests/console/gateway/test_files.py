@@ -30,7 +30,7 @@ async def entries(gateway: Gateway, file: ConfigFile) -> Entries:
 async def test_a_file_says_what_was_saved(gateway: Gateway) -> None:
     await ask(gateway.topics.save, TopicConfig("Orders", 4, 2, 6, order=True), ["broker-a"])
     await ask(gateway.groups.save, GroupConfig("billing", retry_max_times=3), ["broker-a"])
-    await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 7})
+    await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 0})
 
     topics = await entries(gateway, ConfigFile.TOPICS)
     groups = await entries(gateway, ConfigFile.GROUPS)
@@ -45,7 +45,7 @@ async def test_a_file_says_what_was_saved(gateway: Gateway) -> None:
         "writeQueueNums": 2,
     }
     assert (groups["billing"]["retryMaxTimes"], groups["billing"]["consumeEnable"]) == (3, True)
-    assert offsets["Orders@billing"] == {"1": "7"}
+    assert offsets["Orders@billing"] == {"1": "0"}
 
 
 @pytest.mark.parametrize("file", ConfigFile)
@@ -53,7 +53,7 @@ async def test_the_text_of_each_file_is_read_back_as_it_was_answered(
     gateway: Gateway, file: ConfigFile
 ) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
-    await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 7})
+    await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 0})
 
     document = (await ask(gateway.files.read, file, ["broker-a"]))["broker-a"]
 
