@@ -1,7 +1,7 @@
 """What docs/security.md calls open: each is a rule that does not hold yet.
 
 A test here fails, and is marked so. Who makes it pass takes off the mark, and
-`python -m tests.support.security_gates --write` says on the page that the gate holds.
+`python -m tools.security_gates --write` says on the page that the gate holds.
 """
 
 from __future__ import annotations

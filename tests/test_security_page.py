@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from tests.support import security_gates
-from tests.support.security_gates import PAGE, Gate, HoldingTest, gates, marked_tests
+from tools import security_gates
+from tools.security_gates import PAGE, Gate, HoldingTest, gates, marked_tests
 
 GATES = gates(PAGE.read_text())
 # The attack list: of each area its gates.
@@ -17,9 +17,7 @@ AREAS = {"B": 10, "H": 4, "M": 1, "N": 5, "A": 5, "C": 12, "R": 6, "P": 5, "O": 
 def test_the_verdicts_are_those_of_the_tests() -> None:
     page = PAGE.read_text()
 
-    assert page == security_gates.derived(page), (
-        "run python -m tests.support.security_gates --write"
-    )
+    assert page == security_gates.derived(page), "run python -m tools.security_gates --write"
 
 
 def test_every_test_that_is_known_to_fail_is_an_open_gate() -> None:

@@ -3,7 +3,7 @@
 A row names its gate in words and the tests that hold it. Its verdict comes from these tests: one
 that is marked as failing (`pytest.mark.xfail`) is open, and its reason says what is missing. A gate
 that is closed fails the suite until its mark and the page are put right; so does a mark that nobody
-has listed. `python -m tests.support.security_gates --write` writes the verdicts.
+has listed. `python -m tools.security_gates --write` writes the verdicts.
 """
 
 from __future__ import annotations
