@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +16,10 @@ if TYPE_CHECKING:
 
 REPORT = """<testsuites><testsuite>
 <testcase name="a"/>
-<testcase name="b"><skipped message="chromium is missing"/></testcase>
+<testcase name="b"><skipped type="pytest.skip" message="chromium is missing"/></testcase>
 <testcase name="c"><failure message="no"/></testcase>
 <testcase name="d"><error message="setup"/></testcase>
+<testcase name="e"><skipped type="pytest.xfail" message="nothing looks for it"/></testcase>
 </testsuite></testsuites>"""
 
 
@@ -96,7 +100,7 @@ def test_tests_are_counted_by_how_they_ended(tmp_path: Path) -> None:
 
     outcomes, reasons = gate.counts([report, tmp_path / "never-written.xml"])
 
-    assert outcomes == {"passed": 1, "skipped": 1, "failed": 2}
+    assert outcomes == {"passed": 1, "skipped": 1, "failed": 2, "known gap": 1}
     assert reasons == {"chromium is missing": 1}
 
 
@@ -116,8 +120,37 @@ def test_the_verdict_is_the_last_line_and_tells_what_was_not_run(
     last = capsys.readouterr().out.strip().splitlines()[-1]
     assert code == 1
     assert last.startswith("deploy/test unit: FAILED (unit) in ")
-    assert "seed 7: 1 passed, 2 failed, 1 skipped" in last
+    assert "seed 7: 1 passed, 2 failed, 1 skipped, 1 known gap: docs/security.md;" in last
     assert "NOT EVERYTHING WAS RUN: chromium is missing" in last
+
+
+def test_a_run_with_known_gaps_and_no_skipped_test_ran_everything(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(gate.SEED_VARIABLE, "0")
+    tests = tmp_path / "test_gaps.py"
+    tests.write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('number', [1, 2])\n"
+        "@pytest.mark.xfail(reason='nothing looks for it')\n"
+        "def test_gap(number): assert False\n"
+        "def test_rule(): assert True\n"
+    )
+    report = tmp_path / "report.xml"
+    command = [
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:django", "-c", os.devnull),
+        f"--junit-xml={report}",
+    ]
+    subprocess.run([*command, tests], cwd=tmp_path, check=True, capture_output=True)
+    step = Step("unit", [], report)
+    monkeypatch.setattr(gate, "stages_of", lambda tier, seed: [[step]])
+    monkeypatch.setattr(steps, "run", lambda stage: {})
+
+    assert gate.main(["unit"]) == 0
+
+    output = capsys.readouterr().out.strip()
+    assert "SKIPPED" not in output
+    assert output.endswith(": 1 passed, 0 failed, 0 skipped, 2 known gaps: docs/security.md")
 
 
 def test_what_passes_alone_is_named_and_passes(
