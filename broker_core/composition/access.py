@@ -33,6 +33,10 @@ class AccessParts:
     plain: Authorizer | None = None
     """What checks requests against `acl`: the gate itself, or one of those that it asks."""
 
+    def refused(self) -> int:
+        """Return how many requests the accounts of `acl` did not permit."""
+        return 0 if self.plain is None else self.plain.refused.total()
+
 
 def build_access(foundation: Foundation) -> AccessParts:
     """Build the gate that the configuration asks for."""

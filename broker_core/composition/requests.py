@@ -87,7 +87,7 @@ def build_requests(
         return {} if plain_requests is None else plain_requests.left
 
     water_mark = _water_mark(storage, ha, clock, connections, left)
-    readings = _readings(foundation, storage, clients, lambda: water_mark.late_ms, connections)
+    readings = _readings(foundation, storage, clients, access, water_mark, connections)
     processors = build_processors(
         foundation,
         storage,
@@ -170,7 +170,8 @@ def _readings(
     foundation: Foundation,
     storage: StorageParts,
     clients: ClientParts,
-    late_ms: Callable[[], float],
+    access: AccessParts,
+    water_mark: WaterMark,
     connections: Callable[[], int],
 ) -> Readings:
     parts = ReadParts(
@@ -189,8 +190,9 @@ def _readings(
         foundation.files,
         foundation.clock,
         foundation.steady,
-        late_ms,
+        lambda: water_mark.late_ms,
         connections,
+        access.refused,
     )
 
 

@@ -141,6 +141,7 @@ def broker_metrics(
         ("put_bytes", "Bytes of the log put", "putBytes"),
         ("puts_failed", "Messages that could not be put", "putFailed"),
         ("got", "Messages handed out", "got"),
+        ("requests_refused", "Requests that access control refused", "refused"),
     ):
         yield Family(f"trebuchet_{name}_total", "counter", text, [({}, counters[key])])
     yield _gauge("writable", "Whether the store takes messages", float(store.is_writable))

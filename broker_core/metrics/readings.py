@@ -44,7 +44,8 @@ class ReadParts:
 class Readings:
     """Event loop only.
 
-    `late_ms` returns how late the loop was last, `connections` how many are open.
+    `late_ms` returns how late the loop was last, `connections` how many are open, `refused` how
+    many requests access control refused.
 
     Attributes:
         boot_ms: when this broker was built; what it counts begins at 0 there.
@@ -59,6 +60,7 @@ class Readings:
         steady: SteadyClock,
         late_ms: Callable[[], float],
         connections: Callable[[], int],
+        refused: Callable[[], int],
     ) -> None:
         self.parts = parts
         self.boot_ms = clock.now_ms()
@@ -68,6 +70,7 @@ class Readings:
         self._steady = steady
         self._late_ms = late_ms
         self._connections = connections
+        self._refused = refused
 
     def counters(self) -> dict[str, int]:
         """Return what was counted since boot_ms."""
@@ -78,6 +81,7 @@ class Readings:
             "putBytes": state.put_bytes,
             "putFailed": state.put_failed_times,
             "got": stats.got_total,
+            "refused": self._refused(),
             "cpuMs": int((used.ru_utime + used.ru_stime) * 1000),
         }
 

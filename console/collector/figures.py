@@ -39,6 +39,7 @@ COUNTERS = {
     "putFailed": metrics.PUT_FAILED,
     "got": metrics.GOT,
     "cpuMs": metrics.CPU,
+    "refused": metrics.REFUSED,
 }
 GAUGES = {
     "diskUsed": metrics.DISK_USED,

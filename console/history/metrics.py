@@ -87,6 +87,8 @@ MISMATCHED = _gauge(41, "mismatched", "")
 """Members of a group that subscribe to something else than most; none is not kept."""
 CLOCK_OFF = _gauge(42, "clock_off", "ms")
 GOT_COLD = _counter(43, "got_cold", "msg")
+REFUSED = _counter(44, "refused", "requests")
+"""Requests that the broker's access control refused."""
 
 ALL = {
     each.code: each
@@ -96,7 +98,7 @@ ALL = {
         *(CPU, RSS, LATE, CONNECTIONS, PUT_TOOK, GET_TOOK, FLUSH_TOOK, OLDEST_AGE, RETENTION),
         *(REPLICATION_BEHIND, REPLICATION_AGE, SLAVES, SLAVES_IN_SYNC, REPLICAS_MIN, EPOCH),
         *(FOLLOWING, MASTER_SILENT, LARGEST, MESSAGE_MAX, HOT_QUEUE, HOT_KEY, VERSIONS, MISMATCHED),
-        *(CLOCK_OFF, GOT_COLD),
+        *(CLOCK_OFF, GOT_COLD, REFUSED),
     )
 }
 COUNTER_CODES = frozenset(each.code for each in ALL.values() if each.kind is Kind.COUNTER)

@@ -157,6 +157,17 @@ def many_retries(seen: Evidence) -> str:
     return said + came_back(seen)
 
 
+def requests_refused(seen: Evidence) -> str:
+    return ngettext(
+        "The broker refused %(count)s request within %(minutes)d min.",
+        "The broker refused %(count)s requests within %(minutes)d min.",
+        round(seen["count"]),
+    ) % {
+        "count": number(seen["count"]),
+        "minutes": seen["minutes"],
+    }
+
+
 def puts_fail(seen: Evidence) -> str:
     return ngettext(
         "%(count)s message could not be stored within %(minutes)d min.",

@@ -33,6 +33,8 @@ LAG_MIN = 100
 """Messages that a group which keeps up has unread now and then."""
 GROWTH = 1.5
 CALLS_MIN = 20
+REFUSED_MIN = 50
+"""A person who mistypes a key is refused a few times; a client that retries, every few seconds."""
 SLOW_FLUSH_MS, VERY_SLOW_FLUSH_MS = 100.0, 1_000.0
 HALF_MIN = 100
 HALF_AGE_MS = 30 * MINUTE_MS
@@ -306,6 +308,14 @@ def puts_fail(seen: Seen) -> Found | None:
     return Found(Severity.BAD, {"count": count, "minutes": STILL_MINUTES}) if count else None
 
 
+def requests_refused(seen: Seen) -> Found | None:
+    """Judge: access control refuses requests again and again."""
+    count = seen.own.sum(metrics.REFUSED, RECENT_MINUTES)
+    if not count or count < REFUSED_MIN:
+        return None
+    return Found(Severity.WARN, {"count": count, "minutes": RECENT_MINUTES})
+
+
 def half_messages(seen: Seen) -> Found | None:
     """Judge: more and more transactions are undecided, or one for long."""
     now = seen.own.last(metrics.HALF_PENDING)
@@ -519,6 +529,7 @@ RULES = (
     Rule("slave-gone", metrics.BROKER, slave_gone, slave_still_gone),
     Rule("slave-behind", metrics.BROKER, slave_behind),
     Rule("puts-fail", metrics.BROKER, puts_fail),
+    Rule("requests-refused", metrics.BROKER, requests_refused),
     Rule("disk-fills", metrics.BROKER, disk_fills),
     Rule("slow-flush", metrics.BROKER, slow_flush),
     Rule("half-messages", metrics.BROKER, half_messages),

@@ -251,6 +251,17 @@ WORDS: dict[str, Words] = {
         gettext_lazy("The disk is full or fails, or the broker is being stopped."),
         gettext_lazy("Look at the broker's log and at its disk at once."),
     ),
+    "requests-refused": Words(
+        gettext_lazy("Requests are refused"),
+        evidence.requests_refused,
+        gettext_lazy(
+            "A client has a wrong access key or lacks a permission, or somebody is guessing keys."
+        ),
+        gettext_lazy(
+            'Search the broker\'s log for "request refused": it names the reason, the access key '
+            "and the address."
+        ),
+    ),
     "disk-fills": Words(
         gettext_lazy("The disk fills"),
         evidence.disk_fills,

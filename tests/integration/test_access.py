@@ -63,6 +63,21 @@ async def client_of(broker: Broker, access_key: str | None, secret: str = SECRET
         await client.shutdown()
 
 
+async def test_refused_requests_are_counted_in_the_samples_of_the_console(broker: Broker) -> None:
+    async with (
+        client_of(broker, "application", "a wrong secret") as guesser,
+        client_of(broker, "application") as application,
+    ):
+        for _ in range(3):
+            await guesser.send("T", b"body")
+        await application.send("U", b"body")
+        await application.send("T", b"body")
+
+    async with client_of(broker, "administrator") as admin:
+        sample = json_body(await admin.ask(RequestCode.GET_BROKER_SAMPLE))
+    assert sample["counters"]["refused"] == 4
+
+
 async def test_an_account_sends_and_pulls_what_it_may(broker: Broker) -> None:
     async with client_of(broker, "application") as client:
         sent = await client.send("T", b"body")

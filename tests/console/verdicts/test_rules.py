@@ -110,6 +110,7 @@ def broker(
         "least": metrics.REPLICAS_MIN,
         "clock": metrics.CLOCK_OFF,
         "used": metrics.DISK_USED,
+        "refused": metrics.REFUSED,
     }
     series: dict[Metric | tuple[Metric, int], Series] = {
         metrics.DISK_TOTAL: flat(100 * GIB),
@@ -213,6 +214,14 @@ SPEAKING = {
         {"many-retries": Severity.WARN},
     ),
     "messages are refused": (broker(failed=[*flat(0, 58), 4, 0]), {"puts-fail": Severity.BAD}),
+    "a client is refused every ten seconds": (
+        broker(refused=flat(6)),
+        {"requests-refused": Severity.WARN},
+    ),
+    "a burst of refused requests was minutes ago": (
+        broker(refused=[*flat(0, 50), 50, *flat(0, 9)]),
+        {"requests-refused": Severity.WARN},
+    ),
     "the disk has three days": (
         broker(disk=climb(50 * GIB, 70 * GIB, 432)),
         {"disk-fills": Severity.WARN},
@@ -318,6 +327,8 @@ def test_a_rule_speaks(shape) -> None:
 
 
 SILENT = {
+    "a few requests are refused": broker(refused=flat(3)),
+    "requests were refused half an hour ago": broker(refused=[*flat(100, 30), *flat(0, 30)]),
     "keeps up": progress(flat(3)),
     "a lag that stands, being worked on": progress(flat(5_000), age_ms=flat(20_000)),
     "a peak that is worked off": progress(
