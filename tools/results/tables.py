@@ -184,7 +184,7 @@ def steady_load(folder: Path) -> str:
         rows.append(
             [
                 BROKERS[row.broker],
-                f"{row.rate:,.0f}/s for {row.minutes:.0f} min",
+                f"{row.rate:,.0f}/s for {round(row.minutes, 1):g} min",
                 "-" if row.p50_ms is None else f"{row.p50_ms:.2f}",
                 *(_spread(values) for values in (row.p99_ms, row.p999_ms, row.roll_ms)),
                 memory,

@@ -52,10 +52,14 @@ def test_growth_is_published_as_a_change_of_its_ratio(tmp_path: Path) -> None:
 
 def test_a_steady_load_is_published_without_the_slices_that_warm_it_up() -> None:
     warming = [Slice(100.0, 9.0, 9.0, 9.0, 9.0, 99.0, 0.0)] * 6
-    settled = [Slice(100.0, 0.1, float(p99), 8.0, 3.0, 36.0, 0.0) for p99 in (1, 2, 6)]
+    settled = [
+        Slice(100.0, 0.1, float(p99), 8.0, roll, 36.0, 0.0)
+        for p99, roll in ((1, 0.0), (2, 3.0), (6, 5.0))
+    ]
 
     row = row_of(warming + settled, "ours", 100.4, 10.0, SOURCE)
 
+    assert row.roll_ms == (3.0, 4.0, 5.0)
     assert (row.rate, row.p50_ms, row.p99_ms, row.memory_mb) == (100, 0.1, (1, 2, 6), (36.0, 36.0))
 
 

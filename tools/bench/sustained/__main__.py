@@ -234,6 +234,8 @@ def row_of(
     """Return the figures as docs/results/steady_load.json has them."""
     settled = settled_of(slices)
     first, last = memory_of(settled)
+    # A slice in which no file was full has no roll.
+    rolls = [each.roll for each in settled if each.roll]
     return SteadyLoad(
         **source,
         broker=broker,
@@ -242,7 +244,7 @@ def row_of(
         p50_ms=round(statistics.median(each.p50 for each in settled), 2),
         p99_ms=_spread(each.p99 for each in settled),
         p999_ms=_spread(each.p999 for each in settled),
-        roll_ms=_spread(each.roll for each in settled),
+        roll_ms=_spread(rolls) if rolls else None,
         memory_mb=(round(first, 1), round(last, 1)),
     )
 
