@@ -13,6 +13,8 @@ from broker_core.processors.admin.ha import HaAdmin
 from broker_core.remoting.client import RemotingClient
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from broker_core.composition.access import AccessParts
     from broker_core.composition.foundation import Foundation
     from broker_core.composition.naming import NamingParts
@@ -51,13 +53,19 @@ def build_following(
         tls=client_context(tls) if tls.use_tls else None,
     )
     store = storage.store
+
+    def delete_topics(deleted_before: Mapping[str, int]) -> None:
+        for topic in store.delete_topics(deleted_before):
+            # Also those that groups have committed here.
+            storage.offsets.delete_topic(topic)
+
     tables = FollowedTables(
         storage.topics,
         storage.groups,
         storage.offsets,
         storage.schedule,
         storage.filters,
-        storage.store.delete_topics,
+        delete_topics,
         lambda: store.max_commit_log_offset,
         lambda: _accounts_version(access),
     )

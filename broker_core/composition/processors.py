@@ -125,7 +125,9 @@ def build_processors(
         groups=_groups(foundation, storage, clients, long_answers),
         connections=ConnectionsAdmin(consumers, clients.producers, long_answers),
         clients=ClientsAdmin(config.broker_name, consumers, store, access.gate),
-        messages=MessagesAdmin(topics, consumers, storage.filters, store, long_answers),
+        messages=MessagesAdmin(
+            topics, consumers, storage.filters, store, storage.offsets, long_answers
+        ),
         ha=ha,
         transactions=_undecided(foundation, storage, clients, long_answers),
         replication=promotion.admin,

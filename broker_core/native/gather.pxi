@@ -186,7 +186,8 @@ cdef class WaitingPull:
 cdef class PullTurn:
     """Serves plain pulls of one broker. Event loop only."""
 
-    cdef object _raw, _check, _kept_filter, _filter_type, _commits, _offsets, _which_broker, _tracer
+    cdef object _raw, _check, _kept_filter, _filter_type, _commits, _offsets, _former, _which_broker
+    cdef object _tracer
     cdef object _slow_consumers, _config, _reader, _store_config, _state
     # Tables that are never others, but for what they hold.
     cdef dict _groups, _topics, _readers, _queues
@@ -265,6 +266,7 @@ cdef class PullTurn:
         self._filtered_units_max = plain.filtered_units_max
         self._commits = plain.commits
         self._offsets = exactly(OffsetsType, plain.commits.offsets)
+        self._former = plain.commits.offsets.former
         self._which_broker = plain.which_broker
         self._role = exactly(RoleType, plain.which_broker.role)
         self._tracer = tracer = plain.tracer
@@ -403,6 +405,12 @@ cdef class PullTurn:
                 # There may be too many: Python says so.
                 self._why = OFFSET
                 return b""
+        elif self._former.count and self._commits.is_former(
+            group, topic, pull.queue_id, pull.queue_offset, connection
+        ):
+            # It continues a deleted topic: Python leads it to the first message of the new one.
+            self._why = OFFSET
+            return b""
         self._why = READER
         try:
             if not self._find_filter(pull, group, topic, connection):

@@ -24,8 +24,6 @@ class Refusal(NamedTuple):
     """Why an offset is not stored."""
 
     why: str
-    is_former: bool = False
-    """The client read a deleted topic of the same name, and doesn't know the new one yet."""
     is_topic_missing: bool = False
 
 
@@ -56,25 +54,32 @@ class CommitCheck:
         The native turn checks the same for pulls, against the last message that may be read.
         """
         queue = self._queues.find(topic, queue_id)
-        end = first = 0
-        if queue is not None:
-            end, first = queue.next_offset, queue.min_offset
+        end = 0 if queue is None else queue.next_offset
         if topic not in self._topics.table:
             return Refusal(f"Topic {topic} not exist!", is_topic_missing=True)
         if offset > end and (not self._role.is_slave or offset - end > SLAVE_BEHIND_MAX):
             return Refusal(
                 f"offset {offset} is beyond the end {end} of queue {queue_id} in {topic}"
             )
-        if offset <= first or not self._former.count:
-            return None
-        is_first = self._offsets.query(group, topic, queue_id) < 0
-        if is_first and self._former.is_former(group, topic, queue_id):
-            found = self._consumers.find(group)
-            # Tools that set offsets are no members.
-            if found is not None and connection in found.members:
-                return Refusal(
-                    f"offset {offset} comes from a deleted topic {topic}; the group has to ask for "
-                    f"its offset in queue {queue_id} first",
-                    is_former=True,
-                )
+        if self.is_former(group, topic, queue_id, offset, connection):
+            return Refusal(
+                f"offset {offset} comes from a deleted topic {topic}; the group has to ask for "
+                f"its offset in queue {queue_id} first"
+            )
         return None
+
+    def is_former(
+        self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
+    ) -> bool:
+        """Return whether a client commits or pulls at an offset of a deleted topic of this name."""
+        if not self._former.count:
+            return False
+        queue = self._queues.find(topic, queue_id)
+        if offset <= (0 if queue is None else queue.min_offset):
+            return False
+        is_first = self._offsets.query(group, topic, queue_id) < 0
+        if not is_first or not self._former.is_former(group, topic, queue_id):
+            return False
+        found = self._consumers.find(group)
+        # Tools that set offsets are no members.
+        return found is not None and connection in found.members

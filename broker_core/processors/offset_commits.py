@@ -60,17 +60,20 @@ class OffsetCommits:
 
     def commit_with_pull(
         self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
-    ) -> bool:
+    ) -> None:
         """Store the offset that comes with a pull, or discard it; the pull is served anyway.
 
         The native turn does the same, but for offsets that may have to be discarded and for what
-        somebody is told of. Returns False if the client still reads a deleted topic of this name.
+        somebody is told of.
         """
-        refusal = self._refusal(group, topic, queue_id, offset, connection)
-        if refusal is None:
+        if self._refusal(group, topic, queue_id, offset, connection) is None:
             self._store(group, topic, queue_id, offset, connection)
-            return True
-        return not refusal.is_former
+
+    def is_former(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, connection: Connection
+    ) -> bool:
+        """Return whether a pull continues a deleted topic; it would skip the new one's messages."""
+        return self._check.is_former(group, topic, queue_id, queue_offset, connection)
 
     def asked(self, group: str, topic: str, queue_id: int) -> None:
         """Note that a group was told its offset of a queue: its clients begin there."""

@@ -4,9 +4,8 @@ Source: broker/processor/PullMessageProcessor.java (4.9.7).
 Differs: an offset outside the queue is answered and logged, but no event is written to
 OFFSET_MOVED_EVENT, as in 5.x. A commit that comes with a pull is discarded where CommitCheck says
 so, and a client that still reads a deleted topic is led to the first message of the new one. A
-slave keeps a pull from
-beyond its queue's end for a second, if it may wait; the original sends it back at once, and without
-a master it comes again at once.
+slave keeps a pull from beyond its queue's end for a second, if it may wait; the original sends it
+back at once, and without a master it comes again at once.
 """
 
 from __future__ import annotations
@@ -143,6 +142,7 @@ class PullProcessor:
         self._config = config
         self._check = check
         self._commits = commits
+        self._former = commits.offsets.former
         self.store = store
         self._parked_pulls = parked_pulls
         self._trace = watchers.trace
@@ -231,10 +231,18 @@ class PullProcessor:
         )
         if sys_flag & FLAG_COMMIT_OFFSET and self.which_broker.commits:
             commit_offset = fields.int64(header, "commitOffset", 0)
-            if commit_offset >= 0 and not self._commits.commit_with_pull(
-                pull.group, pull.topic, pull.queue_id, commit_offset, connection
-            ):
-                return self.answer(pull, self._from_beginning(pull))
+            if commit_offset >= 0:
+                self._commits.commit_with_pull(
+                    pull.group, pull.topic, pull.queue_id, commit_offset, connection
+                )
+        if (
+            self._former.count
+            and self.which_broker.commits
+            and self._commits.is_former(
+                pull.group, pull.topic, pull.queue_id, pull.queue_offset, connection
+            )
+        ):
+            return self.answer(pull, self._from_beginning(pull))
         if sys_flag & FLAG_SUSPEND:
             timeout_ms = fields.int64(header, "suspendTimeoutMillis", 0, low=0)
             if not self._config.long_polling_enable:

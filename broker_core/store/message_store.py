@@ -328,11 +328,12 @@ class MessageStore(Service):
         if topic in self._queues.table:
             self._delete_queues({topic: self._log.max_offset})
 
-    def delete_topics(self, deleted_before: Mapping[str, int]) -> None:
+    def delete_topics(self, deleted_before: Mapping[str, int]) -> list[str]:
         """Take note that topics were deleted, and where in the log; delete what is left of them.
 
         Queues that have messages behind that are another topic's and stay: a slave hears of a
-        deletion when its log has gone on, or is not there yet.
+        deletion when its log has gone on, or is not there yet. Returns the topics whose deletion
+        was not known.
         """
         known, begin = self.files.deleted, self._log.min_offset
         new = {
@@ -342,6 +343,7 @@ class MessageStore(Service):
         }
         if new:
             self._delete_queues(new)
+        return list(new)
 
     def deleted_topics(self) -> dict[str, int]:
         """Return the topics that were deleted, and where in the log."""

@@ -177,6 +177,20 @@ async def test_what_the_master_deletes_goes_at_the_slave(
     assert slave.storage.store.queue_ids("T") == []
 
 
+async def test_offsets_that_a_group_committed_to_the_slave_go_with_their_topic(
+    master: Broker, slave: Broker, client: Client
+) -> None:
+    await client.send("T")
+    await until_caught_up(master, slave)
+    await slave.metadata_sync.sync()
+    slave.storage.offsets.commit("here alone", "T", 0, 1)
+
+    await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")
+    await slave.metadata_sync.sync()
+
+    assert slave.storage.offsets.query("here alone", "T", 0) == -1
+
+
 async def test_a_filter_that_is_deleted_at_the_master_goes_at_the_slave(
     master: Broker, slave: Broker, client: Client
 ) -> None:

@@ -166,6 +166,59 @@ async def test_offsets_of_a_deleted_topic_move_no_group_in_the_next_one(
     assert (await commit(client, 5)).code == ResponseCode.SUCCESS
 
 
+async def test_a_pull_that_goes_on_in_a_deleted_topic_skips_nothing_of_the_next_one(
+    broker: Broker, client: Client
+) -> None:
+    await read_and_recreate(client, 5, 9)
+
+    # A client that has consumed nothing since its start has no offset to commit.
+    answers = [await client.pull(TOPIC, 5), await client.pull(TOPIC, 9)]
+
+    for answer in answers:
+        assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+        assert answer.ext_fields["nextBeginOffset"] == "0"
+    assert (await client.pull(TOPIC, 0)).code == ResponseCode.SUCCESS
+    await commit(client, 0)
+    assert (await client.pull(TOPIC, 5)).code == ResponseCode.SUCCESS
+
+
+async def test_a_pull_whose_offset_is_refused_is_led_to_the_next_topic_as_well(
+    broker: Broker, client: Client
+) -> None:
+    await read_and_recreate(client, 50, 60)
+
+    answer = await pull(client, 50, 50)
+
+    assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+    assert answer.ext_fields["nextBeginOffset"] == "0"
+
+
+async def test_a_pull_of_no_member_is_served_wherever_it_begins(
+    broker: Broker, client: Client
+) -> None:
+    await read_and_recreate(client, 5, 9)
+    tool = Client(client.address)
+
+    answer = await tool.pull(TOPIC, 5)
+    await tool.shutdown()
+
+    assert answer.code == ResponseCode.SUCCESS
+
+
+async def test_the_offsets_of_an_unused_topic_are_cleaned_with_its_queues(
+    broker: Broker, client: Client
+) -> None:
+    await fill(client, 5)
+    await commit(client, 5)
+    broker.storage.topics.delete(TOPIC)  # as if topics.json had been lost
+
+    await client.ask(RequestCode.CLEAN_UNUSED_TOPIC)
+    await fill(client, 3)
+
+    assert stored(broker) == -1
+    assert await query(client) == 0
+
+
 async def test_a_group_that_begins_at_the_first_message_of_the_next_topic_is_believed(
     broker: Broker, client: Client
 ) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broker_core.delivery.sql92.expression import Expression
     from broker_core.formats.cq_ext_unit import CqExtUnit
     from broker_core.metadata.consumer_filters import ConsumerFilters
+    from broker_core.metadata.consumer_offsets import ConsumerOffsets
     from broker_core.metadata.topics import Topics
     from broker_core.processors.long_answers import LongAnswers, Steps
     from broker_core.protocol.command import RemotingCommand
@@ -47,12 +48,14 @@ class MessagesAdmin:
         consumers: Consumers,
         filters: ConsumerFilters[Expression],
         store: MessageStore,
+        offsets: ConsumerOffsets,
         long_answers: LongAnswers,
     ) -> None:
         self._topics = topics
         self._consumers = consumers
         self._filters = filters
         self._store = store
+        self._offsets = offsets
         self._long_answers = long_answers
 
     def query_consume_queue(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
@@ -112,7 +115,7 @@ class MessagesAdmin:
     def clean_unused_topics(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
         """CLEAN_UNUSED_TOPIC: delete the queues of topics that are not configured any more.
 
-        Answers SUCCESS.
+        Answers SUCCESS. Differs: it deletes their consumer offsets as well, as TopicsAdmin.delete.
         """
         return self._long_answers.answer(request, connection, self._clean_unused_topics())
 
@@ -120,6 +123,7 @@ class MessagesAdmin:
         for topic in list(self._store.topics()):
             if self._topics.find(topic) is None and not self._topics.is_system(topic):
                 self._store.delete_topic(topic)
+                self._offsets.delete_topic(topic)
             yield
 
     def delete_expired_commit_log(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
