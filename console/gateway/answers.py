@@ -122,6 +122,8 @@ class RuntimeInfo:
     store_refuses: str | None  # why it takes no messages, in its words; None when it takes them
     damaged_ranges: int | None  # of its log, kept aside and stepped over
     put_before_today: int | None = None  # messages received from its start until its midnight
+    unreachable_messages: int | None = None  # of topics that its topics.json lacks
+    unreachable_topics: tuple[str, ...] = ()  # these topics, the most messages first
 
     @property
     def counts_since_ms(self) -> int | None:
@@ -352,11 +354,19 @@ class QueueProgress:
         return BrokerQueue(self.broker_name, self.queue_id)
 
     @property
+    def is_beyond_end(self) -> bool:
+        """Whether the group skips messages: its offset is larger than the queue's end.
+
+        A RocketMQ broker keeps such an offset when a topic is deleted and created again.
+        """
+        return self.consumer_offset is not None and self.consumer_offset > self.broker_offset
+
+    @property
     def lag(self) -> int | None:
-        """Messages still to be consumed; a commit past the end counts as none."""
-        if self.consumer_offset is None:
+        """Messages still to be consumed, None without an offset and for one beyond the end."""
+        if self.consumer_offset is None or self.is_beyond_end:
             return None
-        return max(0, self.broker_offset - self.consumer_offset)
+        return self.broker_offset - self.consumer_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +385,12 @@ class ConsumeProgress:
     @property
     def known_lag(self) -> int | None:
         """The lag, None for a group that has committed nowhere: no offset says what it has read."""
-        return None if all(queue.lag is None for queue in self.queues) else self.lag
+        return None if all(queue.consumer_offset is None for queue in self.queues) else self.lag
+
+    @property
+    def is_beyond_end(self) -> bool:
+        """Whether the group's offset is beyond the end of a queue."""
+        return any(queue.is_beyond_end for queue in self.queues)
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ def progress_context(name: str) -> dict[str, Any]:
             (
                 row,
                 spark_of(row.broker_name, row.queue_id),
-                retained.get((topic, row.queue)) if row.lag is None else None,
+                retained.get((topic, row.queue)) if row.consumer_offset is None else None,
             )
             for row in rows
         )

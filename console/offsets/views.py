@@ -96,6 +96,7 @@ def subject_context(progress: ConsumeProgress, topic: str) -> dict[str, Any]:
                 "status": each,
                 "consumer_offset": row.consumer_offset if row else None,
                 "lag": row.lag if row else None,
+                "is_beyond_end": row is not None and row.is_beyond_end,
             }
             for each in status
             for row in [rows.get(each.queue)]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 DISK_RATIO_WARN = 0.75
 DISK_RATIO_BAD = 0.85  # RocketMQ deletes early from here on, and refuses writes at 0.90
 ROWS_MAX = 8
+TOPICS_NAMED_MAX = 5
 # Each topic or group costs a request a refresh; beyond this many the page names the limit.
 LOOKED_AT_MAX = 300
 NOTHING_KEPT = Sparks()
@@ -57,7 +58,8 @@ class BrokerRow:
         if self.info.store_refuses is not None:
             return State.BAD
         disk = disk_state(self.info.commit_log_disk_ratio)
-        return State.WARN if disk is State.OK and self.info.damaged_ranges else disk
+        is_degraded = self.info.damaged_ranges or self.info.unreachable_messages
+        return State.WARN if disk is State.OK and is_degraded else disk
 
     @property
     def disk_percent(self) -> int | None:
@@ -282,6 +284,22 @@ def store_findings(row: BrokerRow, info: RuntimeInfo) -> Iterable[Finding]:
                 info.damaged_ranges,
             )
             % {"broker": name, "count": info.damaged_ranges},
+        )
+    if info.unreachable_messages:
+        names = ", ".join(info.unreachable_topics[:TOPICS_NAMED_MAX])
+        more = ", …" if len(info.unreachable_topics) > TOPICS_NAMED_MAX else ""
+        yield Finding(
+            State.WARN,
+            ngettext(
+                "%(broker)s has %(count)d message that no consumer can read: its topics.json lacks "
+                "%(topics)s. Restore the file from a backup, or rebuild it with verify "
+                "--rebuild-topics.",
+                "%(broker)s has %(count)d messages that no consumer can read: its topics.json "
+                "lacks %(topics)s. Restore the file from a backup, or rebuild it with verify "
+                "--rebuild-topics.",
+                info.unreachable_messages,
+            )
+            % {"broker": name, "count": info.unreachable_messages, "topics": names + more},
         )
 
 

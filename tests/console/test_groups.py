@@ -232,6 +232,26 @@ def test_a_group_has_caught_up_to_where_its_last_queue_is(queues, caught_up_ms) 
     assert ConsumeProgress("billing", 0.0, rows, 0).caught_up_ms == caught_up_ms
 
 
+def test_an_offset_beyond_the_end_is_no_lag_and_called_that(actors, brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=1)
+    brokers.put("Orders", 0, 1, 2, 3)
+    brokers.add_group("billing", topic="Orders")
+    brokers.offsets["billing", "Orders", 0] = 50
+
+    pages = [
+        actors.reader.get(reverse("groups:list")),
+        actors.reader.get(reverse("groups:detail", args=["billing"])),
+        actors.reader.get(reverse("groups:queue", args=["billing", "broker-a", 0, "Orders"])),
+        actors.reader.get(reverse("offsets:index"), {"group": "billing", "topic": "Orders"}),
+    ]
+
+    for page in pages:
+        assert page.status_code == 200
+        assert "beyond the end" in page.content.decode()
+    [row] = FakeGroups(brokers).progress("billing").queues
+    assert (row.lag, row.is_beyond_end) == (None, True)
+
+
 def two_members(brokers, *wishes: str) -> None:
     """Members billing@0, billing@1, … that want tags of Orders; an empty wish is none."""
     brokers.add_group("billing", online=True, topic="Orders")

@@ -93,6 +93,18 @@ def test_damage_in_a_log_is_a_warning(brokers, count, sentence) -> None:
     assert [row.state for row in summary.brokers] == [State.WARN]
 
 
+def test_messages_that_no_consumer_can_read_are_a_warning_that_names_their_topics(brokers) -> None:
+    brokers.unreachable_topics = {"Orders": 5, "Payments": 1}
+
+    summary = summarize_now()
+
+    assert [row.state for row in summary.brokers] == [State.WARN]
+    assert [finding.text for finding in summary.findings] == [
+        "broker-a has 6 messages that no consumer can read: its topics.json lacks Orders, "
+        "Payments. Restore the file from a backup, or rebuild it with verify --rebuild-topics."
+    ]
+
+
 def test_a_broker_that_does_not_answer_makes_sums_unknown(brokers) -> None:
     down = BrokerDownError("127.0.0.1:10911", "connection refused")
     brokers.silent = down

@@ -74,6 +74,8 @@ class RuntimeOut(Schema):
     flush_behind_bytes: int | None
     store_refuses: str | None
     damaged_ranges: int | None
+    unreachable_messages: int | None
+    unreachable_topics: list[str]
 
 
 class SlaveOut(Schema):

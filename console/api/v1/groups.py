@@ -89,7 +89,10 @@ class SubscriptionOut(Schema):
 
 
 class QueueProgressOut(Schema):
-    """How far a group has come in a queue; `consumer_offset` None: it never committed one."""
+    """How far a group has come in a queue; `consumer_offset` None: it never committed one.
+
+    `lag` is None if the offset is beyond the queue's end.
+    """
 
     topic: str
     broker_name: str
@@ -97,6 +100,7 @@ class QueueProgressOut(Schema):
     broker_offset: int
     consumer_offset: int | None
     lag: int | None
+    is_beyond_end: bool
     last_timestamp_ms: int | None
 
 

@@ -40,13 +40,17 @@ Topic = Annotated[str, Field(min_length=1, max_length=names.RETRY_TOPIC_LENGTH_M
 
 
 class QueueOffsetOut(Schema):
-    """Where a group stands in a queue; `consumer_offset` None: it never committed there."""
+    """A group's offset in a queue; `consumer_offset` None: it never committed there.
+
+    `lag` is None if the offset is beyond the queue's end.
+    """
 
     queue: str
     min_offset: int
     max_offset: int
     consumer_offset: int | None
     lag: int | None
+    is_beyond_end: bool
 
 
 class OffsetsOut(Schema):
@@ -95,6 +99,7 @@ def offsets(request: HttpRequest, group: Group, topic: Topic) -> dict[str, Any]:
                 "max_offset": row["status"].max_offset,
                 "consumer_offset": row["consumer_offset"],
                 "lag": row["lag"],
+                "is_beyond_end": row["is_beyond_end"],
             }
             for row in context["rows"]
         ],

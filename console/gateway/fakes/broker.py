@@ -121,6 +121,7 @@ class FakeBroker:
         self.is_writable = True
         self.store_refuses: str | None = None
         self.damaged_ranges = 0
+        self.unreachable_topics: dict[str, int] = {}
         self.internals: Internals | GatewayError | None = None
         self.up_for_ms = 3_600_000
         self.put_before_today = 7

@@ -100,6 +100,8 @@ class FakeCluster:
             flush_behind_bytes=0,
             store_refuses=self.broker.store_refuses,
             damaged_ranges=self.broker.damaged_ranges,
+            unreachable_messages=sum(self.broker.unreachable_topics.values()),
+            unreachable_topics=tuple(self.broker.unreachable_topics),
             put_before_today=self.broker.put_before_today,
         )
         slaves = {node.address: replace(info, node=node) for node in self.broker.slaves}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from broker_core.protocol.codes import RequestCode
 from console.gateway.answers import BrokerNode, Promoted, RuntimeInfo, Traffic
 from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
@@ -21,6 +23,7 @@ PROMOTION_SECONDS = 30.0
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 READ_ONLY = "read-only"
 REASON_LENGTH_MAX = 200
+TOPICS_MAX = 100
 
 
 async def cluster_info(ask: Ask, address: str) -> tuple[BrokerNode, ...]:
@@ -68,6 +71,8 @@ async def runtime_info(ask: Ask, node: BrokerNode, read_at_ms: int) -> RuntimeIn
         flush_behind_bytes=whole(table.get("remainHowManyDataToFlush")),
         store_refuses=refusal(table.get("storeState")),
         damaged_ranges=whole(table.get("damagedRanges")),
+        unreachable_messages=whole(table.get("unreachableMessages")),
+        unreachable_topics=topic_names(table.get("unreachableTopics")),
     )
 
 
@@ -76,6 +81,15 @@ def refusal(text: str | None) -> str | None:
     if text is None or not text.startswith(READ_ONLY):
         return None
     return text.removeprefix(READ_ONLY).strip(" :").removeprefix("after ")[:REASON_LENGTH_MAX]
+
+
+def topic_names(text: str | None) -> tuple[str, ...]:
+    """Return the names in a JSON object of topics, as a broker of ours gives them."""
+    try:
+        table = msgspec.json.decode(text or "{}", type=dict[str, object])
+    except ValueError:
+        return ()
+    return tuple(table)[:TOPICS_MAX]
 
 
 def first_number(text: str | None) -> float | None:

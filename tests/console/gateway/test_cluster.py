@@ -32,6 +32,7 @@ async def test_runtime_figures_are_known(gateway: Gateway) -> None:
         assert getattr(info, name) is not None, name
     assert info.store_refuses is None
     assert info.damaged_ranges == 0
+    assert (info.unreachable_messages, info.unreachable_topics) == (0, ())
 
 
 @pytest.mark.parametrize(
