@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import faulthandler
+import gc
 import logging
 import resource
 import signal
@@ -239,6 +240,9 @@ async def _serve(
         if ending is not None and ending.is_asked and not asked.is_set():
             return _code_of(ending)
         raise
+    # What is there now stays: the collector, which stops the loop, need not look at it again.
+    gc.collect()
+    gc.freeze()
     logger.info("%s", announcement())
     if ending is not None:
         ending.when_asked(asked.set)
@@ -250,6 +254,8 @@ async def _serve(
     asked.clear()
     logger.info("shutting down")
     await server.shutdown()
+    # It may start again in this process.
+    gc.unfreeze()
     logger.info("stopped")
     # Asked by a signal while it was about to start again, it stops.
     return _code_of(ending) if ending is not None and is_ending and not asked.is_set() else EXIT_OK

@@ -114,21 +114,21 @@ class _ClientConfig(msgspec.Struct, rename="camel"):
 
 
 def _heartbeat(request: RemotingCommand) -> Iterable[Need]:
-    for consumer in java_json.decode_as(request.body, _Heartbeat).consumers or ():
+    for consumer in java_json.decode_request(request.body, _Heartbeat).consumers or ():
         if consumer.group_name is not None:
             yield _group(consumer.group_name)
         yield from _topics(consumer.subscription_data_set or ())
 
 
 def _queues(request: RemotingCommand) -> Iterable[Need]:
-    body = java_json.decode_as(request.body, _Queues)
+    body = java_json.decode_request(request.body, _Queues)
     if body.consumer_group is not None:
         yield _group(body.consumer_group)
     yield from _topics(body.mq_set or ())
 
 
 def _client_config(request: RemotingCommand) -> Iterable[Need]:
-    body = java_json.decode_as(request.body, _ClientConfig)
+    body = java_json.decode_request(request.body, _ClientConfig)
     if body.group is not None:
         yield _group(body.group)
     if body.subscription_data is not None:

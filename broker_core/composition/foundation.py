@@ -13,12 +13,13 @@ from broker_core.delay.levels import DelayLevels
 from broker_core.extensions.loading import load as load_extensions
 from broker_core.formats.bloom_filter import BloomFilter
 from broker_core.ha.role import Role
+from broker_core.listening.budgets import Budgets
 from broker_core.listening.proxies import TrustedProxies
 from broker_core.listening.tls import TlsGate
 from broker_core.message.ids import host_bytes
 from broker_core.metadata.document import Document
 from broker_core.native.loading import Native, load as load_native
-from broker_core.remoting.limits import RemotingLimits, StrangerLimits
+from broker_core.remoting.limits import REQUESTS, RemotingLimits, StrangerLimits
 from broker_core.storage import FileStorage
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Foundation:
     proxies: TrustedProxies | None
     """Through whom alone all ports are reached; None when they are reached directly."""
     native: Native
+    budgets: Budgets
+    """Of the connections of all ports."""
 
     def document(self, name: str) -> Document:
         """Return the configuration file of this name."""
@@ -94,6 +97,7 @@ def build_foundation(
         tls=TlsGate(configuration.tls, clock=clock),
         proxies=proxies_of(configuration.server),
         native=load_native(),
+        budgets=Budgets(clock),
     )
 
 
@@ -108,6 +112,7 @@ def limits_of(configuration: Configuration) -> RemotingLimits:
     """Return what a server's peers are bounded by."""
     server = configuration.server
     return RemotingLimits(
+        frame=REQUESTS,
         connections_max=server.server_connections_max,
         connections_per_host_max=server.server_connections_per_host_max,
         idle_s=server.server_channel_max_idle_time_seconds,

@@ -50,7 +50,7 @@ def metrics_stages(
         foundation.clock,
         permission=lambda: broker.broker_permission,
         parked_pulls=lambda: len(storage.parked_pulls),
-        waiting=lambda: len(requests.lane),
+        budgets=foundation.budgets,
         series_max=lambda: server.metrics_series_max,
         left=None if foundation.native.turn is None else requests.left,
     )

@@ -101,6 +101,7 @@ def _name_server(foundation: Foundation, gate: Gate | None) -> NameServer:
             foundation.tls,
             foundation.proxies,
             None if gate is None else partial(guarded_by_rule, authorizer=gate),
+            foundation.budgets,
         ),
         config=configuration.namesrv,
         keep=lambda changed: keep(foundation.files, configuration.path, changed),

@@ -94,7 +94,7 @@ def build_processors(
     store, stats, consumers = storage.store, storage.stats, clients.consumers
     sending = _sending(foundation, storage, clients, access)
     consuming = build_consuming(foundation, storage, clients)
-    long_answers = LongAnswers()
+    long_answers = LongAnswers(foundation.clock)
     live_update = LiveUpdate(
         foundation, topics, naming.registration, sending.send, clients.slow_consumers
     )

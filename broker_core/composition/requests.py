@@ -20,6 +20,7 @@ from broker_core.processors.around.administration import (
 )
 from broker_core.processors.around.latency import time_requests
 from broker_core.processors.refusal_trace import RefusalTrace
+from broker_core.remoting.body_bounds import bounded
 from broker_core.remoting.overload import (
     HEARTBEAT_CODES,
     PULL_CODES,
@@ -27,8 +28,7 @@ from broker_core.remoting.overload import (
     TRANSACTION_CODES,
     Overload,
 )
-from broker_core.remoting.server import RemotingServer
-from broker_core.remoting.slow_lane import SlowLane
+from broker_core.remoting.server import RemotingServer, ServerEvents
 from broker_core.stats.water_mark import WaterMark
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ class RequestParts:
     """Where alone administration is served, if anywhere; the other requests are served, too."""
     overload: Overload
     water_mark: WaterMark
-    lane: SlowLane
     readings: Readings
     left: Callable[[], dict[str, int]]
     """How many requests the compiled turn left to Python, by reason."""
@@ -78,7 +77,6 @@ def build_requests(
     config, clock = foundation.configuration.broker, foundation.clock
     # Filled below: a table of requests shows the water mark, which counts connections.
     servers: list[RemotingServer] = []
-    lane = SlowLane(clock)
 
     def connections() -> int:
         return sum(len(each.connections) for each in servers)
@@ -103,14 +101,12 @@ def build_requests(
     plain_requests = build_plain_requests(foundation, storage, processors)
     refusals = RefusalTrace(storage.tracer, clients.consumers, clock)
 
-    def on_connection_lost(connection: Connection) -> None:
-        storage.parked_pulls.close(connection)
-        storage.tracer.connection_lost(connection)
-        clients.housekeeping.on_connection_lost(connection)
-
     def around(handlers: dict[int, Handler]) -> dict[int, Handler]:
         time_requests(handlers, storage.stats.put_latency, storage.stats.get_latency)
-        return lane.around(surrounded(handlers, foundation, access.gate))
+        limits = foundation.configuration.limits
+        return bounded(
+            surrounded(handlers, foundation, access.gate), lambda: limits.client_body_bytes_max
+        )
 
     def server_of(
         name: str, handlers: dict[int, Handler], proxies: TrustedProxies | None
@@ -122,10 +118,9 @@ def build_requests(
             server_limits_of(foundation.configuration, is_guarded=access.gate is not None),
             foundation.tls,
             proxies=proxies,
-            on_connection_lost=on_connection_lost,
-            on_turn=storage.stats.put_latency.end_turn,
+            events=_events(storage, clients, refusals),
             plain_requests=plain_requests,
-            on_refused=refusals.refused,
+            budgets=foundation.budgets,
         )
 
     table = around(registry.handlers(processors))
@@ -133,7 +128,7 @@ def build_requests(
     admin_server = None
     if listener := config.admin_listen_address:
         # Nobody outside this machine reaches it, so that no proxy stands before it.
-        admin_table = {**lane.around(_led_to(listener, foundation, naming)), **table}
+        admin_table = {**_led_to(listener, foundation, naming), **table}
         admin_server = server_of("administration listener", admin_table, None)
         servers.append(admin_server)
         table = without_administration(table, listener)
@@ -142,8 +137,20 @@ def build_requests(
     fast_server = server_of("broker's VIP port", fast_table, foundation.proxies)
     servers += [server, fast_server]
     overload = _overload(foundation, storage, servers)
-    return RequestParts(
-        server, fast_server, admin_server, overload, water_mark, lane, readings, left
+    return RequestParts(server, fast_server, admin_server, overload, water_mark, readings, left)
+
+
+def _events(storage: StorageParts, clients: ClientParts, refusals: RefusalTrace) -> ServerEvents:
+    def on_connection_lost(connection: Connection) -> None:
+        storage.parked_pulls.close(connection)
+        storage.tracer.connection_lost(connection)
+        clients.housekeeping.on_connection_lost(connection)
+
+    return ServerEvents(
+        on_connection_lost,
+        storage.stats.put_latency.end_turn,
+        refusals.refused,
+        storage.parked_pulls.resume,
     )
 
 

@@ -3,7 +3,8 @@
 Source: broker/longpolling/PullRequestHoldService.java (4.9.7).
 Differs: a parked pull whose filter skipped the arrivals remembers how far it looked, so that the
 next arrival does not make it look at them again. The original scans every five seconds; here one
-timer waits for the first deadline.
+timer waits for the first deadline. A pull whose client does not read its answers waits until the
+client reads again, so that what it would be answered is not held in memory meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Protocol
 
 from broker_core.config.limits import LIMITS
@@ -29,7 +30,16 @@ EARLY_S = 0.001
 ENDED_MAX = 1_000
 """So many deadlines of pulls that wait no more are kept, beside as many as pulls that wait."""
 ATTEMPTS_AT_ONCE = 2_000
-"""Pulls that are tried again in one turn of the loop: 30 ms."""
+ATTEMPTS_S = 0.005
+"""So many pulls are tried again in one turn of the loop, or as many as this time allows."""
+ATTEMPTS_PER_READING = 16
+"""The clock is read once in so many attempts."""
+SMALL_CHARS = 1_024
+BYTES_PER_CHAR = 32
+"""A pull with more characters of texts is counted with this number of bytes for each: it brings an
+expression, and its filter takes as much."""
+LARGE_BYTES_PER_CONNECTION_MAX = 4 << 20
+LARGE_BYTES_MAX = 64 << 20
 
 
 class Parkable(Protocol):
@@ -50,18 +60,24 @@ class Parkable(Protocol):
         """The first queue_offset that it has not looked at."""
         ...
 
+    @property
+    def is_answerable(self) -> bool:
+        """Whether its connection reads its answers, or is lost."""
+        ...
+
     def attempt(self, *, is_last: bool) -> bool:
-        """Pull again; return whether it is answered. The last attempt always answers."""
+        """Pull again; return whether it is answered: the last time always, if it is answerable."""
         ...
 
 
 class _Parked:
-    __slots__ = ("is_last", "is_waiting", "pull", "queue_id", "topic")
+    __slots__ = ("is_last", "is_waiting", "large_bytes", "pull", "queue_id", "topic")
 
-    def __init__(self, topic: str, queue_id: int, pull: Parkable) -> None:
+    def __init__(self, topic: str, queue_id: int, pull: Parkable, large_bytes: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.pull = pull
+        self.large_bytes = large_bytes
         self.is_waiting = True
         self.is_last = False
 
@@ -83,6 +99,10 @@ class ParkedPulls:
         self._count = 0
         self.parked: dict[str, dict[int, dict[_Parked, None]]] = {}
         self._by_connection: dict[Hashable, set[_Parked]] = {}
+        self._large_bytes: Counter[Hashable] = Counter()
+        self._large_bytes_of_all = 0
+        # What waits for its client to read, in the order of the attempts.
+        self._held: dict[Hashable, dict[_Parked, None]] = {}
         self._ready: dict[QueueKey, int] = {}
         self._due: deque[_Parked] = deque()
         self._is_attempt_due = False
@@ -95,16 +115,30 @@ class ParkedPulls:
     def __len__(self) -> int:
         return self._count
 
-    def is_full(self, connection: Hashable) -> bool:
-        """Return whether no more pulls may wait, of this connection or of all."""
-        return (
+    def is_full(self, connection: Hashable, chars: int = 0) -> bool:
+        """Return whether a pull with so many characters may not wait, of this connection or all."""
+        if (
             self._count >= self._limits.parked_pull_nums_max
             or len(self._by_connection.get(connection, ())) >= PARKED_PER_CONNECTION_MAX
+        ):
+            return True
+        size = _large_bytes(chars)
+        return size > 0 and (
+            self._large_bytes[connection] + size > LARGE_BYTES_PER_CONNECTION_MAX
+            or self._large_bytes_of_all + size > LARGE_BYTES_MAX
         )
 
-    def park(self, topic: str, queue_id: int, pull: Parkable, timeout_ms: int) -> None:
-        """Park a pull until its queue grows beyond its offset or the timeout passes."""
-        parked = _Parked(topic, queue_id, pull)
+    def park(
+        self, topic: str, queue_id: int, pull: Parkable, timeout_ms: int, chars: int = 0
+    ) -> None:
+        """Park a pull until its queue grows beyond its offset or the timeout passes.
+
+        `chars`: the number of characters of its texts; 0 for a few.
+        """
+        parked = _Parked(topic, queue_id, pull, _large_bytes(chars))
+        if parked.large_bytes:
+            self._large_bytes[pull.connection] += parked.large_bytes
+            self._large_bytes_of_all += parked.large_bytes
         self.parked.setdefault(topic, {}).setdefault(queue_id, {})[parked] = None
         self._count += 1
         self._by_connection.setdefault(pull.connection, set()).add(parked)
@@ -120,8 +154,16 @@ class ParkedPulls:
                 asyncio.get_running_loop().call_soon(self._wake_ready)
             self._ready[topic, queue_id] = max_offset_in_queue
 
+    def resume(self, connection: Hashable) -> None:
+        """Try the pulls again that were not answered because the connection did not read."""
+        held = self._held.pop(connection, None)
+        if held:
+            self._due.extend(held)
+            self._attempt_soon()
+
     def close(self, connection: Hashable) -> None:
         """Drop the pulls of a lost connection."""
+        self._held.pop(connection, None)
         for parked in self._by_connection.pop(connection, ()):
             self._unpark(parked)
 
@@ -170,17 +212,28 @@ class ParkedPulls:
 
     def _attempt_some(self) -> None:
         due = self._due
-        for _ in range(min(len(due), ATTEMPTS_AT_ONCE)):
+        until = 0.0
+        for number in range(min(len(due), ATTEMPTS_AT_ONCE)):
             parked = due.popleft()
-            if not parked.is_waiting:
-                continue  # Its connection is lost, or it was answered meanwhile.
-            if parked.is_last:
-                self._forget(parked)
-                parked.pull.attempt(is_last=True)
-            elif parked.pull.attempt(is_last=False):
-                self._forget(parked)
-        self._is_attempt_due = bool(due)
+            # Else its connection is lost, or it was answered meanwhile.
+            if parked.is_waiting:
+                pull = parked.pull
+                if pull.attempt(is_last=parked.is_last):
+                    self._forget(parked)
+                elif not pull.is_answerable:
+                    self._held.setdefault(pull.connection, {})[parked] = None
+            if number % ATTEMPTS_PER_READING == ATTEMPTS_PER_READING - 1:
+                now = self._clock.monotonic()
+                until = until or now + ATTEMPTS_S
+                if now >= until:
+                    break
+        self._is_attempt_due = False
         if due:
+            self._attempt_soon()
+
+    def _attempt_soon(self) -> None:
+        if not self._is_attempt_due:
+            self._is_attempt_due = True
             asyncio.get_running_loop().call_soon(self._attempt_some)
 
     def _wait_until(self, when: float) -> None:
@@ -205,9 +258,7 @@ class ParkedPulls:
     def _expire(self, parked: _Parked) -> None:
         parked.is_last = True
         self._due.append(parked)
-        if not self._is_attempt_due:
-            self._is_attempt_due = True
-            asyncio.get_running_loop().call_soon(self._attempt_some)
+        self._attempt_soon()
 
     def _forget(self, parked: _Parked) -> None:
         self._unpark(parked)
@@ -221,6 +272,12 @@ class ParkedPulls:
         if not parked.is_waiting:
             return
         parked.is_waiting = False
+        if parked.large_bytes:
+            connection = parked.pull.connection
+            self._large_bytes[connection] -= parked.large_bytes
+            self._large_bytes_of_all -= parked.large_bytes
+            if not self._large_bytes[connection]:
+                del self._large_bytes[connection]
         queues = self.parked[parked.topic]
         waiting = queues[parked.queue_id]
         del waiting[parked]
@@ -232,3 +289,8 @@ class ParkedPulls:
         if len(self._deadlines) > 2 * self._count + ENDED_MAX:
             self._deadlines = [each for each in self._deadlines if each[2].is_waiting]
             heapq.heapify(self._deadlines)
+
+
+def _large_bytes(chars: int) -> int:
+    """Return how many bytes a parked pull is counted with; 0 for one with few characters."""
+    return chars * BYTES_PER_CHAR if chars > SMALL_CHARS else 0

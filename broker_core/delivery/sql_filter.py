@@ -4,7 +4,8 @@ When a message has a bitmap that is younger than the subscription, the bitmap sa
 record must be read. It never says that a message matches.
 
 Properties are looked up by name in the record's bytes: a subscription asks for two or three of
-them, and decoding them all would cost more than the evaluation.
+them, and decoding them all would cost more than the evaluation. They are decoded where the text is
+long, or the subscription asks for many.
 
 Source: broker/filter/ExpressionMessageFilter.java, ExpressionForRetryMessageFilter.java (4.9.7).
 """
@@ -18,7 +19,7 @@ from broker_core.delivery.sql92.parser import compile_expression
 from broker_core.errors import CorruptRecordError
 from broker_core.formats.record import examine
 from broker_core.message.names import PROPERTY_RETRY_TOPIC
-from broker_core.message.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from broker_core.message.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, decode
 from broker_core.message.subscription import EXPRESSION_TYPE_SQL92
 from broker_core.store.results import FILTERED_UNITS_MAX
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from broker_core.store.results import MessageFilter
 
 NEEDLES_KEPT = 4096
+LOOKED_THROUGH_BYTES = 1_024
+LOOKED_THROUGH_GETS = 8
+"""Of a longer text, or for more properties of it, all are decoded: a search may take its length
+times that of a name."""
 EVALUATIONS_MAX = 4 * FILTERED_UNITS_MAX
 """About this many comparisons in one get, which runs on the event loop; the next pull goes on."""
 UNITS_MIN = 16
@@ -40,29 +45,41 @@ _SEPARATOR = PROPERTY_SEPARATOR.encode()
 
 
 class RecordProperties:
-    """The properties of one record, read by name. `get` returns what `properties.decode` would."""
+    """The properties of one record, read by name. `get` returns what `properties.decode` would.
 
-    __slots__ = ("_data",)
+    `gets` is how many are asked for.
+    """
 
-    def __init__(self, record: memoryview) -> None:
+    __slots__ = ("_data", "_table")
+
+    def __init__(self, record: memoryview, gets: int = 1) -> None:
         head = examine(record, 0, len(record), None, check_crc=False)
-        # A separator at each end makes the first and the last property like the others.
         text = record[head.properties_from : head.properties_to]
+        # A separator at each end makes the first and the last property like the others.
         self._data = b"".join((_SEPARATOR, text, _SEPARATOR))
+        self._table: dict[str, str] | None = None
+        if len(text) > LOOKED_THROUGH_BYTES or gets > LOOKED_THROUGH_GETS:
+            self._decode()
 
     def get(self, name: str) -> str | None:
+        if self._table is not None:
+            return self._table.get(name)
         data = self._data
         needle = _needle(name)
-        found = None
-        at = data.find(needle)
-        while at >= 0:
-            start = at + len(needle)
-            end = data.index(_SEPARATOR, start)
-            # The last value of a name counts; an empty value stands for none.
-            if end > start:
-                found = data[start:end]
-            at = data.find(needle, end)
-        return None if found is None else found.decode("utf-8", "replace")
+        # The last value of a name counts.
+        at = data.rfind(needle)
+        if at < 0:
+            return None
+        start = at + len(needle)
+        end = data.index(_SEPARATOR, start)
+        if end > start:
+            return data[start:end].decode("utf-8", "replace")
+        # An empty value stands for none: an earlier one may count.
+        return self._decode().get(name)
+
+    def _decode(self) -> dict[str, str]:
+        table = self._table = decode(self._data.decode("utf-8", "replace"))
+        return table
 
 
 class FilterBits(NamedTuple):
@@ -98,7 +115,7 @@ class SqlFilter:
         return int.from_bytes(unit.bit_map, "big") & self._bits == self._bits
 
     def by_record(self, record: memoryview) -> bool:
-        properties = _properties(record)
+        properties = _properties(record, self._expression.comparisons)
         return properties is not None and self._expression.matches(properties.get)
 
 
@@ -125,11 +142,14 @@ class RetryFilter:
         return self._subscribed is None or self._subscribed.by_ext_unit(unit)
 
     def by_record(self, record: memoryview) -> bool:
-        properties = _properties(record)
+        properties = _properties(record, 1)
         if properties is None:
             return False
         expression = self._expression_of(properties.get(PROPERTY_RETRY_TOPIC) or "")
-        return expression is None or expression.matches(properties.get)
+        if expression is None:
+            return True
+        properties = _properties(record, expression.comparisons)
+        return properties is not None and expression.matches(properties.get)
 
 
 def compile_filter(expression_type: str, text: str) -> Expression:
@@ -143,9 +163,9 @@ def compile_filter(expression_type: str, text: str) -> Expression:
     return compile_expression(text)
 
 
-def _properties(record: memoryview) -> RecordProperties | None:
+def _properties(record: memoryview, gets: int) -> RecordProperties | None:
     try:
-        return RecordProperties(record)
+        return RecordProperties(record, gets)
     except CorruptRecordError:
         return None
 

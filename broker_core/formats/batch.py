@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _unpack_head = struct.Struct(">i8xii").unpack_from
 _HEAD_SIZE = 20
+_unpack_size = struct.Struct(">i").unpack_from
+MESSAGE_BYTES_MIN = _HEAD_SIZE + 2
 _unpack_properties_size = struct.Struct(">h").unpack_from
 
 
@@ -51,6 +53,20 @@ def decode(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
             raise CorruptRecordError("batch", position, "sizes do not add up")
         yield flag, data[body_from:body_to], data[properties_from:following]
         position = following
+
+
+def has_more_messages(data: bytes, count: int) -> bool:
+    """Tell whether a batch has more messages than this, by the sizes that it states."""
+    position, end = 0, len(data)
+    while position <= end - _HEAD_SIZE:
+        if not count:
+            return True
+        count -= 1
+        (size,) = _unpack_size(data, position)
+        if size < _HEAD_SIZE:
+            return False
+        position += size
+    return False
 
 
 def joined_properties(item: bytes, batch: bytes) -> bytes:

@@ -17,9 +17,10 @@ import msgspec
 
 from broker_core.config.limits import LIMITS
 from broker_core.errors import StoreError
+from broker_core.steps import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
     from broker_core.clock import Clock
     from broker_core.config.limits import LimitsConfig
@@ -173,6 +174,12 @@ class ConsumerFilters(Generic[E]):
 
         Returns how many filters are new.
         """
+        return finished(self.register_steps(group, subscriptions))
+
+    def register_steps(
+        self, group: str, subscriptions: Iterable[SubscriptionData]
+    ) -> Generator[None, None, int]:
+        """Register as `register` does; yield after each filter that is compiled."""
         topics = set()
         registered = 0
         for subscription in subscriptions:
@@ -180,6 +187,7 @@ class ConsumerFilters(Generic[E]):
             is_filter = not subscription.is_tag_expression and bool(subscription.sub_string)
             if is_filter and self._register(group, subscription):
                 registered += 1
+                yield
         for known in self._of_group(group):
             if known.topic not in topics and not known.is_dead:
                 self._bury(known)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from broker_core.ha.master_ends import Behind
     from broker_core.ha.role import Role
     from broker_core.ha.slave import SlaveState
+    from broker_core.listening.budgets import Budgets
     from broker_core.metrics.exposition import Labels, Number
     from broker_core.metrics.readings import ReadParts
 
@@ -164,6 +165,23 @@ def broker_metrics(
     yield _gauge("tasks", "Tasks of the event loop", tasks)
     yield _gauge(
         "loop_late_seconds", "How late the event loop was last", _seconds(gauges["lateMs"])
+    )
+
+
+def budget_metrics(budgets: Budgets) -> Iterator[Family]:
+    """Yield what connections hold, how many wait for their turn, and how many were dropped."""
+    memory = budgets.memory
+    yield _gauge("connections_waiting", "Connections that wait for their turn", len(budgets.turns))
+    yield _gauge(
+        "connections_held_bytes",
+        "Unserved and unfinished frames, requests in progress and unread answers",
+        memory.bytes,
+    )
+    yield Family(
+        "trebuchet_connections_dropped_total",
+        "counter",
+        "Connections that were closed because they held too many bytes",
+        [({}, memory.dropped)],
     )
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock
+    from broker_core.listening.budgets import Budgets
     from broker_core.metrics.own import Replication
     from broker_core.metrics.readings import Readings
 
@@ -25,9 +26,9 @@ LINES_AT_ONCE = 500
 class MetricsPage:
     """Event loop only.
 
-    `permission`, `parked_pulls`, `waiting` and `series_max` return brokerPermission, how many pulls
-    and how many administrative requests wait, and metricsSeriesMax. `left` returns how many
-    requests the compiled turn left to Python, by reason; None where there is no such turn.
+    `permission`, `parked_pulls` and `series_max` return brokerPermission, how many pulls wait, and
+    metricsSeriesMax. `left` returns how many requests the compiled turn left to Python, by reason;
+    None where there is no such turn.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class MetricsPage:
         clock: Clock,
         permission: Callable[[], int],
         parked_pulls: Callable[[], int],
-        waiting: Callable[[], int],
+        budgets: Budgets,
         series_max: Callable[[], int],
         left: Callable[[], dict[str, int]] | None,
     ) -> None:
@@ -48,7 +49,7 @@ class MetricsPage:
         self._clock = clock
         self._permission = permission
         self._parked_pulls = parked_pulls
-        self._waiting = waiting
+        self._budgets = budgets
         self._series_max = series_max
         self._left = left
         self._lock = asyncio.Lock()
@@ -74,12 +75,13 @@ class MetricsPage:
                 gauges,
                 rows,
                 self._permission(),
-                self._waiting(),
+                len(self._budgets.turns),
                 self._clock.now_ms(),
             ),
             own.broker_metrics(
                 readings.parts, counters, gauges, self._parked_pulls(), len(asyncio.all_tasks())
             ),
+            own.budget_metrics(self._budgets),
             own.replication_metrics(self._replication),
             own.process_metrics(counters, gauges, readings.boot_ms),
             own.native_metrics(None if self._left is None else self._left()),

@@ -65,7 +65,7 @@ def metrics_of(
     waiting: int,
     now_ms: int,
 ) -> Iterator[Family | Histogram]:
-    """Yield the metrics; `waiting` is how many administrative requests wait for their turn."""
+    """Yield the metrics; `waiting` is how many connections wait for their turn."""
     yield from _storage(parts, gauges)
     yield one("rocketmq_broker_permission", "Permission: 4 read, 2 write, 6 both", permission)
     yield one("rocketmq_topic_number", "Topics that are configured", len(parts.topics.table))
@@ -77,7 +77,7 @@ def metrics_of(
     yield Family(
         "rocketmq_processor_watermark",
         "gauge",
-        "Requests that wait for their turn; all but administration are served at once",
+        "What waits for its turn: connections with requests, counted under admin",
         [
             *(({"processor": each}, 0) for each in PROCESSORS),
             ({"processor": "admin"}, waiting),

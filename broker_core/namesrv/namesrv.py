@@ -12,10 +12,10 @@ from broker_core.namesrv.routes import RouteTable
 from broker_core.protocol.bodies.route import MASTER_ID
 from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.command import RemotingCommand
+from broker_core.remoting.body_bounds import bounded
 from broker_core.remoting.connection import Connection
 from broker_core.remoting.limits import RemotingLimits
-from broker_core.remoting.server import RemotingServer
-from broker_core.remoting.slow_lane import SlowLane
+from broker_core.remoting.server import RemotingServer, ServerEvents
 from broker_core.service import Service
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker_core.clock import Clock, Timer
+    from broker_core.listening.budgets import Budgets
     from broker_core.listening.proxies import TrustedProxies
     from broker_core.listening.tls import TlsGate
     from broker_core.remoting.dispatch import Handler
@@ -40,6 +41,8 @@ class Entrance:
     proxies: TrustedProxies | None = None
     guarded: Callable[[dict[int, Handler]], dict[int, Handler]] | None = None
     """Puts access control before the handlers that change something; None lets everybody change."""
+    budgets: Budgets | None = None
+    """Shared with the other servers of this process; None for its own."""
 
 
 OPEN = Entrance()
@@ -93,25 +96,25 @@ class NameServer(Service):
         )
         self._guarded = entrance.guarded
         self.routes.master_listeners.append(self._tell_slaves)
-        self._lane = SlowLane(clock)
         self._server = RemotingServer(
             "name server",
-            self._lane.around(self.handlers()),
+            self.handlers(),
             clock,
             limits,
             entrance.tls,
             proxies=entrance.proxies,
-            on_connection_lost=self.routes.owner_lost,
+            events=ServerEvents(on_connection_lost=self.routes.owner_lost),
+            budgets=entrance.budgets,
         )
 
     def handlers(self) -> dict[int, Handler]:
         """Return the table from request code to handler."""
         handlers = self._processor.handlers()
-        return handlers if self._guarded is None else self._guarded(handlers)
+        return bounded(handlers if self._guarded is None else self._guarded(handlers))
 
     def override(self, handlers: Mapping[int, Handler]) -> None:
         """Have other handlers serve codes of the table on the port; `handlers` returns ours."""
-        self._server.override(self._lane.around(handlers))
+        self._server.override(handlers)
 
     def order_topics(self) -> Mapping[str, str]:
         """Return the ordered topics and their queues, as a registering broker receives them."""

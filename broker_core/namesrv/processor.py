@@ -5,6 +5,7 @@ Source: namesrv/processor/DefaultRequestProcessor.java (4.9.7).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -26,14 +27,18 @@ from broker_core.protocol.bodies.registration import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     body_crc32,
+    decode_steps,
+    inflated,
+    inflated_steps,
 )
 from broker_core.protocol.bodies.tables import KVTable, TopicList
 from broker_core.protocol.codes import V3_0_11, V4_9_4, RequestCode, ResponseCode
 from broker_core.protocol.headers.fields import boolean, int32, int64, text
 from broker_core.protocol.signature import ACCESS_KEY
+from broker_core.steps import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 
     from broker_core.namesrv.kv_configs import KvConfigs
     from broker_core.namesrv.routes import RouteTable
@@ -41,12 +46,21 @@ if TYPE_CHECKING:
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Handler
 
+    Answer = RemotingCommand | Awaitable[RemotingCommand]
+
 logger = logging.getLogger(__name__)
 
 SUGGESTION = "\nSee {} for further details."
 NO_ROUTE_URL = "http://rocketmq.apache.org/docs/faq/"
 NOT_LISTED = "disable"
 """5.3.3's remark when a switch forbids a list."""
+CHANGED_AT_ONCE = 2_000
+"""A broker with more topics gets another permission in several turns."""
+JSON_BYTES_MAX = 8 * 1024 * 1024
+"""Of a registration: 45,000 topics. What stands around topics is read in one go."""
+READ_AT_ONCE_BYTES = 64 * 1024
+COMPRESSED_AT_ONCE_BYTES = 1024
+"""A longer registration is read in several turns; compressed it may inflate a thousandfold."""
 PATH_KEYS = ("configStorePath", "kvConfigPath")
 PATHS_REFUSED = "Can not update config path"
 """The original's remark for PATH_KEYS."""
@@ -75,6 +89,7 @@ class NameServerProcessor:
         self._shown = shown
         self._keep = keep
         self._is_proven = is_proven or _nobody
+        self._one_at_a_time = asyncio.Lock()
 
     def handlers(self) -> dict[int, Handler]:
         """Return the literal table from code to handler."""
@@ -141,28 +156,72 @@ class NameServerProcessor:
             )
         return request.answer(ResponseCode.SUCCESS, body=KVTable(table=table).encode())
 
-    def register_broker(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+    def register_broker(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand | None]:
         """REGISTER_BROKER. Answers SUCCESS with the ordered topics, SYSTEM_ERROR or NO_PERMISSION.
 
         A slave's answer also holds its master's two addresses: for clients and for replication.
         """
         fields = request.ext_fields
-        announced_crc32 = int32(fields, "bodyCrc32", 0)
-        if announced_crc32 != 0 and announced_crc32 != body_crc32(request.body):
-            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         identity = _identity(fields)
         is_proven = self._is_proven(request, connection)
         _check_addresses([identity.broker_addr], is_proven=is_proven)
         if identity.ha_server_addr:
             _check_addresses([identity.ha_server_addr], is_proven=is_proven)
-        try:
-            body = _registration(request)
-        except ValueError as error:
+        is_compressed = _is_compressed(request)
+        if not is_compressed and len(request.body) > JSON_BYTES_MAX:
             raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR, f"the registration cannot be read: {error}"
-            ) from error
+                ResponseCode.SYSTEM_ERROR,
+                f"the registration has {len(request.body)} bytes, more than {JSON_BYTES_MAX}; set "
+                "compressedRegister=true in the broker's configuration",
+            )
+        most = COMPRESSED_AT_ONCE_BYTES if is_compressed else READ_AT_ONCE_BYTES
+        if len(request.body) > most and request.version >= V3_0_11:
+            connection.serve_alone()
+            return self._register_later(request, connection, identity, is_proven=is_proven)
+        _check_crc32(request)
+        body = _registration(request, is_compressed=is_compressed)
+        steps = self._register(request, connection, identity, body, is_proven=is_proven)
+        return finished(steps)
+
+    async def _register_later(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        identity: BrokerIdentity,
+        *,
+        is_proven: bool,
+    ) -> RemotingCommand | None:
+        """Register what takes long to read: one registration at a time, in turns."""
+        async with self._one_at_a_time:
+            await asyncio.to_thread(_check_crc32, request)
+            try:
+                if _is_compressed(request):
+                    read = inflated_steps(await asyncio.to_thread(inflated, request.body))
+                else:
+                    read = decode_steps(request.body)
+                body = await connection.run(read)
+            except ValueError as error:
+                raise _unreadable(error) from error
+            if not connection.is_open:
+                # Whoever is registered now is not removed with its connection.
+                return None
+            return await connection.run(
+                self._register(request, connection, identity, body, is_proven=is_proven)
+            )
+
+    def _register(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        identity: BrokerIdentity,
+        body: RegisterBrokerBody,
+        *,
+        is_proven: bool,
+    ) -> Generator[None, None, RemotingCommand]:
         _check_addresses(body.filter_server_list, is_proven=is_proven)
-        result = self._routes.register(
+        result = yield from self._routes.register_steps(
             identity,
             body.topic_config_serialize_wrapper,
             body.filter_server_list,
@@ -207,7 +266,7 @@ class NameServerProcessor:
         """
         address = text(request.ext_fields, "brokerAddr")
         try:
-            data_version = java_json.decode_as(request.body, DataVersion)
+            data_version = java_json.decode_request(request.body, DataVersion)
         except ValueError as error:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"the body is not a DataVersion: {error}"
@@ -246,15 +305,28 @@ class NameServerProcessor:
         """GET_BROKER_CLUSTER_INFO. Answers SUCCESS with a ClusterInfo in fastjson's dialect."""
         return request.answer(ResponseCode.SUCCESS, body=self._routes.cluster_info().encode())
 
-    def wipe_write_perm(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def wipe_write_perm(self, request: RemotingCommand, connection: Connection) -> Answer:
         """WIPE_WRITE_PERM_OF_BROKER. Answers SUCCESS with `wipeTopicCount`."""
-        count = self._routes.wipe_write_perm(text(request.ext_fields, "brokerName"))
-        return request.answer(ResponseCode.SUCCESS, None, {"wipeTopicCount": str(count)})
+        return self._change_perm(
+            request, connection, self._routes.wipe_write_perm, "wipeTopicCount"
+        )
 
-    def add_write_perm(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
+    def add_write_perm(self, request: RemotingCommand, connection: Connection) -> Answer:
         """ADD_WRITE_PERM_OF_BROKER. Answers SUCCESS with `addTopicCount`."""
-        count = self._routes.add_write_perm(text(request.ext_fields, "brokerName"))
-        return request.answer(ResponseCode.SUCCESS, None, {"addTopicCount": str(count)})
+        return self._change_perm(request, connection, self._routes.add_write_perm, "addTopicCount")
+
+    def _change_perm(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        change: Callable[[str], Generator[None, None, int]],
+        counted: str,
+    ) -> Answer:
+        broker_name = text(request.ext_fields, "brokerName")
+        steps = change(broker_name)
+        if self._routes.topic_nums_of(broker_name) > CHANGED_AT_ONCE:
+            return _counted(request, counted, connection.run_alone(steps))
+        return request.answer(ResponseCode.SUCCESS, None, {counted: str(finished(steps))})
 
     def get_all_topics(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_ALL_TOPIC_LIST_FROM_NAMESERVER. Answers SUCCESS with a TopicList, or SYSTEM_ERROR."""
@@ -369,12 +441,33 @@ def _nobody(_: RemotingCommand, __: Connection) -> bool:
     return False
 
 
-def _registration(request: RemotingCommand) -> RegisterBrokerBody:
+async def _counted(request: RemotingCommand, name: str, count: Awaitable[int]) -> RemotingCommand:
+    return request.answer(ResponseCode.SUCCESS, None, {name: str(await count)})
+
+
+def _is_compressed(request: RemotingCommand) -> bool:
+    return request.version >= V3_0_11 and boolean(request.ext_fields, "compressed")
+
+
+def _check_crc32(request: RemotingCommand) -> None:
+    announced_crc32 = int32(request.ext_fields, "bodyCrc32", 0)
+    if announced_crc32 != 0 and announced_crc32 != body_crc32(request.body):
+        raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+
+
+def _unreadable(error: ValueError) -> RequestRefusedError:
+    return RequestRefusedError(
+        ResponseCode.SYSTEM_ERROR, f"the registration cannot be read: {error}"
+    )
+
+
+def _registration(request: RemotingCommand, *, is_compressed: bool) -> RegisterBrokerBody:
     if not request.body:
         return RegisterBrokerBody()
-    if request.version < V3_0_11:
-        topics = TopicConfigSerializeWrapper.decode(request.body)
-        return RegisterBrokerBody(topic_config_serialize_wrapper=topics)
-    return RegisterBrokerBody.decode(
-        request.body, is_compressed=boolean(request.ext_fields, "compressed")
-    )
+    try:
+        if request.version < V3_0_11:
+            topics = TopicConfigSerializeWrapper.decode(request.body)
+            return RegisterBrokerBody(topic_config_serialize_wrapper=topics)
+        return RegisterBrokerBody.decode(request.body, is_compressed=is_compressed)
+    except ValueError as error:
+        raise _unreadable(error) from error

@@ -10,7 +10,6 @@ broker may come back before the loss of its first connection is seen; it then be
 first may change it, and it ends with the last.
 
 Invariant: a broker name is in `_brokers` if and only if one of its addresses is in `_live`.
-Invariant: a topic is in `_queues` if and only if a broker has queues of it.
 Source: namesrv/routeinfo/RouteInfoManager.java (4.9.7).
 """
 
@@ -20,20 +19,20 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from broker_core.config.namesrv import NamesrvConfig
 from broker_core.counted_log import CountedLog
 from broker_core.errors import RequestRefusedError
 from broker_core.message.topic_config import FLAG_UNIT, FLAG_UNIT_SUB, PERM_READ, PERM_WRITE
 from broker_core.namesrv.reigns import Reigns
-from broker_core.namesrv.shared_queues import SharedQueues, require_short
+from broker_core.namesrv.shared_queues import require_short
+from broker_core.namesrv.topic_table import TopicTable
 from broker_core.protocol.bodies.cluster import ClusterInfo
-from broker_core.protocol.bodies.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
+from broker_core.protocol.bodies.route import MASTER_ID, BrokerData, TopicRouteData
 from broker_core.protocol.codes import ResponseCode
+from broker_core.steps import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Container, Generator, Sequence
 
     from broker_core.clock import Clock
     from broker_core.message.data_version import DataVersion
@@ -49,6 +48,9 @@ ROUTES_MAX = 60_000
 """Topics, each counted once for every broker that has it."""
 ENCODED_MAX = 4_096
 """Encoded routes that are kept."""
+TOPICS_PER_STEP = 256
+LINES_MAX = 10
+"""Brokers that are named in the log when they go together: 2,000 lines take the loop 60 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,12 @@ class RouteTable:
         self._clusters: dict[str, dict[str, None]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}
-        self._queues: dict[str, dict[str, QueueData]] = {}
+        self._topics = TopicTable()
         self._filter_servers: dict[str, list[str]] = {}
         # Encoded answers to GET_ROUTEINFO_BY_TOPIC: each client asks for its topics every 30 s.
         self._encoded: dict[tuple[str, bool], bytes] = {}
-        self._shared = SharedQueues()
-        self._route_nums = 0
-        self._registering: set[object] = set()
+        # The addresses that a connection has registered.
+        self._registering: dict[object, dict[str, None]] = {}
 
     # Registration.
 
@@ -119,7 +120,24 @@ class RouteTable:
         is_whole: bool = True,
         is_proven: bool = False,
     ) -> RegisterResult:
-        """Register a broker with its topics.
+        """Register a broker with its topics; see register_steps."""
+        return finished(
+            self.register_steps(
+                identity, topics, filter_servers, owner, is_whole=is_whole, is_proven=is_proven
+            )
+        )
+
+    def register_steps(
+        self,
+        identity: BrokerIdentity,
+        topics: TopicConfigSerializeWrapper,
+        filter_servers: Sequence[str] = (),
+        owner: object | None = None,
+        *,
+        is_whole: bool = True,
+        is_proven: bool = False,
+    ) -> Generator[None, None, RegisterResult]:
+        """Register a broker with its topics; yield after each TOPICS_PER_STEP of them.
 
         Its topics that the table leaves out stay, unless the table is whole and
         deleteTopicWithBrokerRegistration is on. `is_proven`: an account vouches for the broker,
@@ -141,8 +159,6 @@ class RouteTable:
                 ResponseCode.SYSTEM_ERROR, f"the limit of {BROKERS_MAX} brokers is reached"
             )
         self._require_room(identity, topics, filter_servers)
-        if owner is not None:
-            self._registering.add(owner)
         renamed = self._live.get(identity.broker_addr)
         if renamed is not None and renamed.identity.broker_name != identity.broker_name:
             self._remove(identity.broker_addr)
@@ -160,11 +176,7 @@ class RouteTable:
         address = identity.broker_addr
         before = self._live.get(address)
         version = topics.data_version
-        if is_master and (is_first or before is None or before.data_version != version):
-            self._put_queues(identity.broker_name, topics)
-        is_deleting = is_whole and self._config.delete_topic_with_broker_registration
-        if is_deleting and is_master:
-            self._delete_topics_but(topics.topic_config_table.keys(), identity.broker_name)
+        is_other = is_master and (is_first or before is None or before.data_version != version)
         if before is None:
             logger.info(
                 "broker registered: broker_name=%s broker_id=%d address=%s topics=%d",
@@ -176,7 +188,11 @@ class RouteTable:
         owners = () if before is None or is_proven else before.owners
         if owner not in owners:
             owners = (*owners, owner)
-        self._live[address] = LiveBroker(identity, version, owners, self._clock.monotonic())
+        self._forget_live(address)
+        live = self._live[address] = LiveBroker(identity, version, owners, self._clock.monotonic())
+        for each in owners:
+            if each is not None:
+                self._registering.setdefault(each, {})[address] = None
         if list(filter_servers) != self._filter_servers.get(address, []):
             self._filter_servers[address] = list(filter_servers)
             self._encoded.clear()
@@ -184,6 +200,10 @@ class RouteTable:
         if not is_master:
             return self._master_of(data)
         self._reigns.note(identity.broker_name, identity.epoch, address)
+        if is_other:
+            yield from self._put_topics(live, topics)
+        if is_whole and self._config.delete_topic_with_broker_registration:
+            yield from self._delete_topics_but(topics.topic_config_table.keys(), live)
         return RegisterResult()
 
     def unregister(
@@ -203,7 +223,7 @@ class RouteTable:
         if owner is not None and not is_proven:
             if owner not in live.owners:
                 self._refuse(identity, f"{address} was registered over another connection")
-            live.owners = tuple(each for each in live.owners if each is not owner)
+            self._disown(live, owner)
             if live.owners:
                 return
         self._remove(address)
@@ -211,32 +231,17 @@ class RouteTable:
 
     def expire(self) -> list[object]:
         """Remove brokers that were silent too long; return their connections."""
-        owners = []
-        for address, live in list(self._live.items()):
-            if self._is_expired(live):
-                logger.warning(
-                    "broker expired: broker_name=%s address=%s", live.identity.broker_name, address
-                )
-                self._remove(address)
-                owners += [owner for owner in live.owners if owner is not None]
+        expired = [live for live in self._live.values() if self._is_expired(live)]
+        owners = [owner for live in expired for owner in live.owners if owner is not None]
+        self._remove_all(expired, "broker expired")
         return owners
 
     def owner_lost(self, owner: object) -> None:
         """Remove the brokers that registered only over a connection that ended."""
-        if owner not in self._registering:
-            return
-        self._registering.discard(owner)
-        for address, live in list(self._live.items()):
-            if owner not in live.owners:
-                continue
-            live.owners = tuple(each for each in live.owners if each is not owner)
-            if not live.owners:
-                logger.warning(
-                    "broker disconnected: broker_name=%s address=%s",
-                    live.identity.broker_name,
-                    address,
-                )
-                self._remove(address)
+        registered = [self._live[address] for address in self._registering.get(owner, ())]
+        for live in registered:
+            self._disown(live, owner)
+        self._remove_all([live for live in registered if not live.owners], "broker disconnected")
 
     def is_changed(
         self, broker_addr: str, data_version: DataVersion, owner: object | None = None
@@ -282,7 +287,7 @@ class RouteTable:
 
     def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRouteData | None:
         """Return the brokers and queues of a topic, None when no broker has it."""
-        queues = self._queues.get(topic)
+        queues = self._topics.queues.get(topic)
         if not queues:
             return None
         brokers = [self._brokers[name] for name in queues if name in self._brokers]
@@ -326,26 +331,23 @@ class RouteTable:
 
     def topics(self) -> list[str]:
         """Return all topics."""
-        return list(self._queues)
+        return list(self._topics.queues)
 
     def topics_of_cluster(self, cluster_name: str) -> list[str]:
         """Return the topics that some broker of a cluster has."""
-        brokers = self._clusters.get(cluster_name, {})
-        return [
-            topic for topic, queues in self._queues.items() if not brokers.keys().isdisjoint(queues)
-        ]
+        return self._topics.of_any(self._clusters.get(cluster_name, {}))
 
     def unit_topics(self) -> list[str]:
         """Return the topics of a unit."""
-        return self._topics_where(lambda flag: bool(flag & FLAG_UNIT))
+        return self._topics.where(lambda flag: bool(flag & FLAG_UNIT))
 
     def unit_sub_topics(self) -> list[str]:
         """Return the topics with subscriptions of a unit."""
-        return self._topics_where(lambda flag: bool(flag & FLAG_UNIT_SUB))
+        return self._topics.where(lambda flag: bool(flag & FLAG_UNIT_SUB))
 
     def unit_sub_ununit_topics(self) -> list[str]:
         """Return the topics with subscriptions of a unit that belong to no unit themselves."""
-        return self._topics_where(lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB)
+        return self._topics.where(lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB)
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """Return cluster and broker names, and the address of a broker that lists the others."""
@@ -358,7 +360,7 @@ class RouteTable:
     def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
         """Remove a topic: everywhere, or from the brokers of one cluster."""
         if cluster_name is None:
-            self._route_nums -= len(self._queues.pop(topic, ()))
+            self._topics.delete(topic)
         else:
             for broker_name in self._clusters.get(cluster_name, {}):
                 self.delete_topic_of_broker(topic, broker_name)
@@ -366,23 +368,24 @@ class RouteTable:
 
     def delete_topic_of_broker(self, topic: str, broker_name: str) -> None:
         """Remove one broker's queues of a topic."""
-        queues = self._queues.get(topic)
-        if queues is not None and broker_name in queues:
-            left = {name: data for name, data in queues.items() if name != broker_name}
-            if left:
-                self._queues[topic] = left
-            else:
-                del self._queues[topic]
-            self._route_nums -= 1
+        if self._topics.delete_of_broker(topic, broker_name):
             self._encoded.clear()
 
-    def wipe_write_perm(self, broker_name: str) -> int:
-        """Forbid writing to all topics of a broker until it registers again; return how many."""
-        return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+    def topic_nums_of(self, broker_name: str) -> int:
+        """Return how many topics a broker has."""
+        return len(self._topics.of_broker(broker_name))
 
-    def add_write_perm(self, broker_name: str) -> int:
-        """Allow reading and writing of all topics of a broker; return how many."""
-        return self._change_perm(broker_name, lambda _: PERM_READ | PERM_WRITE)
+    def wipe_write_perm(self, broker_name: str) -> Generator[None, None, int]:
+        """Forbid writing to a broker's topics until it registers; return how many, in steps."""
+        changed = yield from self._topics.change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+        self._encoded.clear()
+        return changed
+
+    def add_write_perm(self, broker_name: str) -> Generator[None, None, int]:
+        """Allow reading and writing of a broker's topics; return how many, in steps."""
+        changed = yield from self._topics.change_perm(broker_name, lambda _: PERM_READ | PERM_WRITE)
+        self._encoded.clear()
+        return changed
 
     # Inside.
 
@@ -477,7 +480,7 @@ class RouteTable:
                 address,
                 before,
             )
-            self._live.pop(before, None)
+            self._forget_live(before)
             self._filter_servers.pop(before, None)
         return before is None
 
@@ -487,13 +490,21 @@ class RouteTable:
             for listener in self.master_listeners:
                 listener(broker_name)
 
-    def _put_queues(self, broker_name: str, topics: TopicConfigSerializeWrapper) -> None:
-        for topic, config in topics.topic_config_table.items():
-            alone = self._shared.of(broker_name, config)
-            before = self._queues.get(topic)
-            self._queues[topic] = alone if before is None else {**before, **alone}
-            self._route_nums += before is None or broker_name not in before
+    def _put_topics(
+        self, live: LiveBroker, topics: TopicConfigSerializeWrapper
+    ) -> Generator[None, None, None]:
+        """Put a master's queues, as long as nobody registers it anew, and it is not lost."""
+        for number, (topic, config) in enumerate(topics.topic_config_table.items()):
+            if not number % TOPICS_PER_STEP:
+                self._encoded.clear()
+                yield
+                if not self._is_current(live):
+                    return
+            self._topics.put(live.identity.broker_name, topic, config)
         self._encoded.clear()
+
+    def _is_current(self, live: LiveBroker) -> bool:
+        return self._live.get(live.identity.broker_addr) is live
 
     def _require_room(
         self,
@@ -503,24 +514,27 @@ class RouteTable:
     ) -> None:
         table = topics.topic_config_table
         # Everything may be new; only near the limit it matters what is.
-        if self._route_nums + len(table) > ROUTES_MAX:
-            name = identity.broker_name
-            added = sum(name not in self._queues.get(topic, ()) for topic in table)
-            if added and self._route_nums + added > ROUTES_MAX:
+        route_nums = self._topics.route_nums
+        if route_nums + len(table) > ROUTES_MAX:
+            added = self._topics.count_new(identity.broker_name, table)
+            if added and route_nums + added > ROUTES_MAX:
                 raise RequestRefusedError(
                     ResponseCode.SYSTEM_ERROR, f"the limit of {ROUTES_MAX} routes is reached"
                 )
         require_short((identity.broker_name, identity.cluster_name, *table), filter_servers)
 
-    def _delete_topics_but(self, kept: Container[str], broker_name: str) -> None:
-        gone = [
-            topic
-            for topic, queues in self._queues.items()
-            if broker_name in queues and topic not in kept
-        ]
-        for topic in gone:
-            logger.info("topic not registered any more: topic=%s broker=%s", topic, broker_name)
-            self.delete_topic_of_broker(topic, broker_name)
+    def _delete_topics_but(
+        self, kept: Container[str], live: LiveBroker
+    ) -> Generator[None, None, None]:
+        name = live.identity.broker_name
+        gone = [topic for topic in self._topics.of_broker(name) if topic not in kept]
+        for number, topic in enumerate(gone):
+            if not number % TOPICS_PER_STEP:
+                yield
+                if not self._is_current(live):
+                    return
+            logger.info("topic not registered any more: topic=%s broker=%s", topic, name)
+            self.delete_topic_of_broker(topic, name)
 
     def _master_of(self, data: BrokerData) -> RegisterResult:
         master_addr = data.broker_addrs.get(MASTER_ID)
@@ -531,7 +545,8 @@ class RouteTable:
 
     def _remove(self, address: str) -> None:
         """Remove an address, and the broker's queues with its last address."""
-        live = self._live.pop(address)
+        live = self._live[address]
+        self._forget_live(address)
         self._filter_servers.pop(address, None)
         self._encoded.clear()
         data = self._brokers.get(live.identity.broker_name)
@@ -548,10 +563,33 @@ class RouteTable:
         self._changed_masters.discard(data.broker_name)
         del self._brokers[data.broker_name]
         self._leave_cluster(data)
-        for topic in [
-            topic for topic, queues in self._queues.items() if data.broker_name in queues
-        ]:
-            self.delete_topic_of_broker(topic, data.broker_name)
+        for topic in list(self._topics.of_broker(data.broker_name)):
+            self._topics.delete_of_broker(topic, data.broker_name)
+
+    def _remove_all(self, gone: Sequence[LiveBroker], event: str) -> None:
+        for live in gone[:LINES_MAX]:
+            identity = live.identity
+            logger.warning(
+                "%s: broker_name=%s address=%s", event, identity.broker_name, identity.broker_addr
+            )
+        if len(gone) > LINES_MAX:
+            logger.warning("%s: more=%d", event, len(gone) - LINES_MAX)
+        for live in gone:
+            self._remove(live.identity.broker_addr)
+
+    def _forget_live(self, address: str) -> None:
+        live = self._live.pop(address, None)
+        if live is not None:
+            for owner in live.owners:
+                self._disown(live, owner)
+
+    def _disown(self, live: LiveBroker, owner: object | None) -> None:
+        live.owners = tuple(each for each in live.owners if each is not owner)
+        addresses = self._registering.get(owner)
+        if addresses is not None:
+            addresses.pop(live.identity.broker_addr, None)
+            if not addresses:
+                del self._registering[owner]
 
     def _leave_cluster(self, data: BrokerData) -> None:
         names = self._clusters.get(data.cluster)
@@ -559,30 +597,3 @@ class RouteTable:
             names.pop(data.broker_name, None)
             if not names:
                 del self._clusters[data.cluster]
-
-    def _topics_where(self, accepts: Callable[[int], bool]) -> list[str]:
-        return [
-            topic
-            for topic, queues in self._queues.items()
-            if accepts(_first(queues.values()).topic_sys_flag)
-        ]
-
-    def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
-        changed = 0
-        # Of all topics with the same queues the change makes one table, not thousands.
-        made: dict[int, dict[str, QueueData]] = {}
-        for topic, queues in self._queues.items():
-            if (queue_data := queues.get(broker_name)) is not None:
-                other = made.get(id(queues))
-                if other is None:
-                    perm = change(queue_data.perm)
-                    changed_data = msgspec.structs.replace(queue_data, perm=perm)
-                    other = made[id(queues)] = {**queues, broker_name: changed_data}
-                self._queues[topic] = other
-                changed += 1
-        self._encoded.clear()
-        return changed
-
-
-def _first(queue_datas: Iterable[QueueData]) -> QueueData:
-    return next(iter(queue_datas))

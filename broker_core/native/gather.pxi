@@ -174,9 +174,21 @@ cdef class WaitingPull:
             return self.connection.is_open
         return receiver._transport is not None and not receiver._transport.is_closing()
 
+    cdef bint _is_writable(self) except -1:
+        """Tell whether the client keeps up with reading, on a connection that is open."""
+        connection = self.connection
+        if type(connection) is ConnectionType:
+            return slot(connection, CONNECTION_IS_WRITABLE) is True
+        return connection.is_writable
+
     cdef bint _may_send(self) except -1:
         """Tell whether its answer may go to the socket, before anything else."""
         return self._receiver is not None and may_send(self.connection)
+
+    @property
+    def is_answerable(self):
+        """See Parkable."""
+        return not self._is_open() or self._is_writable()
 
     def attempt(self, *, bint is_last):
         """See Parkable."""
@@ -482,6 +494,8 @@ cdef class PullTurn:
         """Try a pull again; return whether it is answered. The twin is `Pull.attempt`."""
         if not waiting._is_open():
             return True
+        if not waiting._is_writable():
+            return False
         self._at_s = -1.0
         self._reading = self._client = None
         try:

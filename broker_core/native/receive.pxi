@@ -13,9 +13,11 @@ from asyncio import BufferedProtocol
 
 from broker_core.remoting.connection import FLUSH_BYTES as FLUSH_BYTES_OF_PYTHON
 from broker_core.remoting.connection import Connection as ConnectionType
+from broker_core.remoting.wire import RECEIVE_BYTES as RECEIVE_BYTES_OF_PYTHON
 from broker_core.remoting.wire import Wire as WireType
 
 cdef Py_ssize_t FLUSH_BYTES = FLUSH_BYTES_OF_PYTHON
+cdef Py_ssize_t RECEIVE_BYTES = RECEIVE_BYTES_OF_PYTHON
 cdef Py_ssize_t CONNECTION_DECODER = slot_of_class(ConnectionType, "_decoder")
 cdef Py_ssize_t CONNECTION_IN_FLIGHT = slot_of_class(ConnectionType, "_in_flight")
 cdef Py_ssize_t CONNECTION_IS_CROWDED = slot_of_class(ConnectionType, "_is_crowded")
@@ -100,6 +102,8 @@ cdef class Receiver:
             ):
                 taken = self._take(connection, nbytes)
                 if taken == nbytes:
+                    if nbytes == RECEIVE_BYTES:
+                        connection.end_full_buffer()
                     return
                 is_tried = taken == 0
             connection.serve_rest(taken, nbytes, is_tried=is_tried)

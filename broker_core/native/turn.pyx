@@ -110,6 +110,7 @@ from time import monotonic as system_monotonic
 from broker_core.clock import SystemClock
 from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPARATOR
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK, STOREHOST_V6_FLAG
+from broker_core.store.batch_parts import BATCH_KEYS_MAX, BATCH_MESSAGES_MAX
 
 include "alike.pxi"
 include "slots.pxi"
@@ -126,6 +127,8 @@ cdef extern from "<time.h>" nogil:
     int clock_gettime(int clock, timespec* now)
 
 cdef object SYSTEM_MONOTONIC = system_monotonic
+cdef int64_t MESSAGES_MAX = BATCH_MESSAGES_MAX
+cdef int64_t KEYS_MAX = BATCH_KEYS_MAX
 
 
 cdef inline double seconds_of(monotonic) except? -1.0:
@@ -1016,6 +1019,11 @@ cdef class SendTurn:
                 common.uniq_key.size or item.uniq_key.size,
             )
             count += 1
+        if count > MESSAGES_MAX or (
+            entries > KEYS_MAX and self._keys_of(common, body, end) > KEYS_MAX
+        ):
+            # Python says so.
+            return False
         self._why = ROOM
         answer_size = self._parts_size + NUMBERS_MAX
         answer_size += count * (1 + PyBytes_GET_SIZE(self._store_host_hex) + HEX_SIZE)
@@ -1043,6 +1051,17 @@ cdef class SendTurn:
             self._room -= entries
         self._note_put(place, count, size)
         return True
+
+    cdef int64_t _keys_of(self, Properties* common, Bytes at, Bytes end) noexcept:
+        """Return how many keys the messages of a batch have, as `read_batch` counts them."""
+        cdef int64_t keys = 0
+        cdef Item item
+        while at < end:
+            at = read_item(at, end, &item)
+            if at == NULL or not read_item_properties(&item):
+                return keys
+            keys += words_of(common.keys if common.keys.size else item.keys)
+        return keys
 
     cdef inline void _note_put(self, Place* place, int64_t messages, int64_t size) noexcept:
         """Note what was put to a place just now."""
@@ -1335,6 +1354,21 @@ cdef inline int slot_of(Send* send) noexcept:
 cdef inline bint is_named(Topic* topic, Text name) noexcept:
     """Tell whether a topic is the one that a send names."""
     return topic.name_size == name.size and memcmp(topic.name, name.at, name.size) == 0
+
+
+cdef int64_t words_of(Text text) noexcept:
+    """Return how many keys a text separates by blanks, empty ones too."""
+    cdef int64_t words = 1
+    cdef Bytes at = text.at
+    cdef Bytes end = text.at + text.size
+    if not text.size:
+        return 0
+    while True:
+        at = <Bytes>memchr(at, 32, end - at)
+        if at == NULL:
+            return words
+        words += 1
+        at += 1
 
 
 cdef inline int64_t entries_of(Text keys, bint has_uniq_key) noexcept:

@@ -29,9 +29,10 @@ from broker_core.protocol import java_json
 from broker_core.protocol.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
+from broker_core.steps import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Generator, Iterable
 
     from broker_core.clients.client import ClientConnection
     from broker_core.clients.consumers import Consumers
@@ -53,6 +54,8 @@ T = TypeVar("T")
 CLIENT_ID_CHARS_MAX = 255
 WORD_CHARS_MAX = 64
 """Of the words that say how a group consumes, of an expression's type and of a language."""
+PARTS_AT_ONCE = 100
+"""A heartbeat with more groups and subscriptions is served in several turns of its connection."""
 
 
 class ProducerData(msgspec.Struct, rename="camel"):
@@ -140,13 +143,14 @@ class HeartbeatProcessor:
         self._clock = clock
         self._limits = limits
 
-    def heart_beat(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
+    def heart_beat(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
         """HEART_BEAT. Answers SUCCESS; SQL consumers read the version in the answer.
 
-        Differs: SYSTEM_ERROR for more groups or subscriptions than LimitsConfig allows. A heartbeat
-        is served in one turn of the loop, which these bounds keep short.
+        Differs: SYSTEM_ERROR for more groups or subscriptions than LimitsConfig allows.
         """
-        data = self._read(request, HeartbeatData)
+        data = read_body(request, HeartbeatData)
         self._require_bounded(data)
         _require_words(
             [
@@ -163,9 +167,21 @@ class HeartbeatProcessor:
                 ),
             ]
         )
+        steps = self._register(request, connection, data)
+        if _size(data) > PARTS_AT_ONCE:
+            return _answer_after(request, connection.run_alone(steps))
+        finished(steps)
+        return request.answer(ResponseCode.SUCCESS)
+
+    def _register(
+        self, request: RemotingCommand, connection: Connection, data: HeartbeatData
+    ) -> Generator[None, None, None]:
+        """Register a client's groups; yield after each, and after each filter that is compiled."""
         now = self._clock.monotonic()
-        self._register_consumers(request, connection, data, now)
+        yield from self._register_consumers(request, connection, data, now)
         for producer in data.producer_data_set:
+            if not connection.is_open:
+                return
             self._producers.register(
                 connection,
                 producer.group_name,
@@ -177,7 +193,7 @@ class HeartbeatProcessor:
                     self._clock.now_ms(),
                 ),
             )
-        return request.answer(ResponseCode.SUCCESS)
+            yield
 
     def unregister_client(
         self, request: RemotingCommand, connection: Connection
@@ -198,7 +214,7 @@ class HeartbeatProcessor:
         """CHECK_CLIENT_CONFIG. Answers SUCCESS for a tag expression and for one that compiles;
         SYSTEM_ERROR without enablePropertyFilter; SUBSCRIPTION_PARSE_FAILED with the reason.
         """
-        subscription = self._read(request, CheckClientRequest).subscription_data
+        subscription = read_body(request, CheckClientRequest).subscription_data
         expression_type = subscription.expression_type if subscription is not None else None
         if subscription is None or expression_type in (None, "", EXPRESSION_TYPE_TAG):
             return request.answer(ResponseCode.SUCCESS)
@@ -226,7 +242,7 @@ class HeartbeatProcessor:
 
     def lock_batch_mq(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
         """LOCK_BATCH_MQ. Answers SUCCESS with the queues that the client has locked, maybe none."""
-        wanted = self._read(request, LockBatchRequest)
+        wanted = read_body(request, LockBatchRequest)
         most = self._limits.client_lock_nums_max
         _require_at_most(most, len(wanted.mq_set), "clientLockNumsMax", "queues")
         _require_short(
@@ -246,20 +262,9 @@ class HeartbeatProcessor:
 
     def unlock_batch_mq(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """UNLOCK_BATCH_MQ. Answers SUCCESS."""
-        wanted = self._read(request, LockBatchRequest)
+        wanted = read_body(request, LockBatchRequest)
         self._locks.unlock(wanted.consumer_group, _queues(wanted), wanted.client_id)
         return request.answer(ResponseCode.SUCCESS)
-
-    def _read(self, request: RemotingCommand, kind: type[T]) -> T:
-        """Return a client's body as a structure.
-
-        Raises:
-            RequestRefusedError: it is too long, or not such a structure.
-        """
-        _require_at_most(
-            self._limits.client_body_bytes_max, len(request.body), "clientBodyBytesMax", "body"
-        )
-        return read_body(request, kind)
 
     def _require_bounded(self, data: HeartbeatData) -> None:
         limits = self._limits
@@ -283,18 +288,24 @@ class HeartbeatProcessor:
 
     def _register_consumers(
         self, request: RemotingCommand, connection: Connection, data: HeartbeatData, now: float
-    ) -> None:
+    ) -> Generator[None, None, None]:
         # One line, not one for each of 500 groups: they cost more than the groups.
         joined: list[str] = []
         filters = 0
         try:
             for consumer in data.consumer_data_set:
-                is_new, registered = self._register_consumer(
-                    request, connection, data.client_id, consumer, now
-                )
-                filters += registered
-                if is_new:
+                if not connection.is_open:
+                    # It is forgotten already; a member that comes now would stay for ever.
+                    return
+                subscriptions = [_subscription(one) for one in consumer.subscription_data_set]
+                if self._register_consumer(
+                    request, connection, data.client_id, consumer, subscriptions, now
+                ):
                     joined.append(consumer.group_name)
+                yield
+                filters += yield from self._filters.register_steps(
+                    consumer.group_name, subscriptions
+                )
         finally:
             if joined or filters:
                 logger.info(
@@ -312,9 +323,10 @@ class HeartbeatProcessor:
         connection: Connection,
         client_id: str,
         data: ConsumerData,
+        subscriptions: list[SubscriptionData],
         now: float,
-    ) -> tuple[bool, int]:
-        """Register a group; return whether the connection is new in it, and its new filters."""
+    ) -> bool:
+        """Register a group; return whether the connection is new in it."""
         group_config = self._groups.find_or_create(data.group_name)
         if group_config is not None and group_config.retry_queue_nums > 0:
             # Tools ask for the route of a group's retry topic before they ask for the group.
@@ -323,8 +335,7 @@ class HeartbeatProcessor:
                 group_config.retry_queue_nums,
                 FLAG_UNIT_SUB if data.unit_mode else 0,
             )
-        subscriptions = [_subscription(one) for one in data.subscription_data_set]
-        is_new = self._consumers.register(
+        return self._consumers.register(
             connection,
             data.group_name,
             ConsumerMember(
@@ -336,13 +347,24 @@ class HeartbeatProcessor:
             subscriptions,
             notify=self._notifies(data.group_name),
         )
-        return is_new, self._filters.register(data.group_name, subscriptions)
 
     def _notifies(self, group: str) -> bool:
         group_config = self._groups.find(group)
         return self._config.notify_consumer_ids_changed_enable and (
             group_config is None or group_config.notify_consumer_ids_changed_enable
         )
+
+
+def _size(data: HeartbeatData) -> int:
+    """Return how many groups and subscriptions a heartbeat has."""
+    return len(data.producer_data_set) + sum(
+        1 + len(consumer.subscription_data_set) for consumer in data.consumer_data_set
+    )
+
+
+async def _answer_after(request: RemotingCommand, done: Awaitable[None]) -> RemotingCommand:
+    await done
+    return request.answer(ResponseCode.SUCCESS)
 
 
 def notify_consumer_ids_changed(group: str, connections: list[ClientConnection]) -> None:
@@ -391,7 +413,7 @@ def read_body(request: RemotingCommand, kind: type[T]) -> T:
         RequestRefusedError: the body is not such a structure.
     """
     try:
-        return java_json.decode_as(request.body, kind)
+        return java_json.decode_request(request.body, kind)
     except ValueError as error:
         raise RequestRefusedError(
             ResponseCode.SYSTEM_ERROR, f"the request's body cannot be read: {error}"

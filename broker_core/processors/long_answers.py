@@ -18,6 +18,7 @@ from broker_core.protocol.codes import ResponseCode
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator
 
+    from broker_core.clock import Clock
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
 
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     """Yields after each piece of work of some microseconds; returns the answer's content, or its
     text."""
 
+AT_ONCE_S = 0.002
 STEPS_AT_ONCE = 1_000
+STEPS_PER_READING = 16
+"""So long an answer's steps run before it is a long one, or so many of them; the clock is read once
+in so many."""
 WAITING_MAX = 256
 """Long answers that wait for their turn; one connection may have half of them."""
 
@@ -36,7 +41,8 @@ class LongAnswers:
     Between two turns the tables change: steps must go by copies, or bear it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._monotonic = clock.monotonic
         self._one_at_a_time = asyncio.Lock()
         self._waiting: Counter[Connection] = Counter()
 
@@ -48,9 +54,12 @@ class LongAnswers:
         Raises:
             RequestRefusedError: a step refuses; or SYSTEM_BUSY, when too many such answers wait.
         """
+        until = self._monotonic() + AT_ONCE_S
         try:
-            for _ in range(STEPS_AT_ONCE):
+            for number in range(STEPS_AT_ONCE):
                 next(steps)
+                if not number % STEPS_PER_READING and self._monotonic() >= until:
+                    break
         except StopIteration as end:
             return _answer(request, _text(end.value))
         here, all_together = self._waiting[connection], self._waiting.total()
@@ -68,7 +77,7 @@ class LongAnswers:
     ) -> RemotingCommand:
         try:
             async with self._one_at_a_time:
-                value = await _run(steps, connection)
+                value = await connection.run(_while_open(steps, connection))
                 return _answer(request, await asyncio.to_thread(_text, value))
         finally:
             self._waiting[connection] -= 1
@@ -76,14 +85,14 @@ class LongAnswers:
                 del self._waiting[connection]
 
 
-async def _run(steps: Steps, connection: Connection) -> Any:
+def _while_open(steps: Steps, connection: Connection) -> Steps:
+    """Yield and return as the steps do, as long as somebody waits for the answer."""
     while connection.is_open:
-        await asyncio.sleep(0)
         try:
-            for _ in range(STEPS_AT_ONCE):
-                next(steps)
+            next(steps)
         except StopIteration as end:
             return end.value
+        yield
     return None
 
 

@@ -304,15 +304,13 @@ class PullProcessor:
             timeout_ms = min(timeout_ms, AHEAD_TIMEOUT_MS)
         elif code is not ResponseCode.PULL_NOT_FOUND:
             timeout_ms = 0
-        if (
-            timeout_ms
-            and not self._parked_pulls.is_full(pull.connection)
-            and sum(map(len, pull.request.ext_fields.values())) <= PARKED_CHARS_MAX
-        ):
-            if self._tracer.watching:
-                pull.parked_at = self._clock.monotonic()
-            self._parked_pulls.park(pull.topic, pull.queue_id, pull, timeout_ms)
-            return None
+        if timeout_ms:
+            chars = sum(map(len, pull.request.ext_fields.values()))
+            if chars <= PARKED_CHARS_MAX and not self._parked_pulls.is_full(pull.connection, chars):
+                if self._tracer.watching:
+                    pull.parked_at = self._clock.monotonic()
+                self._parked_pulls.park(pull.topic, pull.queue_id, pull, timeout_ms, chars)
+                return None
         return self.answer(pull, result)
 
     def answer(self, pull: Pull, result: GetMessageResult) -> RemotingCommand:
@@ -475,10 +473,15 @@ class Pull:
             self.topic, self.queue_id, self.queue_offset, self.max_msg_nums, self.message_filter
         )
 
+    @property
+    def is_answerable(self) -> bool:
+        """See Parkable."""
+        return self.connection.is_writable or not self.connection.is_open
+
     def attempt(self, *, is_last: bool) -> bool:
         """See Parkable."""
-        if not self.connection.is_open:
-            return True
+        if not self.connection.is_writable:
+            return not self.connection.is_open
         result = self.get()
         if not isinstance(result, GetMessageResult):
             # Cold so soon after it arrived: let the client ask again, its next pull reads it.

@@ -13,7 +13,8 @@ from broker_core.access.rules import Need
 from broker_core.errors import PropertiesError, RemotingError, RequestRefusedError
 from broker_core.message import names, properties
 from broker_core.message.ids import host_text, offset_msg_id
-from broker_core.processors.send import LESS_SAFE, producer_fields, refusal_of, wanted_of
+from broker_core.processors.send import producer_fields, refusal_of, wanted_of
+from broker_core.processors.send_outcomes import LESS_SAFE
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields

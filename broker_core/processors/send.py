@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from broker_core.errors import PropertiesError, RequestRefusedError
+from broker_core.formats import batch
 from broker_core.message import names
 from broker_core.message.names import (
     PROPERTY_CLUSTER,
@@ -28,6 +29,7 @@ from broker_core.message.properties import (
     without,
 )
 from broker_core.message.sys_flag import TRANSACTION_MASK
+from broker_core.processors.send_outcomes import LESS_SAFE, REFUSALS
 from broker_core.processors.send_trace import SLOW_PUT_S
 from broker_core.protocol import binary_header
 from broker_core.protocol.codes import SERIALIZE_JSON, V3_4_9, ResponseCode
@@ -45,7 +47,7 @@ from broker_core.remoting.later import Later
 from broker_core.sending.dead_letters import DLQ_QUEUE_ID
 from broker_core.sending.detours import DETOUR_PROPERTIES
 from broker_core.sending.placement import Wanted
-from broker_core.store.results import PutBatchResult, PutMessageStatus
+from broker_core.store.results import PutBatchResult, PutMessageStatus, RefusedPutError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from broker_core.sending.detours import Detours, Place
     from broker_core.sending.placement import Placement
     from broker_core.stats.counters import BrokerStats
+    from broker_core.store.batch_parts import BatchParts
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import PutMessageResult
 
@@ -68,43 +71,11 @@ MSG_ID_OFFSET = re.compile(
     rb'msgId(?:":"|[\x00-\xff]{4})[0-9A-F]+([0-9A-F]{16})(?:[",]|\x00\x07queueId)'
 )
 """Where the message of an answer, or the first of its batch, is in the log; by both headers."""
+MESSAGES_AT_ONCE = 2_000
+"""A batch of more messages is read in several turns of its connection."""
 NO_TRANSACTION = ~TRANSACTION_MASK
 SPECIAL_PROPERTIES = DETOUR_PROPERTIES | {PROPERTY_CLUSTER}
 """A message without any of these is stored in its queue, with the properties text that came."""
-LESS_SAFE: Mapping[PutMessageStatus, ResponseCode] = {
-    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
-    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
-    PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
-}
-"""The message is stored: the answer says where, and clients require that it does."""
-
-_REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
-    PutMessageStatus.CREATE_MAPEDFILE_FAILED: (
-        ResponseCode.SYSTEM_ERROR,
-        "create mapped file failed, server is busy or broken.",
-    ),
-    PutMessageStatus.MESSAGE_ILLEGAL: (
-        ResponseCode.MESSAGE_ILLEGAL,
-        "the message is illegal, maybe msg body or properties length not matched. "
-        "msg body length limit {max_message_size}B, msg properties length limit 32KB.",
-    ),
-    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: (
-        ResponseCode.MESSAGE_ILLEGAL,
-        "the message is illegal, maybe msg body or properties length not matched. "
-        "msg body length limit {max_message_size}B, msg properties length limit 32KB.",
-    ),
-    PutMessageStatus.SERVICE_NOT_AVAILABLE: (
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        "service not available now. It may be caused by one of the following reasons: the "
-        "broker's disk is full, an earlier write or flush failed, messages are put to the slave, "
-        "the broker is shutting down.",
-    ),
-    PutMessageStatus.OS_PAGE_CACHE_BUSY: (
-        ResponseCode.SYSTEM_ERROR,
-        "[PC_SYNCHRONIZED]broker busy, start flow control for a while",
-    ),
-    PutMessageStatus.UNKNOWN_ERROR: (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR"),
-}
 
 
 class PlainSends(NamedTuple):
@@ -197,7 +168,7 @@ class SendProcessor:
         )
         self._remarks = {
             status: (code, remark.format(max_message_size=max_message_size))
-            for status, (code, remark) in _REFUSALS.items()
+            for status, (code, remark) in REFUSALS.items()
         }
 
     def send_message(self, request: RemotingCommand, connection: Connection) -> Answer:
@@ -340,8 +311,57 @@ class SendProcessor:
         table = decode_sent(header.properties or "")
         if header.sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in table:
             raise RequestRefusedError(*self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
-        wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
         table[PROPERTY_CLUSTER] = self._cluster_name
+        puts = self._store.own_puts
+        body = request.body
+        if (
+            puts is None
+            or len(body) <= MESSAGES_AT_ONCE * batch.MESSAGE_BYTES_MIN
+            or not batch.has_more_messages(body, MESSAGES_AT_ONCE)
+        ):
+            return self._put_batch(request, connection, header, queue_id, table, {})
+        steps = puts.batch_steps(
+            topic,
+            queue_id,
+            request.body,
+            encode_properties(table),
+            born_host=connection.remote_host,
+        )
+        parts = connection.run_alone(steps)
+        return self._put_when_read(request, connection, header, queue_id, table, parts)
+
+    async def _put_when_read(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        header: SendHeader,
+        queue_id: int,
+        table: dict[str, str],
+        parts: Awaitable[BatchParts],
+    ) -> RemotingCommand | bytes:
+        """Put a batch once it is read."""
+        try:
+            read = {"parts": await parts}
+            answer = self._put_batch(request, connection, header, queue_id, table, read)
+        except RefusedPutError as refusal:
+            refused_because = RequestRefusedError(*self._remarks[refusal.status])
+            raise refused_because.with_fields(self._ext_fields) from None
+        except (RequestRefusedError, PropertiesError) as error:
+            raise refusal_of(error).with_fields(self._ext_fields) from None
+        return answer if isinstance(answer, RemotingCommand | bytes) else await answer
+
+    def _put_batch(
+        self,
+        request: RemotingCommand,
+        connection: Connection,
+        header: SendHeader,
+        queue_id: int,
+        table: dict[str, str],
+        read: dict[str, BatchParts],
+    ) -> Answer:
+        """Put a batch with what was read of it already, if anything."""
+        topic = header.topic
+        wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
         is_watched = self._tracer.watching
         validated_s = self._clock.monotonic() if is_watched else 0.0
         result = self._store.put_batch(
@@ -353,6 +373,7 @@ class SendProcessor:
             born_timestamp=header.born_timestamp,
             born_host=connection.remote_host,
             reconsume_times=header.reconsume_times or 0,
+            **read,
         )
         if result.status is not PUT_OK:
             raise RequestRefusedError(*self._remarks[result.status])

@@ -9,6 +9,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from broker_core.config.limits import LIMITS
+from broker_core.delivery.filter_cache import FilterCache
 from broker_core.delivery.sql_filter import FilterBits, RetryFilter, SqlFilter, compile_filter
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 FILTERS_KEPT = 1_024
 KEPT_CHARS_MAX = 512
-"""A longer expression is compiled for each pull: its filter takes up to 25 times its characters."""
+"""Filters of longer expressions take more memory, and are kept by their length."""
 
 
 class SubscriptionCheck:
@@ -201,7 +202,7 @@ def own_filter(topic: str, expression: str, expression_type: str | None) -> Mess
         RequestRefusedError: the expression does not compile.
     """
     if len(expression) > KEPT_CHARS_MAX:
-        return _compiled(topic, expression, expression_type)
+        return _kept_long_filter(topic, expression, expression_type)
     return kept_filter(topic, expression, expression_type)
 
 
@@ -228,3 +229,4 @@ def _fault_of(data: SubscriptionData) -> str:
 
 
 kept_filter = functools.lru_cache(FILTERS_KEPT)(_compiled)
+_kept_long_filter = FilterCache(_compiled)

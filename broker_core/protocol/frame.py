@@ -2,7 +2,7 @@
 
 The decoder checks the eight bytes that announce a frame against every limit before it keeps
 anything of the frame. Memory grows with the bytes received, never with the announced length. A
-header may be as long as its frame.
+header may be as long as its frame, unless the limits say otherwise.
 
 Source: remoting/netty/NettyDecoder.java (4.9.7); its limit counts the length field, as ours does.
 """
@@ -43,6 +43,7 @@ class FrameLimits:
     """What a peer may announce, in bytes. `frame_bytes_max` includes the four of the length."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
+    header_bytes_max: int = FRAME_BYTES_MAX
 
 
 class FrameDecoder:
@@ -58,11 +59,12 @@ class FrameDecoder:
         frame_max: what a frame may announce, in bytes without those of the length.
     """
 
-    __slots__ = ("_at", "_data", "_from", "_kept", "_to", "_wanted", "frame_max")
+    __slots__ = ("_at", "_data", "_from", "_header_max", "_kept", "_to", "_wanted", "frame_max")
 
     def __init__(self, limits: FrameLimits | None = None) -> None:
         limits = limits or FrameLimits()
         self.frame_max = limits.frame_bytes_max - 4
+        self._header_max = limits.header_bytes_max
         self._kept = bytearray()
         self._data: memoryview | None = None
         self._from = 0
@@ -96,6 +98,10 @@ class FrameDecoder:
     def skip(self, size: int) -> None:
         """Take whole frames of the rest that the caller has served."""
         self._from = self._at = self._at + size
+
+    def put_back(self) -> None:
+        """Have `commands` return the last command once more, to a caller that begins anew."""
+        self._at = self._from
 
     def feed(self, piece: bytes | memoryview) -> None:
         """Take the next bytes of the stream; the piece must not change before `settle`."""
@@ -140,6 +146,10 @@ class FrameDecoder:
             self._from = at
             self._at = at = to
             if header_bytes > LONG_HEADER_BYTES:
+                if header_bytes > self._header_max:
+                    raise FrameError(
+                        f"a header has {header_bytes} bytes, the limit is {self._header_max}"
+                    )
                 yield decode_long(word >> 24, header, body)
             elif digits in _SEND_DIGITS and word == header_bytes:
                 yield decode_send(header, body)
@@ -154,11 +164,11 @@ class FrameDecoder:
             if total < 4 or total > self.frame_max:
                 raise self._length_error(total)
 
-    def settle(self) -> None:
-        """Copy what is left over and release the piece."""
+    def settle(self) -> int:
+        """Copy what is left over and release the piece; return how many bytes are kept."""
         data = self._data
         if data is None:
-            return
+            return len(self._kept)
         self._data = None
         at = self._at
         if at == self._to:
@@ -170,6 +180,7 @@ class FrameDecoder:
             del self._kept[:at]
         else:
             self._kept += data[at : self._to]
+        return len(self._kept)
 
     def resume(self) -> None:
         """Look again at what is kept, after a caller left `commands` early."""

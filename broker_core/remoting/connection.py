@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker_core.errors import FrameError, RemotingSendError
 from broker_core.listening.peer_address import peer_of
+from broker_core.listening.turns import LONG_S, TURN_S
 from broker_core.protocol.codes import ONEWAY_FLAG, RESPONSE_FLAG
 from broker_core.protocol.frame import FrameDecoder
+from broker_core.remoting.intake import ANSWER_BYTES, Intake
 from broker_core.remoting.pending import PendingRequests
+from broker_core.remoting.resumed import resumed
+from broker_core.remoting.wire import RECEIVE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.later import Later
-    from broker_core.remoting.limits import RemotingLimits, StrangerLimits
     from broker_core.remoting.plain_requests import PlainRequests
     from broker_core.remoting.wire import Wire
 
@@ -26,7 +29,7 @@ JOIN_BYTES = 128 * 1024
 """Above it, copying the answers together costs more than the transport's scatter write."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(Intake, asyncio.BufferedProtocol):
     """One peer. Event loop only.
 
     Attributes:
@@ -41,57 +44,36 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "__weakref__",
         "_active_at",
-        "_decoder",
         "_dispatch",
         "_half_frame_since",
-        "_in_flight",
-        "_in_flight_bytes",
-        "_is_crowded",
         "_is_flush_due",
         "_is_handling",
-        "_is_stopped",
-        "_is_writable",
-        "_kept_bytes",
-        "_limits",
         "_out",
         "_out_bytes",
         "_peer",
         "_pending",
-        "_transport",
         "_was_active",
-        "_wire",
         "attributes",
         "on_close",
-        "remote_address",
         "remote_host",
         "turn_began",
     )
 
     def __init__(self, wire: Wire, peer: tuple[str, int] | None = None) -> None:
-        self.remote_address = ""
+        super().__init__(wire, FrameDecoder(wire.limits.frame))
         self.remote_host = b""
         self._peer = peer
         self.on_close: list[Callable[[Connection], None]] = []
         self.attributes: dict[str, Any] = {}
         self.turn_began = 0.0
-        self._wire = wire
-        self._limits: RemotingLimits | StrangerLimits = wire.limits.strangers or wire.limits
         self._dispatch = wire.dispatcher.dispatch
-        self._decoder = FrameDecoder(wire.limits.frame)
-        self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._out_bytes = 0
-        self._kept_bytes = 0
         self._is_handling = False
         self._is_flush_due = False
-        self._is_writable = True
-        self._is_stopped = False
         self._was_active = True
         self._active_at = 0.0
         self._half_frame_since = -1.0
-        self._in_flight = 0
-        self._in_flight_bytes = 0
-        self._is_crowded = False
         self._pending = PendingRequests(wire.clock)
 
     def __repr__(self) -> str:
@@ -104,26 +86,6 @@ class Connection(asyncio.BufferedProtocol):
         """What a transport is given: who receives for this connection, compiled where that is."""
         plain_requests = self._wire.plain_requests
         return self if plain_requests is None else plain_requests.protocol_of(self)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the transport still takes frames."""
-        return self._transport is not None and not self._transport.is_closing()
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether the peer keeps up with reading; check it before a push that may be dropped."""
-        return self._is_writable and self.is_open
-
-    @property
-    def requests_in_flight(self) -> int:
-        """The number of the peer's requests that have no answer yet."""
-        return self._in_flight
-
-    @property
-    def unsent_bytes(self) -> int:
-        """Bytes that wait in this process for the peer to read."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def send(self, command: RemotingCommand | bytes, *, at_once: bool = False) -> None:
         """Send a command or a frame; one write carries everything sent in one turn of the loop.
@@ -164,13 +126,6 @@ class Connection(asyncio.BufferedProtocol):
         self.send(command)
         return await pending.answer_to(command, awaited, timeout_s, peer)
 
-    def stop_reading(self) -> None:
-        """Take no more requests; answers in progress are still sent."""
-        self._decoder.discard()
-        self._is_stopped = True
-        if self.is_open and self._is_writable and self._transport is not None:
-            self._transport.pause_reading()
-
     def close(self) -> None:
         """Send everything handed to `send`, then close. Waiting frames of the peer are dropped."""
         self._decoder.discard()
@@ -178,13 +133,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._flush()
             self._transport.close()
-
-    def abort(self) -> None:
-        """Close at once and lose unsent frames."""
-        self._decoder.discard()
-        self._is_stopped = True
-        if self._transport is not None:
-            self._transport.abort()
 
     def forsake(self) -> None:
         """End, where the task that was to make the connection was cancelled.
@@ -218,14 +166,26 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Send the frame that a coroutine returns.
 
-        The end of the connection does not cancel the coroutine, whose work may be half done. With
-        too many requests in flight the connection stops reading: a request that a handler has begun
-        can no longer be answered "busy".
+        The coroutine runs to its first wait at once, so that what it does counts to the turn. The
+        end of the connection does not cancel it: its work may be half done. With too many requests
+        in flight the connection stops reading: a request that a handler has begun can no longer be
+        answered "busy".
         """
-        frame_bytes = self._decoder.frame_bytes
-        self._begin(frame_bytes)
+        frame_bytes = self._decoder.frame_bytes + ANSWER_BYTES
+        try:
+            waits_for = answer.send(None)
+        except StopIteration as end:
+            self._serves_alone = False
+            if end.value is not None:
+                self.send(end.value)
+            return
+        # Alone it is as many as may be: nothing is read before it is answered.
+        requests = self._limits.requests_in_flight_max if self._serves_alone else 1
+        self._serves_alone = False
+        self._begin(frame_bytes, requests)
         self._wire.owner.spawn(
-            self._finish(answer, frame_bytes), name=f"answer to request {command.code}"
+            self._finish(resumed(answer, waits_for), frame_bytes, requests),
+            name=f"answer to request {command.code}",
         )
 
     def answer_when(self, command: RemotingCommand, answer: Later) -> None:
@@ -245,52 +205,22 @@ class Connection(asyncio.BufferedProtocol):
         self._end(done.frame_bytes, done.requests)
         self.send(done.outcome, at_once=True)
 
-    async def _finish(self, answer: Coroutine[Any, Any, bytes | None], frame_bytes: int) -> None:
+    async def _finish(
+        self, answer: Awaitable[bytes | None], frame_bytes: int, requests: int
+    ) -> None:
         try:
             frame = await answer
         finally:
-            self._end(frame_bytes)
+            self._end(frame_bytes, requests)
         if frame is not None:
             self.send(frame)
-
-    def _begin(self, frame_bytes: int, requests: int = 1) -> None:
-        """Count dispatched requests as in flight."""
-        wire = self._wire
-        wire.in_flight += requests
-        self._in_flight += requests
-        self._in_flight_bytes += frame_bytes
-        limits = self._limits
-        if (
-            self._in_flight >= limits.requests_in_flight_max
-            or self._in_flight_bytes >= limits.in_flight_bytes_max
-        ) and not self._is_crowded:
-            self._is_crowded = True
-            if self._transport is not None and self.is_writable:
-                self._transport.pause_reading()
-
-    def _end(self, frame_bytes: int, requests: int = 1) -> None:
-        wire = self._wire
-        wire.in_flight -= requests
-        self._in_flight -= requests
-        self._in_flight_bytes -= frame_bytes
-        if wire.answered is not None and not wire.in_flight and not wire.answered.done():
-            # Soon, not now: the caller sends the answer first.
-            asyncio.get_running_loop().call_soon(_set_done, wire.answered)
-        limits = self._limits
-        if (
-            self._is_crowded
-            and self._in_flight <= limits.requests_in_flight_max // 2
-            and self._in_flight_bytes <= limits.in_flight_bytes_max // 2
-        ):
-            self._is_crowded = False
-            # Soon, for the same reason.
-            asyncio.get_running_loop().call_soon(self._catch_up)
 
     # What the server's or client's sweep calls.
 
     def sweep(self, now: float) -> None:
         """Close if the peer was silent, or owes the rest of a frame, for too long."""
         limits = self._limits
+        self._count_unread()
         if self._was_active:
             self._was_active = False
             self._active_at = now
@@ -318,6 +248,8 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_address, self.remote_host = peer_of(self._peer, transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_high)
         wire.connections[self] = None
+        wire.memory.open(self)
+        self._is_counted = True
         refusal = wire.on_made(self)
         if refusal is not None:
             wire.peer_log.report("connection refused", self.remote_address, refusal)
@@ -341,21 +273,13 @@ class Connection(asyncio.BufferedProtocol):
             ):
                 taken = self._take_plain(plain_requests, nbytes)
                 if taken == nbytes:
+                    if nbytes == RECEIVE_BYTES:
+                        self.end_full_buffer()
                     return
                 is_tried = taken == 0
             self.serve_rest(taken, nbytes, is_tried=is_tried)
         except MemoryError:
             self.give_up()
-
-    def pause_writing(self) -> None:
-        if self._transport is not None and self._is_read_from():
-            self._transport.pause_reading()
-        self._is_writable = False
-
-    def resume_writing(self) -> None:
-        self._is_writable = True
-        # Soon, not now: the transport may call this during one of our writes.
-        asyncio.get_running_loop().call_soon(self._catch_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
@@ -367,6 +291,9 @@ class Connection(asyncio.BufferedProtocol):
         self._out.clear()
         self._decoder.discard()
         self._keep(0)
+        self._count_unread()
+        if not self._in_flight:
+            self._leave_budget()
         wire.connections.pop(self, None)
         if wire.emptied is not None and not wire.connections and not wire.emptied.done():
             wire.emptied.set_result(None)
@@ -380,9 +307,23 @@ class Connection(asyncio.BufferedProtocol):
 
     def serve_rest(self, taken: int, nbytes: int, *, is_tried: bool) -> None:
         """Serve what was received behind `taken` bytes; `is_tried`: what comes is not plain."""
-        if not self._is_stopped:
-            self._decoder.feed(self._wire.receive_buffer[taken:nbytes])
+        if self._is_stopped:
+            return
+        wire = self._wire
+        self._decoder.feed(wire.receive_buffer[taken:nbytes])
+        if wire.turns.is_spent:
+            self._settle(is_served=False)
+            self._wait_for_turn()
+        else:
             self._handle_frames(is_tried=is_tried)
+
+    def end_full_buffer(self) -> None:
+        """Let other connections go on if full buffers take long; more is likely to wait."""
+        turns = self._wire.turns
+        if self.turn_began:
+            turns.note(self._wire.clock.monotonic() - self.turn_began)
+        if turns.is_spent:
+            self._wait_for_turn()
 
     def hand_out(self, answers: bytes | Later | None) -> None:
         """Send the answers to plain requests, or have them wait; behind what waits already."""
@@ -394,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
         elif answers:
             transport.write(answers)
             if not self._is_writable:
-                self._check_unread()
+                self._check_unread(len(answers))
 
     def give_up(self) -> None:
         """End for lack of memory: what was begun may be half done, and nothing is said of it."""
@@ -436,15 +377,23 @@ class Connection(asyncio.BufferedProtocol):
         dispatch = self._dispatch
         out = self._out
         wire = self._wire
+        decoder = self._decoder
         plain_requests = wire.plain_requests
-        started = self.turn_began = wire.clock.monotonic() if wire.on_turn is not None else 0.0
+        monotonic = wire.clock.monotonic
+        started = self.turn_began = monotonic()
         self._is_handling = True
-        is_served = (
-            plain_requests is not None and not is_tried and self._serve_plain(plain_requests)
+        is_over = is_served = False
+        if plain_requests is not None and not is_tried:
+            is_served = self._serve_plain(plain_requests, started + TURN_S)
+        has_room = (
+            self._is_writable and not self._is_crowded and not (is_served and decoder.is_spent)
         )
-        has_room = self._is_writable and not self._is_crowded and not self._decoder.is_spent
         try:
-            for command in self._decoder.commands() if has_room else ():
+            for command in decoder.commands() if has_room else ():
+                if is_served and monotonic() - started >= TURN_S:
+                    decoder.put_back()
+                    is_over = True
+                    break
                 is_served = True
                 if command.flag & RESPONSE_FLAG:
                     self._pending.resolve(command)
@@ -461,7 +410,7 @@ class Connection(asyncio.BufferedProtocol):
                         if not self._is_writable:
                             break
                 if plain_requests is not None:
-                    self._serve_plain(plain_requests)
+                    self._serve_plain(plain_requests, started + TURN_S)
                     if self._is_crowded or not self._is_writable:
                         break
         except FrameError as error:
@@ -474,17 +423,26 @@ class Connection(asyncio.BufferedProtocol):
             return
         finally:
             # What was served before a frame that is none counts, too.
+            took = monotonic() - started
             if wire.on_turn is not None:
-                wire.on_turn(wire.clock.monotonic() - started)
+                wire.on_turn(took)
         self._is_handling = False
         if out:
             self._flush()
         if not self._is_stopped:
             self._settle(is_served=is_served)
+            if took >= LONG_S:
+                self._is_long = True
+                wire.turns.note(took)
+                if is_over or wire.turns.is_spent:
+                    self._wait_for_turn()
+            elif self._is_long:
+                self._is_long = False
 
-    def _serve_plain(self, plain_requests: PlainRequests) -> bool:
+    def _serve_plain(self, plain_requests: PlainRequests, until: float) -> bool:
         """Serve the plain requests that the decoder has next; tell whether there were any."""
         decoder = self._decoder
+        monotonic = self._wire.clock.monotonic
         is_served = False
         while self._is_writable and not self._is_crowded and (rest := decoder.rest) is not None:
             answers = plain_requests.serve(
@@ -505,6 +463,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._collect(answers)
             if self._out_bytes >= FLUSH_BYTES:
                 self._flush()
+            if monotonic() >= until:
+                break
         return is_served
 
     def _collect(self, answers: bytes | Later) -> None:
@@ -516,23 +476,15 @@ class Connection(asyncio.BufferedProtocol):
             self._begin(answers.frame_bytes, answers.requests)
             answers.when_done(self._answered_together)
 
-    def _catch_up(self) -> None:
-        """Serve the frames received before the pause, then resume reading."""
-        if self._is_read_from():
-            self._decoder.resume()
-            self._half_frame_since = -1.0
-            self._handle_frames()
-        if self._transport is not None and self._is_read_from():
-            self._transport.resume_reading()
-
-    def _is_read_from(self) -> bool:
-        return self.is_writable and not self._is_crowded and not self._is_stopped
+    def _serve_kept(self) -> None:
+        self._decoder.resume()
+        self._half_frame_since = -1.0
+        self._handle_frames()
 
     def _settle(self, *, is_served: bool) -> None:
         """Keep the beginning of the next frame and its time; abort above the limit of all peers."""
         wire = self._wire
-        self._decoder.settle()
-        kept_bytes = self._decoder.kept_bytes
+        kept_bytes = self._decoder.settle()
         if kept_bytes == self._kept_bytes == 0:
             self._half_frame_since = -1.0
             return
@@ -541,25 +493,17 @@ class Connection(asyncio.BufferedProtocol):
             self._half_frame_since = -1.0
         elif is_served or self._half_frame_since < 0:
             self._half_frame_since = wire.clock.monotonic()
-        if wire.kept_bytes > wire.limits.kept_bytes_max and kept_bytes:
-            self._abort_since(f"unfinished frames of all peers hold {wire.kept_bytes} bytes")
-        elif kept_bytes and wire.kept_bytes_of_strangers > self._limits.kept_bytes_max:
+        strangers = wire.limits.strangers
+        if (
+            kept_bytes
+            and strangers is not None
+            and not self.is_signed_in
+            and wire.kept_bytes_of_strangers > strangers.kept_bytes_max
+        ):
             self._abort_since(
                 f"unfinished frames of peers that have not signed in hold "
                 f"{wire.kept_bytes_of_strangers} bytes"
             )
-
-    def _abort_since(self, reason: str) -> None:
-        self._wire.peer_log.report("connection closed", self.remote_address, reason)
-        self.abort()
-
-    def _keep(self, kept_bytes: int) -> None:
-        """Count the bytes of the beginning of a frame."""
-        wire = self._wire
-        wire.kept_bytes += kept_bytes - self._kept_bytes
-        if not self.is_signed_in:
-            wire.kept_bytes_of_strangers += kept_bytes - self._kept_bytes
-        self._kept_bytes = kept_bytes
 
     def _flush(self) -> None:
         self._is_flush_due = False
@@ -571,28 +515,20 @@ class Connection(asyncio.BufferedProtocol):
             out.clear()
             self._out_bytes = 0
             return
-        self._was_active = True
+        if self._is_writable:
+            # What is pushed to a peer that does not read is no sign of life.
+            self._was_active = True
         if len(out) == 1:
             transport.write(out[0])
         elif self._out_bytes <= JOIN_BYTES:
             transport.write(b"".join(out))
         else:
             transport.writelines(out)
+        if not self._is_writable:
+            self._check_unread(self._out_bytes)
         out.clear()
         self._out_bytes = 0
-        if not self._is_writable:
-            self._check_unread()
-
-    def _check_unread(self) -> None:
-        unread = self.unsent_bytes
-        if unread > self._limits.write_buffer_max:
-            self._abort_since(f"the peer does not read: {unread} bytes wait for it")
 
     def _sign(self, command: RemotingCommand) -> None:
         if self._wire.signer is not None:
             self._wire.signer.sign(command)
-
-
-def _set_done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

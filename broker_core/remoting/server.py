@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.clock import SystemClock
 from broker_core.errors import RemotingError
@@ -22,21 +22,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker_core.clock import Clock, Timer
+    from broker_core.listening.budgets import Budgets
     from broker_core.listening.proxies import TrustedProxies
     from broker_core.listening.tls import TlsGate
+    from broker_core.remoting.intake import Intake
     from broker_core.remoting.plain_requests import PlainRequests
 
 SWEEP_S = 5.0
+
+
+class ServerEvents(NamedTuple):
+    """What a server tells, and whom."""
+
+    on_connection_lost: Callable[[Connection], None] | None = None
+    on_turn: Callable[[float], None] | None = None
+    """Is called with the seconds that each turn of a connection's requests took."""
+    on_refused: OnRefused | None = None
+    """Is told of each request that a handler refuses."""
+    on_writable: Callable[[Intake], None] | None = None
+    """Is called with each connection whose peer reads again."""
 
 
 class RemotingServer(Service):
     """Accepts connections, serves their requests. Event loop only.
 
     `start` once, `shutdown` once. `tls` decides which connections are secured. With `proxies`
-    each connection must come from one of them and begin with a PROXY header. `on_connection_lost`
-    is called with each connection that ended, `on_turn` with the seconds that each turn of a
-    connection's requests took. `plain_requests` may serve frames before their handlers are asked;
-    `on_refused` is told of each request that a handler refuses.
+    each connection must come from one of them and begin with a PROXY header. `plain_requests` may
+    serve frames before their handlers are asked. Servers of one process share `budgets`.
     """
 
     def __init__(
@@ -48,14 +60,14 @@ class RemotingServer(Service):
         tls: TlsGate | None = None,
         *,
         proxies: TrustedProxies | None = None,
-        on_connection_lost: Callable[[Connection], None] | None = None,
-        on_turn: Callable[[float], None] | None = None,
+        events: ServerEvents | None = None,
         plain_requests: PlainRequests | None = None,
-        on_refused: OnRefused | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
         super().__init__()
         self.name = name
-        self._on_connection_lost = on_connection_lost
+        events = events or ServerEvents()
+        self._on_connection_lost = events.on_connection_lost
         self._clock = clock or SystemClock()
         self._limits = limits or RemotingLimits()
         self._admission = Admission(self._limits)
@@ -64,7 +76,7 @@ class RemotingServer(Service):
         self._proxies = proxies
         self._sweep_timer: Timer | None = None
         self._wire = Wire(
-            dispatcher=Dispatcher(handlers, on_refused),
+            dispatcher=Dispatcher(handlers, events.on_refused),
             clock=self._clock,
             limits=self._limits,
             owner=self,
@@ -72,9 +84,12 @@ class RemotingServer(Service):
             on_made=self._made,
             on_lost=self._lost,
             on_signed_in=self._signed_in,
-            on_turn=on_turn,
+            on_turn=events.on_turn,
         )
+        if budgets is not None:
+            self._wire.share(budgets)
         self._wire.plain_requests = plain_requests
+        self._wire.on_writable = events.on_writable
 
     @property
     def connections(self) -> frozenset[Connection]:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker_core.clock import wait_within
+from broker_core.listening.budgets import Budgets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from broker_core.protocol.signature import RequestSigner
     from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Dispatcher
+    from broker_core.remoting.intake import Intake
     from broker_core.remoting.limits import RemotingLimits
     from broker_core.remoting.plain_requests import PlainRequests
     from broker_core.service import Service
@@ -43,15 +45,18 @@ class Wire:
         "kept_bytes",
         "kept_bytes_of_strangers",
         "limits",
+        "memory",
         "on_lost",
         "on_made",
         "on_signed_in",
         "on_turn",
+        "on_writable",
         "owner",
         "peer_log",
         "plain_requests",
         "receive_buffer",
         "signer",
+        "turns",
     )
 
     def __init__(
@@ -78,6 +83,9 @@ class Wire:
         self.on_made = on_made
         self.on_lost = on_lost
         self.on_signed_in = on_signed_in
+        # Is told of each connection whose peer reads again.
+        self.on_writable: Callable[[Intake], None] | None = None
+        self.share(Budgets(clock))
         self.signer = signer
         self.plain_requests: PlainRequests | None = None
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
@@ -88,6 +96,11 @@ class Wire:
         self.in_flight = 0
         self.answered: asyncio.Future[None] | None = None
         self.emptied: asyncio.Future[None] | None = None
+
+    def share(self, budgets: Budgets) -> None:
+        """Share time and memory with the connections of other servers; before the first one."""
+        self.turns = budgets.turns
+        self.memory = budgets.memory
 
     async def all_answered(self) -> None:
         """Wait for answers in progress, for at most `drain_s`."""

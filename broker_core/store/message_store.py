@@ -102,7 +102,7 @@ class MessageStore(Service):
         )
         self.acknowledge.on_promised = self._show
         self._reader = MessageReader(
-            config, self.files, self._visibility, self.availability, self._cold_reads
+            config, self.files, self._visibility, self.availability, self._cold_reads, clock
         )
         puts = MessagePut(
             config, clock, store_host, self.files, self.availability, self._visibility

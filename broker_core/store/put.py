@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import errno
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from broker_core.errors import CorruptRecordError, PropertiesError, StoreUnavailableError
-from broker_core.formats import batch
 from broker_core.formats.cq_unit import UNIT, UNIT_SIZE
 from broker_core.formats.record import (
     CRC_MASK,
@@ -25,10 +24,8 @@ from broker_core.formats.record import (
     PROPERTIES_SIZE,
     with_crc_room,
 )
-from broker_core.message import properties as message_properties
 from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE
-from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
-from broker_core.message.properties import PROPERTIES_BYTES_MAX, decode_sent
+from broker_core.message.properties import PROPERTIES_BYTES_MAX
 from broker_core.message.sys_flag import (
     BORNHOST_V6_FLAG,
     HOST_V6_MASK,
@@ -37,11 +34,18 @@ from broker_core.message.sys_flag import (
     TRANSACTION_PREPARED_TYPE,
 )
 from broker_core.message.tags import tags_code as tags_code_of
+from broker_core.steps import finished
+from broker_core.store.batch_parts import read_batch
 from broker_core.store.put_watch import PutWatch
-from broker_core.store.results import PutBatchResult, PutMessageResult, PutMessageStatus
+from broker_core.store.results import (
+    PutBatchResult,
+    PutMessageResult,
+    PutMessageStatus,
+    RefusedPutError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from struct import Struct
 
     from broker_core.clock import Clock
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from broker_core.formats.index_entry import Waiting
     from broker_core.formats.record import GuardedFields
     from broker_core.store.availability import Availability
+    from broker_core.store.batch_parts import BatchParts
     from broker_core.store.consume_queue import ConsumeQueue
     from broker_core.store.store_files import StoreFiles
     from broker_core.store.visibility import Visibility
@@ -60,25 +65,6 @@ RECORD_OVERHEAD_MAX = 64 * 1024
 pack_unit_into = UNIT.pack_into
 pack_unit = UNIT.pack
 pack_text_size = PROPERTIES_SIZE.pack
-
-
-class RefusedPutError(Exception):
-    """A put is not taken; its status says why."""
-
-    def __init__(self, status: PutMessageStatus) -> None:
-        super().__init__(status.name)
-        self.status = status
-
-
-class BatchParts(NamedTuple):
-    """A batch, checked and ready to be written."""
-
-    records: bytes
-    """The records without their heads, side by side."""
-    items: list[tuple[int, bytes, bytes, int, str | None, str | None, str | None]]
-    """(flag, body, properties, record size, tags, keys, UNIQ_KEY) of each message."""
-    entries: int
-    """How many index entries they make at most."""
 
 
 class MessagePut:
@@ -291,11 +277,15 @@ class MessagePut:
         born_timestamp: int,
         born_host: bytes,
         reconsume_times: int = 0,
+        parts: BatchParts | None = None,
     ) -> PutBatchResult:
-        """Append the messages of a batch, all or none, to one file; `_checked` may refuse them."""
+        """Append the messages of a batch, all or none, to one file; `_checked` may refuse them.
+
+        `parts`: see batch_steps.
+        """
         try:
             queue, fixed, parts = self._checked(
-                topic, queue_id, body, batch_properties, sys_flag, born_host
+                topic, queue_id, body, batch_properties, sys_flag, born_host, parts
             )
         except RefusedPutError as refusal:
             self._refused(refusal.status)
@@ -318,14 +308,13 @@ class MessagePut:
         try:
             # All without their heads, then head by head.
             buffer[position : position + total] = parts.records
-            for flag, part, text, size, tags, keys, uniq_key in parts.items:
-                body_size = len(part)
+            for flag, body_size, crc, text, size, tags, keys, uniq_key in parts.items:
                 pack_into(
                     buffer,
                     position,
                     size,
                     MESSAGE_MAGIC,
-                    crc32(part) & CRC_MASK if body_size else 0,
+                    crc,
                     queue_id,
                     flag,
                     queue_offset,
@@ -399,6 +388,41 @@ class MessagePut:
         else:
             self.visibility.show(queue)
 
+    def batch_steps(
+        self, topic: str, queue_id: int, body: bytes, batch_properties: str, *, born_host: bytes
+    ) -> Generator[None, None, BatchParts]:
+        """Return what put_batch reads of a batch, in steps.
+
+        Raises:
+            PropertiesError: a message's properties would not be read as they were sent.
+            RefusedPutError: put_batch would refuse it.
+        """
+        try:
+            queue = self.queues.find(topic, queue_id) or self.queues.create(topic, queue_id)
+            if queue is None or len(body) > self._config.max_message_size:
+                raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL)
+            return (yield from self._read_batch(queue, body, batch_properties, born_host))
+        except RefusedPutError as refusal:
+            self._refused(refusal.status)
+            raise
+
+    def _read_batch(
+        self, queue: ConsumeQueue, body: bytes, batch_properties: str, born_host: bytes
+    ) -> Generator[None, None, BatchParts]:
+        fixed = self._fixed_v4 if len(born_host) == HOST_V4_SIZE else self._fixed_v6
+        try:
+            parts = yield from read_batch(
+                body, batch_properties, fixed.size, queue.topic_field, is_guarded=self.is_guarded
+            )
+        except PropertiesError:
+            self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
+            raise
+        except (CorruptRecordError, UnicodeDecodeError):
+            raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL) from None
+        if not parts.items:
+            raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL)
+        return parts
+
     def _checked(
         self,
         topic: str,
@@ -407,6 +431,7 @@ class MessagePut:
         batch_properties: str,
         sys_flag: int,
         born_host: bytes,
+        parts: BatchParts | None,
     ) -> tuple[ConsumeQueue, Struct | GuardedFields, BatchParts]:
         """Return where a batch goes, how its heads are packed, and its parts; room is made.
 
@@ -424,70 +449,12 @@ class MessagePut:
         ):
             raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL)
         fixed = self._fixed_v4 if len(born_host) == HOST_V4_SIZE else self._fixed_v6
-        try:
-            parts = self._batch_parts(bytes(body), batch_properties, fixed.size, queue.topic_field)
-        except PropertiesError:
-            self._refused(PutMessageStatus.MESSAGE_ILLEGAL)
-            raise
-        except (CorruptRecordError, UnicodeDecodeError):
-            raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL) from None
-        if not parts.items:
-            raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL)
+        if parts is None:
+            parts = finished(self._read_batch(queue, bytes(body), batch_properties, born_host))
         refusal = self._reserve(queue, len(parts.records), len(parts.items), parts.entries)
         if refusal is not None:
             raise RefusedPutError(refusal)
         return queue, fixed, parts
-
-    def _batch_parts(
-        self, body: bytes, batch_properties: str, head_size: int, topic_field: bytes
-    ) -> BatchParts:
-        """Return the parts of a batch.
-
-        Raises:
-            CorruptRecordError, UnicodeDecodeError: the body is not a batch.
-            PropertiesError, RefusedPutError: a message's properties may not be stored.
-        """
-        message_properties.require_no_nul(batch_properties)
-        tail = batch_properties.encode()
-        behind = b"\x02" + tail if tail else tail
-        # What all have in common counts, where a message says something else: it comes later.
-        common = message_properties.decode(batch_properties).get
-        common_tags, common_keys = common(PROPERTY_TAGS), common(PROPERTY_KEYS)
-        common_uniq_key = common(PROPERTY_UNIQ_KEY)
-        head = bytes(head_size)
-        overhead = head_size + len(topic_field) + 2
-        is_guarded = self.is_guarded
-        pieces: list[bytes] = []
-        items = []
-        entries = 0
-        for flag, part, own in batch.decode(body):
-            if b"\0" in own:
-                message_properties.require_no_nul(own.decode())
-            get = decode_sent(own.decode()).get
-            # batch.joined_properties, without a call for each message.
-            text = own + (behind if own and own[-1] != 2 else tail)
-            if is_guarded:
-                text = with_crc_room(text.decode())
-            text_size = len(text)
-            if text_size > PROPERTIES_BYTES_MAX:
-                raise RefusedPutError(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
-            keys = common_keys or get(PROPERTY_KEYS)
-            uniq_key = common_uniq_key or get(PROPERTY_UNIQ_KEY)
-            if keys or uniq_key:
-                entries += 1 + len(keys) if keys else 1
-            pieces += (head, part, topic_field, pack_text_size(text_size), text)
-            items.append(
-                (
-                    flag,
-                    part,
-                    text,
-                    overhead + len(part) + text_size,
-                    common_tags or get(PROPERTY_TAGS),
-                    keys,
-                    uniq_key,
-                )
-            )
-        return BatchParts(b"".join(pieces), items, entries)
 
     def _make_room(
         self,

@@ -27,6 +27,16 @@ class PutMessageStatus(Enum):
     PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
     OS_PAGE_CACHE_BUSY = "OS_PAGECACHE_BUSY"
     UNKNOWN_ERROR = "UNKNOWN_ERROR"
+    BATCH_TOO_LARGE = "BATCH_TOO_LARGE"
+    """Ours: more messages or keys than one batch may have."""
+
+
+class RefusedPutError(Exception):
+    """A put is not taken; its status says why."""
+
+    def __init__(self, status: PutMessageStatus) -> None:
+        super().__init__(status.name)
+        self.status = status
 
 
 class GetMessageStatus(Enum):

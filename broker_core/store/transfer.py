@@ -12,6 +12,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from broker_core.formats.cq_unit import FILLER_SIZE, UNIT, UNIT_SIZE
 
@@ -88,13 +89,13 @@ def plan_transfer(
     file_at: Callable[[int], MappedFile | None],
     is_lost: Callable[[int], bool] | None = None,
     by_unit: Callable[[int], bool] | None = None,
-    by_record: Callable[[memoryview], bool] | None = None,
+    by_record: Callable[[memoryview], bool | None] | None = None,
 ) -> Plan:
     """Go through units of a ConsumeQueue until a limit is reached; the first message always fits.
 
     `is_lost` says of an offset of the log whether it lies in a damaged range; by_unit and by_record
-    whether a tags code, and a record in memory, match. What is gone or does not match is passed
-    over.
+    whether a tags code, and a record in memory, match; None from by_record ends the plan before
+    that record. What is gone or does not match is passed over.
     """
     if by_unit is None and by_record is None and is_lost is None:
         start = _usual_start(units, limits, window, file_at)
@@ -115,14 +116,12 @@ def _plan_rest(
     file_at: Callable[[int], MappedFile | None],
     is_lost: Callable[[int], bool] | None,
     by_unit: Callable[[int], bool] | None,
-    by_record: Callable[[memoryview], bool] | None,
+    by_record: Callable[[memoryview], bool | None] | None,
 ) -> Plan:
     """Go on behind the units that `start` has planned."""
-    count_in_memory, bytes_in_memory = limits.count_in_memory, limits.bytes_in_memory
-    count_on_disk, bytes_on_disk = limits.count_on_disk, limits.bytes_on_disk
-    min_offset, max_offset = window.min_offset, window.max_offset
-    read_limit, disk_before = window.read_limit, window.disk_before
-    fresh_from, here_from, here_to = window.fresh_from, 0, -1
+    count_in_memory, bytes_in_memory, count_on_disk, bytes_on_disk = astuple(limits)
+    min_offset, max_offset, read_limit, disk_before, fresh_from = astuple(window)
+    here_from, here_to = 0, -1
     runs = start.runs
     run_file = file = None
     buffer: mmap.mmap | bytearray = bytearray()
@@ -132,8 +131,7 @@ def _plan_rest(
         run_from += run_file.file_from_offset
         run_to = run_from + size
     scanned = count = start.message_count
-    byte_count, offset = start.byte_count, start.last_offset
-    is_cold = is_removing = False
+    byte_count, offset, is_cold, is_removing = start.byte_count, start.last_offset, False, False
     for offset, size, tags_code in UNIT.iter_unpack(units[scanned * UNIT_SIZE :]):
         # What leads behind the end of the log is no message that is unflushed, but damage.
         if read_limit < offset + size <= max_offset and size != FILLER_SIZE:
@@ -150,9 +148,7 @@ def _plan_rest(
             continue
         if not file_from <= offset < file_to:
             file = None if size == FILLER_SIZE else file_at(offset)
-            file_from = -1 if file is None else file.file_from_offset
-            file_to = -1 if file is None else min(file_from + file.size, max_offset)
-            buffer = buffer if file is None else file.buffer
+            file_from, file_to, buffer = _extent(file, max_offset)
         if (
             file is None
             or offset < min_offset
@@ -174,7 +170,11 @@ def _plan_rest(
             if _unpack_size(buffer, position)[0] != size:
                 is_removing = is_removing or not count
                 continue
-            if by_record is not None and not by_record(file.view[position : position + size]):
+            wanted = True if by_record is None else by_record(file.view[position : position + size])
+            if wanted is None:
+                scanned -= 1
+                break
+            if not wanted:
                 continue
         count += 1
         byte_count += size
@@ -187,6 +187,14 @@ def _plan_rest(
     if run_file is not None:
         runs.append((run_file, run_from - run_file.file_from_offset, run_to - run_from))
     return Plan(runs, scanned, count, byte_count, offset, is_cold, is_removing)
+
+
+def _extent(file: MappedFile | None, max_offset: int) -> tuple[int, int, mmap.mmap | bytearray]:
+    """Return where a file begins and ends in the log, and its bytes; nothing for no file."""
+    if file is None:
+        return -1, -1, bytearray()
+    begin = file.file_from_offset
+    return begin, min(begin + file.size, max_offset), file.buffer
 
 
 def _usual_start(

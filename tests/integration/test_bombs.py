@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.support.client import Client
     from tests.support.raw_remoting import Answer
 
-TURN_S_MAX = 0.2
+TURN_S_MAX = 0.05
 ATTEMPTS = 3
 """A broker has no more filters than these register."""
 """No input of a stranger keeps the loop longer."""
@@ -257,7 +257,7 @@ async def test_a_pulls_own_expression_is_bounded(broker: Broker, kind: str) -> N
 
     with LoopTurns() as turns:
         served = await asyncio.to_thread(pull, "||".join(map(str, range(7_000)))[:32_768])
-        refused = await asyncio.to_thread(pull, "a||" * 1_000_000)
+        refused = await asyncio.to_thread(pull, "a||" * 300_000)
 
     if kind == "TAG":
         assert {answer.code for answer in served} == {PULL_NOT_FOUND}

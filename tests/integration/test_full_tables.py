@@ -11,7 +11,6 @@ import pytest
 from broker_core.processors.registry import handlers
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode
-from broker_core.remoting.slow_lane import QUICK_CODES
 from tests.support import full_tables
 from tests.support.broker import running_broker
 from tests.support.full_tables import CROWD, MANY_TOPICS, WIDE, WIDE_GROUP, group_name, topic_name
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from broker_core.broker import Broker
     from tests.support.raw_remoting import Answer
 
-TURN_S_MAX = 0.2
+TURN_S_MAX = 0.05
 ATTEMPTS = 10
 ANSWER_S = 300.0
 NOTICE = 40
@@ -196,7 +195,7 @@ def asked() -> dict[int, list[tuple[dict[str, str], Any]]]:
     """Return what is asked; a code that nobody has written a case for is asked without fields."""
     codes = set(map(int, handlers(Anything())))  # type: ignore[arg-type]
     assert ASKED.keys() <= codes
-    others = codes - ASKED.keys() - QUICK_CODES - WITHOUT_ACCOUNTS
+    others = codes - ASKED.keys() - WITHOUT_ACCOUNTS
     return {**{code: [({}, None)] for code in sorted(others)}, **ASKED}
 
 

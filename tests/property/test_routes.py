@@ -13,6 +13,7 @@ from broker_core.message.topic_config import TopicConfig
 from broker_core.namesrv.routes import BrokerIdentity, RouteTable
 from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
 from broker_core.protocol.bodies.route import TopicRouteData
+from broker_core.steps import finished
 from tests.support.clock import ManualClock
 
 TOPICS = ["T", "U", "V"]
@@ -85,7 +86,7 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["a", "b"]))
     def wipe(self, name: str) -> None:
-        self.table.wipe_write_perm(name)
+        finished(self.table.wipe_write_perm(name))
 
     @invariant()
     def a_broker_is_known_exactly_while_an_address_of_it_lives(self) -> None:

@@ -6,6 +6,7 @@ Processor time, not time on the clock: a busy machine does not lengthen a turn.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from typing import TYPE_CHECKING, Self
 
@@ -17,7 +18,8 @@ class LoopTurns:
     """Measures the turns of the running loop while its block runs.
 
     It is called once a turn, so the loop never sleeps. Clients must run in another thread, or
-    their work counts too.
+    their work counts too. Python's collector is off: its pauses grow with all that the tests'
+    process holds, and any turn may meet one.
 
     Attributes:
         longest_s: the processor seconds that the loop's thread used in its longest turn.
@@ -30,6 +32,8 @@ class LoopTurns:
         self.longest_s = 0.0
 
     def __enter__(self) -> Self:
+        gc.collect()
+        gc.disable()
         self._last = time.thread_time()
         self._handle = self._loop.call_soon(self._turn)
         return self
@@ -42,6 +46,7 @@ class LoopTurns:
     ) -> None:
         assert self._handle is not None
         self._handle.cancel()
+        gc.enable()
 
     def _turn(self) -> None:
         now = time.thread_time()

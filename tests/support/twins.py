@@ -123,6 +123,7 @@ class WaitingPull:
     connection: Hashable = "consumer"
     group = "waiting"
     queue_offset = -1
+    is_answerable = True
 
     def __init__(self) -> None:
         self.attempts = 0

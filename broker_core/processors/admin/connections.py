@@ -154,7 +154,7 @@ def _refusal(remark: str) -> RequestRefusedError:
 
 def _named_groups(body: bytes) -> set[str]:
     try:
-        return set(java_json.decode_as(body, _Groups).groups)
+        return set(java_json.decode_request(body, _Groups).groups)
     except ValueError as error:
         raise _refusal(f"the body does not name groups: {error}") from error
 

@@ -15,14 +15,20 @@ from __future__ import annotations
 
 import struct
 import zlib
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import TopicConfig
 from broker_core.protocol import java_json
+from broker_core.steps import finished
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 INFLATED_BYTES_MAX = 16 * 1024 * 1024
+TOPICS_PER_STEP = 256
 CRC_MASK = 0x7FFFFFFF
 _INT32 = struct.Struct(">i")
 
@@ -82,11 +88,47 @@ class RegisterBrokerBody(msgspec.Struct, rename="camel", kw_only=True):
                 INFLATED_BYTES_MAX.
         """
         if not is_compressed:
-            return java_json.decode_as(body, cls)
-        try:
-            return _decode_compressed(_inflate(body))
-        except (struct.error, zlib.error) as error:
-            raise ValueError(f"the compressed registration is damaged: {error}") from error
+            return java_json.decode_request(body, cls)
+        return finished(inflated_steps(inflated(body)))
+
+
+class _Table(msgspec.Struct, rename="camel"):
+    """A TopicConfigSerializeWrapper whose topics are not read yet."""
+
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    topic_config_table: dict[str, msgspec.Raw] = {}
+
+
+class _Outline(msgspec.Struct, rename="camel"):
+    """A RegisterBrokerBody whose topics are not read yet."""
+
+    filter_server_list: list[str] = []
+    topic_config_serialize_wrapper: _Table = msgspec.field(default_factory=_Table)
+
+
+_outline_of = msgspec.json.Decoder(_Outline, strict=False).decode
+_topic_of = msgspec.json.Decoder(TopicConfig, strict=False).decode
+
+
+def decode_steps(body: bytes) -> Generator[None, None, RegisterBrokerBody]:
+    """Return the registration that a long body of plain JSON holds, in steps.
+
+    Raises:
+        ValueError: the body is not a registration.
+    """
+    outline = _outline_of(body)
+    wrapper = outline.topic_config_serialize_wrapper
+    table: dict[str, TopicConfig] = {}
+    for number, (name, text) in enumerate(wrapper.topic_config_table.items()):
+        if not number % TOPICS_PER_STEP:
+            yield
+        table[name] = _topic_of(text)
+    return RegisterBrokerBody(
+        filter_server_list=outline.filter_server_list,
+        topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+            data_version=wrapper.data_version, topic_config_table=table
+        ),
+    )
 
 
 def body_crc32(body: bytes) -> int:
@@ -94,9 +136,17 @@ def body_crc32(body: bytes) -> int:
     return zlib.crc32(body) & CRC_MASK
 
 
-def _inflate(body: bytes) -> bytes:
+def inflated(body: bytes) -> bytes:
+    """Return what a compressed registration inflates to. Any thread.
+
+    Raises:
+        ValueError: it is damaged, or more than INFLATED_BYTES_MAX.
+    """
     inflater = zlib.decompressobj()
-    data = inflater.decompress(body, INFLATED_BYTES_MAX)
+    try:
+        data = inflater.decompress(body, INFLATED_BYTES_MAX)
+    except zlib.error as error:
+        raise ValueError(f"the compressed registration is damaged: {error}") from error
     if inflater.unconsumed_tail or not inflater.eof:
         raise ValueError(
             f"the compressed registration is cut off or inflates to more than"
@@ -105,12 +155,26 @@ def _inflate(body: bytes) -> bytes:
     return data
 
 
-def _decode_compressed(data: bytes) -> RegisterBrokerBody:
+def inflated_steps(data: bytes) -> Generator[None, None, RegisterBrokerBody]:
+    """Return the registration that was compressed, in steps.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    try:
+        return (yield from _read_inflated(data))
+    except struct.error as error:
+        raise ValueError(f"the compressed registration is damaged: {error}") from error
+
+
+def _read_inflated(data: bytes) -> Generator[None, None, RegisterBrokerBody]:
     version_text, at = _text(data, 0)
     (count,) = _INT32.unpack_from(data, at)
     at += _INT32.size
     table: dict[str, TopicConfig] = {}
-    for _ in range(count):
+    for number in range(count):
+        if not number % TOPICS_PER_STEP:
+            yield
         text, at = _text(data, at)
         topic_config = _topic_config(str(text, "utf-8"))
         table[topic_config.topic_name] = topic_config
@@ -118,7 +182,7 @@ def _decode_compressed(data: bytes) -> RegisterBrokerBody:
     return RegisterBrokerBody(
         filter_server_list=msgspec.json.decode(filter_servers, type=list[str]),
         topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
-            data_version=java_json.decode_as(version_text, DataVersion),
+            data_version=java_json.decode_request(version_text, DataVersion),
             topic_config_table=table,
         ),
     )

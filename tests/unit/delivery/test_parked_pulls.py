@@ -6,7 +6,11 @@ import pytest
 
 from broker_core.delivery.parked_pulls import (
     ATTEMPTS_AT_ONCE,
+    BYTES_PER_CHAR,
+    LARGE_BYTES_MAX,
+    LARGE_BYTES_PER_CONNECTION_MAX,
     PARKED_PER_CONNECTION_MAX,
+    SMALL_CHARS,
     ParkedPulls,
 )
 from tests.support.clock import ManualClock
@@ -14,6 +18,7 @@ from tests.support.clock import ManualClock
 
 class FakePull:
     group = "g"
+    is_answerable = True
 
     def __init__(self, queue_offset: int = 0, *, answers: bool = True) -> None:
         self.connection: object = "connection"
@@ -196,3 +201,89 @@ async def test_what_waits_for_a_topic_is_answered_when_its_filters_change(
 
     assert (first.attempts, second.attempts, other.attempts) == ([True], [True], [])
     assert len(parked_pulls) == 1
+
+
+class UnreadPull(FakePull):
+    """A pull of a client that reads its answers when the test says so."""
+
+    is_answerable = False
+
+    def attempt(self, *, is_last: bool) -> bool:
+        super().attempt(is_last=is_last)
+        return self.is_answerable
+
+
+async def test_a_pull_waits_until_its_client_reads(parked_pulls: ParkedPulls) -> None:
+    pull = UnreadPull()
+    parked_pulls.park("T", 0, pull, 15_000)
+    parked_pulls.on_arrival("T", 0, 1)
+    await turn()
+    assert len(parked_pulls) == 1
+
+    pull.is_answerable = True
+    parked_pulls.resume("another connection")
+    await turn()
+    assert len(parked_pulls) == 1
+    parked_pulls.resume("connection")
+    await turn()
+
+    assert len(parked_pulls) == 0
+    assert len(pull.attempts) == 2
+
+
+async def test_a_pull_whose_client_does_not_read_outlives_its_timeout(
+    clock: ManualClock, parked_pulls: ParkedPulls
+) -> None:
+    pull = UnreadPull()
+    parked_pulls.park("T", 0, pull, 15_000)
+
+    clock.advance_ms(15_000)
+    await turn()
+    assert pull.attempts == [True]
+    pull.is_answerable = True
+    parked_pulls.resume("connection")
+    await turn()
+
+    assert pull.attempts == [True, True]
+    assert len(parked_pulls) == 0
+
+
+async def test_a_lost_connection_s_pulls_are_not_held(parked_pulls: ParkedPulls) -> None:
+    pull = UnreadPull()
+    parked_pulls.park("T", 0, pull, 15_000)
+    parked_pulls.on_arrival("T", 0, 1)
+    await turn()
+
+    parked_pulls.close("connection")
+    parked_pulls.resume("connection")
+    await turn()
+
+    assert len(pull.attempts) == 1
+    assert len(parked_pulls) == 0
+
+
+def large_pulls_that_wait(parked_pulls: ParkedPulls, connection: object, chars: int) -> int:
+    waiting = 0
+    while not parked_pulls.is_full(connection, chars):
+        pull = FakePull()
+        pull.connection = connection
+        parked_pulls.park("T", 0, pull, 15_000, chars)
+        waiting += 1
+    return waiting
+
+
+def test_pulls_with_long_expressions_are_bounded_by_their_memory(
+    parked_pulls: ParkedPulls,
+) -> None:
+    chars = 8_192
+
+    of_one = large_pulls_that_wait(parked_pulls, "first", chars)
+
+    assert of_one == LARGE_BYTES_PER_CONNECTION_MAX // (chars * BYTES_PER_CHAR)
+    assert not parked_pulls.is_full("first", SMALL_CHARS)
+    of_others = sum(
+        large_pulls_that_wait(parked_pulls, number, chars) for number in range(of_one * 2)
+    )
+    assert of_one + of_others == LARGE_BYTES_MAX // (chars * BYTES_PER_CHAR)
+    parked_pulls.close("first")
+    assert large_pulls_that_wait(parked_pulls, "last", chars) == of_one

@@ -17,6 +17,7 @@ from broker_core.namesrv.routes import (
 )
 from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
 from broker_core.protocol.codes import ResponseCode
+from broker_core.steps import finished
 from tests.support.clock import ManualClock
 
 MASTER = BrokerIdentity("c", "b", 0, "10.0.0.1:10911", "10.0.0.1:10912")
@@ -111,11 +112,11 @@ def test_a_wiped_permission_stays_until_the_table_changes(table: RouteTable) -> 
     table.register(MASTER, topics("T", "U", perm=7))
     table.register(OTHER, topics("T"))
 
-    assert table.wipe_write_perm("b") == 2
+    assert finished(table.wipe_write_perm("b")) == 2
     assert perms(table, "T") == {"b": 5, "b2": 6}
     table.register(MASTER, topics("T", "U", perm=7))
     assert perms(table, "T") == {"b": 5, "b2": 6}
-    assert table.add_write_perm("b") == 2
+    assert finished(table.add_write_perm("b")) == 2
     assert perms(table, "T") == {"b": 6, "b2": 6}
     table.register(MASTER, topics("T", "U", perm=7, counter=2))
     assert perms(table, "T") == {"b": 7, "b2": 6}
@@ -377,7 +378,7 @@ def test_an_encoded_route_is_kept_until_something_changes(table: RouteTable) -> 
     assert table.encoded_route("T", is_standard=True) is body
     changes = (
         lambda: table.register(SLAVE, topics()),
-        lambda: table.wipe_write_perm("b"),
+        lambda: finished(table.wipe_write_perm("b")),
         lambda: table.unregister(SLAVE),
         lambda: table.register(OTHER, topics("T")),
         lambda: table.delete_topic_of_broker("T", "b2"),
@@ -441,7 +442,7 @@ def test_a_change_of_permissions_leaves_the_other_topics_and_brokers_alone(
     table.register(MASTER, topics("T", "U"))
     table.register(OTHER, topics("U"))
 
-    assert table.wipe_write_perm("b") == 2
+    assert finished(table.wipe_write_perm("b")) == 2
     assert perms(table, "T") == {"b": 4}
     assert perms(table, "U") == {"b": 4, OTHER.broker_name: 6}
     table.register(MASTER, topics("V", counter=2))

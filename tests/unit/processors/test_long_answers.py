@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from broker_core.errors import RequestRefusedError
+from broker_core.listening.turns import Turns
 from broker_core.processors.long_answers import STEPS_AT_ONCE, WAITING_MAX, LongAnswers
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.command import RemotingCommand
+from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
     from broker_core.processors.long_answers import Steps
@@ -19,7 +21,15 @@ if TYPE_CHECKING:
 
 
 class Peer:
+    """Whose steps run 1,000 at a time."""
+
     is_open = True
+
+    def __init__(self) -> None:
+        self._turns = Turns(ManualClock())
+
+    def run(self, steps: Steps) -> asyncio.Future[Any]:
+        return self._turns.run(steps)
 
 
 class Work:
@@ -47,7 +57,7 @@ def ask(
 async def test_what_is_short_is_answered_at_once() -> None:
     table = {java_json.message_queue_key("T", "b", 0): 1}
 
-    answer = ask(LongAnswers(), Work(STEPS_AT_ONCE - 1, {"offsetTable": table}))
+    answer = ask(LongAnswers(ManualClock()), Work(STEPS_AT_ONCE - 1, {"offsetTable": table}))
 
     assert isinstance(answer, RemotingCommand)
     assert answer.code == ResponseCode.SUCCESS
@@ -58,7 +68,7 @@ async def test_what_is_short_is_answered_at_once() -> None:
 async def test_what_is_long_leaves_the_loop_its_turns(value: Any, body: bytes) -> None:
     work = Work(5 * STEPS_AT_ONCE, value)
 
-    later = ask(LongAnswers(), work)
+    later = ask(LongAnswers(ManualClock()), work)
     assert isinstance(later, Awaitable)
     waiting = asyncio.gather(later)
     steps = [work.done]
@@ -72,7 +82,7 @@ async def test_what_is_long_leaves_the_loop_its_turns(value: Any, body: bytes) -
 
 
 async def test_long_answers_are_made_one_after_the_other() -> None:
-    answers = LongAnswers()
+    answers = LongAnswers(ManualClock())
     works = [Work(4 * STEPS_AT_ONCE, [number]) for number in range(3)]
     waiting = asyncio.gather(*(_awaitable(ask(answers, work)) for work in works))
     while not waiting.done():
@@ -89,7 +99,7 @@ async def test_a_step_may_refuse_early_and_late() -> None:
             yield
         raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, "gone")
 
-    answers, request = LongAnswers(), RemotingCommand.request(1)
+    answers, request = LongAnswers(ManualClock()), RemotingCommand.request(1)
     peer = cast("Connection", Peer())
     with pytest.raises(RequestRefusedError):
         answers.answer(request, peer, refusing(0))
@@ -100,7 +110,7 @@ async def test_a_step_may_refuse_early_and_late() -> None:
 
 
 async def test_too_many_of_one_client_and_in_all_are_refused() -> None:
-    answers = LongAnswers()
+    answers = LongAnswers(ManualClock())
     greedy = Peer()
     waiting = []
     for peer in [greedy] * (WAITING_MAX // 2) + [Peer()] * (WAITING_MAX // 2):
@@ -119,7 +129,7 @@ async def test_too_many_of_one_client_and_in_all_are_refused() -> None:
 
 async def test_nothing_more_is_made_for_a_client_that_is_gone() -> None:
     peer, work = Peer(), Work(10 * STEPS_AT_ONCE)
-    later = _awaitable(ask(LongAnswers(), work, peer))
+    later = _awaitable(ask(LongAnswers(ManualClock()), work, peer))
     peer.is_open = False
 
     await later

@@ -103,6 +103,15 @@ def test_the_longest_frame_is_taken_one_byte_more_is_not() -> None:
         drained(FrameDecoder(LIMITS), a_frame(b"x" * (LIMITS.frame_bytes_max - empty + 1)))
 
 
+def test_a_header_above_its_limit_is_refused() -> None:
+    limit = 2 * LONG_HEADER_BYTES
+    decoder = FrameDecoder(FrameLimits(header_bytes_max=limit))
+
+    assert drained(decoder, frame_of(b'{"code":10}'.ljust(limit))) == [b""]
+    with pytest.raises(FrameError, match=f"a header has {limit + 1} bytes, the limit is {limit}"):
+        drained(decoder, frame_of(b'{"code":10}'.ljust(limit + 1)))
+
+
 def frame_of(header: bytes, serialize_type: int = 0) -> bytes:
     return struct.pack(">II", 4 + len(header), serialize_type << 24 | len(header)) + header
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
-from zlib import crc32
 
 import pytest
 
@@ -14,8 +13,9 @@ from broker_core.formats import record
 from broker_core.formats.cq_unit import UNIT
 from broker_core.message import properties as message_properties
 from broker_core.message.ids import host_bytes
+from broker_core.steps import finished
 from broker_core.store import put as store_put
-from broker_core.store.results import PutMessageStatus
+from broker_core.store.results import PutMessageStatus, RefusedPutError
 from tests.support.builders import (
     HOST,
     LOG_FILE_SIZE,
@@ -202,7 +202,9 @@ async def test_a_queue_goes_on_in_its_next_file(store):
     assert [m.body for m in read_all(store)] == [b"%d" % n for n in range(UNITS_PER_FILE * 2 + 1)]
 
 
-def put_batch(store, *items: bytes, properties: str = "CLUSTER\x01c", sys_flag: int = 0):
+def put_batch(
+    store, *items: bytes, properties: str = "CLUSTER\x01c", sys_flag: int = 0, **read: Any
+):
     return store.put_batch(
         "TopicTest",
         0,
@@ -211,6 +213,7 @@ def put_batch(store, *items: bytes, properties: str = "CLUSTER\x01c", sys_flag: 
         sys_flag=sys_flag,
         born_timestamp=1,
         born_host=HOST,
+        **read,
     )
 
 
@@ -405,10 +408,32 @@ async def test_a_batch_that_breaks_off_for_lack_of_memory_is_the_last_put_until_
     await store.start()
     put(store, body=b"kept")
     with (
-        mock.patch.object(store_put, "crc32", side_effect=[crc32(b"first"), MemoryError()]),
+        mock.patch.object(store_put, "pack_unit", side_effect=[UNIT.pack(0, 0, 0), MemoryError()]),
         pytest.raises(MemoryError),
     ):
         put_batch(store, batch_item(b"first"), batch_item(b"second"))
 
     assert put(store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     await store.shutdown()
+
+
+async def test_a_batch_that_was_read_in_steps_is_put_as_another_one(store):
+    items = [batch_item(b"%d" % number, b"TAGS\x01a\x02KEYS\x01k") for number in range(5)]
+    put_batch(store, *items)
+
+    steps = store.own_puts.batch_steps(
+        "TopicTest", 0, b"".join(items), "CLUSTER\x01c", born_host=HOST
+    )
+    result = put_batch(store, *items, parts=finished(steps))
+
+    assert result.queue_offset == 5
+    stored = [(one.body, one.properties, one.body_crc) for one in read_all(store)]
+    assert stored[:5] == stored[5:]
+
+
+@pytest.mark.parametrize("body", [b"no batch", b"", b"x" * 100])
+async def test_steps_refuse_what_a_put_refuses(store, body: bytes):
+    with pytest.raises(RefusedPutError):
+        finished(store.own_puts.batch_steps("TopicTest", 0, body, "", born_host=HOST))
+
+    assert store.own_puts.state.put_failed_times == 1

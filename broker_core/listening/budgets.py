@@ -1,0 +1,26 @@
+"""Budgets: the time and the memory that the connections of one process share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_core.listening.memory import HELD_BYTES_MAX, MemoryBudget
+from broker_core.listening.turns import Turns
+
+if TYPE_CHECKING:
+    from broker_core.clock import Clock
+
+
+class Budgets:
+    """Shared by all servers of a process, whatever protocol they speak. Event loop only.
+
+    Attributes:
+        turns: when a connection may go on to serve its requests.
+        memory: how many bytes connections may hold.
+    """
+
+    __slots__ = ("memory", "turns")
+
+    def __init__(self, clock: Clock, held_bytes_max: int = HELD_BYTES_MAX) -> None:
+        self.turns = Turns(clock)
+        self.memory = MemoryBudget(held_bytes_max)

@@ -1,0 +1,93 @@
+"""Memory: bounds the bytes that all connections of a process together make it hold.
+
+Each connection bounds its own bytes and stops reading when it holds too many. That does not bound
+thousands of connections, so they share a budget. When half of it is used, connections stop reading
+sooner. When all of it is used, the connection whose peer keeps the most bytes waiting is dropped:
+it sends a long frame slowly, or does not read its answers.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+MIB = 1 << 20
+HELD_BYTES_MAX = 256 * MIB
+
+
+class Holder(Protocol):
+    """A connection that holds bytes. Their number is the sum of what it added to the budget."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of unfinished and unserved frames, of requests in progress, of unread answers."""
+        ...
+
+    @property
+    def stuck_bytes(self) -> int:
+        """The part of held_bytes that only the peer can free, by sending or reading."""
+        ...
+
+    def drop(self, reason: str) -> None:
+        """Close at once and log the reason. Must not raise."""
+        ...
+
+
+class MemoryBudget:
+    """The bytes that the connections of one process hold. Event loop only.
+
+    Attributes:
+        bytes: held now, by all holders.
+        dropped: how many connections were dropped since the start, for this budget or their own.
+    """
+
+    __slots__ = ("_bytes_max", "_holders", "bytes", "dropped")
+
+    def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
+        self.bytes = 0
+        self.dropped = 0
+        self._bytes_max = bytes_max
+        # In the order of their beginnings: of equal holders the oldest is dropped.
+        self._holders: dict[Holder, None] = {}
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether half of the budget is used."""
+        return self.bytes > self._bytes_max // 2
+
+    def open(self, holder: Holder) -> None:
+        """Take a new connection, which holds nothing yet."""
+        self._holders[holder] = None
+
+    def close(self, holder: Holder) -> None:
+        """Release all bytes of a connection that ended. May be called twice."""
+        if holder in self._holders:
+            del self._holders[holder]
+            self.bytes -= holder.held_bytes
+
+    def add(self, count: int) -> None:
+        """Count bytes that a holder holds from now on; it must count them as its own before."""
+        self.bytes += count
+        if self.bytes > self._bytes_max:
+            self._drop_some()
+
+    def remove(self, count: int) -> None:
+        """Count bytes that a holder no longer holds."""
+        self.bytes -= count
+
+    def _drop_some(self) -> None:
+        while self.bytes > self._bytes_max:
+            worst = max(self._holders, key=_stuck_bytes_of, default=None)
+            if worst is None or not worst.stuck_bytes:
+                # The others are being served, and read no more until they are.
+                return
+            stuck, held = worst.stuck_bytes, self.bytes
+            self.close(worst)
+            self.dropped += 1
+            worst.drop(
+                f"all connections hold {held} bytes, more than {self._bytes_max}, and {stuck} "
+                "bytes wait for this one to send or read"
+            )
+
+
+def _stuck_bytes_of(holder: Holder) -> int:
+    return holder.stuck_bytes

@@ -1,0 +1,133 @@
+"""Turns: connections share the event loop, each for a few milliseconds at a time.
+
+One connection can send thousands of requests in one buffer, and thousands of connections can send
+one request each, all in the same round of the event loop. The code of a request says little about
+its cost, so its time is measured. A connection serves requests until its turn is over. Then it
+stops reading, keeps what it has received, and goes on when the other connections had their turns.
+The requests of one connection keep their order.
+
+A round is one iteration of the event loop. Turns that take no millisecond are not counted: serving
+them is what the loop is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from broker_core.clock import Clock
+
+    TakeTurn = Callable[[], None]
+
+T = TypeVar("T")
+
+TURN_S = 0.002
+"""How long one connection serves requests while others wait; the request that it is at ends."""
+ROUND_S = 0.01
+"""How long a round serves turns that were queued, and long turns that were not."""
+LONG_S = 0.001
+"""A turn of this length counts towards its round."""
+STEPS_AT_ONCE = 1_000
+"""A turn of steps also ends after this number of them."""
+STEPS_PER_READING = 16
+"""Steps take microseconds; the clock is read once in so many."""
+
+
+class Turns:
+    """The turns of all connections of one process. Event loop only.
+
+    Attributes:
+        is_spent: whether this round has used its time. A connection that receives requests then
+            queues them instead of serving them.
+    """
+
+    __slots__ = ("_is_round_due", "_long", "_monotonic", "_short", "_spent_s", "is_spent")
+
+    def __init__(self, clock: Clock) -> None:
+        self.is_spent = False
+        self._monotonic = clock.monotonic
+        self._spent_s = 0.0
+        self._is_round_due = False
+        # Whose last turn was long waits behind all others.
+        self._short: deque[TakeTurn] = deque()
+        self._long: deque[TakeTurn] = deque()
+
+    def __len__(self) -> int:
+        """Return how many connections and running steps wait for their turn."""
+        return len(self._short) + len(self._long)
+
+    def note(self, seconds: float) -> None:
+        """Count a turn that was not queued."""
+        if seconds < LONG_S:
+            return
+        self._spent_s += seconds
+        self.is_spent = self._spent_s >= ROUND_S
+        self._note_round()
+
+    def queue(self, take_turn: TakeTurn, *, is_long: bool) -> None:
+        """Call a function when its turn comes; it must return soon after TURN_S and not raise.
+
+        `is_long`: whether its last turn was long.
+        """
+        (self._long if is_long else self._short).append(take_turn)
+        self._note_round()
+
+    def run(self, steps: Generator[None, None, T]) -> asyncio.Future[T]:
+        """Run a generator in turns; return a future for what it returns or raises.
+
+        It yields after each piece of work of some microseconds. Cancelling the future ends it.
+        """
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue_steps(steps, done)
+        return done
+
+    def _queue_steps(self, steps: Generator[None, None, Any], done: asyncio.Future[Any]) -> None:
+        self.queue(lambda: self._run_some(steps, done), is_long=True)
+
+    def _run_some(self, steps: Generator[None, None, Any], done: asyncio.Future[Any]) -> None:
+        if done.cancelled():
+            steps.close()
+            return
+        until = self._monotonic() + TURN_S
+        try:
+            for number in range(STEPS_AT_ONCE):
+                next(steps)
+                if not number % STEPS_PER_READING and self._monotonic() >= until:
+                    break
+        except StopIteration as end:
+            done.set_result(end.value)
+        except Exception as error:  # noqa: BLE001
+            # Whoever awaits the steps gets what they raise.
+            done.set_exception(error)
+        else:
+            self._queue_steps(steps, done)
+
+    def _note_round(self) -> None:
+        if not self._is_round_due:
+            self._is_round_due = True
+            asyncio.get_running_loop().call_soon(self._round)
+
+    def _round(self) -> None:
+        self._is_round_due = False
+        begun = self._monotonic()
+        try:
+            self._serve(self._short, begun)
+            self._serve(self._long, begun)
+        finally:
+            self._spent_s = self._monotonic() - begun
+            self.is_spent = self._spent_s >= ROUND_S
+            if self.is_spent or self._spent_s >= LONG_S or self._short or self._long:
+                self._note_round()
+
+    def _serve(self, waiting: deque[TakeTurn], begun: float) -> None:
+        """Call at least one of those that wait, and others until the round's time is used."""
+        left = len(waiting)
+        while left:
+            waiting.popleft()()
+            left -= 1
+            if self._monotonic() - begun >= ROUND_S:
+                return
