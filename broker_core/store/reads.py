@@ -405,12 +405,14 @@ class MessageReader:
         records: list[memoryview] = []
         size = 0
         for offset in sorted(set(found), reverse=True):
-            examined = self._examine(offset)
+            # The checksum is read of what has the key alone: hashes of other keys may be the same.
+            examined = self._examine(offset, check_crc=False)
             if examined is not None and _has_key(*examined, topic, key):
                 size += examined[1].size
                 if records and size > QUERIED_BYTES_MAX:
                     break
-                records.append(examined[0])
+                if self._examine(offset) is not None:
+                    records.append(examined[0])
         return records[::-1]
 
     def _look_unflushed(self, commit_log_offset: int) -> memoryview | None:
@@ -434,7 +436,9 @@ class MessageReader:
             return -1
         return store_timestamp_of(file.view, position)
 
-    def _examine(self, commit_log_offset: int) -> tuple[memoryview, RecordHead] | None:
+    def _examine(
+        self, commit_log_offset: int, *, check_crc: bool = True
+    ) -> tuple[memoryview, RecordHead] | None:
         """Return a record and its head with positions in the record."""
         file = self.log.file_at(commit_log_offset)
         if file is None:
@@ -451,7 +455,7 @@ class MessageReader:
                 0,
                 len(view),
                 commit_log_offset,
-                check_crc=True,
+                check_crc=check_crc,
                 is_guarded=self.config.enabled_append_prop_crc,
             )
         except CorruptRecordError:
