@@ -6,6 +6,8 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from broker_core.isolation import isolated
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,7 +44,11 @@ class Backlog(Generic[T]):
         try:
             while self._waiting and self._room > 0:
                 thing, _ = self._waiting.popitem(last=False)
-                self._room -= self._serve(thing)
+                # At least one, so that a turn ends though everything fails.
+                work = 1
+                with isolated("a piece of work that waited", thing):
+                    work = self._serve(thing)
+                self._room -= work
         finally:
             self._is_serving = False
             if not self._is_turn_noted:

@@ -12,7 +12,7 @@ from broker_core.composition.following import build_following
 from broker_core.composition.foundation import build_foundation
 from broker_core.composition.lifecycle import Stage, shut_down_all, start_all
 from broker_core.composition.metrics import metrics_stages
-from broker_core.composition.naming import announcement, build_naming, outer_client
+from broker_core.composition.naming import announcement, build_naming
 from broker_core.composition.promotion import (
     build_peers,
     build_promotion,
@@ -81,7 +81,7 @@ class Broker:
                 self.storage,
                 self.replication,
                 self.metadata_sync,
-                build_peers(self.foundation, outer_client(self.foundation), self.naming),
+                build_peers(self.foundation, self.naming),
                 self.ending,
             )
             self.requests = build_requests(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-AGAIN_S = 1.0
-"""What broke off for lack of memory begins anew after it."""
+AGAIN_S, AGAIN_S_MAX = 1.0, 60.0
+"""What broke off begins anew after the first, and twice as long after each further time."""
 NO_THREAD = "can't start new thread"
 """What Python says where the system gives none, for lack of memory mostly."""
 
@@ -40,7 +40,9 @@ class Service:
     def spawn_forever(
         self, clock: Clock, work: Callable[[], Coroutine[object, object, None]], *, name: str
     ) -> asyncio.Task[None]:
-        """Run what goes on for ever; where it breaks off for lack of memory it begins anew."""
+        """Run what goes on for ever; where it breaks off, by an error that nobody caught, it is
+        logged and begins anew.
+        """
         return self.spawn(_forever(clock, work, name), name=name)
 
     async def shutdown(self) -> None:
@@ -64,13 +66,24 @@ def begin_thread(executor: Executor) -> None:
 async def _forever(
     clock: Clock, work: Callable[[], Coroutine[object, object, None]], name: str
 ) -> None:
+    pause_s = AGAIN_S
     while True:
+        began = clock.monotonic()
         try:
             await work()
         except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and str(error) != NO_THREAD:
-                raise
-            logger.warning("no memory, beginning anew: name=%s %s", name, error)
+            if isinstance(error, MemoryError) or str(error) == NO_THREAD:
+                logger.warning("no memory, beginning anew: name=%s %s", name, error)
+            else:
+                _log_bug(name, error)
+        except Exception as error:  # noqa: BLE001  what is to go on for ever survives a bug of ours
+            _log_bug(name, error)
         else:
             return
-        await clock.sleep(AGAIN_S)
+        pause_s = AGAIN_S if clock.monotonic() - began >= AGAIN_S_MAX else pause_s
+        await clock.sleep(pause_s)
+        pause_s = min(2 * pause_s, AGAIN_S_MAX)
+
+
+def _log_bug(name: str, error: Exception) -> None:
+    logger.error("task broke off, beginning anew: name=%s", name, exc_info=error)

@@ -13,9 +13,11 @@ import signal
 import subprocess
 import sys
 import time
+import xmlrpc.client
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from broker_core.isolation import isolated
 from deploy import (
     broker_file,
     brokers as own_brokers,
@@ -267,20 +269,24 @@ class Appliance:
 
     def _show_logs(self) -> None:
         for name, follower in self._followers.items():
-            for line in follower.lines():
-                if self._digest is None or self._digest.shows(name, line):
-                    labelled(name, line)
-                if line.strip():
-                    self._last_lines[name] = line.strip()
-                if line.startswith(ENDS_WITH):
-                    self._sentences[name] = line.strip()
-                ready = READY_LINES.get(_kind(name))
-                if ready is not None and ready in line:
-                    self._ready_lines.add(name)
-
+            # A log that cannot be read must not end the processes.
+            with isolated("reading the log of a process", name):
+                for line in follower.lines():
+                    self._take_line(name, line)
         counted = None if self._digest is None else self._digest.summary()
         if counted is not None:
             labelled(LABEL, counted)
+
+    def _take_line(self, name: str, line: str) -> None:
+        if line.strip():
+            self._last_lines[name] = line.strip()
+        if line.startswith(ENDS_WITH):
+            self._sentences[name] = line.strip()
+        ready = READY_LINES.get(_kind(name))
+        if ready is not None and ready in line:
+            self._ready_lines.add(name)
+        if self._digest is None or self._digest.shows(name, line):
+            labelled(name, line)
 
     def _watch(self) -> None:
         for name, info in self._supervisor.processes().items():
@@ -327,7 +333,9 @@ class Appliance:
             self._given_up[name] = now
         elif now - self._given_up[name] >= TRY_AGAIN_EVERY_S:
             self._given_up[name] = now
-            self._supervisor.start_process(name)
+            # supervisord may refuse, where its program is gone; the others run on.
+            with contextlib.suppress(xmlrpc.client.Fault):
+                self._supervisor.start_process(name)
 
 
 def _kind(name: str) -> str:

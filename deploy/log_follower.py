@@ -51,8 +51,8 @@ class LogFollower:
     def _open(self) -> IO[bytes] | None:
         try:
             return self._path.open("rb")
-        except FileNotFoundError:
-            return None
+        except OSError:
+            return None  # not there yet, or not to be read: it is tried again
 
     def _read(self, file: IO[bytes]) -> Iterator[str]:
         while data := file.read(READ_BYTES_MAX):

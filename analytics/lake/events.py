@@ -54,7 +54,7 @@ SELECT day, broker, commit_log_offset, store_timestamp, event,
         END AS consumer_group,
     properties['{names.PROPERTY_PRODUCER_GROUP}'] AS producer_group,
     uniq_key, queue_id, queue_offset, reconsume_times,
-    CASE WHEN event = 'delay' THEN queue_id + 1 END AS delay_level,
+    CASE WHEN event = 'delay' THEN least(queue_id, 2147483646) + 1 END AS delay_level,
     unnest(half) AS half_queue_offset
 FROM (
     SELECT *,

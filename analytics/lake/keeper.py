@@ -21,6 +21,7 @@ from analytics.lake.ingest import BATCH_BYTES, Ingest, Look
 from analytics.lake.maintenance import BRONZE_DAYS, maintain
 from analytics.lake.status import Status, warning_of
 from broker_core import allocator
+from broker_core.isolation import FAILURES
 
 if TYPE_CHECKING:
     import threading
@@ -190,4 +191,7 @@ def _failure_of(work: Callable[[], None]) -> ReportError | OSError | None:
         work()
     except (ReportError, OSError) as error:
         return error
+    except Exception as error:  # noqa: BLE001  whatever a record holds, the process goes on
+        FAILURES.report("a step of the lake", work, error)
+        return ReportError(f"The lake failed: {error!r}. Its log has the trace; it tries again.")
     return None

@@ -77,7 +77,11 @@ class Cluster:
         self.access = access
         self._clock = clock or SystemClock()
         self._client = RemotingClient(
-            clock=self._clock, tls=access.tls_context(), signer=access.credentials()
+            clock=self._clock,
+            tls=access.tls_context(),
+            signer=access.credentials(),
+            # Name servers say where the brokers are.
+            trusts=lambda address: address in access.namesrv_addr,
         )
         self._routes: dict[str, tuple[Route, float]] = {}
 

@@ -17,6 +17,7 @@ from broker_core.clients.memberships import SYSTEM_ERROR, Memberships
 from broker_core.config.limits import LIMITS
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
+from broker_core.isolation import isolated
 from broker_core.message.names import is_retry_topic
 from broker_core.message.subscription import SubscriptionData
 
@@ -198,7 +199,8 @@ class Consumers:
             del self.groups[group_name]
             self._weigh(group, 0)
             if self._on_gone is not None:
-                self._on_gone(group_name)
+                with isolated("the end of a group", group_name):
+                    self._on_gone(group_name)
         elif notify:
             self._notify(group)
         return True

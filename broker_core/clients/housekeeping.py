@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker_core.backlog import Backlog
+from broker_core.isolation import isolated
 from broker_core.service import Service
 
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ class ClientHousekeeping(Service):
         }
         for connection in silent:
             logger.warning("client is silent, closing: address=%s", connection.remote_address)
-            self.on_connection_lost(connection)
-            connection.close()
+            with isolated("the end of a silent client", connection.remote_address):
+                self.on_connection_lost(connection)
+                connection.close()
         return len(silent)
 
     async def _scan_forever(self) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.clock import SystemClock
 from broker_core.composition.foundation import build_foundation, client_limits_of
-from broker_core.composition.naming import build_naming, outer_client
+from broker_core.composition.naming import build_naming
 from broker_core.composition.promotion import build_peers, configured_role, in_given_role
 from broker_core.composition.storage import build_storage, load_storage
 from broker_core.config.lists import parse_addresses, parse_admin_listener
@@ -170,8 +170,7 @@ def _promote_stopped(configuration: Configuration, options: Namespace) -> str:
         """No connection is made."""
 
     async def run() -> str:
-        client = outer_client(foundation)
-        peers = build_peers(foundation, client, naming)
+        peers = build_peers(foundation, naming)
         # Whatever it was before: nobody has to be told that it is a master now.
         promotion = Promotion(
             Role(SLAVE, max(configured_id, 1)),
@@ -187,7 +186,7 @@ def _promote_stopped(configuration: Configuration, options: Namespace) -> str:
         try:
             promoted = await promotion.promote(options.role, is_forced=options.force)
         finally:
-            await client.shutdown()
+            await peers.shutdown()
         return _promoted(
             foundation.address,
             promoted.broker_role,

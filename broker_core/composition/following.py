@@ -51,6 +51,8 @@ def build_following(
         signer=signer_of(foundation),
         limits=client_limits_of(foundation.configuration),
         tls=client_context(tls) if tls.use_tls else None,
+        # Name servers say where the master is.
+        trusts=lambda _address: False,
     )
     store = storage.store
 

@@ -12,9 +12,9 @@ from broker_core.composition.live_update import keep
 from broker_core.config.lists import parse_addresses
 from broker_core.listening.tls import client_context
 from broker_core.namesrv.address_server import AddressServer
+from broker_core.namesrv.identity import BrokerIdentity
 from broker_core.namesrv.namesrv import Entrance, NameServer
 from broker_core.namesrv.registration import BrokerRegistration, RegistrationTerms
-from broker_core.namesrv.routes import BrokerIdentity
 from broker_core.processors.around.administration import without_administration
 from broker_core.processors.around.guard import guarded_by_rule
 from broker_core.protocol.codes import RequestCode
@@ -163,10 +163,14 @@ def signer_of(foundation: Foundation) -> RequestSigner | None:
     return FreshSigner(account, foundation.clock.now_ms)
 
 
-def outer_client(foundation: Foundation, notified: Handler | None = None) -> RemotingClient:
+def outer_client(
+    foundation: Foundation,
+    notified: Handler | None = None,
+    trusts: Callable[[str], bool] | None = None,
+) -> RemotingClient:
     """Return a client for requests to name servers and other brokers.
 
-    `notified` is called with NOTIFY_MIN_BROKER_ID_CHANGE.
+    `notified` is called with NOTIFY_MIN_BROKER_ID_CHANGE; `trusts`: see RemotingClient.
 
     Raises:
         ConfigError: a certificate of tls.client.* cannot be used.
@@ -178,4 +182,5 @@ def outer_client(foundation: Foundation, notified: Handler | None = None) -> Rem
         signer=signer_of(foundation),
         limits=client_limits_of(foundation.configuration),
         tls=client_context(tls) if tls.use_tls else None,
+        trusts=trusts,
     )

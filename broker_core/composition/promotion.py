@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from broker_core.composition.naming import outer_client
 from broker_core.errors import ReplicationError
 from broker_core.formats.paths import StorePaths
 from broker_core.ha.comparison import LogComparison
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from broker_core.config.configuration import Configuration
     from broker_core.ha.ending import Ending
     from broker_core.ha.metadata_sync import MetadataSync
-    from broker_core.remoting.client import RemotingClient
     from broker_core.storage import Storage
 
 logger = logging.getLogger(__name__)
@@ -82,11 +82,12 @@ def set_member(foundation: Foundation) -> SetMember:
     )
 
 
-def build_peers(foundation: Foundation, client: RemotingClient, naming: NamingParts) -> Peers:
-    """Build what asks the other brokers of the set; the client is its own from then on."""
+def build_peers(foundation: Foundation, naming: NamingParts) -> Peers:
+    """Build what asks the other brokers of the set."""
     name_server = naming.name_server
     return Peers(
-        client,
+        # Name servers are configured, and say where the brokers are.
+        outer_client(foundation, trusts=lambda each: each in naming.registration.name_servers),
         set_member(foundation),
         lambda: naming.registration.name_servers,
         None if name_server is None else name_server.routes.cluster_info,

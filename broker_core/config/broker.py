@@ -30,7 +30,7 @@ class BrokerConfig:
     broker_ip2: str = setting("", key="brokerIP2", check=checks.host)
     broker_name: str = setting("", check=checks.name, important=True)
     broker_cluster_name: str = setting("DefaultCluster", check=checks.name, important=True)
-    broker_id: int = setting(0, important=True)
+    broker_id: int = setting(0, high=(1 << 31) - 1, important=True)
     """0 is the master's, whatever its file says; a slave's is above it."""
     broker_permission: int = setting(6, high=7, live=True)
     default_topic_queue_nums: int = setting(8, low=1, high=1024, important=True)

@@ -82,7 +82,7 @@ class DelayOffsets:
         """Run a result of `writing` in a worker thread; return whether the file is written."""
         try:
             await asyncio.to_thread(writing)
-        except OSError:
+        except Exception:
             self.is_dirty = True
             logger.exception("delay offsets are not persisted, trying again")
             return False

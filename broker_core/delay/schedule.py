@@ -22,6 +22,7 @@ from broker_core.delay.due_times import DueTimes
 from broker_core.errors import BrokerError, CorruptRecordError
 from broker_core.formats import record
 from broker_core.formats.cq_unit import FILLER_SIZE
+from broker_core.isolation import FAILURES, isolated
 from broker_core.message.names import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -51,6 +52,8 @@ UNITS_PER_TURN = 32
 """Messages of one level that are delivered before other levels have their turn."""
 RETRY_MS = 100
 FAILURE_MS = 10_000
+FAILURES_MAX = 10
+"""So often in a row a message may fail for a reason that nobody knows."""
 IDLE_MS_MIN = 10
 ILLEGAL = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED})
 
@@ -123,6 +126,8 @@ class ScheduleService(Service):
         self._flush_interval_s = flush_interval_ms / 1000
         self._due_times: dict[int, DueTimes] = {}
         self._moved: dict[int, asyncio.Event] = {}
+        self._failed: dict[int, tuple[int, int]] = {}
+        """Of each level the message that failed last, and how often in a row."""
         self._followed: Mapping[int, int] = {}
         # An older text must not be written after a newer one.
         self._persisting = asyncio.Lock()
@@ -244,7 +249,9 @@ class ScheduleService(Service):
             due_ms = due_times.due_ms(queue_offset, deliver_time_ms)
             if due_ms > now_ms:
                 return due_ms - now_ms
-            if size != FILLER_SIZE and not self._deliver(level, queue_offset, commit_log_offset):
+            if size != FILLER_SIZE and not self._deliver_one(
+                level, queue_offset, commit_log_offset
+            ):
                 return RETRY_MS
             queue_offset += 1
             self._offsets.move(level, queue_offset)
@@ -265,6 +272,23 @@ class ScheduleService(Service):
             finally:
                 self._offsets.is_dirty |= not is_flushed
             return is_flushed and await self._offsets.write(writing)
+
+    def _deliver_one(self, level: int, queue_offset: int, commit_log_offset: int) -> bool:
+        """Deliver a message; one that fails again and again is passed over, as the others wait."""
+        try:
+            return self._deliver(level, queue_offset, commit_log_offset)
+        except (BrokerError, OSError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  one message of a level
+            place = f"level={level} queue_offset={queue_offset}"
+            FAILURES.report("the delivery of a delayed message", place, error)
+            before, count = self._failed.get(level, (queue_offset, 0))
+            count = count + 1 if before == queue_offset else 1
+            self._failed[level] = queue_offset, count
+            if count < FAILURES_MAX:
+                return False
+            del self._failed[level]
+            return self._pass_over(level, queue_offset, commit_log_offset, repr(error))
 
     def _deliver(self, level: int, queue_offset: int, commit_log_offset: int) -> bool:
         """Put a message to its real topic; False when the put has to be tried again."""
@@ -300,7 +324,9 @@ class ScheduleService(Service):
             )
             return False
         if self._on_delivered is not None:
-            self._on_delivered(message, topic, queue_id, result)
+            # It is delivered: what counts and tells of it must not have it delivered again.
+            with isolated("the news of a delivery", f"level={level} queue_offset={queue_offset}"):
+                self._on_delivered(message, topic, queue_id, result)
         return True
 
     def _pass_over(

@@ -16,6 +16,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Protocol
 
 from broker_core.config.limits import LIMITS
+from broker_core.isolation import FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -186,7 +187,7 @@ class ParkedPulls:
         """Answer every parked pull."""
         for parked in self._all():
             self._forget(parked)
-            parked.pull.attempt(is_last=True)
+            self._attempt(parked, is_last=True)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -218,7 +219,7 @@ class ParkedPulls:
             # Else its connection is lost, or it was answered meanwhile.
             if parked.is_waiting:
                 pull = parked.pull
-                if pull.attempt(is_last=parked.is_last):
+                if self._attempt(parked, is_last=parked.is_last):
                     self._forget(parked)
                 elif not pull.is_answerable:
                     self._held.setdefault(pull.connection, {})[parked] = None
@@ -235,6 +236,17 @@ class ParkedPulls:
         if not self._is_attempt_due:
             self._is_attempt_due = True
             asyncio.get_running_loop().call_soon(self._attempt_some)
+
+    @staticmethod
+    def _attempt(parked: _Parked, *, is_last: bool) -> bool:
+        """Try a pull; one that fails is answered by nobody, and waits no more."""
+        try:
+            return parked.pull.attempt(is_last=is_last)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001  one pull of thousands
+            FAILURES.report("a parked pull", f"{parked.topic} {parked.queue_id}", error)
+            return True
 
     def _wait_until(self, when: float) -> None:
         if self._timer is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from broker_core.isolation import isolated
 from broker_core.service import Service
 
 if TYPE_CHECKING:
@@ -103,16 +104,19 @@ class SlowConsumers(Service):
         """Stop the groups that are too far behind now."""
         behind_now, self._behind = self._behind, {}
         for group, queues in behind_now.items():
-            behind = max(queues.values(), default=0)
-            logger.warning(
-                "consumer reads too slowly, its group is stopped: group=%s behind_bytes=%d "
-                "threshold_bytes=%d",
-                group,
-                behind,
-                self._threshold_bytes,
-            )
-            self.disabled[group] = behind
-            self._groups.disable_consume(group)
+            with isolated("the stop of a slow group", group):
+                self._stop(group, max(queues.values(), default=0))
+
+    def _stop(self, group: str, behind: int) -> None:
+        logger.warning(
+            "consumer reads too slowly, its group is stopped: group=%s behind_bytes=%d "
+            "threshold_bytes=%d",
+            group,
+            behind,
+            self._threshold_bytes,
+        )
+        self.disabled[group] = behind
+        self._groups.disable_consume(group)
 
     def runtime_info(self) -> dict[str, str]:
         """Return a row for GET_BROKER_RUNTIME_INFO: which groups are stopped."""

@@ -12,10 +12,12 @@ import os
 import ssl
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_core.errors import RemotingError
 from broker_core.ha.connection import HaConnection, SlaveConnection
+from broker_core.isolation import isolated
 from broker_core.listening.listener import listen
 from broker_core.remoting.limits import RemotingLimits
 from broker_core.service import Service
@@ -160,7 +162,8 @@ class HaMaster(Service):
     def disconnect_all(self, reason: str) -> None:
         """End all connections; slaves come again."""
         for connection in list(self._connections):
-            connection.close(reason)
+            with isolated("the end of a slave's connection", connection.address):
+                connection.close(reason)
 
     def connected(self, connection: HaConnection) -> None:
         self._connections.append(connection)
@@ -231,16 +234,25 @@ class HaMaster(Service):
     def _pump_all(self) -> None:
         self._is_pump_due = False
         for connection in list(self._connections):
-            connection.pump()
+            self._serve(connection, connection.pump)
+
+    @staticmethod
+    def _serve(connection: HaConnection, serve: Callable[[], None]) -> None:
+        """Do something for one slave; where it fails that slave comes again, and no other."""
+        with isolated("the transfer to a slave", connection.address) as one:
+            serve()
+        if one.error is not None:
+            connection.close("this broker failed; see its log")
 
     async def _tend_forever(self) -> None:
         while True:
             now = self._clock.monotonic()
             self._ends.append((now, self._log.committed_where))
             # Keys that may change while the broker runs take effect.
-            self.on_acknowledged()
+            with isolated("the news of what slaves have"):
+                self.on_acknowledged()
             for connection in list(self._connections):
-                connection.tend(now)
+                self._serve(connection, partial(connection.tend, now))
             pause = min(TEND_SECONDS, self._config.ha_send_heartbeat_interval / 1000)
             await self._clock.sleep(pause)
 

@@ -16,6 +16,7 @@ from broker_core.errors import RemotingError, RemotingTimeoutError, ReplicationE
 from broker_core.ha.divergence import FINGERPRINT_BYTES_MAX, Place
 from broker_core.ha.epochs import FIRST_EPOCH, Epoch, LogRange, Natural, check_order
 from broker_core.ha.role import SLAVE
+from broker_core.isolation import isolated
 from broker_core.protocol import java_json
 from broker_core.protocol.bodies.cluster import ClusterInfo
 from broker_core.protocol.bodies.tables import KVTable
@@ -170,10 +171,12 @@ class Peers:
         ]
 
         async def ask(address: str) -> BrokerState | None:
-            try:
-                return await self.state_of(address)
-            except (RemotingError, ReplicationError):
-                return None
+            with isolated("the question to a broker of the set", address):
+                try:
+                    return await self.state_of(address)
+                except (RemotingError, ReplicationError):
+                    return None
+            return None
 
         states = await asyncio.gather(*(ask(address) for address in asked))
         return {

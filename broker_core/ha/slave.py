@@ -17,8 +17,10 @@ import socket
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from broker_core.clock import wait_within
-from broker_core.errors import ReplicationError, StoreError
+from broker_core.errors import RemotingConnectError, ReplicationError, StoreError
 from broker_core.formats.ha_frames import HEADER_SIZE, decode_header, encode_report
+from broker_core.remoting.broker_hosts import refuse_peer
+from broker_core.remoting.client import split_address
 from broker_core.service import Service
 
 if TYPE_CHECKING:
@@ -207,13 +209,19 @@ class HaSlave(Service):
             raise ReplicationError(wire.ended.result())
 
     async def _make(self, address: str, wire: _Wire) -> None:
-        host, _, port = address.rpartition(":")
         try:
-            await asyncio.get_running_loop().create_connection(
-                lambda: wire, host.strip("[]"), int(port), ssl=self._tls
+            host, port = split_address(address)
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: wire, host, port, ssl=self._tls
             )
-        except (OSError, UnicodeError) as error:
+        except (OSError, UnicodeError, RemotingConnectError) as error:
             wire.end(f"no connection: {error}")
+            return
+        if address != self._config.ha_master_address:
+            # A name server says where the master is.
+            refusal = refuse_peer(transport)
+            if refusal is not None:
+                wire.end(f"no connection: {refusal}")
 
     async def _tend(self, wire: _Wire) -> str:
         """Send heartbeats, leave a silent master; return why the connection ended."""

@@ -310,7 +310,7 @@ class ConsumerFilters(Generic[E]):
             self._dirty = False
             try:
                 await asyncio.to_thread(self._document.writing(lambda: self._document_of(snapshot)))
-            except OSError:
+            except Exception:
                 self._dirty = True
                 logger.exception("consumer filters are not persisted, trying again")
                 return False

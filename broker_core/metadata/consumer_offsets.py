@@ -215,7 +215,7 @@ class ConsumerOffsets:
             self.is_dirty = False
             try:
                 await asyncio.to_thread(self._document.writing(lambda: {"offsetTable": table}))
-            except OSError:
+            except Exception:
                 self.is_dirty = True
                 logger.exception("consumer offsets cannot be written; the next turn tries again")
             except asyncio.CancelledError:

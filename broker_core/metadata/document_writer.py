@@ -55,7 +55,7 @@ class DocumentWriter:
         """Write the changes in a thread; log a failure and leave them to the next call."""
         try:
             await self._until(self._last_change)
-        except OSError:
+        except Exception:
             logger.exception("%s is not written, trying again", self._document.path)
 
     def write_now(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker_core.isolation import isolated
 from broker_core.service import Service
 
 if TYPE_CHECKING:
@@ -52,16 +53,25 @@ class MetadataPersistence(Service):
     async def shutdown(self) -> None:
         """Stop, and write the last changes."""
         await super().shutdown()
-        for writer in self._writers:
-            writer.write_now()
-        self._offsets.persist()
-        self._filters.persist()
+        failure: Exception | None = None
+        for write in (
+            *(writer.write_now for writer in self._writers),
+            self._offsets.persist,
+            self._filters.persist,
+        ):
+            # A file that cannot be written keeps nothing out of the others.
+            with isolated("the last write of a configuration file", write) as last:
+                write()
+            failure = failure or last.error
+        if failure is not None:
+            raise failure
 
     async def _write_changes_forever(self) -> None:
         while True:
             await self._clock.sleep(WRITE_PERIOD_S)
             for writer in self._writers:
-                await writer.write()
+                with isolated("the write of a configuration file", writer):
+                    await writer.write()
 
     async def _persist_offsets_forever(self) -> None:
         while True:

@@ -1,15 +1,24 @@
 """Checks of the addresses that brokers register; clients, slaves and the console connect to them.
 
 An address is "host:port". The host is an IPv4 address in four decimal parts, an IPv6 address in
-brackets, or a host name. The check refuses addresses that cannot be a broker's: those of no host or
-of many, link-local ones and the metadata services of clouds, and other notations of IPv4 addresses,
-which get past comparisons of texts.
+brackets, or a host name. The check refuses addresses that cannot be a broker's (see
+`remoting/broker_hosts.py`), other notations of IP addresses, which get past comparisons of texts,
+and the host names of metadata services and of wildcard DNS services that resolve to such addresses.
+Whoever connects checks once more what a host name resolved to.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from typing import TYPE_CHECKING
+
+from broker_core.remoting.broker_hosts import LINK_LOCAL, why_not
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker_core.remoting.broker_hosts import Address
 
 PORT_MIN = 1024
 """Lower ports belong to other services; only a broker with an account may register one."""
@@ -17,10 +26,23 @@ PORT_MAX = 65_535
 HOST_NAME_MAX = 253
 LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE | re.ASCII)
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE | re.ASCII)
-METADATA_SERVICES = frozenset(
-    {"100.100.100.200", "168.63.129.16", "fd00:ec2::254", "metadata.google.internal"}
+METADATA_NAMES = frozenset(
+    {
+        "instance-data",
+        "instance-data.ec2.internal",
+        "metadata",
+        "metadata.azure.com",
+        "metadata.azure.internal",
+        "metadata.google.internal",
+        "metadata.oraclecloud.com",
+        "metadata.packet.net",
+        "metadata.platformequinix.com",
+        "metadata.tencentyun.com",
+    }
 )
-"""Metadata services outside the link-local range."""
+SPELLED_IPV4 = re.compile(r"(?<![0-9])(?=((?:[0-9]{1,3}[.-]){3}[0-9]{1,3})(?![0-9]))", re.ASCII)
+HEX_IPV4 = re.compile(r"(?:0x)?([0-9a-f]{8})", re.IGNORECASE | re.ASCII)
+DASHED_IPV6 = re.compile(r"[0-9a-f]*(?:-[0-9a-f]*){2,7}", re.IGNORECASE | re.ASCII)
 EMBEDDING_IPV4 = tuple(
     ipaddress.IPv6Network(each)
     for each in (
@@ -77,18 +99,40 @@ def _check_ipv6(host: str) -> None:
     _check_ip(address)
 
 
-def _check_ip(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
-    if address.is_link_local or str(address) in METADATA_SERVICES:
-        raise ValueError("its host is link-local or a cloud's metadata service")
-    is_of_network_0 = address.version == 4 and address.packed[0] == 0
-    is_reserved = address.version == 4 and address.is_reserved
-    if address.is_unspecified or address.is_multicast or is_of_network_0 or is_reserved:
-        raise ValueError("its host is not the address of one machine")
+def _check_ip(address: Address) -> None:
+    reason = why_not(address)
+    if reason is not None:
+        raise ValueError(reason)
 
 
 def _check_host_name(host: str) -> None:
     name = host.removesuffix(".")
     if len(name) > HOST_NAME_MAX or not all(map(LABEL.fullmatch, name.split("."))):
         raise ValueError("its host is neither an IP address nor a host name")
-    if name.lower() in METADATA_SERVICES:
-        raise ValueError("its host is link-local or a cloud's metadata service")
+    if name.lower() in METADATA_NAMES:
+        raise ValueError(LINK_LOCAL)
+    for address in _spelled(name):
+        reason = why_not(address)
+        if reason is not None:
+            raise ValueError(f"{reason}: its host name spells {address}")
+
+
+def _spelled(name: str) -> Iterator[Address]:
+    """Yield the IP addresses that a host name spells, as wildcard DNS services resolve them.
+
+    Of 32 bits in hex only those of metadata services: a label of eight hex digits is common.
+    """
+    for found in SPELLED_IPV4.findall(name):
+        parts = found.replace("-", ".").split(".")
+        if all(int(part) <= 255 for part in parts):
+            yield ipaddress.IPv4Address(bytes(map(int, parts)))
+    for label in name.split("."):
+        if (digits := HEX_IPV4.fullmatch(label)) is not None:
+            number = ipaddress.IPv4Address(int(digits[1], 16))
+            if why_not(number) == LINK_LOCAL:
+                yield number
+        if DASHED_IPV6.fullmatch(label) is not None:
+            try:
+                yield ipaddress.IPv6Address(label.replace("-", ":"))
+            except ValueError:
+                continue

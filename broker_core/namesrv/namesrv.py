@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker_core.config.namesrv import NamesrvConfig
+from broker_core.isolation import isolated
 from broker_core.namesrv.kv_configs import KvConfigs
 from broker_core.namesrv.processor import NameServerProcessor
 from broker_core.namesrv.routes import RouteTable
@@ -157,7 +158,7 @@ class NameServer(Service):
             if not master.master_addr:
                 fields["minBrokerId"] = str(slave.identity.broker_id)
             for owner in slave.owners:
-                if isinstance(owner, Connection):
+                if isinstance(owner, Connection) and owner.is_open:
                     code = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
                     owner.oneway(RemotingCommand.request(code, dict(fields)))
 
@@ -167,10 +168,11 @@ class NameServer(Service):
         )
 
     def _expire(self) -> None:
+        self._expire_later()
         for owner in self.routes.expire():
             if isinstance(owner, Connection):
-                owner.close()
-        self._expire_later()
+                with isolated("the end of a silent broker", owner):
+                    owner.close()
 
 
 def _proven(_: RemotingCommand, __: Connection) -> bool:

@@ -20,8 +20,8 @@ from broker_core.config.values import text_of
 from broker_core.errors import ConfigError, RequestRefusedError
 from broker_core.message.data_version import DataVersion
 from broker_core.namesrv.addresses import PORT_MIN, check_address
+from broker_core.namesrv.identity import BROKER_ID_MAX, BrokerIdentity
 from broker_core.namesrv.kv_configs import ORDER_TOPIC_CONFIG
-from broker_core.namesrv.routes import BrokerIdentity
 from broker_core.protocol import java_json
 from broker_core.protocol.bodies.registration import (
     RegisterBrokerBody,
@@ -31,6 +31,7 @@ from broker_core.protocol.bodies.registration import (
     inflated,
     inflated_steps,
 )
+from broker_core.protocol.bodies.route import MASTER_ID
 from broker_core.protocol.bodies.tables import KVTable, TopicList
 from broker_core.protocol.codes import V3_0_11, V4_9_4, RequestCode, ResponseCode
 from broker_core.protocol.headers.fields import boolean, int32, int64, text
@@ -418,7 +419,7 @@ def _identity(fields: Mapping[str, str]) -> BrokerIdentity:
     return BrokerIdentity(
         cluster_name=text(fields, "clusterName"),
         broker_name=text(fields, "brokerName"),
-        broker_id=int64(fields, "brokerId"),
+        broker_id=int64(fields, "brokerId", low=MASTER_ID, high=BROKER_ID_MAX),
         broker_addr=text(fields, "brokerAddr"),
         ha_server_addr=fields.get("haServerAddr", ""),
         epoch=int64(fields, "epoch", 0, low=0),

@@ -17,6 +17,7 @@ import msgspec
 
 from broker_core.clock import wait_within
 from broker_core.errors import RemotingError
+from broker_core.isolation import isolated
 from broker_core.message.topic_config import PERM_READ, PERM_WRITE, TopicConfig
 from broker_core.namesrv.routes import RegisterResult
 from broker_core.protocol import java_json
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock, Timer
     from broker_core.message.data_version import DataVersion
-    from broker_core.namesrv.routes import BrokerIdentity, RouteTable
+    from broker_core.namesrv.identity import BrokerIdentity
+    from broker_core.namesrv.routes import RouteTable
     from broker_core.remoting.client import RemotingClient
 
 logger = logging.getLogger(__name__)
@@ -131,7 +133,9 @@ class BrokerRegistration(Service):
         await super().shutdown()
         if self._routes is not None:
             self._routes.unregister(self._identity)
-        await asyncio.gather(*(self._unregister_at(each) for each in self._name_servers))
+        await asyncio.gather(
+            *(self._unregister_at(each) for each in self._name_servers), return_exceptions=True
+        )
         if self._client is not None:
             await self._client.shutdown()
 
@@ -230,9 +234,10 @@ class BrokerRegistration(Service):
         wrapper = self._wrapper()
         answers: list[RegisterResult | None] = []
         if self._routes is not None:
-            answers.append(self._routes.register(self._current(), wrapper))
-            if self._order_topics is not None:
-                self._hear_of_order_topics(self._order_topics())
+            with isolated("registration with the embedded name server"):
+                answers.append(self._routes.register(self._current(), wrapper))
+                if self._order_topics is not None:
+                    self._hear_of_order_topics(self._order_topics())
         try:
             if self._name_servers:
                 body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode(
@@ -240,12 +245,13 @@ class BrokerRegistration(Service):
                 )
                 version = None if is_forced else wrapper.data_version
                 answers += await asyncio.gather(
-                    *(self._register_at(each, body, version) for each in self._name_servers)
+                    *(self._register_alone(each, body, version) for each in self._name_servers)
                 )
         finally:
             if announced is not None and not announced.done():
                 announced.set_result(None)
-        self._hear_of_master([each for each in answers if each is not None])
+        with isolated("what name servers say of the master"):
+            self._hear_of_master([each for each in answers if each is not None])
 
     @property
     def _is_slave(self) -> bool:
@@ -279,6 +285,14 @@ class BrokerRegistration(Service):
                 for topic, config in chosen.items()
             }
         return TopicConfigSerializeWrapper(data_version=data_version, topic_config_table=chosen)
+
+    async def _register_alone(
+        self, name_server: str, body: bytes, version: DataVersion | None
+    ) -> RegisterResult | None:
+        """Register with one name server; whatever it answers keeps this broker from no other."""
+        with isolated("registration with a name server", name_server):
+            return await self._register_at(name_server, body, version)
+        return None
 
     async def _register_at(
         self, name_server: str, body: bytes, version: DataVersion | None

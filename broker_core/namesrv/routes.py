@@ -17,12 +17,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from broker_core.config.namesrv import NamesrvConfig
 from broker_core.counted_log import CountedLog
 from broker_core.errors import RequestRefusedError
+from broker_core.isolation import isolated
 from broker_core.message.topic_config import FLAG_UNIT, FLAG_UNIT_SUB, PERM_READ, PERM_WRITE
+from broker_core.namesrv.claims import Claims
+from broker_core.namesrv.identity import LiveBroker
 from broker_core.namesrv.reigns import Reigns
 from broker_core.namesrv.shared_queues import require_short
 from broker_core.namesrv.topic_table import TopicTable
@@ -36,13 +39,11 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock
     from broker_core.message.data_version import DataVersion
+    from broker_core.namesrv.identity import BrokerIdentity
     from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
 
 logger = logging.getLogger(__name__)
 
-BROKER_EXPIRED_S = 120.0
-MASTER_SILENT_S = 65.0
-"""Longer than brokers go without registering: then a slave of a later epoch may take the name."""
 BROKERS_MAX = 2_000
 ROUTES_MAX = 60_000
 """Topics, each counted once for every broker that has it."""
@@ -51,32 +52,6 @@ ENCODED_MAX = 4_096
 TOPICS_PER_STEP = 256
 LINES_MAX = 10
 """Brokers that are named in the log when they go together: 2,000 lines take the loop 60 ms."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerIdentity:
-    """The registering broker. `broker_addr` is the "ip:port" that clients connect to."""
-
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-    broker_addr: str
-    ha_server_addr: str = ""
-    epoch: int = 0
-    """Of a master: its reign, see `reigns`."""
-
-
-@dataclass(slots=True)
-class LiveBroker:
-    """A registered address.
-
-    `owners` are the connections that registered it, the oldest first; None is our own process.
-    """
-
-    identity: BrokerIdentity
-    data_version: DataVersion
-    owners: tuple[object | None, ...]
-    heard_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +77,7 @@ class RouteTable:
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}
         self._topics = TopicTable()
+        self._claims = Claims(self._brokers, self._live, self._reigns, clock, self._counted_log)
         self._filter_servers: dict[str, list[str]] = {}
         # Encoded answers to GET_ROUTEINFO_BY_TOPIC: each client asks for its topics every 30 s.
         self._encoded: dict[tuple[str, bool], bytes] = {}
@@ -152,13 +128,13 @@ class RouteTable:
             self._reigns.require(identity.broker_name, identity.epoch, identity.broker_addr)
         is_proven = is_proven or owner is None
         if not is_proven:
-            self._require_free(identity, owner)
+            self._claims.require_free(identity, owner)
         known = self._brokers.get(identity.broker_name)
-        if known is None and len(self._brokers) >= BROKERS_MAX:
+        if owner is not None and known is None and len(self._brokers) >= BROKERS_MAX:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"the limit of {BROKERS_MAX} brokers is reached"
             )
-        self._require_room(identity, topics, filter_servers)
+        self._require_bounds(identity, topics, filter_servers, owner)
         renamed = self._live.get(identity.broker_addr)
         if renamed is not None and renamed.identity.broker_name != identity.broker_name:
             self._remove(identity.broker_addr)
@@ -222,7 +198,7 @@ class RouteTable:
             return
         if owner is not None and not is_proven:
             if owner not in live.owners:
-                self._refuse(identity, f"{address} was registered over another connection")
+                self._claims.refuse(identity, f"{address} was registered over another connection")
             self._disown(live, owner)
             if live.owners:
                 return
@@ -231,7 +207,7 @@ class RouteTable:
 
     def expire(self) -> list[object]:
         """Remove brokers that were silent too long; return their connections."""
-        expired = [live for live in self._live.values() if self._is_expired(live)]
+        expired = [live for live in self._live.values() if self._claims.is_expired(live)]
         owners = [owner for live in expired for owner in live.owners if owner is not None]
         self._remove_all(expired, "broker expired")
         return owners
@@ -389,66 +365,6 @@ class RouteTable:
 
     # Inside.
 
-    def _require_free(self, identity: BrokerIdentity, owner: object | None) -> None:
-        """Refuse a registration whose name or address belongs to another broker that lives."""
-        address = identity.broker_addr
-        data = self._brokers.get(identity.broker_name)
-        held = data.broker_addrs.get(identity.broker_id) if data is not None else None
-        if (
-            held is not None
-            and held != address
-            and not self._may_change(held, owner)
-            and not self._may_succeed(identity, held, owner)
-        ):
-            self._refuse(
-                identity,
-                f"broker {identity.broker_name} with id {identity.broker_id} is registered from "
-                f"{held}; another address may have its name when it has unregistered, its "
-                f"connection is closed, or it has been silent for {BROKER_EXPIRED_S:.0f} s",
-            )
-        live = self._live.get(address)
-        if live is not None and not self._may_change(address, owner):
-            registered = live.identity
-            same = (registered.cluster_name, registered.broker_name, registered.broker_id)
-            if same != (identity.cluster_name, identity.broker_name, identity.broker_id):
-                self._refuse(
-                    identity,
-                    f"{address} is registered as broker {registered.broker_name} with id "
-                    f"{registered.broker_id} of cluster {registered.cluster_name}",
-                )
-
-    def _may_succeed(self, identity: BrokerIdentity, held: str, owner: object | None) -> bool:
-        """Return whether a promoted slave takes the name of a master that fell silent."""
-        own = self._live.get(identity.broker_addr)
-        return (
-            identity.broker_id == MASTER_ID
-            and self._reigns.later_than_known(identity.broker_name, identity.epoch)
-            and own is not None
-            and own.identity.broker_name == identity.broker_name
-            and own.owners[0] is owner
-            and self._live[held].heard_at <= self._clock.monotonic() - MASTER_SILENT_S
-        )
-
-    def _may_change(self, address: str, owner: object | None) -> bool:
-        live = self._live[address]
-        return live.owners[0] is owner or self._is_expired(live)
-
-    def _refuse(self, identity: BrokerIdentity, reason: str) -> NoReturn:
-        self._counted_log.report(
-            logger,
-            logging.WARNING,
-            "registration of a live broker by another peer refused",
-            f"broker_name={identity.broker_name}",
-            "broker_id=%d address=%s reason=%s",
-            identity.broker_id,
-            identity.broker_addr,
-            reason,
-        )
-        raise RequestRefusedError(ResponseCode.NO_PERMISSION, reason)
-
-    def _is_expired(self, live: LiveBroker) -> bool:
-        return live.heard_at <= self._clock.monotonic() - BROKER_EXPIRED_S
-
     def _is_of_new_cluster(self, known: BrokerData, identity: BrokerIdentity) -> bool:
         """Return whether a registration moves a broker: a slave does not move its master."""
         if known.cluster == identity.cluster_name:
@@ -488,7 +404,8 @@ class RouteTable:
         changed, self._changed_masters = self._changed_masters, set()
         for broker_name in changed:
             for listener in self.master_listeners:
-                listener(broker_name)
+                with isolated("the news of a master", broker_name):
+                    listener(broker_name)
 
     def _put_topics(
         self, live: LiveBroker, topics: TopicConfigSerializeWrapper
@@ -506,12 +423,22 @@ class RouteTable:
     def _is_current(self, live: LiveBroker) -> bool:
         return self._live.get(live.identity.broker_addr) is live
 
-    def _require_room(
+    def _require_bounds(
         self,
         identity: BrokerIdentity,
         topics: TopicConfigSerializeWrapper,
         filter_servers: Sequence[str],
+        owner: object | None,
     ) -> None:
+        require_short(
+            (identity.broker_name, identity.cluster_name, *topics.topic_config_table),
+            filter_servers,
+        )
+        if owner is not None:
+            # Our own process always has room: others must not keep it out.
+            self._require_room(identity, topics)
+
+    def _require_room(self, identity: BrokerIdentity, topics: TopicConfigSerializeWrapper) -> None:
         table = topics.topic_config_table
         # Everything may be new; only near the limit it matters what is.
         route_nums = self._topics.route_nums
@@ -521,7 +448,6 @@ class RouteTable:
                 raise RequestRefusedError(
                     ResponseCode.SYSTEM_ERROR, f"the limit of {ROUTES_MAX} routes is reached"
                 )
-        require_short((identity.broker_name, identity.cluster_name, *table), filter_servers)
 
     def _delete_topics_but(
         self, kept: Container[str], live: LiveBroker
@@ -575,7 +501,8 @@ class RouteTable:
         if len(gone) > LINES_MAX:
             logger.warning("%s: more=%d", event, len(gone) - LINES_MAX)
         for live in gone:
-            self._remove(live.identity.broker_addr)
+            with isolated("the removal of a broker", live.identity.broker_addr):
+                self._remove(live.identity.broker_addr)
 
     def _forget_live(self, address: str) -> None:
         live = self._live.pop(address, None)

@@ -17,6 +17,7 @@ from broker_core.clients.rebalance_locks import LockedQueue
 from broker_core.config.limits import LIMITS
 from broker_core.delivery.sql_filter import compile_filter
 from broker_core.errors import RequestRefusedError
+from broker_core.isolation import isolated
 from broker_core.message import names
 from broker_core.message.subscription import (
     EXPRESSION_TYPE_TAG,
@@ -376,7 +377,8 @@ def notify_consumer_ids_changed(group: str, connections: list[ClientConnection])
     # One frame for all: nobody answers it, so that its opaque means nothing.
     frame = notice.encode()
     for connection in connections:
-        cast("Connection", connection).send(frame)
+        with isolated("a notice to a member", connection.remote_address):
+            cast("Connection", connection).send(frame)
 
 
 def _require_at_most(most: int, count: int, key: str, what: str) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
 from broker_core.formats.record import queue_offset_of, store_timestamp_of
+from broker_core.isolation import isolated
 from broker_core.processors.around.consume_hooks import QueuePlace
 from broker_core.processors.consumer_trace import Answered
 from broker_core.processors.subscription_check import KEPT_CHARS_MAX, kept_filter
@@ -26,7 +27,7 @@ from broker_core.protocol import binary_header
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.command import RemotingCommand, answer_template, parts_of
 from broker_core.protocol.headers import fields
-from broker_core.remoting.dispatch import refused
+from broker_core.remoting.dispatch import internal_error, refused
 from broker_core.store.results import FILTERED_UNITS_MAX, GetMessageResult, GetMessageStatus
 
 if TYPE_CHECKING:
@@ -482,6 +483,13 @@ class Pull:
         """See Parkable."""
         if not self.connection.is_writable:
             return not self.connection.is_open
+        with isolated("a parked pull", f"{self.group} {self.topic} {self.queue_id}") as tried:
+            return self._attempt(is_last=is_last)
+        assert tried.error is not None
+        self.connection.send(internal_error(self.request), at_once=True)
+        return True
+
+    def _attempt(self, *, is_last: bool) -> bool:
         result = self.get()
         if not isinstance(result, GetMessageResult):
             # Cold so soon after it arrived: let the client ask again, its next pull reads it.

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from broker_core.clock import SystemClock, wait_within
 from broker_core.errors import RemotingConnectError
+from broker_core.isolation import isolated
 from broker_core.listening.peer_log import PeerLog
+from broker_core.remoting.broker_hosts import refuse_peer
 from broker_core.remoting.connection import Connection
 from broker_core.remoting.dispatch import Dispatcher, Handler
 from broker_core.remoting.limits import RemotingLimits
@@ -39,6 +41,8 @@ class RemotingClient(Service):
 
     Belongs to the event loop that first uses it. `handlers` serve the requests that peers send over
     its connections, pushes included; `tls` secures the connections; `signer` signs every request.
+    `trusts` says which addresses somebody configured; at any other one only a peer that can be a
+    broker is spoken to (`broker_hosts`). Without it every address is trusted.
     The client never repeats a failed request: only the caller knows whether it may.
     """
 
@@ -50,8 +54,10 @@ class RemotingClient(Service):
         tls: ssl.SSLContext | None = None,
         *,
         signer: RequestSigner | None = None,
+        trusts: Callable[[str], bool] | None = None,
     ) -> None:
         super().__init__()
+        self._trusts = trusts
         self.on_connection_lost: Callable[[Connection], None] | None = None
         self._clock = clock or SystemClock()
         self._limits = limits or RemotingLimits()
@@ -174,10 +180,15 @@ class RemotingClient(Service):
                     server_hostname=None if self._tls is None else UNIX_HOST,
                 )
             host, port = split_address(address)
-            return await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
+            made = await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
         except asyncio.CancelledError:
             connection.forsake()
             raise
+        if self._trusts is not None and not self._trusts(address):
+            refusal = refuse_peer(made[0])
+            if refusal is not None:
+                raise RemotingConnectError(f"no connection to {address}: {refusal}")
+        return made
 
     def _lost(self, connection: Connection) -> None:
         for address, known in list(self._connections.items()):
@@ -192,7 +203,8 @@ class RemotingClient(Service):
     def _sweep(self) -> None:
         now = self._clock.monotonic()
         for connection in list(self._wire.connections):
-            connection.sweep(now)
+            with isolated("the sweep of a connection", connection):
+                connection.sweep(now)
         # No connection, no timer: a short-lived caller's loop must end clean.
         self._sweep_timer = None
         if self._wire.connections:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from broker_core.errors import FrameError, RemotingSendError
+from broker_core.isolation import isolated
 from broker_core.listening.peer_address import peer_of
 from broker_core.listening.turns import LONG_S, TURN_S
 from broker_core.protocol.codes import ONEWAY_FLAG, RESPONSE_FLAG
@@ -298,9 +299,10 @@ class Connection(Intake, asyncio.BufferedProtocol):
         if wire.emptied is not None and not wire.connections and not wire.emptied.done():
             wire.emptied.set_result(None)
         self._pending.fail(self.remote_address)
-        wire.on_lost(self)
-        for callback in self.on_close:
-            callback(self)
+        for callback in (wire.on_lost, *self.on_close):
+            # Each forgets the peer in another table.
+            with isolated("the end of a connection", self.remote_address):
+                callback(self)
         self.on_close.clear()
 
     # What receives for it calls.

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from broker_core.errors import RequestRefusedError
+from broker_core.isolation import isolated
 from broker_core.protocol.codes import ONEWAY_FLAG, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.frame import FRAME_BYTES_MAX
@@ -122,7 +123,8 @@ class Dispatcher:
             logger.error(FAILED, command.code, command.opaque, exc_info=error)
             return internal_error(command)
         if self._on_refused is not None:
-            self._on_refused(command, connection, error, received_s)
+            with isolated("the trace of a refusal", command.code):
+                self._on_refused(command, connection, error, received_s)
         return refused(command, error)
 
     def _frame(self, command: RemotingCommand, answer: Answer) -> bytes | None:

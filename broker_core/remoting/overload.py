@@ -134,7 +134,7 @@ class Overload:
         now, worked_s = self._clock.monotonic(), self._worked_s()
         late_s = max(0.0, now - self._due)
         waited_s = min(late_s, worked_s - self._worked_before_s)
-        self.look(waited_s * 1000, self._longest_put_ms())
         self._worked_before_s = worked_s
         self._due = now + TICK_S
         self._timer = self._clock.call_at(self._due, self._tick)
+        self.look(waited_s * 1000, self._longest_put_ms())

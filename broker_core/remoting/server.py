@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.clock import SystemClock
 from broker_core.errors import RemotingError
+from broker_core.isolation import isolated
 from broker_core.listening.admission import Admission
 from broker_core.listening.listener import Listener, listen, listen_at_path
 from broker_core.listening.peer_log import PeerLog
@@ -179,12 +180,15 @@ class RemotingServer(Service):
         self._sweep_timer = self._clock.call_at(self._clock.monotonic() + SWEEP_S, self._sweep)
 
     def _sweep(self) -> None:
+        self._sweep_later()
         now = self._clock.monotonic()
         for connection in list(self._wire.connections):
-            connection.sweep(now)
+            with isolated("the sweep of a connection", connection):
+                connection.sweep(now)
         if self._listener is not None:
-            self._listener.sweep(now)
+            with isolated("the sweep of a listener", self.name):
+                self._listener.sweep(now)
         if self._tls is not None:
-            self._tls.reload_if_changed()
-            self._tls.warn_of_end()
-        self._sweep_later()
+            with isolated("the look at certificates", self.name):
+                self._tls.reload_if_changed()
+                self._tls.warn_of_end()

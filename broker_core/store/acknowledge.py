@@ -16,6 +16,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from broker_core.isolation import FAILURES
 from broker_core.store.results import PutMessageStatus
 
 if TYPE_CHECKING:
@@ -298,18 +299,18 @@ class Acknowledgement:
         deadline = self._clock.monotonic() + self._config.sync_flush_timeout / 1000
         for end, _, waiter in waits:
             if end <= flushed_where:
-                waiter.end(PutMessageStatus.PUT_OK)
+                _end(waiter, PutMessageStatus.PUT_OK)
             else:
                 self._for_flush.add((end, deadline, waiter))
 
     def _slave_is_late(self, wait: Wait) -> None:
         end, _, waiter = wait
-        waiter.end(OUTCOMES[Ending.SLAVE_IS_LATE])
+        _end(waiter, OUTCOMES[Ending.SLAVE_IS_LATE])
         # So was whatever lies before it.
         self._raise_promise(end)
 
     def _flush_is_late(self, wait: Wait) -> None:
-        wait[2].end(OUTCOMES[Ending.FLUSH_IS_LATE])
+        _end(wait[2], OUTCOMES[Ending.FLUSH_IS_LATE])
 
     def _end_turn(self) -> None:
         self._turn_ends = False
@@ -382,12 +383,12 @@ class _Waits:
         queue = self._queue
         status = OUTCOMES[ending]
         while queue and queue[0][0] <= commit_log_offset:
-            queue.popleft()[2].end(status)
+            _end(queue.popleft()[2], status)
 
     def end_all(self, ending: Ending) -> None:
         status = OUTCOMES[ending]
         while self._queue:
-            self._queue.popleft()[2].end(status)
+            _end(self._queue.popleft()[2], status)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -431,6 +432,16 @@ class _WithoutSlave:
         if status is not PutMessageStatus.SERVICE_NOT_AVAILABLE:
             status = OUTCOMES[Ending.NO_SLAVE]
         self._waiter.end(status)
+
+
+def _end(waiter: Waiter, status: PutMessageStatus) -> None:
+    """End a wait; a sender that cannot be told keeps no other waiting."""
+    try:
+        waiter.end(status)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  one sender of those that waited together
+        FAILURES.report("the answer to a sender", status.name, error)
 
 
 def _nothing() -> None:

@@ -16,6 +16,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from broker_core.isolation import isolated
 from broker_core.service import Service
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ class CommitLogCommitter(Service):
         self._log.committed(piece)
         if store_timestamp is not None:
             self._flusher.committed_timestamp = store_timestamp
-        self._on_committed()
+        with isolated("what follows a commit to a file"):
+            self._on_committed()
         self._commit()
 
     def _fail(self, error: OSError) -> None:

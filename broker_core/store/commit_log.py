@@ -348,8 +348,9 @@ class CommitLog:
         self.put_state.limit = -1
 
     def _delete(self, mapped: MappedFile) -> None:
-        self.files.remove(mapped)
+        # In this order: a file that cannot be deleted stays what it is.
         self._storage.unlink(mapped.path)
+        self.files.remove(mapped)
         mapped.close()
 
     def _append(self, mapped: MappedFile, position: int) -> None:

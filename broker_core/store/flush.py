@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.formats import checkpoint as checkpoint_format
 from broker_core.formats.cq_unit import UNIT_SIZE
+from broker_core.isolation import isolated
 from broker_core.service import AGAIN_S, Service, begin_thread
 from broker_core.store.acknowledge import counts_when_flushed
 from broker_core.store.flush_thread import FlushThread, sync
@@ -197,10 +198,12 @@ class CommitLogFlusher(Service):
             return
         if self.on_took is not None:
             now = self._clock.monotonic()
-            self.on_took(Flush(self._target, now, now - self._began_at, self._together))
+            with isolated("the figures of a flush"):
+                self.on_took(Flush(self._target, now, now - self._began_at, self._together))
         self._commit_log.flushed_where = self._target
         self.flushed_timestamp = self._store_timestamp
-        self._on_flushed()
+        with isolated("what follows a flush"):
+            self._on_flushed()
         if self._is_scheduled:
             self._flush()
         else:
@@ -274,6 +277,9 @@ class ConsumeQueueFlusher(Service):
         except (MemoryError, RuntimeError) as error:
             # What was taken is flushed by nobody any more, and no checkpoint may say that it was.
             self._on_failed(OSError(errno.ENOMEM, str(error) or "no memory to flush the queues"))
+        except Exception as error:
+            logger.exception("the queues could not be flushed")
+            self._on_failed(OSError(errno.EIO, repr(error)))
         finally:
             self._queues.is_flushing = False
 

@@ -273,8 +273,9 @@ class IndexService:
         return file
 
     def _delete(self, file: IndexFile) -> None:
-        self._files.remove(file)
+        # In this order: a file that cannot be deleted stays what it is.
         self._storage.unlink(file.file.path)
+        self._files.remove(file)
         file.close()
 
 

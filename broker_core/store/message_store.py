@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from broker_core.errors import StoreError
+from broker_core.isolation import isolated
 from broker_core.message.ids import parse_host
 from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from broker_core.message.properties import encode as encode_properties
@@ -427,7 +428,8 @@ class MessageStore(Service):
         if self._committer is None:
             self._show()
         for listener in self.on_flushed:
-            listener()
+            with isolated("a listener to flushes", listener):
+                listener()
 
     def _log_committed(self) -> None:
         if self.availability.failure is None:

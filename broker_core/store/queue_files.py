@@ -228,6 +228,8 @@ class QueueFiles(PutPlace):
         return mapped
 
     def _delete_file(self, file_from_offset: int) -> None:
+        # First: a file that cannot be deleted stays what it is.
+        self._storage.unlink(self._directory / offset_file_name(file_from_offset))
         self._files.remove(file_from_offset)
         self._reserved_to = 0
         mapped = self._mapped.pop(file_from_offset, None)
@@ -236,4 +238,3 @@ class QueueFiles(PutPlace):
         if self.write is mapped:
             self.write = None
             self.limit = -1
-        self._storage.unlink(self._directory / offset_file_name(file_from_offset))

@@ -16,6 +16,7 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from broker_core.isolation import isolated
 from broker_core.service import Service
 from broker_core.store.visibility import NO_LIMIT
 
@@ -120,8 +121,11 @@ class Retention(Service):
             path = self._path_to_delete(at_once=at_once)
             if path is None:
                 return
+            with isolated("the deletion of an expired file", path) as deletion:
+                self._log.delete_first()
+            if deletion.error is not None:
+                return  # Those behind it go after it.
             logger.info("expired, deleted: %s", path)
-            self._log.delete_first()
             await self._clock.sleep(self._config.delete_commit_log_files_interval / 1000)
 
     def _path_to_delete(self, *, at_once: bool) -> Path | None:
@@ -143,17 +147,22 @@ class Retention(Service):
         # A power cut must not bring back files once the record of their deletions is dropped.
         self._storage.sync_directory(self._log.directory)
         for queue in list(self._files.queues):
-            before = queue.min_offset
-            deleted = queue.delete_before(min_offset)
-            queue.correct_min_offset(min_offset)
-            if self.on_expired is not None and queue.min_offset > before:
-                self.on_expired(queue.topic, queue.queue_id, before, queue.min_offset)
+            deleted = 0
+            with isolated("expiry in a queue", f"{queue.topic} {queue.queue_id}"):
+                before = queue.min_offset
+                deleted = queue.delete_before(min_offset)
+                queue.correct_min_offset(min_offset)
+                if self.on_expired is not None and queue.min_offset > before:
+                    self.on_expired(queue.topic, queue.queue_id, before, queue.min_offset)
             if deleted:
                 await self._clock.sleep(self._config.delete_consume_queue_files_interval / 1000)
         if self._files.index is not None:
-            self._files.index.delete_before(min_offset)
-        self._files.quarantine.forget_before(min_offset)
-        self._files.deleted.forget_before(min_offset)
+            with isolated("expiry in the index"):
+                self._files.index.delete_before(min_offset)
+        with isolated("expiry of damaged ranges"):
+            self._files.quarantine.forget_before(min_offset)
+        with isolated("expiry of deleted topics"):
+            self._files.deleted.forget_before(min_offset)
 
     def _is_time_to_delete(self) -> bool:
         local = datetime.fromtimestamp(self._now_ms() / 1000, tz=UTC).astimezone()

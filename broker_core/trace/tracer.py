@@ -16,6 +16,7 @@ from msgspec import structs
 
 from broker_core import allocator
 from broker_core.config.limits import LIMITS
+from broker_core.isolation import FAILURES, isolated
 from broker_core.message.names import (
     PROPERTY_KEYS,
     PROPERTY_ORIGIN_MESSAGE_ID,
@@ -183,7 +184,8 @@ class Tracer:
         before = self._watches.pop(connection, None)
         if before is not None:
             # What it has gathered matched what was asked for until now.
-            before.send()
+            with isolated("the events of a watch", before.watch_id):
+                before.send()
         if watch is None or wanted.resume is None:
             watch = Watch(
                 next(self._watch_ids),
@@ -335,7 +337,12 @@ class Tracer:
         if self.watching:
             emitted = Emitted(event)
             for watch in self._all:
-                is_wanted |= watch.offer(emitted, event, properties, at_s)
+                try:
+                    is_wanted |= watch.offer(emitted, event, properties, at_s)
+                except MemoryError:
+                    raise
+                except Exception as error:  # noqa: BLE001  no watcher fails what it watches
+                    FAILURES.report("a watch of the live trace", watch.watch_id, error)
         return is_wanted
 
     def tell_noted(self) -> None:
@@ -354,11 +361,13 @@ class Tracer:
     def push_all(self) -> None:
         """Send each watcher its gathered events."""
         for watch in list(self._watches.values()):
-            watch.send()
+            with isolated("the events of a watch", watch.watch_id):
+                watch.send()
         if self._lost:
             self._forget_lost()
         for watch in self._lost.values():
-            watch.fold()
+            with isolated("the events of a lost watch", watch.watch_id):
+                watch.fold()
 
     def _resumable(self, wanted: TraceWatch, owner: str | None) -> Watch | None:
         if wanted.resume is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from broker_core.isolation import isolated
 from broker_core.message.names import RMQ_SYS_TRANS_HALF_TOPIC, retry_topic
 from broker_core.trace.event import encode
 from broker_core.trace.filter import compiled
@@ -190,20 +191,29 @@ class Watch:
             self.is_told = True
             return
         batch, batch_count = ring.batch(BATCH_EVENTS_MAX)
-        shown, shown_count = batch, batch_count
-        if self._may_see is not None:
-            shown = [part for each in batch for part in self._seen_of(each)]
-            shown_count = sum(len(each.events) for each in shown)
         told_seq = self._last_seq
         if batch_count < ring.waiting:
             told_seq = batch[-1].first + len(batch[-1].events) - 1
-        body = self._body(shown, self.dropped + batch_count - shown_count)
+        body, shown_count = self._shown(batch, batch_count)
         if not self._push(body):
             return
         ring.sent(batch, body, shown_count)
         self._sent_count += shown_count
         self._told_seq = told_seq
         self.is_told = told_seq == self._last_seq and not ring.waiting
+
+    def _shown(self, batch: Sequence[Stretch], batch_count: int) -> tuple[bytes, int]:
+        """Return what of a batch the watcher may see as text, and how many events that is.
+
+        Events that cannot be written are dropped: they would keep back those behind them for ever.
+        """
+        with isolated("a batch of the live trace", self.watch_id):
+            shown, shown_count = batch, batch_count
+            if self._may_see is not None:
+                shown = [part for each in batch for part in self._seen_of(each)]
+                shown_count = sum(len(each.events) for each in shown)
+            return self._body(shown, self.dropped + batch_count - shown_count), shown_count
+        return self._body((), self.dropped + batch_count), 0
 
     def fold(self) -> None:
         """Keep as text what waits for a watcher without a connection: a third of the memory."""

@@ -17,6 +17,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.errors import RequestRefusedError
+from broker_core.isolation import isolated
 from broker_core.message import names
 from broker_core.service import Service
 
@@ -107,14 +108,17 @@ class TransactionCheck(Service):
                 half = transactions.pending.get(queue_offset)
                 # Neither what this round has put, nor what was decided meanwhile.
                 if half is not None and half.outcome is None and half.stored_ms < started_ms:
-                    question = self._check_one(half)
+                    question = None
+                    with isolated("the check of a transaction", f"queue_offset={queue_offset}"):
+                        question = self._check_one(half)
                     if question is not None:
                         questions.append(question)
             if questions:
                 # The producer answers at once, and its END reads the copy.
                 await transactions.until_readable()
             for question in questions:
-                self._put(question)
+                with isolated("the question to a producer", question.queue_offset):
+                    self._put(question)
             await self._clock.sleep(0)
 
     def ask_now(self, queue_offset: int) -> bool | None:

@@ -23,6 +23,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Protocol
 
 from broker_core.errors import RequestRefusedError
+from broker_core.isolation import isolated
 from broker_core.message import names
 from broker_core.message.sys_flag import (
     TRANSACTION_COMMIT_TYPE,
@@ -365,9 +366,10 @@ class Transactions:
         acknowledged_where = self._store.acknowledge.acknowledged_where
         for queue_offset, end in list(self._owed.items()):
             if end <= acknowledged_where:
-                written = self._write_outcome(self.pending[queue_offset])
-                if written.status is not PutMessageStatus.PUT_OK:
-                    return
+                with isolated("an op message that is owed", queue_offset):
+                    written = self._write_outcome(self.pending[queue_offset])
+                    if written.status is not PutMessageStatus.PUT_OK:
+                        return
 
     @property
     def half_progress(self) -> int:

@@ -107,7 +107,7 @@ class SessionWatch:
             places = {each.place for each in self._followers}
             try:
                 found = await database_sync_to_async(self._standings)(places)
-            except DatabaseError as error:
+            except Exception as error:  # noqa: BLE001  no socket may outlive its session
                 self._unreadable(error)
                 continue
             self._read_at = self._monotonic()
@@ -121,7 +121,7 @@ class SessionWatch:
         shared = self.shared()
         return {place: (each, shared) for place, each in standings(places).items()}
 
-    def _unreadable(self, error: DatabaseError) -> None:
+    def _unreadable(self, error: Exception) -> None:
         if self._monotonic() - self._read_at < UNREADABLE_S_MAX:
             return
         logger.warning("live views end: sessions cannot be read: %s", error)

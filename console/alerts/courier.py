@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from django.db import DatabaseError, connection
 from django.db.models import Min
 
+from broker_core.isolation import FAILURES, isolated
 from console.alerts.delivering import Outcome, deliver
 from console.alerts.heartbeat import Heartbeat
 from console.alerts.models import Channel, Message
@@ -29,7 +30,7 @@ TRIES_MAX = 450
 """Three days of trying."""
 REFUSED_TRIES_MAX = 5
 """Who refuses a message may be wrong for some minutes, while it is being set up anew."""
-PACE_MS = {Channel.Kind.DINGTALK: 3_000, Channel.Kind.SLACK: 1_000}
+PACE_MS: dict[str, int] = {Channel.Kind.DINGTALK: 3_000, Channel.Kind.SLACK: 1_000}
 """DingTalk takes 20 messages a minute, Slack one a second."""
 
 
@@ -69,6 +70,8 @@ class Courier:
             except DatabaseError as error:
                 connection.close()
                 logger.warning("alerts: the outbox cannot be read: %s", error)
+            except Exception as error:  # noqa: BLE001  a thread that ends sends nothing any more
+                FAILURES.report("a turn of a courier", work, error)
             self.stop.wait(LOOK_EVERY_S)
         connection.close()
 
@@ -86,8 +89,11 @@ class Courier:
         ):
             if self.stop.is_set():
                 return
-            if self._is_due(message):
-                self._try(message)
+            with isolated("the delivery of an alert", message.pk) as one:
+                if self._is_due(message):
+                    self._try(message)
+            if isinstance(one.error, DatabaseError):
+                raise one.error
 
     def _is_due(self, message: Message) -> bool:
         wait = message.next_ms - self._now_ms()
@@ -104,7 +110,8 @@ class Courier:
             # The boundary: one message that cannot be made must not hold back all others.
             logger.exception("alerts: message %d cannot be made", message.pk)
             outcome = Outcome(False, "internal error; see the collector's log", is_refused=True)
-        pace = PACE_MS.get(Channel.Kind(message.channel.kind), 0)
+        # By its text: a later version may have known other kinds.
+        pace = PACE_MS.get(message.channel.kind, 0)
         self._paced[message.channel_id] = self._monotonic_ms() + pace
         tries = message.tries + 1
         values = {"tries": tries, "last_ms": now, "outcome": outcome.what[:400]}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from django.db import DatabaseError, connection, transaction
 
+from broker_core.isolation import FAILURES, isolated
 from console.alerts.life import Life, Sign, Stage, Why, step
 from console.alerts.models import Alert, Message, Preferences, Rule, Silence, Window, preferences
 from console.alerts.notices import announce, thread_of
@@ -68,6 +69,10 @@ class Evaluator:
                 connection.close()
             self._tell(f"rules are not applied: {error}")
             return
+        except Exception as error:  # noqa: BLE001  what no rule explains; the next round tries again
+            FAILURES.report("the round of the alerts", "", error)
+            self._tell(f"rules are not applied: {error!r}")
+            return
         self._looked = at
 
     def _round(self, now_ms: int, at: int) -> None:
@@ -88,10 +93,16 @@ class Evaluator:
             for rule in rules:
                 if current.get(rule.pk) != rule.version:
                     continue
-                full = Lives(rule, quiet, now_ms).go_on(observation, passed)
-                if full:
-                    problems.append(f"{rule.name}: {full} alerts beyond {OPEN_MAX}")
-                announce(rule, passed, now_ms)
+                # What a rule that fails has changed is undone, and the others are applied.
+                with isolated("the alerts of a rule", rule.name) as one, transaction.atomic():
+                    full = Lives(rule, quiet, now_ms).go_on(observation, passed)
+                    if full:
+                        problems.append(f"{rule.name}: {full} alerts beyond {OPEN_MAX}")
+                    announce(rule, passed, now_ms)
+                if isinstance(one.error, DatabaseError):
+                    raise one.error
+                if one.error is not None:
+                    problems.append(f"{rule.name}: not applied; see the collector's log")
             self._end_those_of_others(passed, now_ms)
             problem = "; ".join(problems)[:400]
             Preferences.objects.filter(pk=kept.pk).update(looked_ms=now_ms, looked_problem=problem)
@@ -111,9 +122,11 @@ class Evaluator:
     def _end_those_of_others(self, passed: int, now_ms: int) -> None:
         """End the alerts of rules that are switched off, and tell whom their beginning was told."""
         for rule in Rule.objects.filter(enabled=False, alerts__open_key__isnull=False).distinct():
-            end_all(rule, now_ms)
+            with isolated("the end of a rule's alerts", rule.name), transaction.atomic():
+                end_all(rule, now_ms)
         for rule in Rule.objects.filter(enabled=False, alerts__owes_end=True).distinct():
-            announce(rule, passed, now_ms)
+            with isolated("the news of a rule's end", rule.name), transaction.atomic():
+                announce(rule, passed, now_ms)
 
     def _tell(self, problem: str) -> None:
         """Log what is new, once."""

@@ -23,6 +23,8 @@ URL_CHARACTERS_MAX = 2_000
 PORTS = {"http": 80, "https": 443}
 # Their last bits are an IPv4 address, which a translator on the way may reach.
 TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+SPECIAL = frozenset({ipaddress.ip_address("168.63.129.16")})
+"""Azure's metadata service: a public address that leads into the cloud."""
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -120,7 +122,9 @@ def is_public(address: Address) -> bool:
         or any(address in each for each in TRANSLATED)
     ):
         return False
-    return address.is_global and not address.is_multicast and not address.is_reserved
+    if address.is_multicast or address.is_reserved or address in SPECIAL:
+        return False
+    return address.is_global
 
 
 class Allowed:

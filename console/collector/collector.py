@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from broker_core.isolation import FAILURES, isolated
 from console.collector.sampler import Moment, Sampler
 from console.gateway.moment import now_ms
 from console.history.database import HistoryError
@@ -103,7 +104,10 @@ class Collector:
         status = self._sampler.take(began)
         self._taken += 1
         try:
-            self._judge(began.wall_ms, self._sampler.noticed, self._sampler.facts)
+            with isolated("the rules over the history") as judging:
+                self._judge_history(began.wall_ms)
+            if judging.error is not None:
+                status.problems.setdefault("", f"the rules failed: {judging.error!r}"[:200])
             status.took_ms = self._clock.now().monotonic_ms - began.monotonic_ms
             status.process = identity(self._pid)
             self._store.note(STATUS, msgspec.json.encode(status))
@@ -112,10 +116,18 @@ class Collector:
                 self._sampler.forget_ids()
         except HistoryError as error:
             logger.warning("the history is not kept: %s", error)
+        except Exception as error:  # noqa: BLE001  the next sample is ten seconds away
+            FAILURES.report("a turn of the collector", "", error)
         if self._taken % FOLD_EVERY == 0 and self._folding is None:
             self._folding = self._store.fold()
         if self._taken % WRITE_EVERY == 0 and self._writing is None:
             self._writing = self._write_hours(began.wall_ms)
+
+    def _judge_history(self, now_ms: int) -> None:
+        try:
+            self._judge(now_ms, self._sampler.noticed, self._sampler.facts)
+        except HistoryError as error:
+            logger.warning("the history is not judged: %s", error)
 
     def fold(self) -> None:
         """Fold all that waits, at once."""
@@ -139,6 +151,10 @@ class Collector:
             what = "samples are not folded" if self._folding else "no hour is written for the lake"
             self._end(self._folding or self._writing)
             logger.warning("%s: %s; tried again later", what, error)
+        except Exception as error:  # noqa: BLE001  samples go on, and it is tried again
+            what = "folding samples" if self._folding else "writing an hour for the lake"
+            self._end(self._folding or self._writing)
+            FAILURES.report(what, "", error)
 
     def _end(self, steps: Iterator[object] | None) -> None:
         if steps is self._folding:

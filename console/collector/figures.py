@@ -18,7 +18,7 @@ from console.collector.reading import NONE, clients_of, places_of
 from console.gateway.answers import MASTER_ID
 from console.history import metrics
 from console.history.latency import BOUNDS_MS
-from console.history.points import MISSING
+from console.history.points import MISSING, bounded, ints_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,9 +97,10 @@ class Figures:
             self._progress()
             self._findings()
         self.subjects: list[Subject] = now.names.subjects
-        self.owners, self.codes, self.parts, self.values = (
+        self.owners, self.codes, self.parts, values = (
             np.concatenate(each) for each in zip(*self._columns, strict=True)
         )
+        self.values: Ints = bounded(values)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -118,7 +119,7 @@ class Figures:
             (metric.code, part, MISSING if value is None else value)
             for metric, part, value in self._of_broker()
         ]
-        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        table = ints_of([number for row in rows for number in row]).reshape(-1, 3)
         owners = np.full(len(rows), self._now.names.broker)
         self._columns.append((owners, table[:, 0], table[:, 1], table[:, 2]))
 
@@ -183,7 +184,7 @@ class Figures:
             for each in self._now.sample.topics
         ]
         values = [MISSING if size is None else size for size in sizes]
-        self._add(metrics.PUT_BYTES, names.of_topics, np.array(values, dtype=np.int64))
+        self._add(metrics.PUT_BYTES, names.of_topics, ints_of(values))
         low, end = queues.numbers[:, 1], queues.numbers[:, 2]
         retained = known(queues.sums(end - low), queues.all_of(low >= 0))
         self._add(metrics.RETAINED, names.of_topics, retained)
@@ -197,8 +198,8 @@ class Figures:
         members = [
             MISSING if each.members is None else each.members for each in self._now.sample.groups
         ]
-        self._add(metrics.MEMBERS, names.of_groups, np.array(members, dtype=np.int64))
-        counts = np.array(list(clients_of(self._now.sample).values()), dtype=np.int64)
+        self._add(metrics.MEMBERS, names.of_groups, ints_of(members))
+        counts = ints_of(list(clients_of(self._now.sample).values()))
         self._add(metrics.MEMBERS, names.of_clients, counts)
         # A topic that is not there yet got nothing.
         is_known = self._before is not None and self._now.sample.is_whole
@@ -214,7 +215,7 @@ class Figures:
         parts = queues.ids[in_range]
         self._add(metrics.LAG, owners, lags[in_range], parts)
         self._add(metrics.LAG_AGE, owners, ages[in_range], parts)
-        lag = queues.sums(lags)
+        lag = bounded(queues.sums(lags))
         is_known = queues.all_of((ages != MISSING) | ~in_range)
         oldest = queues.maxima(np.where(in_range, np.maximum(ages, 0), 0))
         self._add(metrics.LAG, names.of_pairs, lag)
@@ -269,7 +270,7 @@ class Figures:
             added = self._since_start(reads.messages, before.get((reads.group, reads.topic)))
             pair = metrics.pair(reads.group, reads.topic)
             say(metrics.GOT_COLD, metrics.PROGRESS, pair, added)
-        table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        table = ints_of([number for row in rows for number in row]).reshape(-1, 4)
         table = table[table[:, 0] != NONE]
         self._columns.append((table[:, 0], table[:, 1], table[:, 2], table[:, 3]))
 

@@ -15,6 +15,7 @@ from console.gateway.answers import TopicKind
 from console.gateway.kinds import is_system_group, topic_kind
 from console.history import metrics
 from console.history.metrics import Subject
+from console.history.points import ints_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,6 +32,8 @@ KEPT_KINDS = {TopicKind.NORMAL, TopicKind.RETRY, TopicKind.DLQ}
 INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 """Every client of the original is in it, consumers too, to send what failed back."""
 CLIENTS_MAX = 2_000
+NUMBER_MAX = 1 << 46
+"""No queue has an offset beyond it, at a million messages a second for two years."""
 NONE = -1
 """An index that stands for nothing."""
 
@@ -42,8 +45,12 @@ class Queues:
         self.counts: Ints = np.fromiter(map(len, rows), np.int64, len(rows)) // width
         self.owners: Ints = np.repeat(np.arange(len(rows)), self.counts)
         count = len(self.owners) * width
-        flat: Ints = np.fromiter(chain.from_iterable(rows), np.int64, count)
-        self.numbers: Ints = flat.reshape(-1, width)
+        try:
+            flat: Ints = np.fromiter(chain.from_iterable(rows), np.int64, count)
+        except OverflowError:
+            flat = ints_of(list(chain.from_iterable(rows)))
+        # A client may have committed any offset, and sums over queues must fit.
+        self.numbers: Ints = np.clip(flat, -NUMBER_MAX, NUMBER_MAX).reshape(-1, width)
         self._is_filled: Truths = self.counts > 0
         self._starts: Ints = (np.cumsum(self.counts) - self.counts)[self._is_filled]
 
@@ -146,11 +153,7 @@ class Reading:
     """A sample, its names and its tables."""
 
     def __init__(self, sample: BrokerSample, before: Reading | None = None) -> None:
-        """`before` lends its names where they are the same.
-
-        Raises:
-            OverflowError: a number is beyond 64 bits.
-        """
+        """`before` lends its names where they are the same."""
         self.sample = sample
         self.names: Names = (
             before.names
@@ -158,9 +161,7 @@ class Reading:
             else Names(sample)
         )
         self.topics = Queues([each.queues for each in sample.topics], 3)
-        self.write_queues: Ints = np.array(
-            [each.write_queues for each in sample.topics], dtype=np.int64
-        )
+        self.write_queues: Ints = ints_of([each.write_queues for each in sample.topics])
         self.progress = Queues([each.queues for each in sample.progress], 4)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from broker_core.isolation import FAILURES
 from console.collector.facts import facts_of
 from console.collector.figures import Figures, is_failover
 from console.collector.pace import Pace
@@ -23,8 +24,11 @@ from console.history.store import Event, layout_of
 from console.processes import used_by_appliance
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
+    from console.gateway.answers import BrokerNode
     from console.gateway.ports import SampleGateway
     from console.history.store import HistoryStore, Layout
 
@@ -108,11 +112,14 @@ class Sampler:
     def take(self, now: Moment) -> Status:
         """Take one sample of everything; what fails is in the status, and a gap."""
         status = Status(at_ms=now.wall_ms, process=None)
+        answers: Mapping[BrokerNode, BrokerSample | GatewayError] = {}
         try:
             answers = self._gateway.take()
         except GatewayError as error:
             status.problems["*"] = error.what
-            answers = {}
+        except Exception as error:  # noqa: BLE001  the next sample is ten seconds away
+            FAILURES.report("asking the brokers for samples", "", error)
+            status.problems["*"] = "the brokers could not be asked; see the collector's log"
         for node, answer in answers.items():
             name = f"{node.broker_name}:{node.broker_id}"
             if isinstance(answer, GatewayError):
@@ -122,12 +129,18 @@ class Sampler:
                 status.numbers += self._keep(name, answer, now)
             except HistoryError as error:
                 status.problems[""] = str(error)
-            except OverflowError:
-                status.problems[name] = "its answer has a number beyond 64 bits"
+            except Exception as error:  # noqa: BLE001  one broker of many, whatever it says
+                FAILURES.report("keeping a sample of a broker", name, error)
+                status.problems[name] = "its answer could not be kept; see the collector's log"
+                # What follows is compared with nothing of it.
+                self._sources.pop(name, None)
         try:
             status.numbers += self._keep_processes(now)
         except HistoryError as error:
             status.problems[""] = str(error)
+        except (OSError, ValueError, OverflowError) as error:
+            FAILURES.report("reading what processes use", PROCESSES, error)
+            status.problems[PROCESSES] = str(error)
         self._tell(status.problems)
         return status
 

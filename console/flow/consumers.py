@@ -12,6 +12,7 @@ from console.tracing.consumers import (
     CLOSE_SIGNED_OUT,
     CLOSE_TOO_BIG,
     CLOSE_TOO_MANY,
+    closing_on_failure,
 )
 from console.ui.languages import language_of
 
@@ -45,8 +46,11 @@ class FlowConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
         self._viewer = viewer
         loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(self._pump(viewer), name="flow pump"),
-            loop.create_task(self._follow_session(user.pk), name="flow session"),
+            loop.create_task(closing_on_failure(self, work), name=f"flow {name}")
+            for name, work in (
+                ("pump", self._pump(viewer)),
+                ("session", self._follow_session(user.pk)),
+            )
         ]
 
     async def disconnect(self, code: int) -> None:

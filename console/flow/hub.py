@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from asgiref.sync import sync_to_async
 from django.utils import translation
 
+from broker_core.isolation import isolated
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -65,10 +67,11 @@ class FlowHub:
     async def _run(self) -> None:
         while True:
             for language in {viewer.language for viewer in self._viewers}:
-                html = await sync_to_async(self._in, thread_sensitive=False)(language)
-                for viewer in self._viewers:
-                    if viewer.language == language:
-                        viewer.offer(html)
+                with isolated("the drawing of the flow", language):
+                    html = await sync_to_async(self._in, thread_sensitive=False)(language)
+                    for viewer in self._viewers:
+                        if viewer.language == language:
+                            viewer.offer(html)
             await asyncio.sleep(self._every_s)
 
     def _in(self, language: str) -> str:

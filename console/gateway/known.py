@@ -42,7 +42,11 @@ class KnownAddresses:
         self._confirmed: frozenset[str] = frozenset()
 
     def __contains__(self, address: str) -> bool:
-        if not self._is_guarding or address in self._configured:
+        return not self._is_guarding or self.is_named(address)
+
+    def is_named(self, address: str) -> bool:
+        """Tell whether the settings or an administrator name an address, whatever it is asked."""
+        if address in self._configured:
             return True
         with self._lock:
             self._read()

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 UNKNOWN = -1
+TIME_MS_MAX = 1 << 46
+"""In the year 4199."""
 
 
 class TopicSample(msgspec.Struct, array_like=True, frozen=True):
@@ -171,4 +173,6 @@ def decoded(data: bytes) -> BrokerSample:
         len(progress.queues) % 4 for progress in sample.progress
     ):
         raise ValueError("a row of queues is cut short")
+    if not all(0 <= each <= TIME_MS_MAX for each in (sample.boot_timestamp, sample.sampled_at)):
+        raise ValueError("a time is none of this age")
     return sample

@@ -26,6 +26,9 @@ NOMINAL_MS = 10_000
 """How far samples are apart, and what a counter's maximum refers to."""
 MISSING = -(1 << 63)
 """Stands for a value that is not known, and for the maximum of nothing."""
+VALUE_MAX = 1 << 50
+"""A figure beyond it is none: a petabyte, or what a broker stores in centuries. Whatever brokers
+say, sums of a block fit into 64 bits."""
 WEIGHT, SUM, MAX = range(3)
 
 
@@ -57,6 +60,21 @@ class Points:
         return row
 
 
+def bounded(values: Ints) -> Ints:
+    """Return figures within VALUE_MAX, as brokers may say any number; MISSING stays."""
+    found: Ints = np.where(values == MISSING, MISSING, np.clip(values, -VALUE_MAX, VALUE_MAX))
+    return found
+
+
+def ints_of(numbers: Sequence[int]) -> Ints:
+    """Return whole numbers of any size as an array, those beyond 64 bits as the nearest there."""
+    try:
+        return np.array(numbers, dtype=np.int64)
+    except OverflowError:
+        low, high = MISSING + 1, (1 << 63) - 1
+        return np.array([max(low, min(each, high)) for each in numbers], dtype=np.int64)
+
+
 def nothing(first: int, slots: int, columns: Sequence[Column]) -> Points:
     """Return points that know nothing."""
     table = np.zeros((3, len(columns), slots), dtype=np.int64)
@@ -73,6 +91,7 @@ def of_samples(
     """
     if not len(slots):
         return None
+    values = bounded(values)
     is_counter = np.array([column.code in COUNTER_CODES for column in columns], dtype=bool)
     covered = covered_ms[:, None]
     weight = np.where(is_counter[None, :], covered, 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import struct
 import threading
 import zlib
 from collections import OrderedDict
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from broker_core.isolation import FAILURES, isolated
 from console.history import codec, points
 from console.history.metrics import Column, Subject
 from console.history.tiers import SLOTS_A_BLOCK, TIERS
@@ -229,8 +231,10 @@ class HistoryStore:
         done = 0
         for (source,) in sources:
             with self.database.transaction(writes=False):
-                samples = self._samples("source = ?", (source,))
-            last = max(sample.number for sample in samples)
+                [(last,)] = self.database.rows(
+                    "SELECT MAX(id) FROM history_samples WHERE source = ?", (source,)
+                )
+                samples = self._samples("source = ? AND id <= ?", (source, last))
             keys, values = _one_table(samples)
             for low, high in _steps(keys):
                 with self.database.transaction(writes=True):
@@ -280,8 +284,10 @@ class HistoryStore:
                     key = data, more.first, more.columns, more.table.tobytes()
                     encoded = alike.get(key)
                     if encoded is None:
-                        encoded = alike[key] = codec.encode(_grown(data, more))
-                    written.append((tier.number, block, subject, through, encoded))
+                        with isolated("writing a block of the history", subject):
+                            encoded = alike[key] = _encoded(data, more)
+                    if encoded is not None:
+                        written.append((tier.number, block, subject, through, encoded))
                 self.database.run_many(
                     "INSERT INTO history_blocks (tier, block, subject, through, points) "
                     "VALUES (?, ?, ?, ?, ?) ON CONFLICT (tier, block, subject) DO UPDATE "
@@ -341,7 +347,10 @@ class HistoryStore:
         throughs: dict[tuple[int, int], int] = {}
         for block, subject, through, data in blocks:
             throughs[subject, block] = through
-            found[subject] = points.add(found[subject], codec.decode(data))
+            try:
+                found[subject] = points.add(found[subject], codec.decode(data))
+            except codec.CodecError as error:
+                FAILURES.report("reading a block of the history", subject, error)
         for subject, more in _waiting(samples, wanted, tier, throughs):
             found[subject] = points.add(found[subject], more)
         return found
@@ -371,10 +380,17 @@ class HistoryStore:
             f"SELECT id, at_ms, covered_ms, layout FROM history_samples WHERE {where} ORDER BY id",
             parameters,
         )
-        return [
-            Sample(int(number), int(at), int(covered), self._layout(digest), self._read(number))
-            for number, at, covered, digest in rows
-        ]
+        samples = []
+        for number, at, covered, digest in rows:
+            try:
+                layout, values = self._layout(digest), self._read(number)
+                if len(values) != len(layout.keys):
+                    raise ValueError(f"{len(values)} numbers for {len(layout.keys)} figures")
+            except (ValueError, zlib.error) as error:
+                FAILURES.report("reading a sample of the history", number, error)
+                continue
+            samples.append(Sample(int(number), int(at), int(covered), layout, values))
+        return samples
 
     def _read(self, number: int) -> Ints:
         with self._lock:
@@ -415,6 +431,8 @@ def _unshuffled(data: bytes) -> Ints:
 
 def _one_table(samples: Sequence[Sample]) -> tuple[Keys, Ints]:
     """Return all keys of the samples, sorted, and their values: [sample, key], else MISSING."""
+    if not samples:
+        return np.empty(0, dtype=np.uint64), np.empty((0, 0), dtype=np.int64)
     layouts = {sample.layout.digest: sample.layout.keys for sample in samples}
     if len(layouts) == 1:
         return samples[0].layout.keys, np.stack([sample.values for sample in samples])
@@ -442,9 +460,22 @@ def _columns(keys: Keys) -> list[Column]:
     return [Column(code, part) for code, part in zip(codes, parts, strict=True)]
 
 
-def _grown(data: bytes, more: Points) -> Points:
-    """Return the points of a block and more of them; no data: a new block."""
-    parts = [codec.decode(data), more] if data else [more]
+def _encoded(data: bytes, more: Points) -> bytes:
+    """Return a block with more points; one that cannot be read, or grown, is begun anew.
+
+    Raises:
+        ValueError: the new points cannot be encoded.
+    """
+    if data:
+        try:
+            return codec.encode(_together([codec.decode(data), more]))
+        except (codec.CodecError, struct.error) as error:
+            logger.warning("a block of the history is begun anew: %s", error)
+    return codec.encode(more)
+
+
+def _together(parts: list[Points]) -> Points:
+    """Return points together."""
     first = min(part.first for part in parts)
     end = max(part.first + part.slots for part in parts)
     return points.together(parts, first, end - first)

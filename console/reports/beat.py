@@ -16,10 +16,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from celery.beat import SchedulingError
+from celery.schedules import schedstate
 from django.db import DatabaseError
 from django.utils import timezone
 from django_celery_beat.schedulers import DatabaseScheduler, ModelEntry
 
+from broker_core.isolation import isolated
 from console.reports import schedules
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 STEP_SECONDS = 2.0
 """Between two looks, seconds apart, a clock that only drifts does not go astray so far."""
+FAILED_S = 60.0
+"""A schedule that cannot be read is asked again after it."""
 TRIES = 3
 """Of a send, each with a connection of its own."""
 
@@ -47,6 +51,12 @@ class Entry(ModelEntry):  # type: ignore[misc]  # django-celery-beat has no type
         self.options["retry"] = False
 
     def is_due(self) -> Any:
+        """Return whether it is due and when to ask again; a schedule that fails is not, for now."""
+        with isolated("a schedule", self.name):
+            return self._is_due()
+        return schedstate(is_due=False, next=FAILED_S)
+
+    def _is_due(self) -> Any:
         now = timezone.now()
         if self.last_run_at > now:
             logger.warning("the clock was set back: schedule=%s", self.name)
@@ -71,6 +81,16 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]  # as above
         self._ahead_s = _ahead_of_monotonic_s()
         self._changed_at: datetime | None = None
         super().__init__(*arguments, **options)
+
+    def all_as_schedule(self) -> dict[str, ModelEntry]:
+        """Return each schedule that can be read, by name; one that cannot costs no other."""
+        found: dict[str, ModelEntry] = {}
+        for model in self.enabled_models():
+            with isolated("a schedule", model.name) as one:
+                found[model.name] = self.Entry(model, app=self.app)
+            if isinstance(one.error, DatabaseError):
+                raise one.error
+        return found
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
         """Send what is due; while Redis is gone, wait for it."""

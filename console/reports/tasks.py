@@ -14,6 +14,7 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 from kombu.exceptions import OperationalError
 
+from broker_core.isolation import isolated
 from console.alerts.telling import tell
 from console.celery import app
 from console.processes import signal_group
@@ -35,6 +36,7 @@ from console.reports.telling import result_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from celery import Task
 
@@ -158,20 +160,28 @@ def mark_lost(*, restarted: str = "") -> int:
     if restarted:
         lost |= ReportRun.objects.filter(state__in=WORKING, worker=restarted)
     for run in lost:
-        process = run.process
-        was_queued = run.state == RunState.QUEUED
-        marked += run.move(
-            RunState.FAILED,
-            among=(RunState(run.state),),
-            finished_at=run.heartbeat_at or timezone.now(),
-            process=None,
-            failure=NOT_TAKEN_SENTENCE if was_queued else LOST_SENTENCE,
-        )
-        signal_group(process, signal.SIGKILL)
+        with isolated("a run that lost its worker", run.pk) as one:
+            marked += _mark_lost(run)
+        if isinstance(one.error, DatabaseError):
+            raise one.error
     if marked:
         logger.warning("reports lost their worker: runs=%d", marked)
     remove_leftovers()
     return marked
+
+
+def _mark_lost(run: ReportRun) -> bool:
+    process = run.process
+    was_queued = run.state == RunState.QUEUED
+    is_moved = run.move(
+        RunState.FAILED,
+        among=(RunState(run.state),),
+        finished_at=run.heartbeat_at or timezone.now(),
+        process=None,
+        failure=NOT_TAKEN_SENTENCE if was_queued else LOST_SENTENCE,
+    )
+    signal_group(process, signal.SIGKILL)
+    return is_moved
 
 
 def run_lost_again() -> int:
@@ -189,19 +199,26 @@ def run_lost_again() -> int:
     ).exclude(slot__endswith=AGAIN)
     count = 0
     for run in lost.select_related("schedule", "schedule__crontab", "schedule__interval"):
-        schedule = run.schedule
-        catches_up = schedules.arguments(schedule).get("catch_up", True)
-        if not catches_up and schedules.is_late(schedule, now):
-            continue
-        again, is_new = ReportRun.objects.get_or_create(
-            slot=f"{run.slot}{AGAIN}",
-            defaults={"report": run.report, "parameters": run.parameters, "schedule": schedule},
-        )
-        if is_new:
-            logger.warning("run again, its worker had ended: slot=%s", run.slot)
-            queue(again)
-            count += 1
+        with isolated("a run that is to be made again", run.pk) as one:
+            count += _run_again(run, now)
+        if isinstance(one.error, DatabaseError):
+            raise one.error
     return count
+
+
+def _run_again(run: ReportRun, now: datetime) -> bool:
+    schedule = run.schedule
+    catches_up = schedules.arguments(schedule).get("catch_up", True)
+    if not catches_up and schedules.is_late(schedule, now):
+        return False
+    again, is_new = ReportRun.objects.get_or_create(
+        slot=f"{run.slot}{AGAIN}",
+        defaults={"report": run.report, "parameters": run.parameters, "schedule": schedule},
+    )
+    if is_new:
+        logger.warning("run again, its worker had ended: slot=%s", run.slot)
+        queue(again)
+    return bool(is_new)
 
 
 def forget_old_runs() -> None:
@@ -250,7 +267,7 @@ def look_for_lost() -> None:
     try:
         mark_lost()
         run_lost_again()
-    except DatabaseError:
+    except Exception:
         logger.exception("runs that lost their worker cannot be looked for")
     finally:
         # Processes that the pool forks later must not share this connection.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 from celery.signals import worker_ready
-from django.db import DatabaseError, connections
+from django.db import connections
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 from kombu.exceptions import OperationalError
@@ -83,10 +83,10 @@ def look_for_lost() -> None:
         for run in lost_runs(timezone.now()):
             logger.warning("run again, its worker had ended: slot=%s", run.slot)
             run_lost_query.apply_async(args=(run.pk,), expires=LOST_LOOKED_FOR_S, retry=False)
-    except DatabaseError:
-        logger.exception("queries that lost their worker cannot be looked for")
     except (OperationalError, redis.RedisError, OSError) as error:
         logger.warning("queries that lost their worker run later: %s", error)
+    except Exception:
+        logger.exception("queries that lost their worker cannot be looked for")
     finally:
         # Processes that the pool forks later must not share this connection.
         connections.close_all()

@@ -24,12 +24,13 @@ from django.utils.functional import Promise
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from broker_core.isolation import FAILURES, isolated
 from console.accounts.actions import Action
 from console.gateway.answers import WatchFilter, WatchPlace
 from console.gateway.errors import GatewayError, RequestFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from console.accounts.rights import Rights
     from console.gateway.answers import TraceBatch, TraceEvent
@@ -385,6 +386,8 @@ class TraceBridge:
                 self._problem = str(error)
                 wait_s = min(wait_s, 2.0)
                 self._tell()
+            except Exception as error:  # noqa: BLE001  the next look is seconds away
+                FAILURES.report("the look for brokers to watch", "", error)
             else:
                 self._problem = "" if found else _("The name server knows no broker yet.")
                 self._follow_exactly(found)
@@ -431,6 +434,10 @@ class TraceBridge:
             except GatewayError as error:
                 sentence = _("The watch failed, trying again: {reason}")
                 self._set(broker, "away", format_lazy(sentence, reason=str(error)))
+            except Exception as error:  # noqa: BLE001  one broker of many, and it is tried again
+                FAILURES.report("the watch of a broker", broker.name, error)
+                sentence = _("The watch failed, trying again: {reason}")
+                self._set(broker, "away", format_lazy(sentence, reason=type(error).__name__))
             finally:
                 await watch.close()
             await asyncio.sleep(backoff_s)
@@ -475,18 +482,25 @@ class TraceBridge:
                 viewer.broker_lost(lost)
             viewers.setdefault(self._names.get(viewer.filter), []).append(viewer)
         for event in batch.events:
-            broker.come[event["stage"]] += 1
-            event["brokerName"] = broker.name
-            matched = [
-                viewer
-                for name in event.pop("matched", ())
-                for viewer in viewers.get(name, ())
-                if viewer.may_see(str(event.get("topic", "")))
-            ]
-            text = text_of(event) if any(viewer.is_page for viewer in matched) else b""
-            for viewer in matched:
-                viewer.offer(event, text)
+            with isolated("an event of a broker", broker.name):
+                self._hand_on(broker, event, viewers)
         self._tell_lost_stages(broker, batch)
+
+    @staticmethod
+    def _hand_on(
+        broker: WatchedBroker, event: TraceEvent, viewers: Mapping[str | None, Sequence[Viewer]]
+    ) -> None:
+        broker.come[event["stage"]] += 1
+        event["brokerName"] = broker.name
+        matched = [
+            viewer
+            for name in event.pop("matched", ())
+            for viewer in viewers.get(name, ())
+            if viewer.may_see(str(event.get("topic", "")))
+        ]
+        text = text_of(event) if any(viewer.is_page for viewer in matched) else b""
+        for viewer in matched:
+            viewer.offer(event, text)
 
     def _tell_lost_stages(self, broker: WatchedBroker, batch: TraceBatch) -> None:
         """Say what stages a broker has lost: while events wait there, nobody knows."""

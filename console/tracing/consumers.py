@@ -26,6 +26,8 @@ from console.tracing.filters import FilterError, parse_filter, require_visible
 from console.ui.languages import language_of
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from console.accounts.session_watch import SessionWatch
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ INPUT_BYTES_MAX = 64 * 1024
 ROUND_MAX = 1 << 53
 
 CLOSE_TOO_BIG = 1009
+CLOSE_FAILED = 1011
 CLOSE_SIGNED_OUT = 4401
 CLOSE_TOO_MANY = 4429
 CLOSED_BY_PAGE = frozenset({1000, 1001, CLOSE_TOO_BIG, CLOSE_SIGNED_OUT})
@@ -73,7 +76,8 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         self._viewer = viewer
         loop = asyncio.get_running_loop()
         self._pumping = loop.create_task(self._pump(viewer), name="trace pump")
-        self._following = loop.create_task(self._follow_session(user.pk), name="trace session")
+        follow = self._follow_session(user.pk)
+        self._following = loop.create_task(closing_on_failure(self, follow), name="trace session")
 
     async def disconnect(self, code: int) -> None:
         await ended(self._pumping, self._following)
@@ -150,6 +154,9 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
 
     async def _pump(self, viewer: Viewer) -> None:
         """Send what waits, at most one batch every `batch_every_s`."""
+        await closing_on_failure(self, self._send_forever(viewer))
+
+    async def _send_forever(self, viewer: Viewer) -> None:
         while True:
             await viewer.until_news()
             for frame in viewer.take():
@@ -178,6 +185,23 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         frame = msgspec.json.encode({"type": "problem", "message": sentence})
         with contextlib.suppress(ConnectionError):
             await self.send(text_data=frame.decode())
+
+
+async def closing_on_failure(
+    consumer: AsyncWebsocketConsumer, work: Coroutine[Any, Any, None]
+) -> None:
+    """Await what a socket lives by; if it fails, close the socket: its page connects again.
+
+    A socket that stayed open would show nothing new, or outlive its session.
+    """
+    try:
+        await work
+    except ConnectionError:
+        return
+    except Exception:
+        logger.exception("a socket is closed, since what it lives by failed")
+        with contextlib.suppress(Exception):
+            await consumer.close(code=CLOSE_FAILED)
 
 
 async def ended(*tasks: asyncio.Task[None] | None) -> None:

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from broker_core.isolation import isolated
 from broker_core.message import names
 from console.family.otlp import ERRORS, Context, context_of_ids, digest, operation_of
 from console.gateway.answers import WatchFilter
@@ -124,10 +125,8 @@ class OtlpExport:
             for number, event in enumerate(self._viewer.drain(), 1):
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
-                try:
+                with isolated("the span of an event", event.get("stage")):
                     self._processor.on_end(span_of(event))
-                except (KeyError, TypeError, ValueError):
-                    logger.exception("an event is no span: stage=%s", event.get("stage"))
             await asyncio.sleep(self._bridge.batch_every_s)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from broker_core.isolation import isolated
 from console.gateway.answers import MASTER_ID
 from console.history import metrics
 from console.history.metrics import Subject
@@ -111,7 +112,9 @@ class Judge:
         looked_at.sort(key=lambda each: each.kind != metrics.BROKER and each not in standing)
         now = self._found(looked_at[:LOOKED_AT_MAX], ids, before, now_ms)
         for key, verdict in now.items():
-            names = names_of(verdict, facts(Subject(*key[1:])))
+            names: dict[str, str] = {}
+            with isolated("the facts of a verdict", key):
+                names = names_of(verdict, facts(Subject(*key[1:])))
             was = before.get(key)
             now[key] = msgspec.structs.replace(
                 verdict,
@@ -157,10 +160,11 @@ class Judge:
                 if (was := before.get((rule.name, *subject))) is not None
             }
             for name, said in said_of(RULES_OF[subject.kind], seen, standing).items():
-                evidence = {key: float(value) for key, value in said.evidence.items()}
-                found[name, *subject] = Verdict(
-                    name, said.severity, *subject, now_ms, now_ms, evidence
-                )
+                with isolated("the evidence of a verdict", (name, *subject)):
+                    evidence = {key: float(value) for key, value in said.evidence.items()}
+                    found[name, *subject] = Verdict(
+                        name, said.severity, *subject, now_ms, now_ms, evidence
+                    )
         return found
 
     def _kept(self) -> dict[Key, Verdict]:
@@ -179,11 +183,12 @@ def said_of(
     """Return what rules say of a subject; `standing` has the evidence of what they said before."""
     said = {}
     for rule in rules:
-        found = rule.judge(seen)
-        if found is None and rule.goes_on is not None and rule.name in standing:
-            found = rule.goes_on(seen, standing[rule.name])
-        if found is not None:
-            said[rule.name] = found
+        with isolated("a rule over the history", (rule.name, seen.own.subject)):
+            found = rule.judge(seen)
+            if found is None and rule.goes_on is not None and rule.name in standing:
+                found = rule.goes_on(seen, standing[rule.name])
+            if found is not None:
+                said[rule.name] = found
     if "stopped" in said:
         # Of a group that stopped over an hour ago both are true: the graver one is said.
         said.pop("stalled", None)

@@ -253,3 +253,23 @@ def test_a_schedule_that_is_changed_after_the_clock_was_set_back_holds_at_once(
     tick_for(made, clock, 1)
 
     assert slots(schedule) == ["2026-11-20T06:30 UTC"]
+
+
+def test_a_schedule_that_cannot_be_read_keeps_no_other_from_its_times(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad, odd = cron("0 * * * *"), cron("*/15 * * * *"), cron("*/30 * * * *")
+    PeriodicTask.objects.filter(pk=bad.pk).update(headers="no JSON")
+    cron_at = schedules.cron_at
+
+    def fail_for_one(crontab: Any, now: datetime) -> Any:
+        if crontab.minute == "*/30":
+            raise KeyError("a zone that is not known any more")
+        return cron_at(crontab, now)
+
+    monkeypatch.setattr(schedules, "cron_at", fail_for_one)
+
+    tick_for(started(), clock, 2.5)
+
+    assert slots(good) == ["2026-11-20T10:00:00Z", "2026-11-20T11:00:00Z"]
+    assert slots(bad) == slots(odd) == []

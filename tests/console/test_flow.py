@@ -286,3 +286,20 @@ async def test_a_stranger_gets_no_socket() -> None:
     socket = SocketClient(URLRouter([route]), "/overview/flow/", user=AnonymousUser(), session=None)
 
     assert not await socket.connect()
+
+
+async def test_a_flow_that_cannot_be_drawn_is_drawn_again() -> None:
+    drawn_times: list[int] = []
+
+    def render() -> str:
+        drawn_times.append(1)
+        if len(drawn_times) < 3:
+            raise ZeroDivisionError("of a bug")
+        return "<p>at last</p>"
+
+    hub = FlowHub(render, every_s=0.01)
+    viewer = Viewer("ada", "en")
+    hub.join(viewer)
+
+    assert await asyncio.wait_for(viewer.next(), 60) == "<p>at last</p>"
+    await hub.leave(viewer)

@@ -295,6 +295,8 @@ def test_a_deleted_group_comes_back_with_its_offsets(
     is_removed: bool, actors: Actors, orders: FakeBroker
 ) -> None:
     orders.add_group("billing")
+    for queue_id in (0, 1):
+        orders.put("Orders", queue_id, *range(9))
     orders.offsets |= {("billing", "Orders", 0): 3, ("billing", "Orders", 1): 4}
     offsets = dict(orders.offsets)
     data = {"remove_offset": "on"} if is_removed else {}
@@ -312,6 +314,8 @@ def test_offsets_that_were_committed_since_are_not_put_back(
     actors: Actors, orders: FakeBroker
 ) -> None:
     orders.add_group("billing")
+    for queue_id in (0, 1):
+        orders.put("Orders", queue_id, *range(9))
     orders.offsets |= {("billing", "Orders", 0): 3, ("billing", "Orders", 1): 4}
     url = reverse("groups:delete", args=["billing"])
     actors.admin.post(url, {"remove_offset": "on"})

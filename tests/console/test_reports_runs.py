@@ -502,3 +502,27 @@ def test_a_result_from_before_results_described_themselves_is_brought_along() ->
         "times": [1_795_251_300],
         "series": [{"label": None, "values": [5]}],
     }
+
+
+def test_a_run_that_cannot_be_marked_as_lost_keeps_no_other_from_it(monkeypatch) -> None:
+    long_ago = timezone.now() - timedelta(seconds=LOST_AFTER_S + 1)
+    runs = [
+        ReportRun.objects.create(
+            report="traffic", state=RunState.RUNNING, started_at=long_ago, heartbeat_at=long_ago
+        )
+        for _ in range(2)
+    ]
+    move = ReportRun.move
+
+    def fail_for_one(self: ReportRun, *arguments: Any, **values: Any) -> bool:
+        if self.pk == runs[0].pk:
+            raise KeyError("of a bug")
+        return move(self, *arguments, **values)
+
+    monkeypatch.setattr(ReportRun, "move", fail_for_one)
+
+    assert tasks.mark_lost() == 1
+
+    for run in runs:
+        run.refresh_from_db()
+    assert [run.state for run in runs] == [RunState.RUNNING, RunState.FAILED]

@@ -23,6 +23,7 @@ from console.accounts.models import CustomRole, SignedIn
 from console.accounts.roles import Role, give_role
 from console.accounts.session_watch import EVERY_S, SessionWatch
 from tests.console.conftest import PASSWORD
+from tests.support.clock import ManualClock
 from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -286,3 +287,20 @@ async def test_a_hundred_sockets_cost_as_many_queries_as_one(
 
 def test_a_change_takes_a_second_at_most_to_be_noticed() -> None:
     assert EVERY_S <= 1.0
+
+
+async def test_sessions_that_cannot_be_read_for_an_unknown_reason_end_their_sockets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    user, client = await database_sync_to_async(signed_in)()
+    clock = ManualClock()
+    follower = Follower(SessionWatch(0.001, clock.monotonic), client.session.session_key, user)
+    await follower.until_told()
+
+    def fail(_: object) -> None:
+        clock.advance_ms(1_000)
+        raise KeyError("of a bug")
+
+    monkeypatch.setattr(session_watch, "standings", fail)
+
+    await follower.until(lambda: follower.is_over)

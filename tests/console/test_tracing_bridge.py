@@ -15,6 +15,7 @@ from console.accounts.actions import Action
 from console.accounts.rights import Patterns, Rights
 from console.gateway.answers import WatchFilter, WatchPlace
 from console.gateway.errors import BrokerDownError, NameServerDownError, RequestFailedError
+from console.gateway.fakes.cluster import FakeCluster
 from console.tracing import bridge as bridge_module
 from console.tracing.bridge import (
     BATCH_EVENTS_MAX,
@@ -492,3 +493,50 @@ async def test_what_waits_under_former_rights_is_dropped_and_what_was_sent_does_
     assert [each["queueOffset"] for each in frame["events"]] == ["9"]
     assert frame["dropped"] == 4
     assert frame["lost"]["stored"] == 1
+
+
+async def test_a_watch_that_fails_for_an_unknown_reason_is_tried_again(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    brokers.refuses = KeyError("of a bug")
+    viewer = Viewer(1)
+    bridge.join(viewer)
+    await brokers.until(lambda: len(brokers.opened) >= 2)
+
+    brokers.refuses = None
+    await brokers.until_watched()
+    brokers.push([an_event()])
+
+    assert viewer.seen == 1
+
+
+async def test_a_name_server_that_answers_nonsense_is_asked_again(
+    bridge: TraceBridge, brokers: TracedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    registered = FakeCluster.registered
+
+    def fail_once(self: FakeCluster) -> Any:
+        asked.append(1)
+        if len(asked) == 1:
+            raise TypeError("of a bug")
+        return registered(self)
+
+    monkeypatch.setattr(FakeCluster, "registered", fail_once)
+    bridge.join(Viewer(1))
+
+    await brokers.until_watched()
+
+    assert len(asked) >= 2
+
+
+async def test_an_event_that_is_none_costs_no_other_of_its_batch(
+    bridge: TraceBridge, brokers: TracedBroker
+) -> None:
+    viewer = Viewer(1)
+    bridge.join(viewer)
+    await brokers.until_watched()
+
+    brokers.push([an_event(seq="1"), an_event(seq="2", tags=object()), an_event(seq="3")])
+
+    assert [event["seq"] for event in frames(viewer)[-1]["events"]] == ["1", "3"]

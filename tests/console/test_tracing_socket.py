@@ -21,6 +21,7 @@ from console.accounts.session_watch import SessionWatch
 from console.masking.models import MaskingRule
 from console.tracing.bridge import VIEWERS_PER_USER_MAX, TraceBridge, Viewer
 from console.tracing.consumers import (
+    CLOSE_FAILED,
     CLOSE_SIGNED_OUT,
     CLOSE_TOO_BIG,
     CLOSE_TOO_MANY,
@@ -305,3 +306,20 @@ async def test_a_rule_made_meanwhile_ends_a_filter_on_what_it_hides(
     (wanted,) = brokers.opened[0].asked[-1].values()
     assert (wanted.topic, wanted.named) == ("orders", None)
     await socket.disconnect()
+
+
+@pytest.mark.parametrize("what", ["take", "rights"])
+async def test_a_socket_whose_task_fails_is_closed_for_the_page_to_come_again(
+    bridge: TraceBridge, brokers: TracedBroker, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def fail(*_: object) -> Any:
+        raise KeyError("of a bug")
+
+    monkeypatch.setattr(Viewer if what == "take" else SessionWatch, what, fail)
+    user, session = await database_sync_to_async(sign_in)()
+    socket = socket_of(bridge, user, session)
+
+    assert await socket.connect()
+
+    assert await socket.closed_with() == CLOSE_FAILED
+    await socket.disconnect(CLOSE_FAILED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xmlrpc.client
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -260,3 +261,65 @@ def test_a_supervisord_that_is_killed_is_missed_before_it_is_asked_next(
 
     with pytest.raises(SupervisorError):
         one.run()
+
+
+class RefusingSupervisor(SlowSupervisor):
+    """Whose worker's program is gone, and which refuses to start it once more."""
+
+    is_stopped = False
+
+    def processes(self) -> dict[str, ProcessInfo]:
+        is_over = self.is_stopped
+        return {
+            "worker": ProcessInfo(State.FATAL, 0),
+            "beat": ProcessInfo(State.STOPPED if is_over else State.RUNNING, 7),
+        }
+
+    def stop_process(self, name: str) -> None:
+        self.is_stopped = True
+
+    def shutdown(self) -> None:
+        """Nothing is left to be ended."""
+
+    def start_process(self, name: str) -> None:
+        super().start_process(name)
+        if self.started.count(name) > 1:
+            raise xmlrpc.client.Fault(10, "NO_FILE")
+
+
+class StoppedAppliance(Appliance):
+    """Stops after so many turns; each finds a new line in a log."""
+
+    log: Path
+    turns = 0
+    stops_after = -1
+
+    def _turn(self) -> None:
+        self.turns += 1
+        with self.log.open("a") as log:
+            log.write(f"line {self.turns}\n")
+        super()._turn()
+        self.stop_asked = self.turns == self.stops_after
+
+
+def test_neither_a_program_that_cannot_be_started_nor_a_log_that_cannot_be_read_ends_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("POLL_S", "WATCH_EVERY_S", "TRY_AGAIN_EVERY_S", "REMIND_EVERY_S"):
+        monkeypatch.setattr(module, name, 0.0)
+    monkeypatch.setattr(module, "complain", lambda _: None)
+    labelled: list[str] = []
+    monkeypatch.setattr(module, "labelled", lambda name, line: labelled.append(line))
+    supervisor = RefusingSupervisor(tmp_path)
+    supervisor.log_of("worker").mkdir()
+    supervisor.log_of("beat").write_text("")
+    chosen = [SimpleNamespace(name=name, priority=0, stop_seconds=0) for name in ("worker", "beat")]
+    one = StoppedAppliance(SimpleNamespace(is_verbose=True), {}, supervisor, chosen, None)  # type: ignore[arg-type]
+    one.log = supervisor.log_of("beat")
+    one.start({})
+    one.stops_after = one.turns + 3
+    one.run()
+    one.stop()
+
+    assert supervisor.started.count("worker") > 2
+    assert labelled[-1] == f"line {one.stops_after}"

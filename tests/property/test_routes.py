@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from broker_core.errors import RequestRefusedError
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import TopicConfig
-from broker_core.namesrv.routes import BrokerIdentity, RouteTable
+from broker_core.namesrv.identity import BrokerIdentity
+from broker_core.namesrv.routes import RouteTable
 from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
 from broker_core.protocol.bodies.route import TopicRouteData
 from broker_core.steps import finished

@@ -20,7 +20,8 @@ from broker_core.clients.rebalance_locks import LockedQueue
 from broker_core.config.limits import LIMITS
 from broker_core.message.subscription import SubscriptionGroupConfig, build_subscription
 from broker_core.message.topic_config import QUEUE_NUMS_MAX, TopicConfig
-from broker_core.namesrv.routes import BROKERS_MAX, ROUTES_MAX, BrokerIdentity
+from broker_core.namesrv.identity import BrokerIdentity
+from broker_core.namesrv.routes import BROKERS_MAX, ROUTES_MAX
 from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
 from tests.support.broker import running_broker
 

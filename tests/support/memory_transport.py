@@ -23,8 +23,13 @@ class MemoryTransport(asyncio.Transport):
 
     sockets: ClassVar[list[socket.socket]] = []
 
-    def __init__(self, protocol: asyncio.BaseProtocol, address: tuple[Any, ...] = ()) -> None:
-        """`address`: of this end."""
+    def __init__(
+        self,
+        protocol: asyncio.BaseProtocol,
+        address: tuple[Any, ...] = (),
+        peer: tuple[Any, ...] | None = None,
+    ) -> None:
+        """`address`: of this end; `peer`: of the other."""
         super().__init__()
         self.protocol = protocol
         self.socket = socket.socket()
@@ -36,6 +41,7 @@ class MemoryTransport(asyncio.Transport):
         self.is_paused = False
         self.unread = 0
         self._address = address
+        self._peer = peer
 
     @classmethod
     def close_all(cls) -> None:
@@ -43,7 +49,8 @@ class MemoryTransport(asyncio.Transport):
             cls.sockets.pop().close()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return {"socket": self.socket, "sockname": self._address}.get(name, default)
+        known = {"socket": self.socket, "sockname": self._address, "peername": self._peer}
+        return known.get(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high

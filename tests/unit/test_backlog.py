@@ -82,3 +82,22 @@ async def test_work_that_makes_more_work_leaves_the_loop_its_turns() -> None:
 
     assert served == list(range(101))
     assert turns >= 10
+
+
+async def test_work_that_fails_keeps_no_other_from_being_done() -> None:
+    done: list[int] = []
+
+    def serve(number: int) -> int:
+        if number == 1:
+            raise KeyError("of a bug")
+        done.append(number)
+        return 1
+
+    backlog: Backlog[int] = Backlog(serve, at_once=1)
+    for number in range(4):
+        backlog.add(number)
+    for _ in range(4):
+        await asyncio.sleep(0)
+
+    assert done == [0, 2, 3]
+    assert len(backlog) == 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 
 import pytest
 
-from broker_core.service import NO_THREAD, Service
+from broker_core.service import AGAIN_S_MAX, NO_THREAD, Service
 from tests.support.clock import ManualClock
 
 
@@ -85,12 +86,42 @@ async def test_what_goes_on_for_ever_begins_anew_after_a_lack_of_memory(
     await service.shutdown()
 
 
-async def test_what_goes_on_for_ever_ends_with_a_bug(caplog: pytest.LogCaptureFixture) -> None:
-    service = Service()
+async def test_what_goes_on_for_ever_begins_anew_after_a_bug_and_waits_longer_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service, clock = Service(), ManualClock()
+    begun: list[float] = []
 
-    task = service.spawn_forever(ManualClock(), _die, name="doomed")
-    await asyncio.wait([task])
-    await asyncio.sleep(0)
+    async def work() -> None:
+        begun.append(clock.monotonic())
+        raise KeyError("of a bug")
 
-    assert "task died: name=doomed" in caplog.text
+    task = service.spawn_forever(clock, work, name="kept")
+    for _ in range(200):
+        await asyncio.sleep(0)
+        clock.advance_ms(1_000)
+
+    pauses = [after - before for before, after in itertools.pairwise(begun)]
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert caplog.text.count("task broke off, beginning anew: name=kept") == len(begun)
+    assert not task.done()
     await service.shutdown()
+
+
+async def test_a_pause_is_short_again_after_a_long_life(caplog: pytest.LogCaptureFixture) -> None:
+    service, clock = Service(), ManualClock()
+    begun: list[float] = []
+
+    async def work() -> None:
+        begun.append(clock.monotonic())
+        if len(begun) == 4:
+            await clock.sleep(AGAIN_S_MAX)
+        raise KeyError("of a bug")
+
+    service.spawn_forever(clock, work, name="kept")
+    for _ in range(80):
+        await asyncio.sleep(0)
+        clock.advance_ms(1_000)
+    await service.shutdown()
+
+    assert [after - before for before, after in itertools.pairwise(begun)][:5] == [1, 2, 4, 61, 2]

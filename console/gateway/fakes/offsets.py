@@ -30,8 +30,17 @@ class FakeOffsets:
 
     def commit(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
         self._broker.check()
+        queues = self._broker.queues_of(topic)
+        refused = ""
         for queue, offset in offsets.items():
-            self._broker.offsets[group, topic, queue.queue_id] = offset
+            found = queues.get(queue.queue_id)
+            end = 0 if found is None else found.max_offset
+            if offset > end:
+                refused = f"the offset is not stored: offset {offset} is beyond the end {end}"
+            else:
+                self._broker.offsets[group, topic, queue.queue_id] = offset
+        if refused:
+            raise RequestFailedError(ADDRESS, SYSTEM_ERROR, refused)
 
     def move_online(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
         self._broker.check()
@@ -43,7 +52,11 @@ class FakeOffsets:
             ):
                 raise RequestFailedError(ADDRESS, SYSTEM_ERROR, f"no {offset} in {queue}")
         self._broker.moves.append((group, topic, dict(offsets)))
-        self.commit(group, topic, offsets)
+        self.commit(
+            group,
+            topic,
+            {queue: min(offset, ends[queue].max_offset) for queue, offset in offsets.items()},
+        )
 
     def reset_online(self, group: str, topic: str, timestamp_ms: int) -> dict[BrokerQueue, int]:
         self._broker.check()

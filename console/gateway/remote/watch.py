@@ -99,3 +99,6 @@ class RemoteWatch:
                 # The broker is gone, or hangs: the holder of the watch opens a new one either way.
                 self._closed.set()
                 return
+            except Exception:
+                self._closed.set()
+                raise

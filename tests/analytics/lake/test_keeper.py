@@ -150,3 +150,50 @@ def test_maintenance_is_done_when_idle_once_an_hour(
         counts.append(len(done))
 
     assert counts == [0, 0, 0, 1, 1]
+
+
+def test_what_nobody_expects_is_said_and_tried_again(
+    keeper: Keeper, lake: Lake, builder: StoreBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("of a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lake.ingest, "batch", fail)
+        keeper.step(0.0)
+    assert "ZeroDivisionError" in said(lake)["error"]
+
+    keeper.step(BATCH_SECONDS)
+
+    assert said(lake)["error"] == ""
+    assert lake.offsets() == put_offsets(builder)
+
+
+def test_no_value_of_a_message_keeps_those_behind_it_out_of_the_lake(tmp_path: Path) -> None:
+    builder = StoreBuilder(tmp_path / "odd")
+    most, least = (1 << 31) - 1, -(1 << 31)
+    topics = ("orders", "%RETRY%g", "%DLQ%", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_OP_HALF_TOPIC")
+    for topic in (*topics, "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"):
+        for born_timestamp in ((1 << 63) - 1, -(1 << 63), 0, -1, 253_402_300_800_000):
+            builder.put(topic, born_timestamp=born_timestamp)
+        for count in (most, least, -1):
+            builder.put(topic, reconsume_times=count, queue_id=max(count, 0))
+        for properties in (
+            b"\xff\xfe\x01\xff\x02",
+            b"KEYS\x01a\x02KEYS\x01b\x02",
+            b"\x01\x02",
+            b"TRANSACTION_CHECK_TIMES\x01" + b"9" * 40,
+            b"REAL_TOPIC\x01\xff\x02REAL_QID\x01" + b"9" * 40,
+        ):
+            builder.put(topic, properties=properties, body=b"\xff,,1," + b"9" * 30 + b",-5")
+        builder.put(topic, flag=least, sys_flag=1, body=b"not compressed")
+    last = builder.put("orders")
+    builder.write(queues=False)
+    lake = Lake(tmp_path / "lake", builder.root)
+    keeper = Keeper(lake.place, lake.source, lake.ingest)
+
+    for now in (0.0, BATCH_SECONDS, MAINTAIN_SECONDS + 1):
+        keeper.step(now)
+
+    assert said(lake)["error"] == ""
+    assert last.commit_log_offset in lake.offsets()

@@ -7,11 +7,12 @@ import hmac
 import logging
 import socket
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from console.alerts import posting
+from console.alerts import courier as courier_module, posting
 from console.alerts.courier import BACKOFF_MS_MAX, REFUSED_TRIES_MAX, TRIES_MAX, Courier, wait_ms
 from console.alerts.heartbeat import Heartbeat
 from console.alerts.models import Channel, Message, preferences
@@ -21,7 +22,9 @@ from console.alerts.results import content_of
 from console.alerts.telling import tell
 from tests.support.clock import ManualClock
 from tests.support.http_sink import HttpSink, http_sink
+from tests.support.patience import PATIENCE_S
 from tests.support.smtp_sink import SmtpSink, smtp_sink
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -362,3 +365,47 @@ def test_a_heartbeat_that_fails_is_shown(sink, clock) -> None:
 
     assert preferences().heartbeat_outcome == "404 Not Found"
     assert preferences().heartbeat_ms is None
+
+
+def test_a_message_to_a_channel_of_an_unknown_kind_is_sent_once_and_keeps_none_back(
+    sink, courier
+) -> None:
+    put(Channel.objects.create(name="odd", kind="pigeon", url=sink.url()))
+    put(hook(sink))
+
+    courier.turn()
+    courier.turn()
+
+    assert states()[1] == "sent"
+    assert len(sink.received) <= 2
+
+
+def test_a_message_that_fails_behind_its_delivery_keeps_no_other_back(
+    sink, courier, clock, monkeypatch
+) -> None:
+    def get(kind: str, default: int) -> int:
+        if kind == "slack":
+            raise KeyError("of a bug")
+        return default
+
+    monkeypatch.setattr(courier_module, "PACE_MS", SimpleNamespace(get=get))
+    put(hook(sink, "slack", name="one"))
+    put(hook(sink, name="two"))
+
+    courier.turn()
+
+    assert states() == ["waiting", "sent"]
+
+
+def test_a_courier_goes_on_after_a_turn_that_failed(courier, monkeypatch) -> None:
+    turns: list[int] = []
+    monkeypatch.setattr(courier_module, "LOOK_EVERY_S", 0.001)
+
+    def turn() -> None:
+        turns.append(1)
+        raise KeyError("of a bug")
+
+    monkeypatch.setattr(courier, "turn", turn)
+    courier.start()
+    until(lambda: len(turns) >= 3, "a third turn")
+    courier.end(PATIENCE_S)

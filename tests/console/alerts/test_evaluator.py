@@ -6,7 +6,7 @@ import pytest
 from django.db import OperationalError
 from msgspec import structs
 
-from console.alerts import evaluator as evaluator_module
+from console.alerts import evaluator as evaluator_module, notices
 from console.alerts.evaluator import ENDED_MAX, MESSAGES_KEPT_MS, OPEN_MAX, end_all, forget
 from console.alerts.models import (
     Alert,
@@ -393,3 +393,38 @@ def test_an_alert_tells_the_names_that_show_it_and_no_key_of_a_message(rounds) -
     alert = Alert.objects.get()
     assert "Message 7F01 came back 3 times." in words_of(alert).evidence
     assert "ada@example.com" not in str(alert.evidence)
+
+
+def test_a_rule_that_fails_is_named_undone_and_keeps_no_other_from_firing(
+    rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = threshold(channel("one"), name="bad"), threshold(channel("two"), name="good")
+    announce = notices.announce
+
+    def fail_for_one(rule: Rule, passed: int, now_ms: int) -> None:
+        if rule.pk == bad.pk:
+            raise KeyError("of a bug")
+        announce(rule, passed, now_ms)
+
+    monkeypatch.setattr(evaluator_module, "announce", fail_for_one)
+    rounds.pass_minutes([500, 700, 900])
+
+    assert {each.rule_id for each in Alert.objects.all()} == {good.pk}
+    assert "bad: not applied" in preferences().looked_problem
+    assert rounds.evaluator.is_well()
+
+
+def test_a_round_that_fails_for_an_unknown_reason_is_made_again(
+    rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threshold(channel())
+
+    def fail(*_: object) -> None:
+        raise KeyError("of a bug")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluator_module, "Observation", fail)
+        rounds.pass_minutes([500])
+    rounds.pass_minutes([500, 700, 900])
+
+    assert states() == ["firing"]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from console.collector.collector import FOLD_EVERY, Collector, until_next_ms
+from console.collector.collector import FOLD_EVERY, WRITE_EVERY, Collector, until_next_ms
 from console.collector.sampler import CARRIED_MS_MAX, Moment, Sampler, covered_ms
 from console.gateway.errors import BrokerDownError, NameServerDownError
 from console.gateway.fakes.broker import ADDRESS, FakeBroker
 from console.gateway.fakes.samples import FakeSamples
 from console.gateway.moment import now_ms
-from console.gateway.sample import TopicSample
+from console.gateway.sample import GroupSample, LargeSample, ProgressSample, TopicSample
 from console.history import metrics
-from console.history.database import SqliteDatabase
+from console.history.database import HistoryError, SqliteDatabase
 from console.history.metrics import Column, Subject
 from console.history.status import STATUS, Status
 from console.history.store import HistoryStore
@@ -213,19 +214,100 @@ def test_samples_are_folded_in_the_time_between(world) -> None:
     assert [v for v in world.rows(metrics.RETAINED, FOLD_EVERY + 3) if v is not None]
 
 
-def test_a_number_beyond_64_bits_is_named_and_stops_nothing(world, monkeypatch) -> None:
+INT64_MAX = (1 << 63) - 1
+ODD = {
+    "an end beyond 64 bits": {"topics": [TopicSample("Orders", 1, [0, 0, 1 << 63])]},
+    "ends as far apart as can be": {
+        "topics": [TopicSample("Orders", 1, [0, -INT64_MAX, INT64_MAX, 1, 0, INT64_MAX])]
+    },
+    "bytes beyond 64 bits": {"topics": [TopicSample("Orders", 1 << 70, [0, 0, 1])]},
+    "an offset that a client made up": {
+        "progress": [ProgressSample("g", "Orders", [0, INT64_MAX, 1, -1])]
+    },
+    "a lag beyond 64 bits": {
+        "progress": [
+            ProgressSample(
+                "g", "Orders", [n for q in range(9) for n in (q, -INT64_MAX, INT64_MAX, 0)]
+            )
+        ]
+    },
+    "a counter beyond 64 bits": {"counters": {"put": 1 << 200}},
+    "a gauge beyond 64 bits": {"gauges": {"rss": -(1 << 200)}},
+    "members beyond 64 bits": {"groups": [GroupSample("g", 1 << 99)]},
+    "queues beyond 64 bits": {"topics": [TopicSample("Orders", 1, [0, 0, 1], 1 << 99)]},
+    "a message beyond 64 bits": {"large": [LargeSample("Orders", 1 << 99, 0, 0)]},
+}
+
+
+@pytest.mark.parametrize("changes", ODD.values(), ids=ODD)
+def test_no_number_of_a_broker_ends_the_collector_or_what_it_keeps(
+    world, monkeypatch, changes
+) -> None:
     world.collector.turn()
     node, whole = next(iter(world.samples.take().items()))
-    odd = msgspec.structs.replace(whole, topics=[TopicSample("Orders", 1, [0, 0, 1 << 63])])
-    monkeypatch.setattr(world.samples, "take", lambda: {node: odd})
-    world.turn()
-    assert "64 bits" in world.status().problems["broker-a:0"]
+    odd = msgspec.structs.replace(whole, **changes)
+    for sample in (odd, whole, odd, odd):
+        monkeypatch.setattr(world.samples, "take", lambda sample=sample: {node: sample})
+        world.turn()
+        assert world.status().problems == {}
     monkeypatch.undo()
+    world.collector.fold()
 
     world.turn(puts=3)
+    world.turn(puts=4)
+    world.collector.fold()
 
     assert world.status().problems == {}
-    assert world.rows(metrics.PUT, 3) == [None, None, 3]
+    assert world.rows(metrics.PUT, 7)[-1] == 4
+    assert world.store.samples_waiting() == 0
+
+
+def test_a_broker_whose_answer_cannot_be_kept_keeps_no_other_from_being_sampled(
+    world, monkeypatch
+) -> None:
+    node, whole = next(iter(world.samples.take().items()))
+    bad = msgspec.structs.replace(whole, broker_name="broker-b", counters=None)
+    other = replace(node, broker_name="broker-b")
+    monkeypatch.setattr(world.samples, "take", lambda: {other: bad, node: whole})
+
+    world.turn()
+    world.turn()
+
+    assert set(world.status().problems) == {"broker-b:0"}
+    assert world.rows(metrics.RETAINED, 3)[1:] == [0, 0]
+
+
+@pytest.mark.parametrize("error", [KeyError("of a bug"), HistoryError("locked")])
+def test_rules_that_fail_end_no_sample(world, error) -> None:
+    def judge(*_: object) -> None:
+        raise error
+
+    world.collector = Collector(world.samples, world.store, world.time, pid=1, judge=judge)
+    world.turn(puts=1)
+    world.turn(puts=2)
+
+    assert [v for v in world.rows(metrics.PUT, 3) if v is not None] == [2]
+
+
+def test_hours_that_cannot_be_written_end_no_sample(world) -> None:
+    turns = 0
+
+    def write(_: int) -> Iterator[None]:
+        raise KeyError("of a bug")
+        yield
+
+    def judge(*_: object) -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 2 * WRITE_EVERY:
+            world.collector.stop.set()
+
+    world.collector = Collector(
+        world.samples, world.store, world.time, pid=1, judge=judge, write_hours=write
+    )
+    world.collector.run()
+
+    assert turns == 2 * WRITE_EVERY
 
 
 def test_a_group_that_reads_at_once_is_not_looked_at(world) -> None:

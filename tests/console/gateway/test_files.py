@@ -13,7 +13,7 @@ from console.gateway.answers import BrokerQueue, GroupConfig, TopicConfig
 from console.gateway.errors import GatewayError, NotFoundError, RequestFailedError
 from console.gateway.files import ConfigFile, GroupFilter, parse, text_of
 from console.gateway.requests.files import move_delay
-from tests.console.gateway.support import ORDERS, ask
+from tests.console.gateway.support import ORDERS, ask, send
 
 if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
@@ -30,7 +30,8 @@ async def entries(gateway: Gateway, file: ConfigFile) -> Entries:
 async def test_a_file_says_what_was_saved(gateway: Gateway) -> None:
     await ask(gateway.topics.save, TopicConfig("Orders", 4, 2, 6, order=True), ["broker-a"])
     await ask(gateway.groups.save, GroupConfig("billing", retry_max_times=3), ["broker-a"])
-    await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 0})
+    await send(gateway, "Orders", queue_id=1, count=7)
+    await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 7})
 
     topics = await entries(gateway, ConfigFile.TOPICS)
     groups = await entries(gateway, ConfigFile.GROUPS)
@@ -53,7 +54,8 @@ async def test_the_text_of_each_file_is_read_back_as_it_was_answered(
     gateway: Gateway, file: ConfigFile
 ) -> None:
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
-    await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 0})
+    await send(gateway, "Orders", queue_id=1, count=7)
+    await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 7})
 
     document = (await ask(gateway.files.read, file, ["broker-a"]))["broker-a"]
 

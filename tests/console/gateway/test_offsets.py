@@ -67,3 +67,19 @@ async def test_the_members_of_an_online_group_move_to_an_offset_of_each_queue(
 
     with pytest.raises(RequestFailedError):
         await ask(gateway.offsets.move_online, "billing", "Orders", {BrokerQueue("broker-a", 0): 9})
+
+
+async def test_an_offset_that_no_group_can_have_read_up_to_is_refused(gateway: Gateway) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    await send(gateway, "Orders", queue_id=1, count=3)
+    await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 3})
+
+    with pytest.raises(RequestFailedError, match="beyond the end"):
+        await ask(gateway.offsets.commit, "billing", "Orders", {BrokerQueue("broker-a", 1): 4})
+    with pytest.raises(NotFoundError):
+        await ask(gateway.offsets.commit, "billing", "Nowhere", {BrokerQueue("broker-a", 1): 0})
+
+    progress = await ask(gateway.groups.progress, "billing")
+    assert {row.queue: row.consumer_offset for row in progress.queues}[
+        BrokerQueue("broker-a", 1)
+    ] == 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from console.history import metrics
+from console.history import codec, metrics
 from console.history.database import HistoryError, SqliteDatabase
 from console.history.metrics import Column, Subject
 from console.history.points import MISSING, SUM, WEIGHT
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from console.history.database import Database
+    from console.history.points import Points
     from console.history.tiers import Tier
 
 START_MS = 1_795_251_600_000
@@ -165,7 +166,7 @@ def test_what_is_beyond_the_limit_goes_before_its_time_oldest_first(written) -> 
         layout, order = layout_of(
             (written.ids[each], Column(code)) for each in (ORDERS, BILLS) for code in range(1, 200)
         )
-        noise = rng.integers(0, 1 << 60, len(order))
+        noise = rng.integers(0, 1 << 49, len(order))
         written.store.add_sample("broker-a:0", at, 10_000, layout, noise, b"{}")
     written.fold()
     with database.transaction(writes=False):
@@ -188,7 +189,7 @@ def test_a_full_disk_refuses_a_sample_and_takes_the_next_when_there_is_room(tmp_
     database.run(f"PRAGMA max_page_count={pages}")
     rng = np.random.default_rng(1)
     layout, order = layout_of((number, Column(code)) for number in (1, 2) for code in range(1, 99))
-    noise = rng.integers(0, 1 << 60, len(order))
+    noise = rng.integers(0, 1 << 49, len(order))
 
     def fill() -> None:
         for index in range(1, 100):
@@ -257,3 +258,68 @@ def test_what_is_made_of_all_samples_is_made_anew_with_each_of_them(written: Wri
 
     assert (first, second) == ([0] * 3, [1] * 3)
     assert written.store.made_once("sum", make) == 2
+
+
+@pytest.mark.parametrize("value", [(1 << 63) - 1, -(1 << 63) + 1])
+def test_figures_of_any_size_are_folded_and_read(written, value) -> None:
+    for index, orders in enumerate((value, 1, -value, value, 2)):
+        written.add(index, orders)
+        written.fold()
+
+    assert written.sums(ORDERS, slots=5)[1::3] == [1, 2]
+    assert written.sums(BILLS, slots=5) == [7] * 5
+
+
+def test_a_damaged_block_costs_its_own_points_and_no_others(written) -> None:
+    written.add(0, 1)
+    written.fold()
+    database = written.store.database
+    with database.transaction(writes=True):
+        database.run(
+            "UPDATE history_blocks SET points = ? WHERE subject = ?",
+            (b"damaged", written.ids[ORDERS]),
+        )
+    assert written.sums(ORDERS, slots=2) == [None, None]
+    assert written.sums(BILLS, slots=2) == [7, None]
+
+    written.add(1, 2)
+    written.fold()
+
+    assert written.sums(ORDERS, slots=2) == [None, 2]
+    assert written.sums(BILLS, slots=2) == [7, 7]
+
+
+def test_a_damaged_sample_is_left_out_and_goes_with_the_next_fold(written) -> None:
+    for index in range(3):
+        written.add(index, 5)
+    database = written.store.database
+    with database.transaction(writes=True):
+        for column, value, index in (("numbers", b"damaged", 1), ("layout", "gone", 2)):
+            database.run(
+                f"UPDATE history_samples SET {column} = ? WHERE at_ms = ?",
+                (value, START_MS + index * 10_000),
+            )
+    again = HistoryStore(database)
+    written.store = again
+    assert written.sums(ORDERS, slots=3) == [5, None, None]
+
+    written.fold()
+
+    assert written.sums(ORDERS, slots=3) == [5, None, None]
+    assert again.samples_waiting() == 0
+
+
+def test_a_series_that_cannot_be_written_keeps_no_other_from_it(written, monkeypatch) -> None:
+    encode = codec.encode
+
+    def fail_for_one(points: Points) -> bytes:
+        if LAG in points.columns:
+            raise ValueError("of a bug")
+        return encode(points)
+
+    monkeypatch.setattr(codec, "encode", fail_for_one)
+    written.add(0, 5)
+    written.fold()
+
+    assert written.store.samples_waiting() == 0
+    assert written.sums(BILLS, slots=1) == [7]

@@ -11,6 +11,7 @@ from console.history.database import SqliteDatabase
 from console.history.metrics import Subject, pair
 from console.history.store import HistoryStore
 from console.history.tiers import MINUTE_MS
+from console.verdicts import judge as judge_module
 from console.verdicts.judge import HELD_MS, RECENT_MS, Judge, Verdict, names_of, verdicts_of
 from tests.support.history_points import STEP_MS, keep
 
@@ -187,3 +188,27 @@ def test_a_clock_that_is_set_back_does_not_silence_it(store) -> None:
 
     assert verdicts_of(store).at_ms == NOW_MS
     assert "no-consumer" in rules(store)
+
+
+def test_a_rule_that_fails_keeps_no_other_from_speaking(store, monkeypatch) -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("of a bug")
+
+    failing = [
+        rule._replace(judge=fail) if rule.name == "no-consumer" else rule
+        for rule in judge_module.RULES_OF[metrics.GROUP]
+    ]
+    monkeypatch.setitem(judge_module.RULES_OF, metrics.GROUP, failing)
+
+    Judge(store).judge(NOW_MS, {})
+
+    assert list(rules(store)) == ["dead-letters"]
+
+
+def test_facts_that_fail_take_no_verdict_away(store) -> None:
+    def fail(_: object) -> dict[str, str]:
+        raise KeyError("of a bug")
+
+    Judge(store).judge(NOW_MS, {}, fail)
+
+    assert set(rules(store)) == {"no-consumer", "dead-letters"}

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from broker_core.delay.schedule import FAILURES_MAX, RETRY_MS
 from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC
 from broker_core.store.results import PutMessageResult, PutMessageStatus
 from tests.support.builders import put
@@ -463,3 +465,41 @@ async def test_the_schedule_topic_keeps_the_due_time_in_its_units(delayed: Delay
 
     assert (offset, due) == (sent.commit_log_offset, sent.store_timestamp + 5_000)
     assert len(LEVELS.split()) == 5
+
+
+async def test_a_message_that_always_fails_is_passed_over_and_those_behind_it_are_delivered(
+    delayed: Delayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_copy = delayed.store.put_copy
+
+    def fail_for_one(message, *place):
+        if message.body == b"bad":
+            raise TypeError("of a bug")
+        return put_copy(message, *place)
+
+    monkeypatch.setattr(delayed.store, "put_copy", fail_for_one)
+    for body in (b"first", b"bad", b"last"):
+        delayed.send(1, body)
+    delayed.clock.advance_ms(1_100)
+
+    pauses = [await delayed.schedule.deliver_due(1) for _ in range(FAILURES_MAX)]
+
+    assert pauses[:-1] == [RETRY_MS] * (FAILURES_MAX - 1)
+    assert [body for body, _ in delayed.delivered] == [b"first", b"last"]
+
+
+async def test_a_delivered_message_comes_once_though_the_news_of_it_fails(
+    delayed: Delayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise TypeError("of a bug")
+
+    # What the schedule calls appends to it.
+    monkeypatch.setattr(delayed, "delivered", SimpleNamespace(append=fail))
+    delayed.send(1, b"once")
+
+    for milliseconds in (1_100, 60_000):
+        delayed.clock.advance_ms(milliseconds)
+        await delayed.deliver()
+
+    assert [message.body for message in delayed.arrived()] == [b"once"]

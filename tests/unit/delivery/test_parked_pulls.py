@@ -287,3 +287,24 @@ def test_pulls_with_long_expressions_are_bounded_by_their_memory(
     assert of_one + of_others == LARGE_BYTES_MAX // (chars * BYTES_PER_CHAR)
     parked_pulls.close("first")
     assert large_pulls_that_wait(parked_pulls, "last", chars) == of_one
+
+
+async def test_a_pull_that_fails_keeps_no_other_from_its_answer(parked_pulls: ParkedPulls) -> None:
+    class FailingPull(FakePull):
+        def attempt(self, *, is_last: bool) -> bool:
+            raise KeyError("of a bug")
+
+    last = FakePull(answers=False)
+    for pull in (FailingPull(), FakePull(), FailingPull(), last):
+        parked_pulls.park("T", 0, pull, 15_000)
+
+    parked_pulls.on_arrival("T", 0, 1)
+    await turn()
+    assert last.attempts == [False]
+    assert len(parked_pulls) == 1
+
+    parked_pulls.park("U", 0, FailingPull(), 15_000)
+    parked_pulls.shutdown()
+
+    assert last.attempts == [False, True]
+    assert len(parked_pulls) == 0

@@ -14,6 +14,7 @@ from broker_core.config.ha import HaConfig
 from broker_core.counted_log import CountedLog
 from broker_core.errors import RemotingError
 from broker_core.formats.ha_frames import encode_report
+from broker_core.ha.connection import HaConnection
 from broker_core.ha.master import ANY_END, HaMaster
 from broker_core.remoting.allowed import AllowedPeers
 from tests.support.builders import LOG_FILE_SIZE, log_bytes, put
@@ -557,3 +558,32 @@ async def test_one_host_leaves_room_for_slaves_of_others(
         other = await FakeSlave.to(port, source="127.0.0.2")
         other.report(0)
         await until_async(lambda: len(ha.connections()) == 3, "the other host's")
+
+
+async def test_a_slave_whose_transfer_fails_comes_again_and_the_others_get_the_log(
+    master: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(master, clock) as (ha_master, port):
+        bad, well = await FakeSlave.to(port), await FakeSlave.to(port)
+        for slave in (bad, well):
+            slave.report(0)
+        await until_async(
+            lambda: all(one.requested_offset >= 0 for one in ha_master.connections()),
+            "both to report",
+        )
+        pump, failing = HaConnection.pump, ha_master.connections()[0].address
+
+        def fail_for_one(self: HaConnection) -> None:
+            if self.address == failing:
+                raise KeyError("of a bug")
+            pump(self)
+
+        monkeypatch.setattr(HaConnection, "pump", fail_for_one)
+        fill(master, 3)
+        await until_async(lambda: len(ha_master.connections()) == 1, "one to be disconnected")
+        (left,) = ha_master.connections()
+
+        assert left.address != failing
+        await until_async(
+            lambda: sent(ha_master) == master.max_commit_log_offset, "the log to be sent"
+        )

@@ -561,3 +561,29 @@ async def test_accounts_of_a_master_that_refuses_to_tell_them_are_said(slave: Sl
     assert slave.sync.state.failures == {
         "the version of the accounts": f"the master at {MASTER} refuses: code 3 not supported"
     }
+
+
+async def test_a_table_that_fails_for_an_unknown_reason_keeps_the_others_from_nothing(
+    slave: Slave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise TypeError("of a bug")
+
+    monkeypatch.setattr(slave.topics, "follow", fail)
+
+    await slave.sync.sync()
+
+    assert list(slave.sync.state.failures) == ["topics"]
+    assert slave.offsets.query("g", "T", 0) == 7
+    assert slave.groups.find("g") is not None
+
+
+async def test_offsets_of_a_master_that_fit_no_file_are_bounded(slave: Slave) -> None:
+    slave.master.bodies[RequestCode.GET_ALL_CONSUMER_OFFSET] = (
+        b'{"offsetTable":{"T@g":{0:9223372036854775807},"U@g":{0:-5}}}'
+    )
+
+    await slave.sync.sync()
+
+    assert slave.offsets.query("g", "T", 0) == (1 << 63) - 1
+    assert slave.sync.state.failures == {}

@@ -43,6 +43,8 @@ class Line:
         self.transports: list[MemoryTransport] = []
         self.error: Exception | None = None
         """Why nobody can be reached."""
+        self.peer = MASTER_HOST
+        """Whom a name resolves to."""
         monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", self._connect)
         self.log = CountedLog(clock)
         self.ha = HaSlave(HaConfig(**keys), clock, store, self.log, None)
@@ -50,13 +52,14 @@ class Line:
 
     async def _connect(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **_: object
-    ) -> None:
+    ) -> tuple[MemoryTransport, asyncio.BaseProtocol]:
         self.asked.append((host, port))
         if self.error is not None:
             raise self.error
-        transport = MemoryTransport(factory(), ("::1", 4_000, 0, 0))
+        transport = MemoryTransport(factory(), ("::1", 4_000, 0, 0), self.peer)
         self.transports.append(transport)
         transport.protocol.connection_made(transport)
+        return transport, transport.protocol
 
     async def begins(self) -> None:
         self.ha.start()
@@ -294,6 +297,46 @@ async def test_a_master_may_be_named_in_any_way(
     await line.begins()
 
     assert line.asked == [asked]
+
+
+@pytest.mark.parametrize("address", ["", "garbage", "10.0.0.1:x", "10.0.0.1:0", "10.0.0.1:70000"])
+async def test_an_address_that_is_none_is_said_and_the_next_one_followed(
+    line: Line, address: str
+) -> None:
+    line.ha.follow(address or "nowhere")
+    await line.begins()
+    assert "is not an address of the form host:port" in line.ha.state().reason
+    assert line.asked == []
+
+    line.ha.follow(MASTER)
+    await settle()
+
+    assert line.ha.state().state == "following"
+
+
+async def test_a_host_that_no_broker_may_have_is_sent_nothing(line: Line) -> None:
+    line.peer = ("169.254.169.254", 10_912)
+    line.ha.follow("master.example:10912")
+
+    await line.begins()
+
+    assert "169.254.169.254: its host is link-local" in line.ha.state().reason
+    assert line.transport.taken() == b""
+    assert line.transport.is_aborted
+
+
+async def test_the_address_that_is_configured_may_be_any(
+    monkeypatch: pytest.MonkeyPatch, slave: MessageStore, clock: ManualClock
+) -> None:
+    line = Line(monkeypatch, slave, clock, ha_master_address="169.254.1.1:10912")
+    line.peer = ("169.254.1.1", 10_912)
+    line.ha.follow("169.254.1.1:10912")
+
+    await line.begins()
+    state = line.ha.state().state
+    await line.ha.shutdown()
+
+    assert state == "following"
 
 
 @pytest.mark.parametrize(

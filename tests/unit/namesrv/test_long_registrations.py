@@ -6,7 +6,8 @@ import pytest
 
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import TopicConfig
-from broker_core.namesrv.routes import LINES_MAX, TOPICS_PER_STEP, BrokerIdentity, RouteTable
+from broker_core.namesrv.identity import BrokerIdentity
+from broker_core.namesrv.routes import LINES_MAX, TOPICS_PER_STEP, RouteTable
 from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
 from tests.support.clock import ManualClock
 

@@ -7,11 +7,13 @@ import pytest
 
 from broker_core.clock import SystemClock
 from broker_core.config.namesrv import NamesrvConfig
+from broker_core.errors import RequestRefusedError
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import TopicConfig
+from broker_core.namesrv.identity import BrokerIdentity
 from broker_core.namesrv.namesrv import NameServer
 from broker_core.namesrv.registration import BrokerRegistration, RegistrationTerms
-from broker_core.namesrv.routes import BrokerIdentity, RouteTable
+from broker_core.namesrv.routes import RouteTable
 from broker_core.remoting.client import RemotingClient
 from broker_core.storage import FileStorage
 from tests.support.clock import ManualClock
@@ -253,4 +255,57 @@ async def test_a_compressed_registration_says_the_same(name_server: NameServer) 
     route = name_server.routes.route("U")
     assert route is not None
     assert (route.queue_datas[0].read_queue_nums, route.queue_datas[0].perm) == (16, 6)
+    await registration.shutdown()
+
+
+async def test_a_name_server_that_answers_nonsense_keeps_the_broker_from_no_other(
+    name_server: NameServer,
+) -> None:
+    class Client(RemotingClient):
+        async def request(
+            self, address: str, command: RemotingCommand, timeout_s: float = 5.0
+        ) -> RemotingCommand:
+            if address == "nonsense:9876":
+                raise TypeError("of a bug")
+            return await super().request(address, command, timeout_s)
+
+    clock = ManualClock()
+    registration = BrokerRegistration(
+        IDENTITY,
+        Topics("T"),
+        clock,
+        client=Client(clock=clock),
+        name_servers=("nonsense:9876", f"127.0.0.1:{name_server.port}"),
+        terms=RegistrationTerms(),
+    )
+
+    await registration.start()
+    assert name_server.routes.topics() == ["T"]
+    await registration.shutdown()
+
+    assert name_server.routes.topics() == []
+
+
+async def test_a_table_that_refuses_our_own_broker_ends_no_registration(
+    name_server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    routes = RouteTable(clock)
+    registration = BrokerRegistration(
+        IDENTITY,
+        Topics("T"),
+        clock,
+        client=RemotingClient(clock=clock),
+        name_servers=(f"127.0.0.1:{name_server.port}",),
+        routes=routes,
+        terms=RegistrationTerms(),
+    )
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RequestRefusedError(1, "the limit is reached")
+
+    monkeypatch.setattr(routes, "register", refuse)
+    await registration.register_now()
+
+    assert name_server.routes.topics() == ["T"]
     await registration.shutdown()

@@ -8,13 +8,10 @@ from broker_core.errors import RequestRefusedError
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import TopicConfig
 from broker_core.namesrv import routes as routes_module
+from broker_core.namesrv.claims import MASTER_SILENT_S, SET_MEMBERS_MAX
+from broker_core.namesrv.identity import BrokerIdentity
 from broker_core.namesrv.reigns import EPOCH_KEPT_S, REIGNS_MAX, Reigns
-from broker_core.namesrv.routes import (
-    MASTER_SILENT_S,
-    BrokerIdentity,
-    RegisterResult,
-    RouteTable,
-)
+from broker_core.namesrv.routes import RegisterResult, RouteTable
 from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
 from broker_core.protocol.codes import ResponseCode
 from broker_core.steps import finished
@@ -202,12 +199,56 @@ def test_no_impostor_changes_the_route_of_a_live_broker(
     assert list(table.cluster_info().broker_addr_table) == ["b"]
 
 
-def test_a_slave_does_not_move_its_master_to_another_cluster(table: RouteTable) -> None:
+def test_a_live_brokers_name_belongs_to_its_cluster(table: RouteTable) -> None:
     table.register(MASTER, topics("T"), owner=object())
+    stranger = BrokerIdentity("x", "b", 7, "10.0.0.66:10911")
 
-    table.register(BrokerIdentity("x", "b", 7, "10.0.0.66:10911"), topics(), owner=object())
+    with pytest.raises(RequestRefusedError, match="set brokerClusterName=c") as refusal:
+        table.register(stranger, topics(), owner=object())
 
+    assert refusal.value.code == ResponseCode.NO_PERMISSION
     assert table.cluster_info().cluster_addr_table == {"c": ["b"]}
+    assert table.cluster_info().broker_addr_table["b"].broker_addrs == {0: MASTER.broker_addr}
+
+
+def test_slaves_that_lost_their_master_stay_in_their_cluster_until_a_master_moves_them(
+    table: RouteTable,
+) -> None:
+    table.register(SLAVE, topics(), owner=object())
+    stranger = BrokerIdentity("x", "b", 7, "10.0.0.66:10911")
+
+    with pytest.raises(RequestRefusedError, match="belongs to cluster c"):
+        table.register(stranger, topics(), owner=object())
+    moved = replace(MASTER, cluster_name="c9")
+    table.register(moved, topics("T"), owner=object())
+
+    assert table.cluster_info().cluster_addr_table == {"c9": ["b"]}
+
+
+def test_a_master_moves_to_another_cluster_over_its_own_connection(table: RouteTable) -> None:
+    own = object()
+    table.register(MASTER, topics("T"), owner=own)
+    table.register(SLAVE, topics("T"), owner=object())
+
+    table.register(replace(MASTER, cluster_name="c9"), topics("T"), owner=own)
+
+    assert table.cluster_info().cluster_addr_table == {"c9": ["b"]}
+
+
+def test_the_addresses_of_one_name_are_bounded(table: RouteTable) -> None:
+    owner = object()
+    table.register(MASTER, topics("T"), owner=owner)
+    for number in range(1, SET_MEMBERS_MAX):
+        slave = BrokerIdentity("c", "b", number, f"10.0.1.{number}:10911")
+        table.register(slave, topics(), owner=owner)
+    beyond = BrokerIdentity("c", "b", SET_MEMBERS_MAX, "10.0.2.1:10911")
+
+    with pytest.raises(RequestRefusedError, match="64 addresses already"):
+        table.register(beyond, topics(), owner=object())
+    table.register(SLAVE, topics(), owner=owner)
+    table.register(beyond, topics(), owner=object(), is_proven=True)
+
+    assert len(table.cluster_info().broker_addr_table["b"].broker_addrs) == SET_MEMBERS_MAX + 1
 
 
 @pytest.mark.parametrize("how", ["it unregistered", "its connection closed", "it was silent"])
@@ -395,31 +436,45 @@ def test_an_encoded_route_is_kept_until_something_changes(table: RouteTable) -> 
 def test_the_table_is_bounded(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes_module, "BROKERS_MAX", 1)
     monkeypatch.setattr(routes_module, "ROUTES_MAX", 2)
-    table.register(MASTER, topics("T", "U"))
+    own = object()
+    table.register(MASTER, topics("T", "U"), owner=own)
 
     with pytest.raises(RequestRefusedError, match="the limit of 1 brokers is reached"):
-        table.register(OTHER, topics())
+        table.register(OTHER, topics(), owner=object())
     with pytest.raises(RequestRefusedError, match="the limit of 2 routes is reached"):
-        table.register(MASTER, topics("V", counter=2))
+        table.register(MASTER, topics("V", counter=2), owner=own)
     assert table.topics() == ["T", "U"]
-    table.register(MASTER, topics("T", "U", perm=4, counter=2))
+    table.register(MASTER, topics("T", "U", perm=4, counter=2), owner=own)
     assert perms(table, "U") == {"b": 4}
     table.delete_topic("T")
-    table.register(MASTER, topics("U", "V", counter=3))
+    table.register(MASTER, topics("U", "V", counter=3), owner=own)
     assert table.topics() == ["U", "V"]
+
+
+def test_strangers_that_fill_the_table_do_not_keep_our_own_broker_out(
+    table: RouteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes_module, "BROKERS_MAX", 1)
+    monkeypatch.setattr(routes_module, "ROUTES_MAX", 2)
+    table.register(OTHER, topics("T", "U"), owner=object())
+
+    table.register(MASTER, topics("V", "W"))
+
+    assert table.topics() == ["T", "U", "V", "W"]
 
 
 def test_a_topic_counts_once_for_each_of_its_brokers(
     table: RouteTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes_module, "ROUTES_MAX", 3)
+    other = object()
     table.register(MASTER, topics("T", "U"))
 
     with pytest.raises(RequestRefusedError, match="the limit of 3 routes is reached"):
-        table.register(OTHER, topics("T", "U"))
-    table.register(OTHER, topics("T"))
+        table.register(OTHER, topics("T", "U"), owner=other)
+    table.register(OTHER, topics("T"), owner=other)
     table.unregister(MASTER)
-    table.register(OTHER, topics("T", "V", "W", counter=2))
+    table.register(OTHER, topics("T", "V", "W", counter=2), owner=other)
     assert sorted(table.topics()) == ["T", "V", "W"]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from broker_core.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from broker_core.protocol.command import RemotingCommand
+from broker_core.remoting import broker_hosts
 from broker_core.remoting.client import RemotingClient, split_address
 from broker_core.remoting.connection import JOIN_BYTES
 from broker_core.remoting.server import RemotingServer
@@ -75,6 +76,25 @@ async def test_requests_to_one_address_share_a_connection(served: Served) -> Non
     assert [answer.body for answer in answers] == bodies
     assert len({request.opaque for request in served.seen}) == 20
     assert len(served.server.connections) == 1
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+async def test_a_peer_that_no_broker_can_be_is_asked_only_where_its_address_is_trusted(
+    served: Served, monkeypatch: pytest.MonkeyPatch, is_trusted: bool
+) -> None:
+    # So this machine is none, and nobody has to listen at 169.254.169.254.
+    monkeypatch.setattr(broker_hosts, "LOCAL_NETWORKS", ())
+    client = RemotingClient(trusts=lambda _address: is_trusted)
+
+    asked = client.request(served.address.replace("127.0.0.1", "localhost"), a_request())
+    if is_trusted:
+        assert (await asked).code == 0
+    else:
+        with pytest.raises(RemotingConnectError, match="not the address of one machine"):
+            await asked
+    await client.shutdown()
+
+    assert len(served.seen) == is_trusted
 
 
 async def test_an_ended_connection_is_made_again(served: Served) -> None:

@@ -11,6 +11,7 @@ from broker_core.errors import RemotingError, RemotingSendError, RemotingTimeout
 from broker_core.protocol.codes import ONEWAY_FLAG
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.frame import FrameDecoder, FrameLimits
+from broker_core.remoting.connection import Connection
 from broker_core.remoting.intake import ANSWER_BYTES
 from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.server import RemotingServer, ServerEvents
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from broker_core.clock import SystemClock
-    from broker_core.remoting.connection import Connection
     from broker_core.remoting.dispatch import Handler
 
 ECHO = 1
@@ -522,3 +522,51 @@ async def test_what_memory_lacks_for_ends_its_connection_and_no_other(
     assert "request failed" not in caplog.text
     other.send(a_request(opaque=3))
     assert (await other.receive()).opaque == 3
+
+
+async def test_the_end_of_a_connection_is_heard_by_all_though_one_of_them_fails(
+    setup: Setup,
+) -> None:
+    told: list[object] = []
+
+    def fail(_: object) -> None:
+        raise KeyError("of a bug")
+
+    server = await setup.serve({ECHO: echo}, on_connection_lost=fail)
+    peer = await setup.connect()
+    peer.send(RemotingCommand.request(ECHO))
+    await peer.receive()
+    (connection,) = server.connections
+    connection.on_close += [fail, told.append]
+
+    connection.close()
+    await peer.ended()
+    await asyncio.sleep(0)
+
+    assert told == [connection]
+    assert not server.connections
+
+
+async def test_a_connection_whose_sweep_fails_keeps_no_other_idle_one_open(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    server = await setup.serve({ECHO: echo}, clock, RemotingLimits(idle_s=60))
+    bad, idle = await setup.connect(), await setup.connect()
+    for peer in (bad, idle):
+        peer.send(RemotingCommand.request(ECHO))
+        await peer.receive()
+    sweep = Connection.sweep
+
+    def fail_for_one(self: Connection, now: float) -> None:
+        if self.remote_address == bad.address:
+            raise KeyError("of a bug")
+        sweep(self, now)
+
+    monkeypatch.setattr(Connection, "sweep", fail_for_one)
+    for _ in range(20):
+        clock.advance_ms(5_000)
+        await asyncio.sleep(0)
+
+    assert await idle.ended()
+    assert [each.remote_address for each in server.connections] == [bad.address]

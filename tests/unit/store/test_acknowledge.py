@@ -176,3 +176,20 @@ async def test_puts_of_a_turn_whose_disk_is_late_are_told_so_after_their_time(
 
     assert told.statuses == [PutMessageStatus.FLUSH_DISK_TIMEOUT]
     gate.open.set()
+
+
+async def test_a_sender_that_cannot_be_told_keeps_no_other_waiting(sync_store, storage):
+    class Failing:
+        def end(self, status):
+            raise KeyError("of a bug")
+
+    gate = Gate(storage, "fdatasync")
+    told = Told()
+    for waiter in (Failing(), told):
+        end = sync_store.max_commit_log_offset + 1
+        put(sync_store)
+        sync_store.acknowledge.tell_together(end, waiter, 0.0)
+    gate.open.set()
+    await durable(sync_store, put(sync_store))
+
+    assert told.statuses == [PutMessageStatus.PUT_OK]

@@ -419,3 +419,34 @@ async def test_without_an_index_a_checkpoint_says_nothing_of_one(clock, storage)
     page = checkpoint.decode(storage.read(Path("/store/checkpoint")))
     assert page.index_msg_timestamp == 0
     assert page.logics_msg_timestamp > 0
+
+
+async def test_who_listens_to_a_flush_and_fails_keeps_no_later_one_back(sync_store):
+    def fail(*_: object) -> None:
+        raise KeyError("of a bug")
+
+    heard: list[int] = []
+    sync_store.time_flushes(fail)
+    sync_store.on_flushed += [fail, lambda: heard.append(1)]
+
+    for _ in range(2):
+        await durable(sync_store, put(sync_store))
+
+    assert sync_store.flushed_where == sync_store.max_commit_log_offset
+    assert len(heard) >= 2
+
+
+async def test_queues_that_cannot_be_flushed_for_an_unknown_reason_get_no_checkpoint(
+    store, storage, monkeypatch
+):
+    put(store)
+    await store.flush()
+
+    def fail(*_: object) -> None:
+        raise KeyError("of a bug")
+
+    put(store)
+    monkeypatch.setattr(store.files.queues, "take_files_to_flush", fail)
+    await store.queue_flusher.flush()
+
+    assert store.availability.failure is not None

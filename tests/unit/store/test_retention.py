@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from broker_core.storage import FileStorage
+from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.store.results import GetMessageStatus, PutMessageStatus
 from tests.support.builders import LOG_FILE_SIZE, a_store, get, put, read_all, store_config
 from tests.support.clock import ManualClock
@@ -225,3 +226,49 @@ async def test_a_store_that_starts_on_a_full_disk_takes_no_puts(clock, storage):
 
     assert put(store).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     await store.shutdown()
+
+
+@pytest.mark.parametrize("error", [OSError(5, "cannot be deleted"), KeyError("of a bug")])
+async def test_a_queue_in_which_nothing_can_expire_keeps_no_other_from_it(
+    storage, monkeypatch, error
+):
+    store, clock = await filled(storage, file_reserved_time=24)
+    for topic in ("Bad", "Z"):
+        put(store, topic=topic)
+    queues = list(store.files.queues)
+    bad, *others = queues
+    clock.advance_ms(24 * HOUR_MS)
+    delete_before = ConsumeQueue.delete_before
+
+    def fail_for_one(self, commit_log_offset):
+        if self is bad:
+            raise error
+        return delete_before(self, commit_log_offset)
+
+    monkeypatch.setattr(ConsumeQueue, "delete_before", fail_for_one)
+    await run(store.retention.clean(), clock)
+    log_from = store.files.log.min_offset
+
+    assert len(store.files.log.files) == 1
+    assert all(queue.unit(queue.min_offset)[0] >= log_from for queue in others if queue.max_offset)
+
+
+async def test_a_log_file_that_cannot_be_deleted_stays_readable_and_goes_later(
+    storage, monkeypatch
+):
+    store, clock = await filled(storage, file_reserved_time=24)
+    clock.advance_ms(24 * HOUR_MS)
+    unlink, before = storage.unlink, len(store.files.log.files)
+
+    def refuse(path):
+        raise OSError(30, "read-only")
+
+    monkeypatch.setattr(storage, "unlink", refuse)
+    await run(store.retention.clean(), clock)
+    assert len(store.files.log.files) == before
+    assert len(read_all(store)) == 700
+
+    monkeypatch.setattr(storage, "unlink", unlink)
+    await run(store.retention.clean(), clock)
+
+    assert len(store.files.log.files) == 1

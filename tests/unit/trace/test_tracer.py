@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -473,3 +473,40 @@ async def test_strangers_at_one_address_do_not_take_the_places_of_others() -> No
     tracer.unwatch(1)
     assert watch(tracer, "late", TraceWatch(), Viewer(), "10.0.0.3") is not None
     await tracer.shutdown()
+
+
+def test_a_watch_that_fails_fails_neither_its_message_nor_the_other_watches(
+    tracer: Tracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing, well = Viewer(), Viewer()
+    bad = watch(tracer, "failing", TraceWatch(), failing)
+    watch(tracer, "well", TraceWatch(), well)
+    assert bad is not None
+    offer = Watch.offer
+
+    def fail_for_one(self: Watch, *arguments: Any) -> bool:
+        if self.watch_id == bad.watch_id:
+            raise KeyError("of a bug")
+        return offer(self, *arguments)
+
+    monkeypatch.setattr(Watch, "offer", fail_for_one)
+    stored(tracer)
+    tracer.push_all()
+
+    assert len(well.events) == 1
+    assert failing.events == []
+
+
+def test_events_that_cannot_be_written_are_dropped_and_those_behind_them_come(
+    tracer: Tracer,
+) -> None:
+    viewer = Viewer()
+    watch(tracer, "c", TraceWatch(), viewer)
+
+    tracer.emit("stored", "T", cast("int", object()), 7)
+    tracer.push_all()
+    stored(tracer, topic="Next")
+    tracer.push_all()
+
+    assert [event["topic"] for event in viewer.events] == ["Next"]
+    assert viewer.batches[-1]["dropped"] == "1"

@@ -50,8 +50,10 @@ class Command(BaseCommand):
                 judge, alerts = Judge(store), Evaluator(store, monotonic_ms)
 
                 def look(at_ms: int, noticed: Mapping[Subject, int], facts: Facts) -> None:
-                    judge.judge(at_ms, noticed, facts)
-                    alerts.look(at_ms)
+                    try:
+                        judge.judge(at_ms, noticed, facts)
+                    finally:
+                        alerts.look(at_ms)
 
                 courier = Courier(now_ms, monotonic_ms, alerts.is_well)
                 collector = Collector(

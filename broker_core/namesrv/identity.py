@@ -1,0 +1,37 @@
+"""Who a broker is: what it registers with, and what is known of it while it lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker_core.message.data_version import DataVersion
+
+BROKER_ID_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """The registering broker. `broker_addr` is the "ip:port" that clients connect to."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    ha_server_addr: str = ""
+    epoch: int = 0
+    """Of a master: its reign, see `reigns`."""
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    """A registered address.
+
+    `owners` are the connections that registered it, the oldest first; None is our own process.
+    """
+
+    identity: BrokerIdentity
+    data_version: DataVersion
+    owners: tuple[object | None, ...]
+    heard_at: float
