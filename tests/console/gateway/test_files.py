@@ -46,7 +46,7 @@ async def test_a_file_says_what_was_saved(gateway: Gateway) -> None:
         "writeQueueNums": 2,
     }
     assert (groups["billing"]["retryMaxTimes"], groups["billing"]["consumeEnable"]) == (3, True)
-    assert offsets["Orders@billing"] == {"1": "0"}
+    assert offsets["Orders@billing"] == {"1": "7"}
 
 
 @pytest.mark.parametrize("file", ConfigFile)
