@@ -247,6 +247,7 @@ class SendProcessor:
             detour = self._detour(table, topic, queue_id, is_dead=topic is not header.topic)
             if detour is not None:
                 put_topic, put_queue_id = detour
+            require_no_nul(text)  # a repeated name would hide it in the table
             text = encode_properties(table)
         is_watched = self._tracer.watching
         validated_s = self._clock.monotonic() if is_watched else 0.0
@@ -308,7 +309,9 @@ class SendProcessor:
         queue_id = header.queue_id
         if not 0 <= queue_id < self._plain_queues[topic]:
             queue_id = self._placement.place(wanted_of(header, connection))
-        table = decode_sent(header.properties or "")
+        text = header.properties or ""
+        table = decode_sent(text)
+        require_no_nul(text)  # a repeated name would hide it in the table
         if header.sys_flag & TRANSACTION_MASK or PROPERTY_DELAY_TIME_LEVEL in table:
             raise RequestRefusedError(*self._remarks[PutMessageStatus.MESSAGE_ILLEGAL])
         table[PROPERTY_CLUSTER] = self._cluster_name

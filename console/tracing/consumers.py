@@ -19,6 +19,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import translation
 from django.utils.translation import gettext
+from uvicorn.protocols.utils import ClientDisconnected
 
 from console.accounts.rights import rights_of
 from console.tracing.bridge import TooManyViewersError, TraceBridge, Viewer
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from console.accounts.session_watch import SessionWatch
 
 logger = logging.getLogger(__name__)
+
+PEER_GONE = (ConnectionError, ClientDisconnected)
+"""What sending raises when the browser has left."""
 
 INPUT_BYTES_MAX = 64 * 1024
 ROUND_MAX = 1 << 53
@@ -183,7 +187,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
 
     async def _problem(self, sentence: str) -> None:
         frame = msgspec.json.encode({"type": "problem", "message": sentence})
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(*PEER_GONE):
             await self.send(text_data=frame.decode())
 
 
@@ -196,7 +200,7 @@ async def closing_on_failure(
     """
     try:
         await work
-    except ConnectionError:
+    except PEER_GONE:
         return
     except Exception:
         logger.exception("a socket is closed, since what it lives by failed")

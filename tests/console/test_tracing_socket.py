@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
 from django.urls import path
+from uvicorn.protocols.utils import ClientDisconnected
 
 from console.accounts.models import CustomRole
 from console.accounts.roles import Role, give_role
@@ -27,6 +29,7 @@ from console.tracing.consumers import (
     CLOSE_TOO_MANY,
     INPUT_BYTES_MAX,
     TraceConsumer,
+    closing_on_failure,
 )
 from console.tracing.sessions import session_watch
 from tests.console.socket_client import SocketClient
@@ -323,3 +326,20 @@ async def test_a_socket_whose_task_fails_is_closed_for_the_page_to_come_again(
 
     assert await socket.closed_with() == CLOSE_FAILED
     await socket.disconnect(CLOSE_FAILED)
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError, ClientDisconnected])
+async def test_a_browser_that_leaves_is_no_failure(
+    error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    closed: list[int] = []
+
+    async def close(code: int) -> None:
+        closed.append(code)
+
+    async def send() -> None:
+        raise error
+
+    await closing_on_failure(SimpleNamespace(close=close), send())
+
+    assert (closed, caplog.records) == ([], [])
