@@ -240,7 +240,7 @@ async def _serve(
         if ending is not None and ending.is_asked and not asked.is_set():
             return _code_of(ending)
         raise
-    # What is there now stays: the collector, which stops the loop, need not look at it again.
+    # The garbage collector stops the loop, so exempt the objects that stay for good.
     gc.collect()
     gc.freeze()
     logger.info("%s", announcement())
@@ -254,7 +254,7 @@ async def _serve(
     asked.clear()
     logger.info("shutting down")
     await server.shutdown()
-    # It may start again in this process.
+    # The broker may start again in this process.
     gc.unfreeze()
     logger.info("stopped")
     # Asked by a signal while it was about to start again, it stops.

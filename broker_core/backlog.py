@@ -44,9 +44,9 @@ class Backlog(Generic[T]):
         try:
             while self._waiting and self._room > 0:
                 thing, _ = self._waiting.popitem(last=False)
-                # At least one, so that a turn ends though everything fails.
+                # Count at least one, so that a turn ends even if every item fails.
                 work = 1
-                with isolated("a piece of work that waited", thing):
+                with isolated("handling a waiting item", thing):
                     work = self._serve(thing)
                 self._room -= work
         finally:

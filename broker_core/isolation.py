@@ -1,7 +1,7 @@
-"""Isolation: one of many that fails (a topic, a client, a message) keeps the others from nothing.
+"""Isolation: a failing item (a topic, a client, a message) doesn't affect the others.
 
-A loop over many serves each of them within `isolated`. What fails there is a bug of ours or a value
-that nobody thought of: it is logged, and the loop goes on with the next one.
+A loop over many items handles each one within `isolated`, which logs unforeseen errors (a bug, or a
+value that the code doesn't expect), so that the loop continues with the next item.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ ITEM_CHARS_MAX = 300
 
 
 class FailureLog:
-    """Logs failures so that nobody fills a disk with them: each kind with its traceback once a
-    minute, and how many were not logged since. Any thread; a lost count harms nobody.
+    """Logs each kind of failure once a minute, with a traceback and the number not logged since.
+
+    Repeated failures can't fill a disk. Any thread; the count may miss some.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -43,7 +44,7 @@ class FailureLog:
             self._logged.clear()
         self._logged[what] = now, 0
         logger.error(
-            "%s failed, going on with the others: item=%s failures_not_logged=%d",
+            "%s failed; the others continue: item=%s failures_not_logged=%d",
             what,
             str(item)[:ITEM_CHARS_MAX],
             count,
@@ -55,10 +56,10 @@ FAILURES = FailureLog(SystemClock())
 
 
 class isolated:  # noqa: N801  it reads as a statement, as contextlib's do
-    """Log what a block raises, instead of passing it on; but a lack of memory, which is of all.
+    """Log an exception of the block instead of raising it, except MemoryError.
 
     Attributes:
-        error: what the block raised, None after a block that ended well.
+        error: the exception of the block, None if there was none.
     """
 
     __slots__ = ("_item", "_what", "error")

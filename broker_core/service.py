@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 AGAIN_S, AGAIN_S_MAX = 1.0, 60.0
-"""What broke off begins anew after the first, and twice as long after each further time."""
+"""The pause before a failed task restarts; it doubles with each failure, up to the maximum."""
 NO_THREAD = "can't start new thread"
 """What Python says where the system gives none, for lack of memory mostly."""
 
@@ -40,9 +40,7 @@ class Service:
     def spawn_forever(
         self, clock: Clock, work: Callable[[], Coroutine[object, object, None]], *, name: str
     ) -> asyncio.Task[None]:
-        """Run what goes on for ever; where it breaks off, by an error that nobody caught, it is
-        logged and begins anew.
-        """
+        """Run a task that must never end; log an uncaught error and start the task again."""
         return self.spawn(_forever(clock, work, name), name=name)
 
     async def shutdown(self) -> None:
@@ -73,10 +71,10 @@ async def _forever(
             await work()
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or str(error) == NO_THREAD:
-                logger.warning("no memory, beginning anew: name=%s %s", name, error)
+                logger.warning("out of memory, restarting the task: name=%s %s", name, error)
             else:
                 _log_bug(name, error)
-        except Exception as error:  # noqa: BLE001  what is to go on for ever survives a bug of ours
+        except Exception as error:  # noqa: BLE001  a bug must not end the task
             _log_bug(name, error)
         else:
             return
@@ -86,4 +84,4 @@ async def _forever(
 
 
 def _log_bug(name: str, error: Exception) -> None:
-    logger.error("task broke off, beginning anew: name=%s", name, exc_info=error)
+    logger.error("task failed, restarting the task: name=%s", name, exc_info=error)

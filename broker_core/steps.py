@@ -1,4 +1,4 @@
-"""Steps: work that yields after each piece, so that whoever runs it may pause."""
+"""Steps: work that yields after each piece, so that the caller can pause it."""
 
 from __future__ import annotations
 

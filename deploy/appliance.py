@@ -269,7 +269,7 @@ class Appliance:
 
     def _show_logs(self) -> None:
         for name, follower in self._followers.items():
-            # A log that cannot be read must not end the processes.
+            # An unreadable log must not end the processes.
             with isolated("reading the log of a process", name):
                 for line in follower.lines():
                     self._take_line(name, line)
@@ -333,7 +333,7 @@ class Appliance:
             self._given_up[name] = now
         elif now - self._given_up[name] >= TRY_AGAIN_EVERY_S:
             self._given_up[name] = now
-            # supervisord may refuse, where its program is gone; the others run on.
+            # supervisord refuses if the program is missing; the other processes keep running.
             with contextlib.suppress(xmlrpc.client.Fault):
                 self._supervisor.start_process(name)
 

@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> int:
             secrets = secret_files.take(os.environ)
             asked = options.parse(rest)
             user = asked.user
-            # Whatever is started later reads variables.
+            # Programs started later read their settings from variables.
             os.environ.update(asked.chosen)
             for name, meant in settings.unknown(os.environ):
                 sentence = told("WARNING unknown setting {name} ignored", name=name)
@@ -99,8 +99,8 @@ def main(arguments: list[str]) -> int:
             if os.geteuid() != 0 and user not in (None, pwd.getpwuid(os.geteuid()).pw_name):
                 raise options.OptionError(
                     told(
-                        "The user is {user!r} (--user, TREBUCHET_USER): only root starts an "
-                        "appliance as another user.",
+                        "Only root can start an appliance as another user; leave out the user "
+                        "{user!r} (--user, TREBUCHET_USER), or use sudo.",
                         user=user,
                     )
                 )

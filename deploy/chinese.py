@@ -230,8 +230,11 @@ SENTENCES = {
     "{name} is {text!r}; expected host:port, such as {example}.": (
         "{name} 为 {text!r}；应为 host:port，例如 {example}。"
     ),
-    "The user is {user!r} (--user, TREBUCHET_USER): only root starts an appliance as another "
-    "user.": "用户为 {user!r}（--user、TREBUCHET_USER）：只有 root 能以其他用户启动系统。",
+    "Only root can start an appliance as another user; leave out the user {user!r} (--user, "
+    "TREBUCHET_USER), or use sudo.": (
+        "只有 root 能以其他用户启动系统；请去掉用户 {user!r}（--user、TREBUCHET_USER），"
+        "或使用 sudo。"
+    ),
     "Making the virtual environment {where}": "正在创建虚拟环境 {where}",
     "Could not make the virtual environment; the lines above say why.": (
         "无法创建虚拟环境；原因见上文。"

@@ -60,7 +60,7 @@ REPORTS = ROOT / ".pytest_cache"
 PASSED, FAILED, SETUP_FAILED = 0, 1, 2
 KNOWN_GAP = "known gap"
 KNOWN_GAP_TYPE = "pytest.xfail"
-"""The type pytest's JUnit report gives a test that was run and failed as its mark says."""
+"""The type in pytest's JUnit report of a test that failed as its mark expects."""
 GAPS_PAGE = "docs/security.md"
 
 
@@ -169,7 +169,7 @@ def install_missing(*, may_install: bool) -> list[Tool]:
 def counts(reports: Sequence[Path]) -> tuple[Counter[str], Counter[str]]:
     """Return the number of tests by outcome, and of skipped tests by reason.
 
-    A test that is marked as failing was run: it counts as a known gap, not as skipped.
+    A test that is marked as failing counts as a known gap, not as skipped.
     """
     outcomes: Counter[str] = Counter()
     reasons: Counter[str] = Counter()

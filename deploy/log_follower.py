@@ -52,7 +52,7 @@ class LogFollower:
         try:
             return self._path.open("rb")
         except OSError:
-            return None  # not there yet, or not to be read: it is tried again
+            return None  # missing or unreadable; try again later
 
     def _read(self, file: IO[bytes]) -> Iterator[str]:
         while data := file.read(READ_BYTES_MAX):

@@ -52,7 +52,7 @@ class Options:
     lake: str | None = None
     """Where a lake is kept, or `true`; None for nowhere."""
     chosen: Mapping[str, str] = field(default_factory=dict)
-    """Values of the options that were given, by the variables they stand for."""
+    """Values of the given options, by the environment variables that they stand for."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,14 +68,14 @@ class Parser(argparse.ArgumentParser):
 
 
 class OptionError(Exception):
-    """A setting makes no sense; the text is one sentence."""
+    """A setting is invalid; the text is one sentence."""
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
     """Read the command line; an option wins over its environment variable.
 
     Raises:
-        OptionError: a setting makes no sense.
+        OptionError: a setting is invalid.
         SystemExit: --help.
     """
     parser = Parser(
@@ -153,7 +153,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
 
 
 def _require_argument(one: Setting, value: str) -> None:
-    """Refuse what an option may not have and its variable may."""
+    """Refuse values that an option can't have although its variable can."""
     if not value.strip():
         raise OptionError(
             told("{name} is empty; expected {value}.", name=one.option, value=one.value.strip("[]"))

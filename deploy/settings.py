@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PREFIX = "TREBUCHET_"
 FILE = "_FILE"
-"""Ends the name of a variable that names a file with the value."""
+"""Suffix of a variable that names a file with the value."""
 TESTS = "TREBUCHET_TEST_"
 
 
@@ -25,10 +25,10 @@ class Setting:
     """A setting that holds no secret.
 
     Attributes:
-        value: the value's placeholder in the help; empty for a switch, in brackets for a value
-            that may be left out.
-        help: its part of the help, a key of deploy/chinese.py.
-        words: the only values it may have, in any case; empty for any value.
+        value: the value's placeholder in the help; empty for a switch, in brackets for an optional
+            value.
+        help: the text in the help, a key of deploy/chinese.py.
+        words: the allowed values, in any case; empty if any value is allowed.
     """
 
     option: str
@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The option's keywords for argparse, without its help."""
+        """The option's keyword arguments for argparse, without the help."""
         if not self.value:
             return {"action": "store_const", "const": "true"}
         if self.value.startswith("["):
@@ -184,7 +184,7 @@ OTHERS = frozenset(
 
 
 def unknown(environment: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield each variable with our prefix that nothing reads, and the known name closest to it."""
+    """Yield each variable with our prefix that isn't a setting, with the closest known name."""
     known = {one.variable for one in SETTINGS} | OTHERS
     for name in sorted(environment):
         is_ours = name.startswith(PREFIX) and not name.startswith(TESTS)

@@ -1,4 +1,4 @@
-"""Decision records are numbered, whole and listed; ARCHITECTURE.md is short."""
+"""Decision records are numbered, complete and listed; ARCHITECTURE.md is short."""
 
 from __future__ import annotations
 
@@ -60,4 +60,4 @@ def test_a_newcomer_reads_how_the_broker_works_in_twenty_minutes() -> None:
     how = text.partition("## 4. ")[0]
 
     assert len(how.split()) <= TWENTY_MINUTES
-    assert "*Question:*" not in text, "decisions belong into docs/adr"
+    assert "*Question:*" not in text, "decisions belong in docs/adr"

@@ -1,7 +1,7 @@
-"""What docs/security.md calls open: each is a rule that does not hold yet.
+"""Tests of the gates that docs/security.md calls open: rules that don't hold yet.
 
-A test here fails, and is marked so. Who makes it pass takes off the mark, and
-`python -m tools.security_gates --write` says on the page that the gate holds.
+Each test here fails and is marked as failing. When you make one pass, remove its mark and run
+`python -m tools.security_gates --write`, which updates the page.
 """
 
 from __future__ import annotations

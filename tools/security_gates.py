@@ -1,9 +1,9 @@
-"""The tables of gates in docs/security.md, as the tests say: what holds, and what is open.
+"""Fills the tables of gates in docs/security.md: the tests decide which gates hold or are open.
 
-A row names its gate in words and the tests that hold it. Its verdict comes from these tests: one
-that is marked as failing (`pytest.mark.xfail`) is open, and its reason says what is missing. A gate
-that is closed fails the suite until its mark and the page are put right; so does a mark that nobody
-has listed. `python -m tools.security_gates --write` writes the verdicts.
+A row describes a gate and lists the tests that hold it. Its verdict comes from these tests: a test
+that is marked as failing (`pytest.mark.xfail`) means open, and its reason says what is missing. If
+a gate no longer fails, the suite fails until the mark and the page are updated; it also fails for a
+mark that no row lists. `python -m tools.security_gates --write` writes the verdicts.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def each_without_matches(texts: pa.Array, patterns: pa.Array) -> pa.Array:
     looked_into = pc.match_substring_regex(texts, pattern=MAY_BE_ESCAPED)
     if anchored_to_lines(pattern) is None and not pc.any(looked_into).as_py():
         return shown
-    # A mask can break an escape, so the readings come from the text as given.
+    # A mask can break an escape, so read the unmasked text.
     found = [
         masked
         if text is None or not may_hide_more(pattern, text)

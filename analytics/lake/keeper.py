@@ -191,7 +191,9 @@ def _failure_of(work: Callable[[], None]) -> ReportError | OSError | None:
         work()
     except (ReportError, OSError) as error:
         return error
-    except Exception as error:  # noqa: BLE001  whatever a record holds, the process goes on
+    except Exception as error:  # noqa: BLE001  no record may end the process
         FAILURES.report("a step of the lake", work, error)
-        return ReportError(f"The lake failed: {error!r}. Its log has the trace; it tries again.")
+        return ReportError(
+            f"The lake failed and will try again: {error!r}. See its log for details."
+        )
     return None

@@ -80,7 +80,7 @@ class Cluster:
             clock=self._clock,
             tls=access.tls_context(),
             signer=access.credentials(),
-            # Name servers say where the brokers are.
+            # Brokers' addresses come from name servers.
             trusts=lambda address: address in access.namesrv_addr,
         )
         self._routes: dict[str, tuple[Route, float]] = {}

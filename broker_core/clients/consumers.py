@@ -199,7 +199,7 @@ class Consumers:
             del self.groups[group_name]
             self._weigh(group, 0)
             if self._on_gone is not None:
-                with isolated("the end of a group", group_name):
+                with isolated("cleaning up a group", group_name):
                     self._on_gone(group_name)
         elif notify:
             self._notify(group)

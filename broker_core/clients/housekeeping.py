@@ -64,7 +64,7 @@ class ClientHousekeeping(Service):
         }
         for connection in silent:
             logger.warning("client is silent, closing: address=%s", connection.remote_address)
-            with isolated("the end of a silent client", connection.remote_address):
+            with isolated("disconnecting a silent client", connection.remote_address):
                 self.on_connection_lost(connection)
                 connection.close()
         return len(silent)

@@ -34,7 +34,7 @@ class AccessParts:
     """What checks requests against `acl`: the gate itself, or one of those that it asks."""
 
     def refused(self) -> int:
-        """Return how many requests the accounts of `acl` did not permit."""
+        """Return how many requests the access control `acl` refused."""
         return 0 if self.plain is None else self.plain.refused.total()
 
 

@@ -51,14 +51,14 @@ def build_following(
         signer=signer_of(foundation),
         limits=client_limits_of(foundation.configuration),
         tls=client_context(tls) if tls.use_tls else None,
-        # Name servers say where the master is.
+        # The master's address comes from name servers, not from the configuration.
         trusts=lambda _address: False,
     )
     store = storage.store
 
     def delete_topics(deleted_before: Mapping[str, int]) -> None:
         for topic in store.delete_topics(deleted_before):
-            # Also those that groups have committed here.
+            # Groups may have committed offsets to this slave, too.
             storage.offsets.delete_topic(topic)
 
     tables = FollowedTables(

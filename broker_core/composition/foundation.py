@@ -56,7 +56,7 @@ class Foundation:
     """Through whom alone all ports are reached; None when they are reached directly."""
     native: Native
     budgets: Budgets
-    """Of the connections of all ports."""
+    """Shared by the connections of all ports."""
 
     def document(self, name: str) -> Document:
         """Return the configuration file of this name."""

@@ -170,7 +170,7 @@ def outer_client(
 ) -> RemotingClient:
     """Return a client for requests to name servers and other brokers.
 
-    `notified` is called with NOTIFY_MIN_BROKER_ID_CHANGE; `trusts`: see RemotingClient.
+    The client calls `notified` with NOTIFY_MIN_BROKER_ID_CHANGE. `trusts`: see RemotingClient.
 
     Raises:
         ConfigError: a certificate of tls.client.* cannot be used.

@@ -186,7 +186,7 @@ def _internals(foundation: Foundation, readings: Readings) -> InternalsAdmin:
 def _runtime_info(
     foundation: Foundation, storage: StorageParts, ha: HaAdmin, left: dict[str, int]
 ) -> dict[str, str]:
-    # A slave's topics come from its master, later than their messages.
+    # A slave receives messages before it receives their topics from its master.
     lost = {} if foundation.role.is_slave else unreachable_rows(storage.topics, storage.store)
     return {
         **foundation.extensions.runtime_info(),

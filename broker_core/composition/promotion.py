@@ -83,10 +83,10 @@ def set_member(foundation: Foundation) -> SetMember:
 
 
 def build_peers(foundation: Foundation, naming: NamingParts) -> Peers:
-    """Build what asks the other brokers of the set."""
+    """Build the client that asks the other brokers of the set about their state."""
     name_server = naming.name_server
     return Peers(
-        # Name servers are configured, and say where the brokers are.
+        # Only name servers are configured; the brokers' addresses come from them.
         outer_client(foundation, trusts=lambda each: each in naming.registration.name_servers),
         set_member(foundation),
         lambda: naming.registration.name_servers,

@@ -225,7 +225,7 @@ def load_storage(foundation: Foundation, parts: StorageParts) -> None:
         lower_offsets(parts)
     parts.schedule.load()
     if not foundation.role.is_slave:
-        # A slave's topics come from its master, later than their messages.
+        # A slave receives messages before it receives their topics from its master.
         warn_of_unreachable(parts.topics, parts.store)
         parts.schedule.begin()
         parts.transactions.load()

@@ -25,7 +25,7 @@ Table = dict[str, TopicConfig]
 
 
 class _Known(NamedTuple):
-    """The topics in topics.json or, if it can't be read, in its `.bak`."""
+    """The topics in topics.json or, if the broker can't read that file, in its `.bak`."""
 
     table: Table
     version: DataVersion
@@ -36,14 +36,14 @@ class _Known(NamedTuple):
 def rebuild_topics(
     root: Path, files: Storage, now_ms: int, *, is_preview: bool = False
 ) -> list[str]:
-    """Add the topics that the store in `root` has queues of to topics.json; return what changes.
+    """Add topics that have queues in the store at `root` to topics.json; return the changes.
 
     Topics in the file keep their settings, except for a readQueueNums that is lower than their
     queues. A new topic gets as many queues as the store or the consumer offsets name, and read and
     write permission. A preview changes nothing.
 
     Raises:
-        StoreError: a process uses the store.
+        StoreError: another process uses the store.
     """
     paths = StorePaths.of(str(root), "")
     if is_preview:
@@ -78,7 +78,7 @@ def _rebuild(paths: StorePaths, files: Storage, now_ms: int, *, is_preview: bool
 
 
 def _add(table: Table, queue_nums: dict[str, int], named: dict[str, int]) -> list[str]:
-    """Add the topics that have queues to a table; return what that changes."""
+    """Add the topics that have queues to a table; return a line for each change."""
     changes = []
     for topic, nums in sorted(queue_nums.items()):
         found = table.get(topic)
@@ -139,7 +139,7 @@ def _listed(directory: Path, files: Storage) -> list[str]:
 
 
 def _named_queue_nums(topics_path: Path, files: Storage) -> dict[str, int]:
-    """Return how many queues of each topic the consumer offsets name: some have no files yet."""
+    """Return how many queues of each topic have consumer offsets; some have no files yet."""
     nums: dict[str, int] = {}
     table: Any = {}
     with suppress(ValueError):

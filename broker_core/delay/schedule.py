@@ -53,7 +53,7 @@ UNITS_PER_TURN = 32
 RETRY_MS = 100
 FAILURE_MS = 10_000
 FAILURES_MAX = 10
-"""So often in a row a message may fail for a reason that nobody knows."""
+"""The schedule skips a message after this many unexpected failures in a row."""
 IDLE_MS_MIN = 10
 ILLEGAL = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED})
 
@@ -127,7 +127,7 @@ class ScheduleService(Service):
         self._due_times: dict[int, DueTimes] = {}
         self._moved: dict[int, asyncio.Event] = {}
         self._failed: dict[int, tuple[int, int]] = {}
-        """Of each level the message that failed last, and how often in a row."""
+        """The message of each level that failed last, and how often it failed in a row."""
         self._followed: Mapping[int, int] = {}
         # An older text must not be written after a newer one.
         self._persisting = asyncio.Lock()
@@ -274,14 +274,14 @@ class ScheduleService(Service):
             return is_flushed and await self._offsets.write(writing)
 
     def _deliver_one(self, level: int, queue_offset: int, commit_log_offset: int) -> bool:
-        """Deliver a message; one that fails again and again is passed over, as the others wait."""
+        """Deliver a message, or skip it after FAILURES_MAX failures so that others don't wait."""
         try:
             return self._deliver(level, queue_offset, commit_log_offset)
         except (BrokerError, OSError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001  one message of a level
             place = f"level={level} queue_offset={queue_offset}"
-            FAILURES.report("the delivery of a delayed message", place, error)
+            FAILURES.report("delivering a delayed message", place, error)
             before, count = self._failed.get(level, (queue_offset, 0))
             count = count + 1 if before == queue_offset else 1
             self._failed[level] = queue_offset, count
@@ -324,8 +324,8 @@ class ScheduleService(Service):
             )
             return False
         if self._on_delivered is not None:
-            # It is delivered: what counts and tells of it must not have it delivered again.
-            with isolated("the news of a delivery", f"level={level} queue_offset={queue_offset}"):
+            # The message is delivered: an error in a listener must not deliver it again.
+            with isolated("reporting a delivery", f"level={level} queue_offset={queue_offset}"):
                 self._on_delivered(message, topic, queue_id, result)
         return True
 

@@ -1,4 +1,4 @@
-"""FilterCache: compiled filters of long expressions, which readers bring along again and again."""
+"""FilterCache: compiled filters of long expressions, which every pull repeats."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     Compile = Callable[[str, str, str | None], MessageFilter | None]
 
 CHARS_MAX = 512 * 1024
-"""Of all expressions together: a tag filter takes up to 25 bytes for each character."""
+"""Limit for all cached expressions together; a tag filter takes up to 25 bytes per character."""
 
 
 class FilterCache:
-    """Keeps the filters of the expressions used last, by their length. Event loop only."""
+    """Caches the filters used last, up to a total length of expressions. Event loop only."""
 
     def __init__(self, compiled: Compile, chars_max: int = CHARS_MAX) -> None:
         self._compiled = compiled
@@ -31,7 +31,7 @@ class FilterCache:
     def __call__(
         self, topic: str, expression: str, expression_type: str | None
     ) -> MessageFilter | None:
-        """Return the filter of an expression; what compiling it raises is not kept."""
+        """Return an expression's filter; errors from compiling it are raised and not cached."""
         key = (expression, expression_type)
         if key in self._filters:
             self._filters.move_to_end(key)

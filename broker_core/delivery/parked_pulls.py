@@ -1,10 +1,10 @@
-"""Parked pulls: those that found nothing, and wait for a message or for their timeout.
+"""Parked pulls: pulls that found no message and wait for one or for their timeout.
 
 Source: broker/longpolling/PullRequestHoldService.java (4.9.7).
 Differs: a parked pull whose filter skipped the arrivals remembers how far it looked, so that the
-next arrival does not make it look at them again. The original scans every five seconds; here one
-timer waits for the first deadline. A pull whose client does not read its answers waits until the
-client reads again, so that what it would be answered is not held in memory meanwhile.
+next arrival doesn't make it look at them again. The original scans every five seconds; here one
+timer waits for the first deadline. A pull of a client that doesn't read its answers stays parked
+until the client reads again, so that memory doesn't hold the answer meanwhile.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ ENDED_MAX = 1_000
 """So many deadlines of pulls that wait no more are kept, beside as many as pulls that wait."""
 ATTEMPTS_AT_ONCE = 2_000
 ATTEMPTS_S = 0.005
-"""So many pulls are tried again in one turn of the loop, or as many as this time allows."""
+"""One turn of the loop tries at most this many pulls again, and for at most this long."""
 ATTEMPTS_PER_READING = 16
-"""The clock is read once in so many attempts."""
+"""How many attempts share one reading of the clock."""
 SMALL_CHARS = 1_024
 BYTES_PER_CHAR = 32
-"""A pull with more characters of texts is counted with this number of bytes for each: it brings an
-expression, and its filter takes as much."""
+"""A pull with more than SMALL_CHARS characters of text counts as this many bytes per character,
+because it holds an expression and its filter."""
 LARGE_BYTES_PER_CONNECTION_MAX = 4 << 20
 LARGE_BYTES_MAX = 64 << 20
 
@@ -48,12 +48,12 @@ class Parkable(Protocol):
 
     @property
     def connection(self) -> Hashable:
-        """The connection that it came by."""
+        """The connection that the pull came from."""
         ...
 
     @property
     def group(self) -> str:
-        """The consumer group that it is of."""
+        """The consumer group of the pull."""
         ...
 
     @property
@@ -63,11 +63,11 @@ class Parkable(Protocol):
 
     @property
     def is_answerable(self) -> bool:
-        """Whether its connection reads its answers, or is lost."""
+        """Whether the client reads its answers, or has disconnected."""
         ...
 
     def attempt(self, *, is_last: bool) -> bool:
-        """Pull again; return whether it is answered: the last time always, if it is answerable."""
+        """Pull again; return whether the pull is done; the last attempt always answers."""
         ...
 
 
@@ -102,7 +102,7 @@ class ParkedPulls:
         self._by_connection: dict[Hashable, set[_Parked]] = {}
         self._large_bytes: Counter[Hashable] = Counter()
         self._large_bytes_of_all = 0
-        # What waits for its client to read, in the order of the attempts.
+        # Pulls that wait until their client reads, in the order of the attempts.
         self._held: dict[Hashable, dict[_Parked, None]] = {}
         self._ready: dict[QueueKey, int] = {}
         self._due: deque[_Parked] = deque()
@@ -117,7 +117,7 @@ class ParkedPulls:
         return self._count
 
     def is_full(self, connection: Hashable, chars: int = 0) -> bool:
-        """Return whether a pull with so many characters may not wait, of this connection or all."""
+        """Return whether the connection's limit or the total refuses a pull of this length."""
         if (
             self._count >= self._limits.parked_pull_nums_max
             or len(self._by_connection.get(connection, ())) >= PARKED_PER_CONNECTION_MAX
@@ -134,7 +134,7 @@ class ParkedPulls:
     ) -> None:
         """Park a pull until its queue grows beyond its offset or the timeout passes.
 
-        `chars`: the number of characters of its texts; 0 for a few.
+        `chars` is the length of the pull's expression and other texts; 0 if they are short.
         """
         parked = _Parked(topic, queue_id, pull, _large_bytes(chars))
         if parked.large_bytes:
@@ -156,7 +156,7 @@ class ParkedPulls:
             self._ready[topic, queue_id] = max_offset_in_queue
 
     def resume(self, connection: Hashable) -> None:
-        """Try the pulls again that were not answered because the connection did not read."""
+        """Try a connection's pulls again after its client has started to read again."""
         held = self._held.pop(connection, None)
         if held:
             self._due.extend(held)
@@ -216,7 +216,7 @@ class ParkedPulls:
         until = 0.0
         for number in range(min(len(due), ATTEMPTS_AT_ONCE)):
             parked = due.popleft()
-            # Else its connection is lost, or it was answered meanwhile.
+            # Skip a pull that was answered or whose connection closed in the meantime.
             if parked.is_waiting:
                 pull = parked.pull
                 if self._attempt(parked, is_last=parked.is_last):
@@ -239,7 +239,7 @@ class ParkedPulls:
 
     @staticmethod
     def _attempt(parked: _Parked, *, is_last: bool) -> bool:
-        """Try a pull; one that fails is answered by nobody, and waits no more."""
+        """Try a pull; drop it without an answer if it fails."""
         try:
             return parked.pull.attempt(is_last=is_last)
         except MemoryError:
@@ -304,5 +304,5 @@ class ParkedPulls:
 
 
 def _large_bytes(chars: int) -> int:
-    """Return how many bytes a parked pull is counted with; 0 for one with few characters."""
+    """Return the bytes that a parked pull counts as; 0 for one with short texts."""
     return chars * BYTES_PER_CHAR if chars > SMALL_CHARS else 0

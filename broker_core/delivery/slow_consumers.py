@@ -104,12 +104,12 @@ class SlowConsumers(Service):
         """Stop the groups that are too far behind now."""
         behind_now, self._behind = self._behind, {}
         for group, queues in behind_now.items():
-            with isolated("the stop of a slow group", group):
+            with isolated("stopping a slow group", group):
                 self._stop(group, max(queues.values(), default=0))
 
     def _stop(self, group: str, behind: int) -> None:
         logger.warning(
-            "consumer reads too slowly, its group is stopped: group=%s behind_bytes=%d "
+            "group stopped because it reads too slowly: group=%s behind_bytes=%d "
             "threshold_bytes=%d",
             group,
             behind,

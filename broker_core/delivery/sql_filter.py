@@ -1,11 +1,11 @@
 r"""Filters of SQL92 subscriptions, by the properties in a record.
 
-When a message has a bitmap that is younger than the subscription, the bitmap says whether its
-record must be read. It never says that a message matches.
+If a message has a bitmap that is newer than the subscription, the bitmap says whether to read the
+record. It never says that a message matches.
 
-Properties are looked up by name in the record's bytes: a subscription asks for two or three of
-them, and decoding them all would cost more than the evaluation. They are decoded where the text is
-long, or the subscription asks for many.
+The filter looks up properties by name in the record's bytes: a subscription needs two or three of
+them, and decoding them all would cost more than the evaluation. It decodes them all if the text is
+long or the subscription needs many.
 
 Source: broker/filter/ExpressionMessageFilter.java, ExpressionForRetryMessageFilter.java (4.9.7).
 """
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 NEEDLES_KEPT = 4096
 LOOKED_THROUGH_BYTES = 1_024
 LOOKED_THROUGH_GETS = 8
-"""Of a longer text, or for more properties of it, all are decoded: a search may take its length
-times that of a name."""
+"""Longer texts, and texts with more look-ups, are decoded as a whole: one search can take time
+proportional to the text's length times the name's."""
 EVALUATIONS_MAX = 4 * FILTERED_UNITS_MAX
 """About this many comparisons in one get, which runs on the event loop; the next pull goes on."""
 UNITS_MIN = 16
@@ -45,9 +45,9 @@ _SEPARATOR = PROPERTY_SEPARATOR.encode()
 
 
 class RecordProperties:
-    """The properties of one record, read by name. `get` returns what `properties.decode` would.
+    """The properties of one record, read by name. `get` returns the value of `properties.decode`.
 
-    `gets` is how many are asked for.
+    `gets` is the number of properties that the caller will look up.
     """
 
     __slots__ = ("_data", "_table")
@@ -55,7 +55,7 @@ class RecordProperties:
     def __init__(self, record: memoryview, gets: int = 1) -> None:
         head = examine(record, 0, len(record), None, check_crc=False)
         text = record[head.properties_from : head.properties_to]
-        # A separator at each end makes the first and the last property like the others.
+        # With a separator at each end, the first and last properties look like the others.
         self._data = b"".join((_SEPARATOR, text, _SEPARATOR))
         self._table: dict[str, str] | None = None
         if len(text) > LOOKED_THROUGH_BYTES or gets > LOOKED_THROUGH_GETS:
@@ -74,7 +74,7 @@ class RecordProperties:
         end = data.index(_SEPARATOR, start)
         if end > start:
             return data[start:end].decode("utf-8", "replace")
-        # An empty value stands for none: an earlier one may count.
+        # An empty value counts as missing; the name may have an earlier value.
         return self._decode().get(name)
 
     def _decode(self) -> dict[str, str]:

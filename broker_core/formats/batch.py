@@ -56,7 +56,7 @@ def decode(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def has_more_messages(data: bytes, count: int) -> bool:
-    """Tell whether a batch has more messages than this, by the sizes that it states."""
+    """Return whether a batch has more messages than this, according to its size fields."""
     position, end = 0, len(data)
     while position <= end - _HEAD_SIZE:
         if not count:

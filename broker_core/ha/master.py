@@ -162,7 +162,7 @@ class HaMaster(Service):
     def disconnect_all(self, reason: str) -> None:
         """End all connections; slaves come again."""
         for connection in list(self._connections):
-            with isolated("the end of a slave's connection", connection.address):
+            with isolated("closing a slave's connection", connection.address):
                 connection.close(reason)
 
     def connected(self, connection: HaConnection) -> None:
@@ -238,7 +238,7 @@ class HaMaster(Service):
 
     @staticmethod
     def _serve(connection: HaConnection, serve: Callable[[], None]) -> None:
-        """Do something for one slave; where it fails that slave comes again, and no other."""
+        """Serve one slave; if that fails, close only its connection, and it reconnects."""
         with isolated("the transfer to a slave", connection.address) as one:
             serve()
         if one.error is not None:
@@ -249,7 +249,7 @@ class HaMaster(Service):
             now = self._clock.monotonic()
             self._ends.append((now, self._log.committed_where))
             # Keys that may change while the broker runs take effect.
-            with isolated("the news of what slaves have"):
+            with isolated("reporting the slaves' offsets"):
                 self.on_acknowledged()
             for connection in list(self._connections):
                 self._serve(connection, partial(connection.tend, now))

@@ -180,8 +180,8 @@ class MetadataSync(Service):
         except ValueError as error:
             failure = f"what the master at {state.master_addr} says cannot be read: {error}"
         except Exception as error:
-            logger.exception("%s of the master cannot be taken over", what)
-            failure = f"this broker failed, see its log: {error!r}"
+            logger.exception("copying %s from the master failed", what)
+            failure = f"this broker failed; see its log: {error!r}"
         if failure and what not in state.failures:
             logger.warning("%s of the master are not taken over, trying again: %s", what, failure)
         elif not failure and what in state.failures:

@@ -171,7 +171,7 @@ class Peers:
         ]
 
         async def ask(address: str) -> BrokerState | None:
-            with isolated("the question to a broker of the set", address):
+            with isolated("asking a broker of the set", address):
                 try:
                     return await self.state_of(address)
                 except (RemotingError, ReplicationError):

@@ -218,7 +218,7 @@ class HaSlave(Service):
             wire.end(f"no connection: {error}")
             return
         if address != self._config.ha_master_address:
-            # A name server says where the master is.
+            # The master's address comes from a name server.
             refusal = refuse_peer(transport)
             if refusal is not None:
                 wire.end(f"no connection: {refusal}")

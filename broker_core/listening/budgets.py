@@ -15,8 +15,8 @@ class Budgets:
     """Shared by all servers of a process, whatever protocol they speak. Event loop only.
 
     Attributes:
-        turns: when a connection may go on to serve its requests.
-        memory: how many bytes connections may hold.
+        turns: decides when a connection may continue to serve its requests.
+        memory: limits the bytes that connections hold.
     """
 
     __slots__ = ("memory", "turns")

@@ -1,7 +1,7 @@
-"""When the certificates of a PEM file end.
+"""Reads when the certificates of a PEM file expire.
 
-Source: RFC 5280, 4.1 (Certificate, TBSCertificate, Validity). The ssl module says it only of a
-peer's certificate.
+Source: RFC 5280, 4.1 (Certificate, TBSCertificate, Validity). The ssl module reads this date only
+from a peer's certificate.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", r
 VERSION_TAG, UTC_TIME_TAG = 0xA0, 0x17
 LONG_LENGTH = 0x80
 CENTURY_FROM = 50
-"""UTCTime has two digits of the year: from 50 on they are of the 20th century."""
+"""UTCTime has two-digit years: 50 to 99 stand for 1950 to 1999."""
 
 
 def first_end(path: Path) -> datetime | None:
-    """Return when the first of a file's certificates ends, None if that can't be read.
+    """Return when the first of a file's certificates expires, None if the file can't be read.
 
-    A chain is of use no longer than each certificate in it.
+    A chain is valid only while every certificate in it is.
     """
     try:
         blocks = BLOCK.findall(path.read_text(encoding="ascii", errors="replace"))
@@ -35,10 +35,10 @@ def first_end(path: Path) -> datetime | None:
 
 
 def end_of(certificate: bytes) -> datetime:
-    """Return when a certificate in DER ends.
+    """Return when a certificate in DER expires.
 
     Raises:
-        ValueError, IndexError: it is none.
+        ValueError, IndexError: the bytes aren't a certificate.
     """
     _, content, _ = _element(certificate, 0)
     _, at, _ = _element(certificate, content)
@@ -57,7 +57,7 @@ def end_of(certificate: bytes) -> datetime:
 
 
 def _element(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return an element's tag, where its content begins, and where it ends."""
+    """Return an element's tag and the positions where its content begins and ends."""
     tag, length = data[at], data[at + 1]
     at += 2
     if length & LONG_LENGTH:

@@ -1,9 +1,9 @@
-"""Memory: bounds the bytes that all connections of a process together make it hold.
+"""Memory: limits the bytes that a process holds for all its connections together.
 
 Each connection bounds its own bytes and stops reading when it holds too many. That does not bound
 thousands of connections, so they share a budget. When half of it is used, connections stop reading
-sooner. When all of it is used, the connection whose peer keeps the most bytes waiting is dropped:
-it sends a long frame slowly, or does not read its answers.
+sooner. When all of it is used, the process drops the connection whose peer keeps the most bytes
+waiting, by sending a long frame slowly or by not reading its answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HELD_BYTES_MAX = 256 * MIB
 
 
 class Holder(Protocol):
-    """A connection that holds bytes. Their number is the sum of what it added to the budget."""
+    """A connection that holds bytes, and that adds every change to the budget."""
 
     @property
     def held_bytes(self) -> int:
@@ -46,7 +46,7 @@ class MemoryBudget:
         self.bytes = 0
         self.dropped = 0
         self._bytes_max = bytes_max
-        # In the order of their beginnings: of equal holders the oldest is dropped.
+        # In the order of their creation: among equal holders, the oldest is dropped.
         self._holders: dict[Holder, None] = {}
 
     @property
@@ -55,7 +55,7 @@ class MemoryBudget:
         return self.bytes > self._bytes_max // 2
 
     def open(self, holder: Holder) -> None:
-        """Take a new connection, which holds nothing yet."""
+        """Add a new connection, which holds no bytes yet."""
         self._holders[holder] = None
 
     def close(self, holder: Holder) -> None:
@@ -65,20 +65,20 @@ class MemoryBudget:
             self.bytes -= holder.held_bytes
 
     def add(self, count: int) -> None:
-        """Count bytes that a holder holds from now on; it must count them as its own before."""
+        """Count bytes that a holder took; the holder must have added them to its own count."""
         self.bytes += count
         if self.bytes > self._bytes_max:
             self._drop_some()
 
     def remove(self, count: int) -> None:
-        """Count bytes that a holder no longer holds."""
+        """Subtract bytes that a holder released."""
         self.bytes -= count
 
     def _drop_some(self) -> None:
         while self.bytes > self._bytes_max:
             worst = max(self._holders, key=_stuck_bytes_of, default=None)
             if worst is None or not worst.stuck_bytes:
-                # The others are being served, and read no more until they are.
+                # The requests of all others are in progress, so those connections don't read.
                 return
             stuck, held = worst.stuck_bytes, self.bytes
             self.close(worst)

@@ -34,7 +34,7 @@ SELF_SIGNED_DAYS = 365
 OPENSSL_SECONDS = 20
 MS_PER_DAY = 86_400_000
 WARNING_DAYS = 14
-"""So long before its end the log begins to warn of it, once a day."""
+"""How long before a certificate expires the daily warnings begin."""
 VERIFY = {
     "none": ssl.CERT_NONE,
     "optional": ssl.CERT_OPTIONAL,
@@ -48,7 +48,7 @@ class TlsGate:
     New connections use a changed certificate; open ones keep theirs. Without a configured
     certificate the gate makes a self-signed one on first use, if the test mode allows it: clients
     in their test mode, which is their default, accept it. `alpn` names the protocols that the
-    server speaks, for clients that ask. The log warns of a certificate's end from two weeks before.
+    server speaks, for clients that ask. The log warns for two weeks before a certificate expires.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class TlsGate:
         self.warn_of_end()
 
     def warn_of_end(self) -> None:
-        """Warn of a certificate that ends within two weeks or has ended, at most once a day."""
+        """Warn at most once a day of a certificate that expires within two weeks or has expired."""
         now_ms = self._clock.now_ms()
         if self._end_ms is None or now_ms - self._warned_ms < MS_PER_DAY:
             return
@@ -131,14 +131,14 @@ class TlsGate:
         path, end = self._config.cert_path, datetime.fromtimestamp(self._end_ms / 1000, UTC)
         if days < 0:
             logger.warning(
-                "the certificate has ended, and clients that verify it can't connect; replace the "
-                "file: path=%s ended=%s",
+                "the certificate has expired, and clients that verify it can't connect; replace "
+                "the file: path=%s expired=%s",
                 path,
                 f"{end:%Y-%m-%dT%H:%M:%SZ}",
             )
         else:
             logger.warning(
-                "the certificate ends soon; replace the file: path=%s ends=%s days=%d",
+                "the certificate expires soon; replace the file: path=%s expires=%s days=%d",
                 path,
                 f"{end:%Y-%m-%dT%H:%M:%SZ}",
                 days,

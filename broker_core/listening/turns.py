@@ -3,11 +3,11 @@
 One connection can send thousands of requests in one buffer, and thousands of connections can send
 one request each, all in the same round of the event loop. The code of a request says little about
 its cost, so its time is measured. A connection serves requests until its turn is over. Then it
-stops reading, keeps what it has received, and goes on when the other connections had their turns.
+stops reading, keeps the bytes it has received, and continues after the other connections' turns.
 The requests of one connection keep their order.
 
-A round is one iteration of the event loop. Turns that take no millisecond are not counted: serving
-them is what the loop is for.
+A round is one iteration of the event loop. Turns shorter than a millisecond don't count: they are
+the loop's normal work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_S = 0.002
-"""How long one connection serves requests while others wait; the request that it is at ends."""
+"""How long one connection serves requests while others wait; its current request may finish."""
 ROUND_S = 0.01
 """How long a round serves turns that were queued, and long turns that were not."""
 LONG_S = 0.001
@@ -34,7 +34,7 @@ LONG_S = 0.001
 STEPS_AT_ONCE = 1_000
 """A turn of steps also ends after this number of them."""
 STEPS_PER_READING = 16
-"""Steps take microseconds; the clock is read once in so many."""
+"""How many steps share one reading of the clock; a step takes microseconds."""
 
 
 class Turns:
@@ -52,7 +52,7 @@ class Turns:
         self._monotonic = clock.monotonic
         self._spent_s = 0.0
         self._is_round_due = False
-        # Whose last turn was long waits behind all others.
+        # Connections whose last turn was long wait behind all others.
         self._short: deque[TakeTurn] = deque()
         self._long: deque[TakeTurn] = deque()
 
@@ -71,15 +71,15 @@ class Turns:
     def queue(self, take_turn: TakeTurn, *, is_long: bool) -> None:
         """Call a function when its turn comes; it must return soon after TURN_S and not raise.
 
-        `is_long`: whether its last turn was long.
+        `is_long` says whether its last turn was long.
         """
         (self._long if is_long else self._short).append(take_turn)
         self._note_round()
 
     def run(self, steps: Generator[None, None, T]) -> asyncio.Future[T]:
-        """Run a generator in turns; return a future for what it returns or raises.
+        """Run a generator in turns; return a future for its result or exception.
 
-        It yields after each piece of work of some microseconds. Cancelling the future ends it.
+        The generator must yield every few microseconds. Cancelling the future ends it.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue_steps(steps, done)
@@ -101,7 +101,7 @@ class Turns:
         except StopIteration as end:
             done.set_result(end.value)
         except Exception as error:  # noqa: BLE001
-            # Whoever awaits the steps gets what they raise.
+            # The caller that awaits the steps gets their exception.
             done.set_exception(error)
         else:
             self._queue_steps(steps, done)
@@ -124,7 +124,7 @@ class Turns:
                 self._note_round()
 
     def _serve(self, waiting: deque[TakeTurn], begun: float) -> None:
-        """Call at least one of those that wait, and others until the round's time is used."""
+        """Call at least one waiting function, and others until the round's time is used."""
         left = len(waiting)
         while left:
             waiting.popleft()()

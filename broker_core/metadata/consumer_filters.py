@@ -179,7 +179,7 @@ class ConsumerFilters(Generic[E]):
     def register_steps(
         self, group: str, subscriptions: Iterable[SubscriptionData]
     ) -> Generator[None, None, int]:
-        """Register as `register` does; yield after each filter that is compiled."""
+        """Register as `register` does; yield after compiling each filter."""
         topics = set()
         registered = 0
         for subscription in subscriptions:

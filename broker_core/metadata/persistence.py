@@ -59,8 +59,8 @@ class MetadataPersistence(Service):
             self._offsets.persist,
             self._filters.persist,
         ):
-            # A file that cannot be written keeps nothing out of the others.
-            with isolated("the last write of a configuration file", write) as last:
+            # An error in one file must not keep the others from being written.
+            with isolated("writing a configuration file at shutdown", write) as last:
                 write()
             failure = failure or last.error
         if failure is not None:
@@ -70,7 +70,7 @@ class MetadataPersistence(Service):
         while True:
             await self._clock.sleep(WRITE_PERIOD_S)
             for writer in self._writers:
-                with isolated("the write of a configuration file", writer):
+                with isolated("writing a configuration file", writer):
                     await writer.write()
 
     async def _persist_offsets_forever(self) -> None:

@@ -71,7 +71,7 @@ class Topics:
 
     @property
     def rebuild_command(self) -> str:
-        """What an operator runs to get lost topics back from the store."""
+        """The command with which an operator restores lost topics from the store."""
         root = self.path.parent.parent
         return f"python -m broker_core verify --rebuild-topics {root}"
 

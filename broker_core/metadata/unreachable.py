@@ -1,6 +1,6 @@
 """Messages that no consumer can read because topics.json doesn't have their topic.
 
-A lost topics.json leaves them behind.
+A lost topics.json leaves such messages behind.
 """
 
 from __future__ import annotations

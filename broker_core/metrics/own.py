@@ -169,7 +169,7 @@ def broker_metrics(
 
 
 def budget_metrics(budgets: Budgets) -> Iterator[Family]:
-    """Yield what connections hold, how many wait for their turn, and how many were dropped."""
+    """Yield the bytes that connections hold and how many connections wait or were dropped."""
     memory = budgets.memory
     yield _gauge("connections_waiting", "Connections that wait for their turn", len(budgets.turns))
     yield _gauge(

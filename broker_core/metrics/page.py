@@ -26,9 +26,9 @@ LINES_AT_ONCE = 500
 class MetricsPage:
     """Event loop only.
 
-    `permission`, `parked_pulls` and `series_max` return brokerPermission, how many pulls wait, and
-    metricsSeriesMax. `left` returns how many requests the compiled turn left to Python, by reason;
-    None where there is no such turn.
+    `permission`, `parked_pulls` and `series_max` return brokerPermission, the number of parked
+    pulls, and metricsSeriesMax. `left` returns how many requests the compiled turn left to Python,
+    by reason, or None without a compiled turn.
     """
 
     def __init__(

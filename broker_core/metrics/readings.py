@@ -44,11 +44,11 @@ class ReadParts:
 class Readings:
     """Event loop only.
 
-    `late_ms` returns how late the loop was last, `connections` how many are open, `refused` how
-    many requests access control refused.
+    `late_ms` returns how late the loop was last, `connections` the number of open connections,
+    `refused` the number of requests that access control refused.
 
     Attributes:
-        boot_ms: when this broker was built; what it counts begins at 0 there.
+        boot_ms: when this broker was built; its counters start at 0 then.
     """
 
     def __init__(

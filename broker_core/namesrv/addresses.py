@@ -4,7 +4,7 @@ An address is "host:port". The host is an IPv4 address in four decimal parts, an
 brackets, or a host name. The check refuses addresses that cannot be a broker's (see
 `remoting/broker_hosts.py`), other notations of IP addresses, which get past comparisons of texts,
 and the host names of metadata services and of wildcard DNS services that resolve to such addresses.
-Whoever connects checks once more what a host name resolved to.
+The program that connects checks the resolved address once more.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _check_host_name(host: str) -> None:
 def _spelled(name: str) -> Iterator[Address]:
     """Yield the IP addresses that a host name spells, as wildcard DNS services resolve them.
 
-    Of 32 bits in hex only those of metadata services: a label of eight hex digits is common.
+    A label of eight hex digits is common, so it counts only as a metadata service's address.
     """
     for found in SPELLED_IPV4.findall(name):
         parts = found.replace("-", ".").split(".")

@@ -1,6 +1,6 @@
-"""Claims: whose a name with its id, an address and a cluster are, without accounts.
+"""Claims: which connection owns a broker's name and id, address and cluster, without accounts.
 
-They belong to the connection that registered them, as long as that is open and not silent.
+The connection that registered them owns them while it is open and not silent.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ logger = logging.getLogger(__name__)
 
 BROKER_EXPIRED_S = 120.0
 MASTER_SILENT_S = 65.0
-"""Longer than brokers go without registering: then a slave of a later epoch may take the name."""
+"""After this silence, longer than any registration interval, a promoted slave may take the name."""
 SET_MEMBERS_MAX = 64
-"""Addresses of one broker name: each is in every route of its topics."""
+"""Limit of addresses of one broker name; every route of its topics contains all of them."""
 
 
 class Claims:
-    """Refuses registrations of what belongs to others. Event loop only.
+    """Refuses registrations of names, addresses and clusters of other brokers. Event loop only.
 
-    `brokers` and `live` are the tables of the routes, by name and by address.
+    `brokers` and `live` are the route tables, by name and by address.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Claims:
         self._counted_log = counted_log
 
     def require_free(self, identity: BrokerIdentity, owner: object | None) -> None:
-        """Refuse a registration whose name or address belongs to another broker that lives."""
+        """Refuse a registration whose name or address belongs to another live broker."""
         address = identity.broker_addr
         data = self._brokers.get(identity.broker_name)
         if data is not None:
@@ -88,9 +88,9 @@ class Claims:
     def _require_cluster(
         self, data: BrokerData, identity: BrokerIdentity, owner: object | None
     ) -> None:
-        """Refuse another cluster for the name of a broker that lives.
+        """Refuse another cluster for the name of a live broker.
 
-        A master may move its set, and what is left of a set without a master follows a new one.
+        A master may move its set; slaves whose master is gone follow a new master.
         """
         if data.cluster == identity.cluster_name:
             return
@@ -108,7 +108,7 @@ class Claims:
                 )
 
     def _may_succeed(self, identity: BrokerIdentity, held: str, owner: object | None) -> bool:
-        """Return whether a promoted slave takes the name of a master that fell silent."""
+        """Return whether this is a promoted slave that replaces a silent master."""
         own = self._live.get(identity.broker_addr)
         return (
             identity.broker_id == MASTER_ID

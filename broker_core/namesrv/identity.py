@@ -1,4 +1,4 @@
-"""Who a broker is: what it registers with, and what is known of it while it lives."""
+"""The identity that a broker registers with, and the name server's record of a live broker."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class BrokerIdentity:
     broker_addr: str
     ha_server_addr: str = ""
     epoch: int = 0
-    """Of a master: its reign, see `reigns`."""
+    """The epoch of a master; see `reigns`."""
 
 
 @dataclass(slots=True)
 class LiveBroker:
     """A registered address.
 
-    `owners` are the connections that registered it, the oldest first; None is our own process.
+    `owners` are the connections that registered it, oldest first; None stands for this process.
     """
 
     identity: BrokerIdentity

@@ -43,7 +43,7 @@ class Entrance:
     guarded: Callable[[dict[int, Handler]], dict[int, Handler]] | None = None
     """Puts access control before the handlers that change something; None lets everybody change."""
     budgets: Budgets | None = None
-    """Shared with the other servers of this process; None for its own."""
+    """Budgets shared with the other servers of this process; None for budgets of its own."""
 
 
 OPEN = Entrance()
@@ -171,7 +171,7 @@ class NameServer(Service):
         self._expire_later()
         for owner in self.routes.expire():
             if isinstance(owner, Connection):
-                with isolated("the end of a silent broker", owner):
+                with isolated("disconnecting a silent broker", owner):
                     owner.close()
 
 

@@ -56,12 +56,12 @@ NO_ROUTE_URL = "http://rocketmq.apache.org/docs/faq/"
 NOT_LISTED = "disable"
 """5.3.3's remark when a switch forbids a list."""
 CHANGED_AT_ONCE = 2_000
-"""A broker with more topics gets another permission in several turns."""
+"""For a broker with more topics, a permission change takes several turns."""
 JSON_BYTES_MAX = 8 * 1024 * 1024
-"""Of a registration: 45,000 topics. What stands around topics is read in one go."""
+"""Limit of a registration, about 45,000 topics. All parts but the topics are read in one go."""
 READ_AT_ONCE_BYTES = 64 * 1024
 COMPRESSED_AT_ONCE_BYTES = 1024
-"""A longer registration is read in several turns; compressed it may inflate a thousandfold."""
+"""Longer registrations are read in several turns; a compressed one can inflate a thousandfold."""
 PATH_KEYS = ("configStorePath", "kvConfigPath")
 PATHS_REFUSED = "Can not update config path"
 """The original's remark for PATH_KEYS."""
@@ -194,7 +194,7 @@ class NameServerProcessor:
         *,
         is_proven: bool,
     ) -> RemotingCommand | None:
-        """Register what takes long to read: one registration at a time, in turns."""
+        """Process a long registration in several turns, one registration at a time."""
         async with self._one_at_a_time:
             await asyncio.to_thread(_check_crc32, request)
             try:
@@ -206,7 +206,7 @@ class NameServerProcessor:
             except ValueError as error:
                 raise _unreadable(error) from error
             if not connection.is_open:
-                # Whoever is registered now is not removed with its connection.
+                # A broker registered now would stay, because its connection has already closed.
                 return None
             return await connection.run(
                 self._register(request, connection, identity, body, is_proven=is_proven)

@@ -250,7 +250,7 @@ class BrokerRegistration(Service):
         finally:
             if announced is not None and not announced.done():
                 announced.set_result(None)
-        with isolated("what name servers say of the master"):
+        with isolated("handling the name servers' answers about the master"):
             self._hear_of_master([each for each in answers if each is not None])
 
     @property
@@ -289,7 +289,7 @@ class BrokerRegistration(Service):
     async def _register_alone(
         self, name_server: str, body: bytes, version: DataVersion | None
     ) -> RegisterResult | None:
-        """Register with one name server; whatever it answers keeps this broker from no other."""
+        """Register with one name server; no answer of it may affect the others."""
         with isolated("registration with a name server", name_server):
             return await self._register_at(name_server, body, version)
         return None

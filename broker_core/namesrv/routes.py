@@ -51,7 +51,7 @@ ENCODED_MAX = 4_096
 """Encoded routes that are kept."""
 TOPICS_PER_STEP = 256
 LINES_MAX = 10
-"""Brokers that are named in the log when they go together: 2,000 lines take the loop 60 ms."""
+"""How many brokers that disconnect together the log names; 2,000 lines take 60 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,9 @@ class RouteTable:
     ) -> Generator[None, None, RegisterResult]:
         """Register a broker with its topics; yield after each TOPICS_PER_STEP of them.
 
-        Its topics that the table leaves out stay, unless the table is whole and
-        deleteTopicWithBrokerRegistration is on. `is_proven`: an account vouches for the broker,
-        which then takes its name and address from whoever has them; so does our own process.
+        Topics of the broker that are missing from the table stay, unless the table is complete and
+        deleteTopicWithBrokerRegistration is on. With `is_proven`, the broker has an account and
+        takes over its name and address from any other registrant; so does our own process.
 
         Raises:
             RequestRefusedError: the name or the address belongs to another broker, another master
@@ -404,13 +404,13 @@ class RouteTable:
         changed, self._changed_masters = self._changed_masters, set()
         for broker_name in changed:
             for listener in self.master_listeners:
-                with isolated("the news of a master", broker_name):
+                with isolated("announcing a master", broker_name):
                     listener(broker_name)
 
     def _put_topics(
         self, live: LiveBroker, topics: TopicConfigSerializeWrapper
     ) -> Generator[None, None, None]:
-        """Put a master's queues, as long as nobody registers it anew, and it is not lost."""
+        """Put a master's queues in steps; stop if its registration is replaced or removed."""
         for number, (topic, config) in enumerate(topics.topic_config_table.items()):
             if not number % TOPICS_PER_STEP:
                 self._encoded.clear()
@@ -501,7 +501,7 @@ class RouteTable:
         if len(gone) > LINES_MAX:
             logger.warning("%s: more=%d", event, len(gone) - LINES_MAX)
         for live in gone:
-            with isolated("the removal of a broker", live.identity.broker_addr):
+            with isolated("removing a broker", live.identity.broker_addr):
                 self._remove(live.identity.broker_addr)
 
     def _forget_live(self, address: str) -> None:

@@ -1,4 +1,4 @@
-"""TopicTable: which brokers have a topic, with which queues."""
+"""TopicTable: the brokers that have a topic, and their queues of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker_core.protocol.bodies.route import QueueData
 
     Queues = dict[str, QueueData]
-    """By broker. Topics share such tables: nobody may change one in place."""
+    """Queues by broker. Topics share these tables, so never change one in place."""
 
 TOPICS_PER_STEP = 1_000
 
@@ -35,20 +35,20 @@ class TopicTable:
         self.queues: Mapping[str, Queues] = self._queues
         self.route_nums = 0
         self._shared = SharedQueues()
-        # So that a broker that goes costs what it had, not the whole table.
+        # Removing a broker then costs time for its own topics, not for the whole table.
         self._of_broker: dict[str, dict[str, None]] = {}
 
     def of_broker(self, broker_name: str) -> Collection[str]:
-        """Return the topics of a broker; not to be kept while the table changes."""
+        """Return a live view of a broker's topics; copy it before changing the table."""
         return self._of_broker.get(broker_name, {}).keys()
 
     def of_any(self, broker_names: Mapping[str, None]) -> list[str]:
-        """Return the topics that at least one of some brokers has."""
+        """Return the topics that at least one of the brokers has."""
         names = broker_names.keys()
         return [topic for topic, queues in self._queues.items() if not names.isdisjoint(queues)]
 
     def where(self, accepts: Callable[[int], bool]) -> list[str]:
-        """Return the topics by the flags that their first broker registered."""
+        """Return the topics whose flags, as their first broker registered them, are accepted."""
         return [
             topic
             for topic, queues in self._queues.items()
@@ -60,16 +60,16 @@ class TopicTable:
         alone = self._shared.of(broker_name, config)
         before = self._queues.get(topic, {})
         is_known = broker_name in before
-        # Where no other broker has it, the table is shared.
+        # A topic of one broker alone uses the shared table.
         self._queues[topic] = alone if len(before) == is_known else {**before, **alone}
         if is_known:
             return
         self.route_nums += 1
-        # The name that is known already: each registration brings a text of its own.
+        # Only for new topics: each registration decodes new strings, and the first ones are kept.
         self._of_broker.setdefault(broker_name, {})[topic] = None
 
     def count_new(self, broker_name: str, topics: Iterable[str]) -> int:
-        """Return how many of the topics the broker does not have yet."""
+        """Return how many of the topics are new for the broker."""
         return sum(broker_name not in self._queues.get(topic, ()) for topic in topics)
 
     def delete(self, topic: str) -> None:
@@ -94,9 +94,9 @@ class TopicTable:
     def change_perm(
         self, broker_name: str, change: Callable[[int], int]
     ) -> Generator[None, None, int]:
-        """Change the permission of all topics of a broker in steps; return how many they are."""
-        # Of all topics with the same queues the change makes one table, not thousands. The table
-        # is kept with it, or another one might get its id.
+        """Change the permission of all topics of a broker in steps; return how many changed."""
+        # All topics that share a table get one new table, not thousands. `made` keeps the old
+        # table alive, because its id is the key.
         made: dict[int, tuple[Queues, Queues]] = {}
         changed = 0
         for number, topic in enumerate(list(self.of_broker(broker_name))):
@@ -104,7 +104,7 @@ class TopicTable:
                 yield
             queues = self._queues.get(topic, {})
             if broker_name not in queues:
-                # It went between two steps.
+                # The topic was deleted between two steps.
                 continue
             known = made.get(id(queues))
             if known is None:

@@ -1,7 +1,7 @@
-"""CommitCheck: whether a consumer offset that a client commits is one that it can have read up to.
+"""CommitCheck: checks whether a client can have read up to the consumer offset that it commits.
 
-Differs: the original stores any offset, of any topic. Stored beyond the end of a queue, an offset
-makes its group skip every message up to there, and makes its lag negative.
+Differs: the original stores any offset of any topic. An offset beyond the end of a queue makes the
+group skip every message up to it, and makes the group's lag negative.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from broker_core.store.message_store import MessageStore
 
 SLAVE_BEHIND_MAX = 1 << 40
-"""On a slave an offset may be so far beyond the end: its group reads the master, which is ahead."""
+"""How far beyond a slave's end an offset may be; its group reads the master, which is ahead."""
 
 
 class Refusal(NamedTuple):
-    """Why an offset is not stored."""
+    """The reason for refusing an offset."""
 
     why: str
     is_topic_missing: bool = False
@@ -50,8 +50,8 @@ class CommitCheck:
     ) -> Refusal | None:
         """Return why a client's offset may not be stored, None if it may.
 
-        There is no margin behind the last message that was put: no client can have read further.
-        The native turn checks the same for pulls, against the last message that may be read.
+        The last message that was put is the exact limit: no client can have read further. The
+        native turn makes the same check for pulls, up to the last readable message.
         """
         queue = self._queues.find(topic, queue_id)
         end = 0 if queue is None else queue.next_offset
@@ -71,7 +71,7 @@ class CommitCheck:
     def is_former(
         self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
     ) -> bool:
-        """Return whether a client commits or pulls at an offset of a deleted topic of this name."""
+        """Return whether an offset belongs to a deleted topic with the same name."""
         if not self._former.count:
             return False
         queue = self._queues.find(topic, queue_id)
@@ -81,5 +81,5 @@ class CommitCheck:
         if not is_first or not self._former.is_former(group, topic, queue_id):
             return False
         found = self._consumers.find(group)
-        # Tools that set offsets are no members.
+        # Tools that set offsets aren't members of the group.
         return found is not None and connection in found.members

@@ -56,7 +56,7 @@ CLIENT_ID_CHARS_MAX = 255
 WORD_CHARS_MAX = 64
 """Of the words that say how a group consumes, of an expression's type and of a language."""
 PARTS_AT_ONCE = 100
-"""A heartbeat with more groups and subscriptions is served in several turns of its connection."""
+"""A heartbeat with more groups and subscriptions takes several turns of its connection."""
 
 
 class ProducerData(msgspec.Struct, rename="camel"):
@@ -177,7 +177,7 @@ class HeartbeatProcessor:
     def _register(
         self, request: RemotingCommand, connection: Connection, data: HeartbeatData
     ) -> Generator[None, None, None]:
-        """Register a client's groups; yield after each, and after each filter that is compiled."""
+        """Register a client's groups; yield after each group and after compiling each filter."""
         now = self._clock.monotonic()
         yield from self._register_consumers(request, connection, data, now)
         for producer in data.producer_data_set:
@@ -296,7 +296,7 @@ class HeartbeatProcessor:
         try:
             for consumer in data.consumer_data_set:
                 if not connection.is_open:
-                    # It is forgotten already; a member that comes now would stay for ever.
+                    # The broker has already removed this client; a new member would stay forever.
                     return
                 subscriptions = [_subscription(one) for one in consumer.subscription_data_set]
                 if self._register_consumer(
@@ -377,7 +377,7 @@ def notify_consumer_ids_changed(group: str, connections: list[ClientConnection])
     # One frame for all: nobody answers it, so that its opaque means nothing.
     frame = notice.encode()
     for connection in connections:
-        with isolated("a notice to a member", connection.remote_address):
+        with isolated("notifying a consumer", connection.remote_address):
             cast("Connection", connection).send(frame)
 
 

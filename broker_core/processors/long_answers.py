@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 AT_ONCE_S = 0.002
 STEPS_AT_ONCE = 1_000
 STEPS_PER_READING = 16
-"""So long an answer's steps run before it is a long one, or so many of them; the clock is read once
-in so many."""
+"""An answer that needs more time or more steps is a long one. STEPS_PER_READING steps share one
+reading of the clock."""
 WAITING_MAX = 256
 """Long answers that wait for their turn; one connection may have half of them."""
 
@@ -86,7 +86,7 @@ class LongAnswers:
 
 
 def _while_open(steps: Steps, connection: Connection) -> Steps:
-    """Yield and return as the steps do, as long as somebody waits for the answer."""
+    """Yield and return as the steps do while the connection is open."""
     while connection.is_open:
         try:
             next(steps)

@@ -61,10 +61,10 @@ class OffsetCommits:
     def commit_with_pull(
         self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
     ) -> None:
-        """Store the offset that comes with a pull, or discard it; the pull is served anyway.
+        """Store the offset in a pull request, or discard it; the broker serves the pull anyway.
 
-        The native turn does the same, but for offsets that may have to be discarded and for what
-        somebody is told of.
+        The native turn does the same, except for offsets that may have to be discarded and for
+        offsets that watchers or listeners want to see.
         """
         if self._refusal(group, topic, queue_id, offset, connection) is None:
             self._store(group, topic, queue_id, offset, connection)
@@ -72,7 +72,7 @@ class OffsetCommits:
     def is_former(
         self, group: str, topic: str, queue_id: int, queue_offset: int, connection: Connection
     ) -> bool:
-        """Return whether a pull continues a deleted topic; it would skip the new one's messages."""
+        """Return whether a pull has an offset of a deleted topic, and would skip new messages."""
         return self._check.is_former(group, topic, queue_id, queue_offset, connection)
 
     def asked(self, group: str, topic: str, queue_id: int) -> None:

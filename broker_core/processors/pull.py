@@ -1,11 +1,11 @@
-"""Pulls: messages of one queue from one offset, at once or when they come.
+"""Pulls: messages of one queue from one offset, at once or when they arrive.
 
 Source: broker/processor/PullMessageProcessor.java (4.9.7).
 Differs: an offset outside the queue is answered and logged, but no event is written to
-OFFSET_MOVED_EVENT, as in 5.x. A commit that comes with a pull is discarded where CommitCheck says
-so, and a client that still reads a deleted topic is led to the first message of the new one. A
-slave keeps a pull from beyond its queue's end for a second, if it may wait; the original sends it
-back at once, and without a master it comes again at once.
+OFFSET_MOVED_EVENT, as in 5.x. A commit in a pull is discarded if CommitCheck refuses it, and a
+client that still reads a deleted topic is directed to the first message of the new one. A slave
+holds a pull from beyond its queue's end for a second, if the pull may wait; the original answers
+at once, and without a master the client repeats the pull at once.
 """
 
 from __future__ import annotations

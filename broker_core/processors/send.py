@@ -72,7 +72,7 @@ MSG_ID_OFFSET = re.compile(
 )
 """Where the message of an answer, or the first of its batch, is in the log; by both headers."""
 MESSAGES_AT_ONCE = 2_000
-"""A batch of more messages is read in several turns of its connection."""
+"""Reading a batch of more messages takes several turns of its connection."""
 NO_TRANSACTION = ~TRANSACTION_MASK
 SPECIAL_PROPERTIES = DETOUR_PROPERTIES | {PROPERTY_CLUSTER}
 """A message without any of these is stored in its queue, with the properties text that came."""
@@ -342,7 +342,7 @@ class SendProcessor:
         table: dict[str, str],
         parts: Awaitable[BatchParts],
     ) -> RemotingCommand | bytes:
-        """Put a batch once it is read."""
+        """Read a batch, then put it."""
         try:
             read = {"parts": await parts}
             answer = self._put_batch(request, connection, header, queue_id, table, read)
@@ -362,7 +362,7 @@ class SendProcessor:
         table: dict[str, str],
         read: dict[str, BatchParts],
     ) -> Answer:
-        """Put a batch with what was read of it already, if anything."""
+        """Put a batch; `read` has its parts if they have already been read."""
         topic = header.topic
         wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
         is_watched = self._tracer.watching

@@ -1,4 +1,4 @@
-"""What a sender is told of a put that is less safe than it asked for, or that is refused.
+"""Answers to sends whose put was refused or is less safe than the sender asked for.
 
 Source: broker/processor/SendMessageProcessor.java handlePutMessageResult (4.9.7).
 """
@@ -19,7 +19,7 @@ LESS_SAFE: Mapping[PutMessageStatus, ResponseCode] = {
     PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
     PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
-"""The message is stored: the answer says where, and clients require that it does."""
+"""The message is stored; clients require its location in the answer."""
 
 REFUSALS: Mapping[PutMessageStatus, tuple[ResponseCode, str]] = {
     PutMessageStatus.CREATE_MAPEDFILE_FAILED: (

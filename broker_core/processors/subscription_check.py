@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FILTERS_KEPT = 1_024
 KEPT_CHARS_MAX = 512
-"""Filters of longer expressions take more memory, and are kept by their length."""
+"""Filters of longer expressions take more memory, so their cache limits the total length."""
 
 
 class SubscriptionCheck:

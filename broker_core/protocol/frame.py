@@ -100,7 +100,7 @@ class FrameDecoder:
         self._from = self._at = self._at + size
 
     def put_back(self) -> None:
-        """Have `commands` return the last command once more, to a caller that begins anew."""
+        """Make the next call of `commands` start with the last command again."""
         self._at = self._from
 
     def feed(self, piece: bytes | memoryview) -> None:
@@ -165,7 +165,7 @@ class FrameDecoder:
                 raise self._length_error(total)
 
     def settle(self) -> int:
-        """Copy what is left over and release the piece; return how many bytes are kept."""
+        """Copy the unused bytes of the piece and release it; return how many bytes are kept."""
         data = self._data
         if data is None:
             return len(self._kept)

@@ -28,7 +28,7 @@ T = TypeVar("T")
 PIECES_MAX = 4_096
 SCALARS = frozenset({str, int, bool, float})
 DIALECT_BYTES_MAX = 64 * 1024
-"""Of a request's body that is not plain JSON: 10 ms."""
+"""Limit of a request's body that isn't plain JSON; decoding this many bytes takes 10 ms."""
 DEPTH_MAX = 32
 """How deep a body may nest; RocketMQ's deepest is seven."""
 REPEATED_MAX = 100_000
@@ -95,13 +95,13 @@ def decode_as(data: bytes | bytearray | memoryview | str, type_: type[T]) -> T:
 
 
 def decode_request(data: bytes, type_: type[T]) -> T:
-    """Return a request's body as `decode_as` does; one that is not plain JSON may not be long.
+    """Decode a request's body as `decode_as` does, but refuse a long body that isn't plain JSON.
 
-    No client sends a long one: fastjson's dialect, `$ref`s, and what is written otherwise than the
-    structure says take sixty times as long to read.
+    fastjson's dialect, `$ref`s and values of another type than the structure's take sixty times as
+    long to read. No client sends them in a long body.
 
     Raises:
-        ValueError: as decode_as, or it is too long.
+        ValueError: as decode_as, or the body is too long.
     """
     if len(data) <= DIALECT_BYTES_MAX:
         return decode_as(data, type_)

@@ -1,7 +1,7 @@
-"""Bounds of the bodies that a handler reads as a whole, while the event loop waits.
+"""Limits of the bodies that a handler reads as a whole while the event loop waits.
 
-Differs: the original reads a body of any length. A frame may have 16 MiB, and JSON of that length
-takes a second.
+Differs: the original reads a body of any length. A frame may have 16 MiB, and decoding that much
+JSON takes a second.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 BODY_BYTES_MAX = MIB
 PROPERTIES_BYTES_MAX = 32 * 1024
-"""Of a body of Java properties: 300 keys have a third of it, and each line takes 2 µs."""
+"""Limit of a body of Java properties: 300 keys take a third of it, and each line takes 2 µs."""
 CLIENT_CODES = frozenset(
     {
         RequestCode.HEART_BEAT,
@@ -31,7 +31,7 @@ CLIENT_CODES = frozenset(
         RequestCode.CHECK_CLIENT_CONFIG,
     }
 )
-"""Bounded by clientBodyBytesMax."""
+"""Requests whose bodies clientBodyBytesMax limits."""
 PROPERTIES_CODES = frozenset({RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG})
 MESSAGE_CODES = frozenset(
     {
@@ -41,7 +41,7 @@ MESSAGE_CODES = frozenset(
         RequestCode.REGISTER_BROKER,
     }
 )
-"""Their bodies have bounds of their own: maxMessageSize, and a registration is read in steps."""
+"""Bodies without a limit here: maxMessageSize limits messages, and steps read registrations."""
 HEADER_CODES = frozenset(
     {
         *PULL_CODES,
@@ -54,13 +54,13 @@ HEADER_CODES = frozenset(
         RequestCode.GET_ROUTEINFO_BY_TOPIC,
     }
 )
-"""So frequent that no check is made for a body that nobody reads."""
+"""Frequent requests without a check, because their handlers don't read a body."""
 
 
 def bounded(
     handlers: Mapping[int, Handler], client_bytes_max: Callable[[], int] = lambda: BODY_BYTES_MAX
 ) -> dict[int, Handler]:
-    """Return the table with handlers that refuse a longer body, before anything else reads it."""
+    """Wrap the handlers so that they refuse a body beyond its limit before reading it."""
     return {
         code: each
         if code in MESSAGE_CODES or code in HEADER_CODES

@@ -1,8 +1,8 @@
-"""Which IP addresses a broker may have, where somebody on the network says so.
+"""Decides which IP addresses a broker may have if the address comes from the network.
 
-Name servers tell where brokers are, and a host name leads wherever its owner wants. A broker's
-address is a public one, a private one, or this machine's: never one of the ranges that have another
-purpose, and never a cloud's metadata service.
+Brokers' addresses come from name servers, and the owner of a host name decides where it leads. A
+broker's address must be public, private or this machine's. It can't be in a range with another
+purpose, and it can't be a cloud's metadata service.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ METADATA_SERVICES = frozenset(
         ),
     )
 )
-"""Those outside the link-local ranges."""
+"""Metadata services with addresses outside the link-local ranges."""
 LOCAL_NETWORKS = tuple(
     map(
         ipaddress.ip_network,
@@ -36,8 +36,8 @@ LOCAL_NETWORKS = tuple(
             "10.0.0.0/8",
             "172.16.0.0/12",
             "192.168.0.0/16",
-            "100.64.0.0/10",  # behind a carrier's NAT; overlay networks and clouds use it, too
-            "198.18.0.0/15",  # meant for benchmarks; clouds give it to pods
+            "100.64.0.0/10",  # for carrier-grade NAT; overlay networks and clouds use it, too
+            "198.18.0.0/15",  # for benchmarks; some clouds assign it to pods
             "127.0.0.0/8",
             "::1/128",
             "fc00::/7",
@@ -45,15 +45,15 @@ LOCAL_NETWORKS = tuple(
     )
 )
 SPECIAL_NETWORKS = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "fec0::/10")))
-"""Ranges with a purpose of their own that not every version of `ipaddress` knows."""
+"""Special-purpose ranges that some versions of `ipaddress` don't recognize."""
 TRANSLATED = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
-"""Their last 32 bits are the IPv4 address that they lead to."""
+"""IPv6 ranges whose last 32 bits are the IPv4 address that they lead to."""
 LINK_LOCAL = "its host is link-local or a cloud's metadata service"
 NO_MACHINE = "its host is not the address of one machine"
 
 
 def why_not(address: Address) -> str | None:
-    """Return why an address cannot be a broker's, None if it can."""
+    """Return why an address can't belong to a broker, None if it can."""
     if any(address in network for network in TRANSLATED):
         address = ipaddress.IPv4Address(address.packed[-4:])
     if address.is_link_local or address in METADATA_SERVICES:
@@ -67,9 +67,9 @@ def why_not(address: Address) -> str | None:
 
 
 def refuse_peer(transport: asyncio.Transport) -> str | None:
-    """Close a connection whose peer cannot be a broker; return why, None if it can.
+    """Close a connection if its peer can't be a broker; return the reason, or None if it can.
 
-    Whatever a host name resolved to, this is the address that was connected to.
+    The check uses the address of the open connection, so DNS can't change it afterwards.
     """
     peer = transport.get_extra_info("peername")
     if not isinstance(peer, tuple):

@@ -41,8 +41,8 @@ class RemotingClient(Service):
 
     Belongs to the event loop that first uses it. `handlers` serve the requests that peers send over
     its connections, pushes included; `tls` secures the connections; `signer` signs every request.
-    `trusts` says which addresses somebody configured; at any other one only a peer that can be a
-    broker is spoken to (`broker_hosts`). Without it every address is trusted.
+    `trusts` says which addresses are configured; at any other address, the client sends requests
+    only to a peer that can be a broker (`broker_hosts`). Without it, every address is trusted.
     The client never repeats a failed request: only the caller knows whether it may.
     """
 
@@ -203,7 +203,7 @@ class RemotingClient(Service):
     def _sweep(self) -> None:
         now = self._clock.monotonic()
         for connection in list(self._wire.connections):
-            with isolated("the sweep of a connection", connection):
+            with isolated("sweeping a connection", connection):
                 connection.sweep(now)
         # No connection, no timer: a short-lived caller's loop must end clean.
         self._sweep_timer = None

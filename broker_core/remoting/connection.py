@@ -167,10 +167,10 @@ class Connection(Intake, asyncio.BufferedProtocol):
     ) -> None:
         """Send the frame that a coroutine returns.
 
-        The coroutine runs to its first wait at once, so that what it does counts to the turn. The
-        end of the connection does not cancel it: its work may be half done. With too many requests
-        in flight the connection stops reading: a request that a handler has begun can no longer be
-        answered "busy".
+        The coroutine runs to its first wait at once, so this work counts towards the turn. Closing
+        the connection doesn't cancel it, because its work may be half done. With too many requests
+        in flight the connection stops reading: once a handler has started a request, the broker
+        can no longer answer "busy".
         """
         frame_bytes = self._decoder.frame_bytes + ANSWER_BYTES
         try:
@@ -180,7 +180,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
             if end.value is not None:
                 self.send(end.value)
             return
-        # Alone it is as many as may be: nothing is read before it is answered.
+        # A request that is served alone counts as the maximum, so the connection stops reading.
         requests = self._limits.requests_in_flight_max if self._serves_alone else 1
         self._serves_alone = False
         self._begin(frame_bytes, requests)
@@ -300,15 +300,15 @@ class Connection(Intake, asyncio.BufferedProtocol):
             wire.emptied.set_result(None)
         self._pending.fail(self.remote_address)
         for callback in (wire.on_lost, *self.on_close):
-            # Each forgets the peer in another table.
-            with isolated("the end of a connection", self.remote_address):
+            # Each callback removes the peer from another table.
+            with isolated("cleaning up a closed connection", self.remote_address):
                 callback(self)
         self.on_close.clear()
 
-    # What receives for it calls.
+    # Called by the code that receives for this connection.
 
     def serve_rest(self, taken: int, nbytes: int, *, is_tried: bool) -> None:
-        """Serve what was received behind `taken` bytes; `is_tried`: what comes is not plain."""
+        """Serve the bytes received after the first `taken`; `is_tried`: they aren't plain."""
         if self._is_stopped:
             return
         wire = self._wire
@@ -320,7 +320,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
             self._handle_frames(is_tried=is_tried)
 
     def end_full_buffer(self) -> None:
-        """Let other connections go on if full buffers take long; more is likely to wait."""
+        """End the turn if full buffers used it up; more bytes are likely to wait in the socket."""
         turns = self._wire.turns
         if self.turn_began:
             turns.note(self._wire.clock.monotonic() - self.turn_began)
@@ -518,7 +518,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
             self._out_bytes = 0
             return
         if self._is_writable:
-            # What is pushed to a peer that does not read is no sign of life.
+            # Pushing to a peer that doesn't read must not count as activity.
             self._was_active = True
         if len(out) == 1:
             transport.write(out[0])

@@ -123,7 +123,7 @@ class Dispatcher:
             logger.error(FAILED, command.code, command.opaque, exc_info=error)
             return internal_error(command)
         if self._on_refused is not None:
-            with isolated("the trace of a refusal", command.code):
+            with isolated("tracing a refused request", command.code):
                 self._on_refused(command, connection, error, received_s)
         return refused(command, error)
 

@@ -1,4 +1,4 @@
-"""Intake: whether a connection's peer is read from, and how many bytes the connection holds."""
+"""Intake: decides when to read from a peer, and counts the bytes that a connection holds."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_BYTES = 64 * 1024
-"""Counted for each answer that a task makes, besides its request: so much a cold pull reads."""
+"""What each answer in progress counts besides its request: the bytes that a cold pull reads."""
 TIGHT_BYTES = 64 * 1024
-"""While memory is tight a connection with requests of this size in progress is not read from."""
+"""While memory is tight, a connection with this many bytes of requests in progress doesn't read."""
 
 
 class Intake:
     """The half of a connection that decides whether to read. Event loop only.
 
-    A peer is not read from while it does not read its answers, while too many of its requests are
-    in progress, and while it waits for its turn. What it has sent then waits in its socket.
+    The connection stops reading while its peer doesn't read answers, while too many of its requests
+    are in progress, and while it waits for its turn. New bytes then wait in the socket.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Intake:
         self._is_writable = True
         self._is_stopped = False
         self._is_crowded = False
-        # For its turn, and whether its last one was long.
+        # Whether the connection waits for its turn, and whether its last turn was long.
         self._is_waiting = False
         self._is_long = False
         self._serves_alone = False
@@ -65,7 +65,7 @@ class Intake:
         self._in_flight_bytes = 0
         self._kept_bytes = 0
         self._unread_bytes = 0
-        # Whether the budget of all connections counts it.
+        # Whether the shared budget counts this connection.
         self._is_counted = False
 
     @property
@@ -111,7 +111,7 @@ class Intake:
             self._transport.abort()
 
     def stop_reading(self) -> None:
-        """Take no more requests; answers in progress are still sent."""
+        """Accept no more requests, but send the answers in progress."""
         self._decoder.discard()
         self._is_stopped = True
         self._read_or_pause()
@@ -124,7 +124,7 @@ class Intake:
         self._serves_alone = True
 
     def run(self, steps: Generator[None, None, T]) -> asyncio.Future[T]:
-        """Run what a request takes long for, between the turns of connections; see Turns."""
+        """Run a request's long work in steps between the turns of connections; see Turns."""
         return self._wire.turns.run(steps)
 
     def run_alone(self, steps: Generator[None, None, T]) -> asyncio.Future[T]:
@@ -132,7 +132,7 @@ class Intake:
         self.serve_alone()
         return self._wire.turns.run(steps)
 
-    # What the transport calls.
+    # Called by the transport.
 
     def pause_writing(self) -> None:
         self._is_writable = False
@@ -169,7 +169,7 @@ class Intake:
             self._transport.pause_reading()
 
     def _wait_for_turn(self) -> None:
-        """Stop reading, and go on when the other connections had their turns."""
+        """Stop reading, and continue after the other connections' turns."""
         if not self._is_waiting:
             self._is_waiting = True
             self._read_or_pause()
@@ -217,7 +217,7 @@ class Intake:
             and self._in_flight_bytes <= limits.in_flight_bytes_max // 2
         ):
             self._is_crowded = False
-            # In a turn, not now, for the same reason.
+            # In a turn, not now: the caller sends the answer first.
             self._wait_for_turn()
 
     def _keep(self, kept_bytes: int) -> None:
@@ -233,7 +233,7 @@ class Intake:
     def _count_unread(self) -> None:
         """Count the bytes that wait for the peer to read.
 
-        Less than `write_buffer_high` of them is counted by the sweep alone.
+        Only the sweep counts fewer than `write_buffer_high` bytes.
         """
         unread_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
         more = unread_bytes - self._unread_bytes
@@ -254,7 +254,7 @@ class Intake:
             self._wire.memory.remove(-more)
 
     def _check_unread(self, written: int) -> None:
-        """Close if too much waited for the peer already before the last write."""
+        """Close if too many bytes were already waiting before the last write."""
         self._count_unread()
         waited = self._unread_bytes - written
         if waited > self._limits.write_buffer_max and self.is_open:

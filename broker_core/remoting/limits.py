@@ -9,8 +9,8 @@ from broker_core.protocol.frame import FrameLimits
 
 MIB = 1024 * 1024
 REQUESTS = FrameLimits(header_bytes_max=MIB)
-"""Frames of requests. Differs: the original reads headers of any length, in one go. Ours take some
-40 ms for 16 MiB; no request of RocketMQ's clients has one of more than 200 KiB."""
+"""Frames of requests. Differs: the original reads headers of any length. Reading 16 MiB of header
+takes our decoder about 40 ms, and no RocketMQ client sends a header of more than 200 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class RemotingLimits(ListenerLimits):
     write_buffer_high: int = 64 * 1024
     """A connection whose peer has more than this unread stops reading until the peer caught up."""
     write_buffer_max: int = 16 * MIB
-    """A connection closes when it sends more to a peer that has more than this unread."""
+    """A connection closes if it has more to send while its peer has more than this unread."""
     half_frame_s: float = 30.0
     """The longest wait for the rest of a frame."""
     drain_s: float = 3.0

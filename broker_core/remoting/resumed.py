@@ -1,4 +1,4 @@
-"""Resumed: a coroutine whose first step has run, for a task that goes on with it."""
+"""Resumed: wraps a coroutine whose first step has run, so that a task can finish it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 @types.coroutine
 def resumed(coroutine: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
-    """Return an awaitable that goes on with a coroutine which waits for something already.
+    """Return an awaitable that finishes a coroutine which already waits for `waits_for`.
 
-    asyncio has no way to give a task a coroutine whose first step has run.
+    asyncio can't make a task from a coroutine whose first step has run.
     """
     while True:
         try:
             try:
                 result = yield waits_for
             except BaseException as error:  # noqa: BLE001
-                # A task that is cancelled.
+                # The task may have been cancelled.
                 waits_for = coroutine.throw(error)
             else:
                 waits_for = coroutine.send(result)

@@ -33,15 +33,15 @@ SWEEP_S = 5.0
 
 
 class ServerEvents(NamedTuple):
-    """What a server tells, and whom."""
+    """Callbacks for a server's events."""
 
     on_connection_lost: Callable[[Connection], None] | None = None
     on_turn: Callable[[float], None] | None = None
-    """Is called with the seconds that each turn of a connection's requests took."""
+    """Called with the duration in seconds of each turn of a connection's requests."""
     on_refused: OnRefused | None = None
-    """Is told of each request that a handler refuses."""
+    """Called for each request that a handler refuses."""
     on_writable: Callable[[Intake], None] | None = None
-    """Is called with each connection whose peer reads again."""
+    """Called with each connection whose peer reads again."""
 
 
 class RemotingServer(Service):
@@ -183,12 +183,12 @@ class RemotingServer(Service):
         self._sweep_later()
         now = self._clock.monotonic()
         for connection in list(self._wire.connections):
-            with isolated("the sweep of a connection", connection):
+            with isolated("sweeping a connection", connection):
                 connection.sweep(now)
         if self._listener is not None:
-            with isolated("the sweep of a listener", self.name):
+            with isolated("sweeping a listener", self.name):
                 self._listener.sweep(now)
         if self._tls is not None:
-            with isolated("the look at certificates", self.name):
+            with isolated("checking certificates", self.name):
                 self._tls.reload_if_changed()
                 self._tls.warn_of_end()

@@ -83,7 +83,7 @@ class Wire:
         self.on_made = on_made
         self.on_lost = on_lost
         self.on_signed_in = on_signed_in
-        # Is told of each connection whose peer reads again.
+        # Called with each connection whose peer reads again.
         self.on_writable: Callable[[Intake], None] | None = None
         self.share(Budgets(clock))
         self.signer = signer
@@ -98,7 +98,7 @@ class Wire:
         self.emptied: asyncio.Future[None] | None = None
 
     def share(self, budgets: Budgets) -> None:
-        """Share time and memory with the connections of other servers; before the first one."""
+        """Share budgets with other servers; call this before the first connection."""
         self.turns = budgets.turns
         self.memory = budgets.memory
 

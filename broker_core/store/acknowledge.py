@@ -435,13 +435,13 @@ class _WithoutSlave:
 
 
 def _end(waiter: Waiter, status: PutMessageStatus) -> None:
-    """End a wait; a sender that cannot be told keeps no other waiting."""
+    """End a wait; log an error instead of raising it, so that other senders get their answers."""
     try:
         waiter.end(status)
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001  one sender of those that waited together
-        FAILURES.report("the answer to a sender", status.name, error)
+        FAILURES.report("answering a sender", status.name, error)
 
 
 def _nothing() -> None:

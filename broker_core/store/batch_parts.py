@@ -1,4 +1,4 @@
-"""BatchParts: a batch, read and checked before it is put, in steps where it is long."""
+"""BatchParts: reads and checks a batch before it is put, in steps if the batch is long."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 BATCH_MESSAGES_MAX = 16_384
-"""Differs: the original takes any number that fits into maxMessageSize, and 5.3.3 counts more than
-32,767 of them wrong. RocketMQ's example of a split batch makes some 13,000."""
+"""Differs: the original accepts any number that fits into maxMessageSize, and 5.3.3 miscounts more
+than 32,767. RocketMQ's example of a split batch has about 13,000 messages."""
 BATCH_KEYS_MAX = 16_384
-"""Keys of all messages of a batch, unique ones left out: each is an entry of the index."""
+"""Limit of the keys of a batch, without unique keys; each key is an index entry."""
 MESSAGES_PER_STEP = 64
 
 _pack_text_size = PROPERTIES_SIZE.pack
@@ -36,11 +36,11 @@ class BatchParts(NamedTuple):
     """A batch, checked and ready to be written."""
 
     records: bytes
-    """The records without their heads, side by side."""
+    """The records without their heads, one after another."""
     items: list[Item]
     """(flag, body size, body crc, properties, record size, tags, keys, UNIQ_KEY) of each."""
     entries: int
-    """How many index entries they make at most."""
+    """The largest number of index entries that the messages need."""
 
 
 def read_batch(
@@ -56,7 +56,7 @@ def read_batch(
     message_properties.require_no_nul(batch_properties)
     tail = batch_properties.encode()
     behind = b"\x02" + tail if tail else tail
-    # What all have in common counts, where a message says something else: it comes later.
+    # A common property overrides a message's own, because it comes later in the text.
     common = message_properties.decode(batch_properties).get
     common_tags, common_keys = common(PROPERTY_TAGS), common(PROPERTY_KEYS)
     common_uniq_key = common(PROPERTY_UNIQ_KEY)
@@ -69,7 +69,7 @@ def read_batch(
         if b"\0" in own:
             message_properties.require_no_nul(own.decode())
         get = decode_sent(own.decode()).get
-        # batch.joined_properties, without a call for each message.
+        # The same as batch.joined_properties, without a call per message.
         text = own + (behind if own and own[-1] != 2 else tail)
         if is_guarded:
             text = with_crc_room(text.decode())

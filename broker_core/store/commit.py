@@ -146,7 +146,7 @@ class CommitLogCommitter(Service):
         self._log.committed(piece)
         if store_timestamp is not None:
             self._flusher.committed_timestamp = store_timestamp
-        with isolated("what follows a commit to a file"):
+        with isolated("reporting a commit"):
             self._on_committed()
         self._commit()
 

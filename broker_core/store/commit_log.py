@@ -348,7 +348,7 @@ class CommitLog:
         self.put_state.limit = -1
 
     def _delete(self, mapped: MappedFile) -> None:
-        # In this order: a file that cannot be deleted stays what it is.
+        # Unlink first: if that fails, the file must stay in use.
         self._storage.unlink(mapped.path)
         self.files.remove(mapped)
         mapped.close()

@@ -198,11 +198,11 @@ class CommitLogFlusher(Service):
             return
         if self.on_took is not None:
             now = self._clock.monotonic()
-            with isolated("the figures of a flush"):
+            with isolated("recording a flush"):
                 self.on_took(Flush(self._target, now, now - self._began_at, self._together))
         self._commit_log.flushed_where = self._target
         self.flushed_timestamp = self._store_timestamp
-        with isolated("what follows a flush"):
+        with isolated("reporting a flush"):
             self._on_flushed()
         if self._is_scheduled:
             self._flush()

@@ -273,7 +273,7 @@ class IndexService:
         return file
 
     def _delete(self, file: IndexFile) -> None:
-        # In this order: a file that cannot be deleted stays what it is.
+        # Unlink first: if that fails, the file must stay in use.
         self._storage.unlink(file.file.path)
         self._files.remove(file)
         file.close()

@@ -330,11 +330,11 @@ class MessageStore(Service):
             self._delete_queues({topic: self._log.max_offset})
 
     def delete_topics(self, deleted_before: Mapping[str, int]) -> list[str]:
-        """Take note that topics were deleted, and where in the log; delete what is left of them.
+        """Record where in the log topics were deleted, and delete their remaining queues.
 
-        Queues that have messages behind that are another topic's and stay: a slave hears of a
-        deletion when its log has gone on, or is not there yet. Returns the topics whose deletion
-        was not known.
+        A queue with messages after that position belongs to a newer topic and stays: a slave may
+        learn about a deletion before or after its log reaches that position. Returns the topics
+        whose deletion is new.
         """
         known, begin = self.files.deleted, self._log.min_offset
         new = {
@@ -428,7 +428,7 @@ class MessageStore(Service):
         if self._committer is None:
             self._show()
         for listener in self.on_flushed:
-            with isolated("a listener to flushes", listener):
+            with isolated("a flush listener", listener):
                 listener()
 
     def _log_committed(self) -> None:

@@ -391,10 +391,10 @@ class MessagePut:
     def batch_steps(
         self, topic: str, queue_id: int, body: bytes, batch_properties: str, *, born_host: bytes
     ) -> Generator[None, None, BatchParts]:
-        """Return what put_batch reads of a batch, in steps.
+        """Read a batch in steps; return the parts for put_batch.
 
         Raises:
-            PropertiesError: a message's properties would not be read as they were sent.
+            PropertiesError: a message's properties can't be stored as they were sent.
             RefusedPutError: put_batch would refuse it.
         """
         try:

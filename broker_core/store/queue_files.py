@@ -228,7 +228,7 @@ class QueueFiles(PutPlace):
         return mapped
 
     def _delete_file(self, file_from_offset: int) -> None:
-        # First: a file that cannot be deleted stays what it is.
+        # Unlink first: if that fails, the file must stay in use.
         self._storage.unlink(self._directory / offset_file_name(file_from_offset))
         self._files.remove(file_from_offset)
         self._reserved_to = 0

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 FRESH_BYTES = 16 * 1024 * 1024
 _SEPARATOR = PROPERTY_SEPARATOR.encode()
 QUERIED_BYTES_MAX = 8 * 1024 * 1024
-"""Records of a query by key: their checksums take a millisecond each megabyte."""
+"""Limit of a query by key; checking the records takes a millisecond per megabyte."""
 RECORDS_S = 0.005
-"""How long one get looks at records whose filter decides by them; the next one goes on."""
+"""How long one get may run a filter that reads records; the next get continues."""
 FRESH_UNITS = mmap.PAGESIZE // UNIT_SIZE
 """So many units at a queue's end were just written, too."""
 UNITS_MAX = 1024
@@ -394,8 +394,8 @@ class MessageReader:
     ) -> list[memoryview]:
         """Return records of a topic that carry a key, oldest first.
 
-        Differs: other messages whose keys have the same hash are left out here, not by the client.
-        Of those that are too many for a frame, QUERIED_BYTES_MAX, the newest are returned.
+        Differs: the broker, not the client, leaves out messages whose keys only share the hash. If
+        the records exceed QUERIED_BYTES_MAX, only the newest are returned.
         """
         if self._index is None:
             return []
@@ -405,7 +405,7 @@ class MessageReader:
         records: list[memoryview] = []
         size = 0
         for offset in sorted(set(found), reverse=True):
-            # The checksum is read of what has the key alone: hashes of other keys may be the same.
+            # Check the key before the checksum: the hash may belong to another key.
             examined = self._examine(offset, check_crc=False)
             if examined is not None and _has_key(*examined, topic, key):
                 size += examined[1].size
@@ -524,7 +524,7 @@ def _add_records(
 def _has_key(record: memoryview, head: RecordHead, topic: str, key: str) -> bool:
     if record[head.topic_from : head.topic_to] != topic.encode():
         return False
-    # Not decoded: that takes a millisecond where there are many.
+    # Search the bytes: decoding many properties takes a millisecond.
     data = b"".join((_SEPARATOR, record[head.properties_from : head.properties_to], _SEPARATOR))
     wanted = key.encode()
     if _last_value(data, PROPERTY_UNIQ_KEY.encode()) == wanted:
@@ -534,7 +534,7 @@ def _has_key(record: memoryview, head: RecordHead, topic: str, key: str) -> bool
 
 
 def _last_value(data: bytes, name: bytes) -> bytes:
-    """Return the last value of a name that is not empty, b"" for none."""
+    """Return the last non-empty value of a name, or b"" if there is none."""
     needle = b"\x02%b\x01" % name
     at = data.rfind(needle)
     while at >= 0:
@@ -542,7 +542,7 @@ def _last_value(data: bytes, name: bytes) -> bytes:
         end = data.index(_SEPARATOR, start)
         if end > start:
             return data[start:end]
-        # The separator before this one ends the property before it.
+        # Include this separator in the search, because it also ends the property before it.
         at = data.rfind(needle, 0, at + 1)
     return b""
 
@@ -550,7 +550,7 @@ def _last_value(data: bytes, name: bytes) -> bytes:
 def _for_some_time(
     by_record: Callable[[memoryview], bool], monotonic: Callable[[], float]
 ) -> Callable[[memoryview], bool | None]:
-    """Return what decides by records until RECORDS_S have passed; None then, but for the first."""
+    """Limit a filter to RECORDS_S: afterwards it returns None, except for the first record."""
     until = monotonic() + RECORDS_S
     is_first = True
 

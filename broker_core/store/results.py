@@ -28,11 +28,11 @@ class PutMessageStatus(Enum):
     OS_PAGE_CACHE_BUSY = "OS_PAGECACHE_BUSY"
     UNKNOWN_ERROR = "UNKNOWN_ERROR"
     BATCH_TOO_LARGE = "BATCH_TOO_LARGE"
-    """Ours: more messages or keys than one batch may have."""
+    """Our own status: the batch has too many messages or keys."""
 
 
 class RefusedPutError(Exception):
-    """A put is not taken; its status says why."""
+    """The store refused a put; `status` says why."""
 
     def __init__(self, status: PutMessageStatus) -> None:
         super().__init__(status.name)

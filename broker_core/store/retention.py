@@ -121,10 +121,10 @@ class Retention(Service):
             path = self._path_to_delete(at_once=at_once)
             if path is None:
                 return
-            with isolated("the deletion of an expired file", path) as deletion:
+            with isolated("deleting an expired file", path) as deletion:
                 self._log.delete_first()
             if deletion.error is not None:
-                return  # Those behind it go after it.
+                return  # Files are deleted in order.
             logger.info("expired, deleted: %s", path)
             await self._clock.sleep(self._config.delete_commit_log_files_interval / 1000)
 
@@ -148,7 +148,7 @@ class Retention(Service):
         self._storage.sync_directory(self._log.directory)
         for queue in list(self._files.queues):
             deleted = 0
-            with isolated("expiry in a queue", f"{queue.topic} {queue.queue_id}"):
+            with isolated("deleting expired files of a queue", f"{queue.topic} {queue.queue_id}"):
                 before = queue.min_offset
                 deleted = queue.delete_before(min_offset)
                 queue.correct_min_offset(min_offset)
@@ -157,11 +157,11 @@ class Retention(Service):
             if deleted:
                 await self._clock.sleep(self._config.delete_consume_queue_files_interval / 1000)
         if self._files.index is not None:
-            with isolated("expiry in the index"):
+            with isolated("deleting expired files of the index"):
                 self._files.index.delete_before(min_offset)
-        with isolated("expiry of damaged ranges"):
+        with isolated("forgetting expired damaged ranges"):
             self._files.quarantine.forget_before(min_offset)
-        with isolated("expiry of deleted topics"):
+        with isolated("forgetting expired deleted topics"):
             self._files.deleted.forget_before(min_offset)
 
     def _is_time_to_delete(self) -> bool:

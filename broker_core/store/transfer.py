@@ -93,9 +93,9 @@ def plan_transfer(
 ) -> Plan:
     """Go through units of a ConsumeQueue until a limit is reached; the first message always fits.
 
-    `is_lost` says of an offset of the log whether it lies in a damaged range; by_unit and by_record
-    whether a tags code, and a record in memory, match; None from by_record ends the plan before
-    that record. What is gone or does not match is passed over.
+    `is_lost` returns whether an offset of the log lies in a damaged range, `by_unit` whether a tags
+    code matches, and `by_record` whether a record in memory matches; None from `by_record` ends the
+    plan before that record. Messages that are gone or don't match are skipped.
     """
     if by_unit is None and by_record is None and is_lost is None:
         start = _usual_start(units, limits, window, file_at)
@@ -190,7 +190,7 @@ def _plan_rest(
 
 
 def _extent(file: MappedFile | None, max_offset: int) -> tuple[int, int, mmap.mmap | bytearray]:
-    """Return where a file begins and ends in the log, and its bytes; nothing for no file."""
+    """Return a file's begin and end in the log, and its bytes; -1, -1 and no bytes for None."""
     if file is None:
         return -1, -1, bytearray()
     begin = file.file_from_offset

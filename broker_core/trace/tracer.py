@@ -184,7 +184,7 @@ class Tracer:
         before = self._watches.pop(connection, None)
         if before is not None:
             # What it has gathered matched what was asked for until now.
-            with isolated("the events of a watch", before.watch_id):
+            with isolated("sending trace events to a watcher", before.watch_id):
                 before.send()
         if watch is None or wanted.resume is None:
             watch = Watch(
@@ -341,8 +341,8 @@ class Tracer:
                     is_wanted |= watch.offer(emitted, event, properties, at_s)
                 except MemoryError:
                     raise
-                except Exception as error:  # noqa: BLE001  no watcher fails what it watches
-                    FAILURES.report("a watch of the live trace", watch.watch_id, error)
+                except Exception as error:  # noqa: BLE001  a watcher's error must not affect messages
+                    FAILURES.report("offering an event to a trace watch", watch.watch_id, error)
         return is_wanted
 
     def tell_noted(self) -> None:
@@ -361,12 +361,12 @@ class Tracer:
     def push_all(self) -> None:
         """Send each watcher its gathered events."""
         for watch in list(self._watches.values()):
-            with isolated("the events of a watch", watch.watch_id):
+            with isolated("sending trace events to a watcher", watch.watch_id):
                 watch.send()
         if self._lost:
             self._forget_lost()
         for watch in self._lost.values():
-            with isolated("the events of a lost watch", watch.watch_id):
+            with isolated("packing trace events for a lost watcher", watch.watch_id):
                 watch.fold()
 
     def _resumable(self, wanted: TraceWatch, owner: str | None) -> Watch | None:

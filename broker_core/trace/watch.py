@@ -203,11 +203,11 @@ class Watch:
         self.is_told = told_seq == self._last_seq and not ring.waiting
 
     def _shown(self, batch: Sequence[Stretch], batch_count: int) -> tuple[bytes, int]:
-        """Return what of a batch the watcher may see as text, and how many events that is.
+        """Return the events of a batch that the watcher may see as text, and their number.
 
-        Events that cannot be written are dropped: they would keep back those behind them for ever.
+        Events that can't be encoded are dropped, because they would block all later events.
         """
-        with isolated("a batch of the live trace", self.watch_id):
+        with isolated("encoding trace events", self.watch_id):
             shown, shown_count = batch, batch_count
             if self._may_see is not None:
                 shown = [part for each in batch for part in self._seen_of(each)]

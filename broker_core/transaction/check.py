@@ -109,7 +109,7 @@ class TransactionCheck(Service):
                 # Neither what this round has put, nor what was decided meanwhile.
                 if half is not None and half.outcome is None and half.stored_ms < started_ms:
                     question = None
-                    with isolated("the check of a transaction", f"queue_offset={queue_offset}"):
+                    with isolated("checking a transaction", f"queue_offset={queue_offset}"):
                         question = self._check_one(half)
                     if question is not None:
                         questions.append(question)
@@ -117,7 +117,7 @@ class TransactionCheck(Service):
                 # The producer answers at once, and its END reads the copy.
                 await transactions.until_readable()
             for question in questions:
-                with isolated("the question to a producer", question.queue_offset):
+                with isolated("preparing a transaction check", question.queue_offset):
                     self._put(question)
             await self._clock.sleep(0)
 

@@ -366,7 +366,7 @@ class Transactions:
         acknowledged_where = self._store.acknowledge.acknowledged_where
         for queue_offset, end in list(self._owed.items()):
             if end <= acknowledged_where:
-                with isolated("an op message that is owed", queue_offset):
+                with isolated("writing an outstanding op message", queue_offset):
                     written = self._write_outcome(self.pending[queue_offset])
                     if written.status is not PutMessageStatus.PUT_OK:
                         return

@@ -142,7 +142,7 @@ class QueueCheck:
         }
 
     def _note_unreachable(self, key: QueueKey, messages: int) -> None:
-        """Count messages of a topic that topics.json lacks; the broker reads its own topics."""
+        """Count a topic's messages if topics.json lacks it and it isn't a system topic."""
         topic = key[0]
         names = self._topics.names or ()
         if messages and topic not in names and not is_system_topic(topic):

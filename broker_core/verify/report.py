@@ -30,7 +30,7 @@ class Report:
     ahead: Counter[str] = field(default_factory=Counter)
     behind: Counter[str] = field(default_factory=Counter)
     unreachable: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Topics that topics.json lacks, though they have messages."""
+    """Topics that have messages but aren't in topics.json."""
     ignored: list[str] = field(default_factory=list)
     """Entries that are no files of a store; the first PROBLEMS_MAX."""
 

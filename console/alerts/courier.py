@@ -70,8 +70,8 @@ class Courier:
             except DatabaseError as error:
                 connection.close()
                 logger.warning("alerts: the outbox cannot be read: %s", error)
-            except Exception as error:  # noqa: BLE001  a thread that ends sends nothing any more
-                FAILURES.report("a turn of a courier", work, error)
+            except Exception as error:  # noqa: BLE001  without this thread no alerts are sent
+                FAILURES.report("sending alerts", work, error)
             self.stop.wait(LOOK_EVERY_S)
         connection.close()
 
@@ -89,7 +89,7 @@ class Courier:
         ):
             if self.stop.is_set():
                 return
-            with isolated("the delivery of an alert", message.pk) as one:
+            with isolated("delivering an alert", message.pk) as one:
                 if self._is_due(message):
                     self._try(message)
             if isinstance(one.error, DatabaseError):

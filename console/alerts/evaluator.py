@@ -69,8 +69,8 @@ class Evaluator:
                 connection.close()
             self._tell(f"rules are not applied: {error}")
             return
-        except Exception as error:  # noqa: BLE001  what no rule explains; the next round tries again
-            FAILURES.report("the round of the alerts", "", error)
+        except Exception as error:  # noqa: BLE001  the next round tries again
+            FAILURES.report("evaluating the alert rules", "", error)
             self._tell(f"rules are not applied: {error!r}")
             return
         self._looked = at
@@ -93,8 +93,8 @@ class Evaluator:
             for rule in rules:
                 if current.get(rule.pk) != rule.version:
                     continue
-                # What a rule that fails has changed is undone, and the others are applied.
-                with isolated("the alerts of a rule", rule.name) as one, transaction.atomic():
+                # If a rule fails, undo its changes and apply the other rules.
+                with isolated("applying an alert rule", rule.name) as one, transaction.atomic():
                     full = Lives(rule, quiet, now_ms).go_on(observation, passed)
                     if full:
                         problems.append(f"{rule.name}: {full} alerts beyond {OPEN_MAX}")
@@ -122,10 +122,10 @@ class Evaluator:
     def _end_those_of_others(self, passed: int, now_ms: int) -> None:
         """End the alerts of rules that are switched off, and tell whom their beginning was told."""
         for rule in Rule.objects.filter(enabled=False, alerts__open_key__isnull=False).distinct():
-            with isolated("the end of a rule's alerts", rule.name), transaction.atomic():
+            with isolated("ending a rule's alerts", rule.name), transaction.atomic():
                 end_all(rule, now_ms)
         for rule in Rule.objects.filter(enabled=False, alerts__owes_end=True).distinct():
-            with isolated("the news of a rule's end", rule.name), transaction.atomic():
+            with isolated("announcing the end of a rule's alerts", rule.name), transaction.atomic():
                 announce(rule, passed, now_ms)
 
     def _tell(self, problem: str) -> None:

@@ -24,7 +24,7 @@ PORTS = {"http": 80, "https": 443}
 # Their last bits are an IPv4 address, which a translator on the way may reach.
 TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 SPECIAL = frozenset({ipaddress.ip_address("168.63.129.16")})
-"""Azure's metadata service: a public address that leads into the cloud."""
+"""Azure's metadata service, which has a public address."""
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 

@@ -104,7 +104,7 @@ class Collector:
         status = self._sampler.take(began)
         self._taken += 1
         try:
-            with isolated("the rules over the history") as judging:
+            with isolated("applying the rules to the history") as judging:
                 self._judge_history(began.wall_ms)
             if judging.error is not None:
                 status.problems.setdefault("", f"the rules failed: {judging.error!r}"[:200])
@@ -127,7 +127,7 @@ class Collector:
         try:
             self._judge(now_ms, self._sampler.noticed, self._sampler.facts)
         except HistoryError as error:
-            logger.warning("the history is not judged: %s", error)
+            logger.warning("couldn't apply the rules to the history: %s", error)
 
     def fold(self) -> None:
         """Fold all that waits, at once."""
@@ -151,8 +151,8 @@ class Collector:
             what = "samples are not folded" if self._folding else "no hour is written for the lake"
             self._end(self._folding or self._writing)
             logger.warning("%s: %s; tried again later", what, error)
-        except Exception as error:  # noqa: BLE001  samples go on, and it is tried again
-            what = "folding samples" if self._folding else "writing an hour for the lake"
+        except Exception as error:  # noqa: BLE001  sampling continues, and this work is tried again
+            what = "folding samples" if self._folding else "writing an hour to the lake"
             self._end(self._folding or self._writing)
             FAILURES.report(what, "", error)
 

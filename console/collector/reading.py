@@ -33,7 +33,7 @@ INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 """Every client of the original is in it, consumers too, to send what failed back."""
 CLIENTS_MAX = 2_000
 NUMBER_MAX = 1 << 46
-"""No queue has an offset beyond it, at a million messages a second for two years."""
+"""The largest offset kept; a queue needs two years at a million messages per second to reach it."""
 NONE = -1
 """An index that stands for nothing."""
 
@@ -153,7 +153,7 @@ class Reading:
     """A sample, its names and its tables."""
 
     def __init__(self, sample: BrokerSample, before: Reading | None = None) -> None:
-        """`before` lends its names where they are the same."""
+        """Reuses the names of `before` where they are equal."""
         self.sample = sample
         self.names: Names = (
             before.names

@@ -119,7 +119,7 @@ class Sampler:
             status.problems["*"] = error.what
         except Exception as error:  # noqa: BLE001  the next sample is ten seconds away
             FAILURES.report("asking the brokers for samples", "", error)
-            status.problems["*"] = "the brokers could not be asked; see the collector's log"
+            status.problems["*"] = "couldn't ask the brokers; see the collector's log"
         for node, answer in answers.items():
             name = f"{node.broker_name}:{node.broker_id}"
             if isinstance(answer, GatewayError):
@@ -129,17 +129,17 @@ class Sampler:
                 status.numbers += self._keep(name, answer, now)
             except HistoryError as error:
                 status.problems[""] = str(error)
-            except Exception as error:  # noqa: BLE001  one broker of many, whatever it says
-                FAILURES.report("keeping a sample of a broker", name, error)
-                status.problems[name] = "its answer could not be kept; see the collector's log"
-                # What follows is compared with nothing of it.
+            except Exception as error:  # noqa: BLE001  one broker's answer must not affect the others
+                FAILURES.report("storing a broker's sample", name, error)
+                status.problems[name] = "couldn't store its answer; see the collector's log"
+                # Don't compare its next sample with this one.
                 self._sources.pop(name, None)
         try:
             status.numbers += self._keep_processes(now)
         except HistoryError as error:
             status.problems[""] = str(error)
         except (OSError, ValueError, OverflowError) as error:
-            FAILURES.report("reading what processes use", PROCESSES, error)
+            FAILURES.report("reading the resource usage of processes", PROCESSES, error)
             status.problems[PROCESSES] = str(error)
         self._tell(status.problems)
         return status

@@ -211,7 +211,7 @@ def _first_stored(relatives: Relatives) -> int:
 def _waited(relatives: Relatives, root: StoredMessage) -> Iterator[Step]:
     """Yield what was between the send and the topic: a transaction, a delay."""
     halves = [*([root] if root.is_half else []), *relatives.of(Kin.HALF)]
-    halves.sort(key=lambda half: (half.store_ms, half.place))  # the root can be a later copy
+    halves.sort(key=lambda half: (half.store_ms, half.place))  # a later copy can be the root
     yield from _withheld(halves, root)
     if not halves and root.prepared_offset > 0:
         yield Step(

@@ -67,7 +67,7 @@ class FlowHub:
     async def _run(self) -> None:
         while True:
             for language in {viewer.language for viewer in self._viewers}:
-                with isolated("the drawing of the flow", language):
+                with isolated("drawing the flow", language):
                     html = await sync_to_async(self._in, thread_sensitive=False)(language)
                     for viewer in self._viewers:
                         if viewer.language == language:

@@ -363,7 +363,7 @@ class QueueProgress:
 
     @property
     def lag(self) -> int | None:
-        """Messages still to be consumed, None without an offset and for one beyond the end."""
+        """Messages still to be consumed; None if the offset is missing or beyond the end."""
         if self.consumer_offset is None or self.is_beyond_end:
             return None
         return self.broker_offset - self.consumer_offset

@@ -45,7 +45,7 @@ class KnownAddresses:
         return not self._is_guarding or self.is_named(address)
 
     def is_named(self, address: str) -> bool:
-        """Tell whether the settings or an administrator name an address, whatever it is asked."""
+        """Return whether the settings or an administrator name an address, for any request."""
         if address in self._configured:
             return True
         with self._lock:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1
 TIME_MS_MAX = 1 << 46
-"""In the year 4199."""
+"""Latest accepted time, in the year 4199."""
 
 
 class TopicSample(msgspec.Struct, array_like=True, frozen=True):
@@ -174,5 +174,5 @@ def decoded(data: bytes) -> BrokerSample:
     ):
         raise ValueError("a row of queues is cut short")
     if not all(0 <= each <= TIME_MS_MAX for each in (sample.boot_timestamp, sample.sampled_at)):
-        raise ValueError("a time is none of this age")
+        raise ValueError("a time is out of range")
     return sample

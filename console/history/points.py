@@ -27,8 +27,8 @@ NOMINAL_MS = 10_000
 MISSING = -(1 << 63)
 """Stands for a value that is not known, and for the maximum of nothing."""
 VALUE_MAX = 1 << 50
-"""A figure beyond it is none: a petabyte, or what a broker stores in centuries. Whatever brokers
-say, sums of a block fit into 64 bits."""
+"""Limit of a figure: a petabyte, or the messages that a broker stores in centuries. With this limit
+the sums of a block fit into 64 bits, whatever brokers report."""
 WEIGHT, SUM, MAX = range(3)
 
 
@@ -61,13 +61,13 @@ class Points:
 
 
 def bounded(values: Ints) -> Ints:
-    """Return figures within VALUE_MAX, as brokers may say any number; MISSING stays."""
+    """Limit figures to VALUE_MAX, because brokers may report any number; keep MISSING."""
     found: Ints = np.where(values == MISSING, MISSING, np.clip(values, -VALUE_MAX, VALUE_MAX))
     return found
 
 
 def ints_of(numbers: Sequence[int]) -> Ints:
-    """Return whole numbers of any size as an array, those beyond 64 bits as the nearest there."""
+    """Return integers of any size as an array; those beyond 64 bits become the nearest limit."""
     try:
         return np.array(numbers, dtype=np.int64)
     except OverflowError:

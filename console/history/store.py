@@ -461,7 +461,7 @@ def _columns(keys: Keys) -> list[Column]:
 
 
 def _encoded(data: bytes, more: Points) -> bytes:
-    """Return a block with more points; one that cannot be read, or grown, is begun anew.
+    """Add points to a block; replace a block that can't be read or extended.
 
     Raises:
         ValueError: the new points cannot be encoded.
@@ -470,12 +470,12 @@ def _encoded(data: bytes, more: Points) -> bytes:
         try:
             return codec.encode(_together([codec.decode(data), more]))
         except (codec.CodecError, struct.error) as error:
-            logger.warning("a block of the history is begun anew: %s", error)
+            logger.warning("a damaged block of the history is replaced: %s", error)
     return codec.encode(more)
 
 
 def _together(parts: list[Points]) -> Points:
-    """Return points together."""
+    """Merge points."""
     first = min(part.first for part in parts)
     end = max(part.first + part.slots for part in parts)
     return points.together(parts, first, end - first)

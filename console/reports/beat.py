@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 STEP_SECONDS = 2.0
 """Between two looks, seconds apart, a clock that only drifts does not go astray so far."""
 FAILED_S = 60.0
-"""A schedule that cannot be read is asked again after it."""
+"""How long to wait before reading a failed schedule again."""
 TRIES = 3
 """Of a send, each with a connection of its own."""
 
@@ -51,8 +51,8 @@ class Entry(ModelEntry):  # type: ignore[misc]  # django-celery-beat has no type
         self.options["retry"] = False
 
     def is_due(self) -> Any:
-        """Return whether it is due and when to ask again; a schedule that fails is not, for now."""
-        with isolated("a schedule", self.name):
+        """Return whether it is due and when to ask again; a failing schedule isn't due."""
+        with isolated("checking a schedule", self.name):
             return self._is_due()
         return schedstate(is_due=False, next=FAILED_S)
 
@@ -83,10 +83,10 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]  # as above
         super().__init__(*arguments, **options)
 
     def all_as_schedule(self) -> dict[str, ModelEntry]:
-        """Return each schedule that can be read, by name; one that cannot costs no other."""
+        """Return all readable schedules by name; skip those that can't be read."""
         found: dict[str, ModelEntry] = {}
         for model in self.enabled_models():
-            with isolated("a schedule", model.name) as one:
+            with isolated("reading a schedule", model.name) as one:
                 found[model.name] = self.Entry(model, app=self.app)
             if isinstance(one.error, DatabaseError):
                 raise one.error

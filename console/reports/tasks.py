@@ -160,7 +160,7 @@ def mark_lost(*, restarted: str = "") -> int:
     if restarted:
         lost |= ReportRun.objects.filter(state__in=WORKING, worker=restarted)
     for run in lost:
-        with isolated("a run that lost its worker", run.pk) as one:
+        with isolated("marking a run that lost its worker", run.pk) as one:
             marked += _mark_lost(run)
         if isinstance(one.error, DatabaseError):
             raise one.error
@@ -199,7 +199,7 @@ def run_lost_again() -> int:
     ).exclude(slot__endswith=AGAIN)
     count = 0
     for run in lost.select_related("schedule", "schedule__crontab", "schedule__interval"):
-        with isolated("a run that is to be made again", run.pk) as one:
+        with isolated("repeating a run", run.pk) as one:
             count += _run_again(run, now)
         if isinstance(one.error, DatabaseError):
             raise one.error
@@ -268,7 +268,7 @@ def look_for_lost() -> None:
         mark_lost()
         run_lost_again()
     except Exception:
-        logger.exception("runs that lost their worker cannot be looked for")
+        logger.exception("couldn't look for runs that lost their worker")
     finally:
         # Processes that the pool forks later must not share this connection.
         connections.close_all()

@@ -42,7 +42,7 @@ NO_BREAKS = {"autocomplete": "off", "spellcheck": "false"}
 
 
 class Words(forms.CharField):
-    """Text without the blanks around it. Django's strip would take control characters as well."""
+    """Text without surrounding blanks. Django's strip would also remove control characters."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(strip=False, **kwargs)

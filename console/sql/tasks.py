@@ -86,7 +86,7 @@ def look_for_lost() -> None:
     except (OperationalError, redis.RedisError, OSError) as error:
         logger.warning("queries that lost their worker run later: %s", error)
     except Exception:
-        logger.exception("queries that lost their worker cannot be looked for")
+        logger.exception("couldn't look for queries that lost their worker")
     finally:
         # Processes that the pool forks later must not share this connection.
         connections.close_all()

@@ -387,7 +387,7 @@ class TraceBridge:
                 wait_s = min(wait_s, 2.0)
                 self._tell()
             except Exception as error:  # noqa: BLE001  the next look is seconds away
-                FAILURES.report("the look for brokers to watch", "", error)
+                FAILURES.report("looking for brokers to watch", "", error)
             else:
                 self._problem = "" if found else _("The name server knows no broker yet.")
                 self._follow_exactly(found)
@@ -434,8 +434,8 @@ class TraceBridge:
             except GatewayError as error:
                 sentence = _("The watch failed, trying again: {reason}")
                 self._set(broker, "away", format_lazy(sentence, reason=str(error)))
-            except Exception as error:  # noqa: BLE001  one broker of many, and it is tried again
-                FAILURES.report("the watch of a broker", broker.name, error)
+            except Exception as error:  # noqa: BLE001  one of many brokers; the bridge tries again
+                FAILURES.report("watching a broker", broker.name, error)
                 sentence = _("The watch failed, trying again: {reason}")
                 self._set(broker, "away", format_lazy(sentence, reason=type(error).__name__))
             finally:
@@ -482,7 +482,7 @@ class TraceBridge:
                 viewer.broker_lost(lost)
             viewers.setdefault(self._names.get(viewer.filter), []).append(viewer)
         for event in batch.events:
-            with isolated("an event of a broker", broker.name):
+            with isolated("passing on a broker's event", broker.name):
                 self._hand_on(broker, event, viewers)
         self._tell_lost_stages(broker, batch)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PEER_GONE = (ConnectionError, ClientDisconnected)
-"""What sending raises when the browser has left."""
+"""Errors that sending raises when the browser has disconnected."""
 
 INPUT_BYTES_MAX = 64 * 1024
 ROUND_MAX = 1 << 53
@@ -194,7 +194,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
 async def closing_on_failure(
     consumer: AsyncWebsocketConsumer, work: Coroutine[Any, Any, None]
 ) -> None:
-    """Await what a socket lives by; if it fails, close the socket: its page connects again.
+    """Await a socket's background work; if it fails, close the socket, so that the page reconnects.
 
     A socket that stayed open would show nothing new, or outlive its session.
     """
@@ -203,7 +203,7 @@ async def closing_on_failure(
     except PEER_GONE:
         return
     except Exception:
-        logger.exception("a socket is closed, since what it lives by failed")
+        logger.exception("socket closed because its background work failed")
         with contextlib.suppress(Exception):
             await consumer.close(code=CLOSE_FAILED)
 

@@ -125,7 +125,7 @@ class OtlpExport:
             for number, event in enumerate(self._viewer.drain(), 1):
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
-                with isolated("the span of an event", event.get("stage")):
+                with isolated("exporting a span", event.get("stage")):
                     self._processor.on_end(span_of(event))
             await asyncio.sleep(self._bridge.batch_every_s)
 

@@ -113,7 +113,7 @@ class Judge:
         now = self._found(looked_at[:LOOKED_AT_MAX], ids, before, now_ms)
         for key, verdict in now.items():
             names: dict[str, str] = {}
-            with isolated("the facts of a verdict", key):
+            with isolated("reading the facts of a verdict", key):
                 names = names_of(verdict, facts(Subject(*key[1:])))
             was = before.get(key)
             now[key] = msgspec.structs.replace(
@@ -160,7 +160,7 @@ class Judge:
                 if (was := before.get((rule.name, *subject))) is not None
             }
             for name, said in said_of(RULES_OF[subject.kind], seen, standing).items():
-                with isolated("the evidence of a verdict", (name, *subject)):
+                with isolated("storing the evidence of a verdict", (name, *subject)):
                     evidence = {key: float(value) for key, value in said.evidence.items()}
                     found[name, *subject] = Verdict(
                         name, said.severity, *subject, now_ms, now_ms, evidence
@@ -183,7 +183,7 @@ def said_of(
     """Return what rules say of a subject; `standing` has the evidence of what they said before."""
     said = {}
     for rule in rules:
-        with isolated("a rule over the history", (rule.name, seen.own.subject)):
+        with isolated("applying a rule to the history", (rule.name, seen.own.subject)):
             found = rule.judge(seen)
             if found is None and rule.goes_on is not None and rule.name in standing:
                 found = rule.goes_on(seen, standing[rule.name])

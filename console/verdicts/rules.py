@@ -34,7 +34,7 @@ LAG_MIN = 100
 GROWTH = 1.5
 CALLS_MIN = 20
 REFUSED_MIN = 50
-"""A person who mistypes a key is refused a few times; a client that retries, every few seconds."""
+"""The broker refuses a mistyped key a few times, but a retrying client every few seconds."""
 SLOW_FLUSH_MS, VERY_SLOW_FLUSH_MS = 100.0, 1_000.0
 HALF_MIN = 100
 HALF_AGE_MS = 30 * MINUTE_MS

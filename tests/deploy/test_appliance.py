@@ -264,7 +264,7 @@ def test_a_supervisord_that_is_killed_is_missed_before_it_is_asked_next(
 
 
 class RefusingSupervisor(SlowSupervisor):
-    """Whose worker's program is gone, and which refuses to start it once more."""
+    """A supervisor whose worker program is missing, so that it refuses to start it again."""
 
     is_stopped = False
 
@@ -279,7 +279,7 @@ class RefusingSupervisor(SlowSupervisor):
         self.is_stopped = True
 
     def shutdown(self) -> None:
-        """Nothing is left to be ended."""
+        """Do nothing: no process runs."""
 
     def start_process(self, name: str) -> None:
         super().start_process(name)
@@ -288,7 +288,7 @@ class RefusingSupervisor(SlowSupervisor):
 
 
 class StoppedAppliance(Appliance):
-    """Stops after so many turns; each finds a new line in a log."""
+    """An appliance that stops after `stops_after` turns; each turn finds a new line in a log."""
 
     log: Path
     turns = 0

@@ -111,6 +111,6 @@ def test_who_is_not_root_starts_as_nobody_else(place: Path, checkout: Checkout) 
 
     assert done.returncode == 2
     assert done.stderr == (
-        "The user is 'nobody' (--user, TREBUCHET_USER): only root starts an appliance as another "
-        "user.\n"
+        "Only root can start an appliance as another user; leave out the user 'nobody' (--user, "
+        "TREBUCHET_USER), or use sudo.\n"
     )

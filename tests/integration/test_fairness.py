@@ -1,7 +1,7 @@
-"""No request code, at any size that is allowed, holds the event loop for long.
+"""No request of an allowed size holds the event loop for long.
 
-Measured is processor time of whole rounds of uvloop's loop, on which the broker runs: what a second
-connection waits at most. A machine's stalls count in the first attempts alone.
+The tests measure the processor time of whole rounds of uvloop's loop, on which the broker runs: the
+longest wait of a second connection. The best attempt counts, so a stall of the machine doesn't.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COMPILED_CODES = (
     RequestCode.LITE_PULL_MESSAGE,
     RequestCode.END_TRANSACTION,
 )
-"""What the compiled turn serves; all others are Python's in either case."""
+"""Codes that the compiled turn serves; Python serves all others in either case."""
 KEYS: dict[str, Any] = {
     "mappedFileSizeCommitLog": 256 << 20,
     "maxHashSlotNum": 100_000,
@@ -70,7 +70,7 @@ class Client:
         self._socket.close()
 
     def exchange(self, costly: Costly) -> None:
-        """Return when all answers have come, or the broker has closed the connection."""
+        """Return when all answers have arrived, or the broker has closed the connection."""
         sending = threading.Thread(target=self._send, args=(costly.frames,))
         sending.start()
         with contextlib.suppress(ConnectionError):
@@ -78,7 +78,7 @@ class Client:
         sending.join()
 
     def _send(self, frames: bytes) -> None:
-        # It closes a connection whose frame is too long for it.
+        # The broker closes the connection if a frame is too long.
         with contextlib.suppress(OSError):
             self._socket.sendall(frames)
 
@@ -106,7 +106,7 @@ def _flag_of(header: bytes) -> int:
 
 
 async def longest_round_s(port: int, costly: Costly, keep: list[Client] | None = None) -> float:
-    """Return the longest round while a client's requests are served: of some attempts the best."""
+    """Return the longest round while a client's requests are served, in the best attempt."""
     best_s = float("inf")
     for _ in range(ATTEMPTS):
         client = await asyncio.to_thread(Client, port)
@@ -143,7 +143,7 @@ async def prepared(broker: Broker) -> Scene:
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Leave out the log, which costs several times what a broker's does."""
+    """Turn off the log, which costs several times as much in tests as in a broker."""
     caplog.set_level(logging.ERROR)
 
 
@@ -173,7 +173,7 @@ def test_no_code_holds_the_loop_of_a_name_server(tmp_path: Path) -> None:
     async def found() -> dict[str, str]:
         async with running_broker(tmp_path, **KEYS) as broker:
             assert broker.naming.name_server is not None
-            # What the first row registers stays until its connection ends.
+            # The first row registers a broker, which stays until its connection closes.
             registered: list[Client] = []
             scene = await prepared(broker)
             port = broker.naming.name_server.port
@@ -191,7 +191,7 @@ def test_no_code_holds_the_loop_of_a_name_server(tmp_path: Path) -> None:
 
 
 def test_a_crowd_that_sends_at_once_does_not_hold_the_loop(tmp_path: Path) -> None:
-    """Each of its requests takes milliseconds, and they all come in one round."""
+    """Each client's request takes milliseconds, and all of them arrive in one round."""
 
     async def longest_s() -> float:
         async with running_broker(tmp_path, **KEYS) as broker:

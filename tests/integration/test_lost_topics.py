@@ -1,4 +1,4 @@
-"""Rules for a store whose topics.json was lost: nothing stays hidden, and it can be rebuilt."""
+"""Rules for a store whose topics.json was lost: the broker reports it, and verify rebuilds it."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ async def test_the_store_of_a_running_broker_is_not_rebuilt(
     command = ["-m", "broker_core", "verify", "--rebuild-topics", "--yes", str(tmp_path / "store")]
 
     async with running_broker(tmp_path):
-        # Of another process: a process gets its own lock again.
+        # Another process must hold the lock: a process can lock its own file again.
         process = await asyncio.create_subprocess_exec(
             sys.executable, *command, stderr=asyncio.subprocess.PIPE
         )

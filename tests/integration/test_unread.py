@@ -42,7 +42,7 @@ HELD_MB_MAX = HELD_BYTES_MAX * 7 // 4 // MB
 
 
 class Stored(NamedTuple):
-    """A broker with messages."""
+    """A running broker with stored messages."""
 
     broker: BrokerProcess
     large: str

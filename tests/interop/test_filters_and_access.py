@@ -60,9 +60,9 @@ EXPRESSIONS: dict[str, Callable[[int, str], bool]] = {
     "missing IS NULL AND NOT price = 0 AND price <= '2'": lambda price, _: False,
     "price = 1 AND nothing more": lambda price, _: False,
 }
-"""The third doesn't compile; the fourth compiles up to its last word."""
+"""The third doesn't compile; the fourth compiles except for its last words."""
 REFUSED_BY_OURS = "price = 1 AND nothing more"
-"""The original ignores the text behind a valid expression, and its consumer starves in silence."""
+"""The original ignores text after a valid expression, and its consumer silently gets nothing."""
 
 
 NEW = {"accessKey": "new-account", "secretKey": "new-secret", "admin": "false"}

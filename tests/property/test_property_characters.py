@@ -31,7 +31,7 @@ FIRST = (
     "TAGS\x01TagA\x02KEYS\x01k\x02",
     "TRAN_MSG\x01true\x02PGROUP\x01p\x02",
 )
-"""What stands in front: also what makes a message a half message."""
+"""Properties before the tested text, including those of a half message."""
 KINDS = ("plain", "long names", "binary", "one of a batch", "of all of a batch")
 
 
@@ -68,7 +68,7 @@ async def test_control_characters_in_properties_are_refused_alike(rng: Random) -
 
 
 def text_of(rng: Random) -> str:
-    """Return the properties that a client writes without looking at what is in them."""
+    """Return the properties as a client that doesn't check them writes them."""
     pairs = []
     for _ in range(rng.randrange(1, 4)):
         name, value = ("".join(rng.choices(HARMLESS, k=rng.randrange(1, 5))) for _ in range(2))
@@ -113,7 +113,7 @@ def send_of(kind: str, text: str, opaque: int) -> bytes:
 
 
 def answer_of(written: bytearray, at: int) -> tuple[int, str]:
-    """Return code and remark of the only answer from a place on."""
+    """Return the code and remark of the only answer after a position."""
     (length, mark) = struct.unpack_from(">iI", written, at)
     assert at + 4 + length == len(written)
     header_length = mark & 0xFFFFFF

@@ -58,7 +58,7 @@ class Appliance:
         for name in ("TREBUCHET_STARTED_AT", "DJANGO_SETTINGS_MODULE", "PYTHONPATH"):
             self._environment.pop(name, None)
         self.arguments: list[str] = []
-        """Further ones of the command."""
+        """More arguments for the command."""
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._lines: list[str] = []

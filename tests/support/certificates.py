@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def certificate(directory: Path, name: str, *, days: int = 30) -> tuple[Path, Path]:
-    """Make a certificate; return its file and its key's."""
+    """Make a certificate; return its file and its key file."""
     made, key = directory / f"{name}.pem", directory / f"{name}.key"
     subprocess.run(
         [

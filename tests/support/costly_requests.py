@@ -1,7 +1,7 @@
-"""For each request code what one client may send that costs the most, many at a time.
+"""The most expensive allowed requests of each request code, many at a time from one client.
 
-`BROKER` and `NAME_SERVER` have a row for each code that is served, or a test fails. A row returns
-frames, which go down one connection, and how many answers they get.
+`BROKER` and `NAME_SERVER` have a row for every code that is served; a test fails if one is missing.
+A row returns the frames for one connection and the number of their answers.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 TOPIC = "Costly"
 HEAVY = "Heavy"
-"""Its messages have properties of 32 KiB."""
+"""A topic whose messages have 32 KiB of properties."""
 GROUP = "costly-group"
 MIB = 1 << 20
 FULL_TEXT = 32_700
-"""Nearly as many bytes as a message's properties may have."""
+"""Slightly fewer bytes than the limit of a message's properties."""
 
 
 class Costly(NamedTuple):
-    """Frames, and how many answers they get."""
+    """Frames and the number of their answers."""
 
     frames: bytes
     answers: int
 
 
 class Scene(NamedTuple):
-    """What was stored before."""
+    """The messages that were stored before."""
 
     large: int
-    """Where in the log a message of 4 MB is."""
+    """The log offset of a message of 4 MB."""
 
 
 Row = "Callable[[Scene], Costly]"
@@ -78,7 +78,7 @@ def text(value: Any) -> bytes:
 
 
 def small(code: int, requests: int = 800, **fields: str) -> Callable[[Scene], Costly]:
-    """Many requests that only their number makes costly."""
+    """Requests that are costly only because there are many."""
     return lambda _: times(requests, code, {"topic": TOPIC, "group": GROUP, **fields})
 
 
@@ -246,7 +246,7 @@ def reset_offsets(scene: Scene) -> Costly:
 
 
 def registrations(_: Scene) -> Costly:
-    """60,000 topics of one broker, plain and compressed; and what inflates to 16 MiB."""
+    """60,000 topics of one broker, plain and compressed, and a body that inflates to 16 MiB."""
     count = 59_000
     names = [f"topic-{number}-of-somebody" for number in range(count)]
     table = {name: {"topicName": name, "readQueueNums": 4, "perm": 6} for name in names}
@@ -488,11 +488,11 @@ NAME_SERVER: dict[int, Callable[[Scene], Costly]] = {
         },
     ),
 }
-"""In this order: the first one's connection stays open, and its broker registered."""
+"""Keep this order: the first row's connection stays open, so its broker stays registered."""
 
 
 def prepare(port: int) -> Scene:
-    """Store what rows ask for; blocks."""
+    """Store the messages that the rows need; blocks."""
     for topic in (TOPIC, HEAVY):
         create_topic(port, topic)
     with RawClient(port) as client:

@@ -29,7 +29,7 @@ class MemoryTransport(asyncio.Transport):
         address: tuple[Any, ...] = (),
         peer: tuple[Any, ...] | None = None,
     ) -> None:
-        """`address`: of this end; `peer`: of the other."""
+        """`address` is this end's address, `peer` the other end's."""
         super().__init__()
         self.protocol = protocol
         self.socket = socket.socket()

@@ -82,7 +82,7 @@ async def test_what_goes_on_for_ever_begins_anew_after_a_lack_of_memory(
 
     assert lives == [0, 1, 2]
     assert not task.done()
-    assert "beginning anew: name=kept" in caplog.text
+    assert "restarting the task: name=kept" in caplog.text
     await service.shutdown()
 
 
@@ -103,7 +103,7 @@ async def test_what_goes_on_for_ever_begins_anew_after_a_bug_and_waits_longer_ea
 
     pauses = [after - before for before, after in itertools.pairwise(begun)]
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert caplog.text.count("task broke off, beginning anew: name=kept") == len(begun)
+    assert caplog.text.count("task failed, restarting the task: name=kept") == len(begun)
     assert not task.done()
     await service.shutdown()
 

@@ -1,7 +1,7 @@
-"""Ours beside the real brokers: `python -m tools.bench`.
+"""Compares Trebuchet with the real brokers: `python -m tools.bench`.
 
-Every cell of every contender is measured slice by slice, in turn, so that a machine whose pace
-varies disturbs all alike; figures are medians of slices. The real brokers come from their published
+Each cell measures the brokers in turn, slice by slice, so that a machine of varying speed affects
+all of them equally; figures are medians of slices. The real brokers come from their published
 jars (Maven, offline once it has them). A quiet machine with two cores or more, Java and Maven:
 
     python -m tools.bench                          # all, three rounds: about 55 minutes
@@ -106,7 +106,7 @@ def pulls_first(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def plan_of(asked: argparse.Namespace) -> Plan:
-    """Return what the command line asks for.
+    """Return the options of the command line.
 
     Raises:
         ValueError: a cell or broker that doesn't exist, or too few of them to publish.

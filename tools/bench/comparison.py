@@ -154,7 +154,7 @@ class Results:
         return json.dumps(found, indent=1) + "\n"
 
     def document(self, command: str) -> Comparison:
-        """Return the medians, as docs/results/comparison.json has them."""
+        """Return the medians in the form of docs/results/comparison.json."""
         return Comparison(
             command,
             self.machine,
@@ -164,7 +164,7 @@ class Results:
         )
 
     def write_into(self, folder: Path, command: str) -> None:
-        """Write the medians into a folder of documents; make its pages and picture anew."""
+        """Write the medians into a folder of documents, and render its pages and picture."""
         found = self.document(command)
         documents.write(folder, "comparison", found)
         picture.write(folder, found)

@@ -1,4 +1,4 @@
-"""Processor time of processes, and the processors that they run on."""
+"""Measures the processor time of processes, and pins them to processors."""
 
 from __future__ import annotations
 

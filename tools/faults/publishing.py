@@ -1,4 +1,4 @@
-"""Runs of faults as rows of docs/results/faults.json."""
+"""Publishes runs of faults as rows of docs/results/faults.json."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def publish(
 
 
 def tally_of(report: Report, cycles: int, recovered: list[float]) -> Tally:
-    """Return the columns of a run that has a history alone."""
+    """Return the columns of a run that has only a history."""
     found = Tally(cycles=cycles, recovered=recovered)
     found.add(report)
     return found
 
 
 def clients_of(arguments: Namespace, broker: str) -> str:
-    """Return the words for clients of RocketMQ's own, where they took part."""
+    """Return the words for RocketMQ's own clients, empty if only raw clients took part."""
     takes_part = getattr(arguments, "clients", options.RAW) == options.ALL and broker == tried.OURS
     return "Java, Go and raw clients" if takes_part else ""
 

@@ -158,7 +158,7 @@ class Campaign:
         return sum(child.said.get("done", 0) for child in self._ended)
 
     def row(self) -> FuzzRun:
-        """Return the run as docs/results/fuzz.json has it."""
+        """Return the run in the form of docs/results/fuzz.json."""
         which = f"targets {', '.join(self._given.target)}" if self._given.target else "all targets"
         return FuzzRun(
             **provenance("tools.fuzz"),

@@ -210,7 +210,7 @@ def main() -> int:
 
 
 def publish(folder: Path, frames: int, seed: int, *, is_sanitized: bool) -> None:
-    """Write a run without a difference into a folder of documents, and make its pages anew."""
+    """Write a run without a difference into a folder of documents, and render its pages."""
     row = FuzzRun(
         **provenance("tools.fuzz.native"),
         what=SANITIZED if is_sanitized else BESIDE_PYTHON,

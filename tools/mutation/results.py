@@ -99,7 +99,7 @@ def caught_share(counts: Mapping[str, int]) -> float | None:
 
 
 def sample_of(place: str, tests: str, seed: int, results: Iterable[Result]) -> MutationSample:
-    """Return a sample of one package as docs/results/mutation.json has it."""
+    """Return a sample of one package in the form of docs/results/mutation.json."""
     counts = Counter(result.outcome for result in results)
     return MutationSample(
         **provenance("tools.mutation"),

@@ -1,1 +1,1 @@
-"""Results as data: docs/results/*.json, which tools write and pages of the documents show."""
+"""Results as data: tools write docs/results/*.json, and pages show the figures."""

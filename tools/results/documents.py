@@ -1,4 +1,4 @@
-"""The files of docs/results: what each holds, read strictly and written alike."""
+"""The files of docs/results: their structures, with strict reading and one way of writing."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Measured(Document, kw_only=True):
     """A row that says when, where and how it was measured.
 
     Attributes:
-        commit: short hash, several by comma where the runs of one row were of several commits,
-            empty where nobody noted it.
-        machine: processor, cores and what else ran there; empty where nobody noted it.
+        commit: short hash; hashes with commas if the runs of one row used several commits; empty
+            if not recorded.
+        machine: processor, cores and other load; empty if not recorded.
     """
 
     date: str
@@ -37,19 +37,19 @@ class Measured(Document, kw_only=True):
 
 
 class Wanted(Document):
-    """The target of a cell, as parts of RocketMQ 4.9.7's figures; 0 for none."""
+    """The target of a cell, as ratios to RocketMQ 4.9.7's figures; 0 for none."""
 
     cost: float = 0.0
     rate: float = 0.0
 
 
 class Figures(Document):
-    """What one broker did in a cell: medians of slices.
+    """One broker's figures in a cell: medians of slices.
 
     Attributes:
-        thread_us: processor time a message of each process's busiest thread.
-        others_us: processor time a message of all other threads.
-        rate: messages a second.
+        thread_us: processor time per message of each process's busiest thread.
+        others_us: processor time per message of all other threads.
+        rate: messages per second.
         p99_ms: of requests.
     """
 
@@ -64,7 +64,7 @@ class Figures(Document):
 
 
 class Ratio(Document):
-    """A broker's figures as parts of RocketMQ 4.9.7's: medians over neighbouring slices."""
+    """Ratios of a broker's figures to RocketMQ 4.9.7's: medians over neighbouring slices."""
 
     cost: float
     rate: float | None = None
@@ -89,7 +89,7 @@ class CellResult(Document):
 
 
 class Comparison(Document):
-    """comparison.json: Trebuchet beside other brokers; written by `tools.bench`."""
+    """comparison.json: Trebuchet compared with other brokers; written by `tools.bench`."""
 
     command: str
     machine: dict[str, str]
@@ -104,7 +104,7 @@ class Comparison(Document):
 
 
 class Growth(Measured, kw_only=True):
-    """A row of growth.json: what a message costs a broker before and after it grew."""
+    """A row of growth.json: a broker's cost per message before and after it grew."""
 
     broker: str
     subject: str
@@ -113,9 +113,9 @@ class Growth(Measured, kw_only=True):
     small: float
     grown: float
     change: float
-    """Median of the ratios of neighbouring slices, less 1."""
+    """Median of the ratios of neighbouring slices, minus 1."""
     between: tuple[float, float] | None
-    """Where the median of more slices would be in 95 of 100 cases."""
+    """The 95% confidence interval of the median."""
     is_reached: bool | None
 
 
@@ -138,7 +138,7 @@ class SteadyLoad(Measured, kw_only=True):
 
 
 class FaultRun(Measured, kw_only=True):
-    """A row of faults.json: one run of `tools.faults`; None is not counted by that run."""
+    """A row of faults.json: one run of `tools.faults`; None if the run doesn't count a figure."""
 
     fault: str
     variant: str
@@ -156,7 +156,7 @@ class FaultRun(Measured, kw_only=True):
 
 
 class Quantity(Document):
-    """What a soak measured of a process in the second and the last fifth of its longest life."""
+    """A soak's figures for a process in the second and the last fifth of its longest life."""
 
     process: str
     what: str
@@ -187,7 +187,7 @@ class Soak(Document):
 
 
 class MutationSample(Measured, kw_only=True):
-    """A row of mutation.json: what tests noticed of a sample of changes."""
+    """A row of mutation.json: how many changes of a sample the tests caught."""
 
     place: str
     tests: str
@@ -199,7 +199,7 @@ class MutationSample(Measured, kw_only=True):
 
     @property
     def share(self) -> float:
-        """Return the part that was caught of the changes that change something."""
+        """Return the share of the effective changes that the tests caught."""
         return self.caught / (self.caught + self.survived)
 
 
@@ -220,7 +220,7 @@ ROWS: dict[str, tuple[type[Document], tuple[str, ...]]] = {
     "mutation": (MutationSample, ("place",)),
     "fuzz": (FuzzRun, ("what", "is_guided")),
 }
-"""Files that are lists, with the fields that say what a row is about."""
+"""Files that are lists, with the fields that identify the subject of a row."""
 WHOLE: dict[str, type[Document]] = {"comparison": Comparison, "soak": Soak}
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 
@@ -234,19 +234,19 @@ def read(documents: Path, name: str, kind: type[AnyDocument]) -> AnyDocument:
     """Return a whole document.
 
     Raises:
-        msgspec.ValidationError: it is not of this kind.
+        msgspec.ValidationError: the file isn't a document of this kind.
     """
     return msgspec.json.decode(path_of(documents, name).read_bytes(), type=kind)
 
 
 def read_rows(documents: Path, name: str, kind: type[AnyDocument]) -> list[AnyDocument]:
-    """Return the rows of a file, none where it does not exist."""
+    """Return the rows of a file; none if it doesn't exist."""
     path = path_of(documents, name)
     return msgspec.json.decode(path.read_bytes(), type=list[kind]) if path.exists() else []  # type: ignore[valid-type]
 
 
 def write(documents: Path, name: str, document: Document | Iterable[Document]) -> None:
-    """Write a file as people read it and diffs show it."""
+    """Write a file with indentation, for readers and diffs."""
     content = document if isinstance(document, Document) else list(document)
     path = path_of(documents, name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -254,9 +254,9 @@ def write(documents: Path, name: str, document: Document | Iterable[Document]) -
 
 
 def record(documents: Path, name: str, rows: Iterable[Document]) -> None:
-    """Add rows to a file, in place of older ones about the same.
+    """Add rows to a file, and remove older rows with the same subject.
 
-    Rows of one commit stand side by side when their seeds differ.
+    Rows of one commit with different seeds are all kept.
     """
     kind, subject = ROWS[name]
     found = read_rows(documents, name, kind)
@@ -272,7 +272,7 @@ def _is_about(subject: Iterable[str], old: Document, new: Document) -> bool:
 
 
 def _ends(old: Document, new: Document) -> bool:
-    """Whether a new row about the same takes an old one's place."""
+    """Whether a new row replaces an old one with the same subject."""
     of_old, of_new = (
         (getattr(row, "commit", ""), getattr(row, "seed", None)) for row in (old, new)
     )
@@ -280,7 +280,7 @@ def _ends(old: Document, new: Document) -> bool:
 
 
 def totals(rows: Iterable[FaultRun]) -> Counter[str]:
-    """Return the sums of the counts of runs; a count that no run has is left out."""
+    """Add up the counts of runs; leave out a count that no run has."""
     found: Counter[str] = Counter()
     for row in rows:
         for name in ("cycles", "acknowledged", "lost", "phantom", "explained", "unexplained"):

@@ -1,4 +1,4 @@
-"""What a measurement ran on: figures mean nothing without it."""
+"""Describes the machine, Python and commit of a measurement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def about() -> dict[str, str]:
 def provenance(program: str) -> dict[str, str]:
     """Return the date, commit, machine and command of a measurement that ends now.
 
-    `program` is what `python -m` was given, and perhaps a command of its own.
+    `program` is the module for `python -m`, with its subcommand if it has one.
     """
     found = about()
     return {
@@ -44,7 +44,7 @@ def provenance(program: str) -> dict[str, str]:
 def _build() -> str:
     if "--enable-optimizations" in str(sysconfig.get_config_var("CONFIG_ARGS")):
         return "built with optimization"
-    # Distributions optimize in their own ways, which the configuration does not tell.
+    # The configuration doesn't show how a distribution optimizes its Python.
     is_packaged = sys.base_prefix == "/usr"
     return "the distribution's" if is_packaged else "built without optimization"
 

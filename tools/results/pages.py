@@ -1,4 +1,4 @@
-"""Marked parts of pages, which come from docs/results: `<!-- result: NAME -->` to its end."""
+"""Renders the parts of pages between `<!-- result: NAME -->` and its end from docs/results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PART = re.compile(r"(<!-- result: (?P<name>[\w-]+) -->\n).*?(<!-- end of result 
 
 
 def pages(documents: Path) -> Iterator[Path]:
-    """Yield the pages that may have marked parts."""
+    """Yield the pages that can have marked parts."""
     yield documents.parent / "README.md"
     yield from sorted(documents.rglob("*.md"))
 
@@ -26,16 +26,16 @@ def names_in(text: str) -> list[str]:
 
 
 def rendered(text: str, documents: Path) -> str:
-    """Return a page with its marked parts made anew.
+    """Return a page with its marked parts rendered again.
 
     Raises:
-        KeyError: there is no such part.
+        KeyError: the page names an unknown part.
     """
     return PART.sub(lambda found: f"{found[1]}{PARTS[found['name']](documents)}\n{found[3]}", text)
 
 
 def render(documents: Path) -> list[Path]:
-    """Make the marked parts of all pages anew; return the pages that changed."""
+    """Render the marked parts of all pages; return the pages that changed."""
     changed = []
     for page in pages(documents):
         text = page.read_text() if page.exists() else ""

@@ -1,4 +1,4 @@
-"""The picture of a comparison: processor time a message, as parts of RocketMQ 4.9.7's."""
+"""Draws a comparison: processor time per message as a ratio to RocketMQ 4.9.7's."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def drawn(found: Comparison) -> str:
 
 
 def _bars(cell: CellResult, names: list[str]) -> list[tuple[str, float]]:
-    """Return each broker's cost as a part of the base's, none where the base has no figure."""
+    """Return each broker's cost as a ratio to the base's; none if the base has no figure."""
     if BASE not in cell.brokers:
         return []
     ratios = cell.ratios | {BASE: Ratio(1.0)}

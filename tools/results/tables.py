@@ -1,4 +1,4 @@
-"""What pages of the documents show of docs/results: a function for each marked part."""
+"""Renders docs/results for the pages: one function for each marked part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BROKERS = {
     "kafka batched": "Kafka 4.1.2, 32 a request",
     "floor": "floor",
 }
-"""Headings of the brokers, by the names that the command line of tools.bench has."""
+"""Headings of the brokers, by their names on the command line of tools.bench."""
 SENDS = ("send-1", "send-64", "send-256", "send-16x16", "send-64x1", "small-4x64")
 PULLS = ("pull-32", "pull-1", "pull-tag")
 FLUSHED = ("flush-1", "flush-64", "flush-16x16")
@@ -102,7 +102,7 @@ def _target(cell: CellResult) -> str:
 
 
 def readme(folder: Path) -> str:
-    """The paragraph of README: what a message costs beside RocketMQ 4.9.7."""
+    """The paragraph of README: the cost of a message compared with RocketMQ 4.9.7."""
     found = documents.read(folder, "comparison", Comparison)
     transaction = found.cell("transaction").ratios[OURS].cost
     ours, theirs = (found.cell("end-to-end").brokers[name].p99_ms for name in (OURS, BASE))
@@ -135,7 +135,7 @@ def missed(folder: Path) -> str:
 
 
 def growth(folder: Path) -> str:
-    """The table of docs/results: what a message costs as a broker grows."""
+    """The table of docs/results: the cost of a message as a broker grows."""
     rows = [
         [
             row.subject,
@@ -161,7 +161,7 @@ def _change(row: Growth) -> str:
 
 
 def growth_summary(folder: Path) -> str:
-    """The sentence of docs/performance.md: the largest size of each that was measured."""
+    """The list of docs/performance.md: the largest measured size of each subject."""
     rows = [
         row
         for row in documents.read_rows(folder, "growth", Growth)
@@ -203,7 +203,7 @@ def _spread(values: Spread | None) -> str:
 
 
 def faults(folder: Path) -> str:
-    """The table of docs/reliability.md: runs of one fault, variant and broker together."""
+    """The table of docs/reliability.md: one row for all runs of a fault, variant and broker."""
     rows = []
     found = documents.read_rows(folder, "faults", FaultRun)
     for (fault, variant, broker), group in groupby(_in_order(found), key=_subject):
@@ -308,7 +308,7 @@ def _amount(value: float, unit: str) -> str:
 
 
 def mutation(folder: Path) -> str:
-    """The table of docs/results: samples of changes, and what tests noticed of them."""
+    """The table of docs/results: samples of changes, and how many the tests caught."""
     rows = [
         [
             f"`{row.place}`",
@@ -365,11 +365,11 @@ PARTS: dict[str, Callable[[Path], str]] = {
     "mutation-summary": mutation_summary,
     "fuzz": fuzz,
 }
-"""By the name that a page's marker has."""
+"""The functions, by the name in a page's marker."""
 
 
 def _source(row: Measured) -> str:
-    """Return the date and the commits of a measurement, as far as somebody noted them."""
+    """Return the date of a measurement, and its commits if they were recorded."""
     return ", ".join([row.date, *(one[:7] for one in row.commit.split(", ") if one)])
 
 

@@ -89,7 +89,7 @@ def document_of(figures: Figures) -> dict[str, object]:
 
 
 def soak_of(figures: Figures, command: str, machine: dict[str, str]) -> Soak:
-    """Return the figures as docs/results/soak.json has them."""
+    """Return the figures in the form of docs/results/soak.json."""
     return Soak(
         command=command,
         machine=machine,

@@ -113,9 +113,9 @@ class MessagesAdmin:
         return request.answer(ResponseCode.SUCCESS)
 
     def clean_unused_topics(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
-        """CLEAN_UNUSED_TOPIC: delete the queues of topics that are not configured any more.
+        """CLEAN_UNUSED_TOPIC: delete the queues of topics that are no longer configured.
 
-        Answers SUCCESS. Differs: it deletes their consumer offsets as well, as TopicsAdmin.delete.
+        Answers SUCCESS. Differs: it also deletes their consumer offsets, like TopicsAdmin.delete.
         """
         return self._long_answers.answer(request, connection, self._clean_unused_topics())
 

@@ -137,10 +137,10 @@ def body_crc32(body: bytes) -> int:
 
 
 def inflated(body: bytes) -> bytes:
-    """Return what a compressed registration inflates to. Any thread.
+    """Return the inflated bytes of a compressed registration. Any thread.
 
     Raises:
-        ValueError: it is damaged, or more than INFLATED_BYTES_MAX.
+        ValueError: the body is damaged, or inflates to more than INFLATED_BYTES_MAX.
     """
     inflater = zlib.decompressobj()
     try:
@@ -156,10 +156,10 @@ def inflated(body: bytes) -> bytes:
 
 
 def inflated_steps(data: bytes) -> Generator[None, None, RegisterBrokerBody]:
-    """Return the registration that was compressed, in steps.
+    """Decode an inflated registration in steps.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: the bytes aren't a registration.
     """
     try:
         return (yield from _read_inflated(data))

@@ -89,7 +89,7 @@ class SubscriptionOut(Schema):
 
 
 class QueueProgressOut(Schema):
-    """How far a group has come in a queue; `consumer_offset` None: it never committed one.
+    """A group's progress in a queue; `consumer_offset` is None if it never committed one.
 
     `lag` is None if the offset is beyond the queue's end.
     """

@@ -40,7 +40,7 @@ Topic = Annotated[str, Field(min_length=1, max_length=names.RETRY_TOPIC_LENGTH_M
 
 
 class QueueOffsetOut(Schema):
-    """A group's offset in a queue; `consumer_offset` None: it never committed there.
+    """A group's offset in a queue; `consumer_offset` is None if it never committed one.
 
     `lag` is None if the offset is beyond the queue's end.
     """

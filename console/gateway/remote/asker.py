@@ -48,7 +48,7 @@ class Asker:
         self._client = RemotingClient(
             handlers=handlers,
             signer=broker_signer(),
-            # Anybody may have told a name server where the others are.
+            # Any client may have registered the other addresses with a name server.
             trusts=lambda each: each in self._name_servers or self._known.is_named(each),
         )
         self._client.on_connection_lost = on_lost

@@ -84,7 +84,7 @@ def refusal(text: str | None) -> str | None:
 
 
 def topic_names(text: str | None) -> tuple[str, ...]:
-    """Return the names in a JSON object of topics, as a broker of ours gives them."""
+    """Return the names in the JSON object of topics that a Trebuchet broker sends."""
     try:
         table = msgspec.json.decode(text or "{}", type=dict[str, object])
     except ValueError:

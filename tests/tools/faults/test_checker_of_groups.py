@@ -261,7 +261,7 @@ def test_a_history_is_checked_in_time_in_proportion_to_its_length() -> None:
         if took[-1] < len(history) * NS_AN_OPERATION_MAX:
             break
 
-    # The best counts: a cache that others emptied, or what earlier tests left to the collector,
+    # The best try counts: a cold cache, or garbage that earlier tests left to the collector,
     # is in each try's time.
     assert min(took) < len(history) * NS_AN_OPERATION_MAX
 

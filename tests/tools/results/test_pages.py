@@ -1,4 +1,4 @@
-"""Pages show the figures of docs/results, and nothing else stands where they are shown."""
+"""The marked parts of pages show exactly the figures of docs/results."""
 
 from __future__ import annotations
 

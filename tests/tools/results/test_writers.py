@@ -1,4 +1,4 @@
-"""Each tool publishes what it measured, with its date, commit, machine and command."""
+"""Each tool publishes its figures with date, commit, machine and command."""
 
 from __future__ import annotations
 

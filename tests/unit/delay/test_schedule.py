@@ -494,7 +494,7 @@ async def test_a_delivered_message_comes_once_though_the_news_of_it_fails(
     def fail(*_: object) -> None:
         raise TypeError("of a bug")
 
-    # What the schedule calls appends to it.
+    # Callbacks of the schedule append to it.
     monkeypatch.setattr(delayed, "delivered", SimpleNamespace(append=fail))
     delayed.send(1, b"once")
 

@@ -204,7 +204,7 @@ async def test_what_waits_for_a_topic_is_answered_when_its_filters_change(
 
 
 class UnreadPull(FakePull):
-    """A pull of a client that reads its answers when the test says so."""
+    """A pull whose client reads answers only when the test allows it."""
 
     is_answerable = False
 

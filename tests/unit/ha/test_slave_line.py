@@ -42,9 +42,9 @@ class Line:
         self.asked: list[tuple[str, int]] = []
         self.transports: list[MemoryTransport] = []
         self.error: Exception | None = None
-        """Why nobody can be reached."""
+        """The reason why connections fail."""
         self.peer = MASTER_HOST
-        """Whom a name resolves to."""
+        """The address that a name resolves to."""
         monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", self._connect)
         self.log = CountedLog(clock)
         self.ha = HaSlave(HaConfig(**keys), clock, store, self.log, None)

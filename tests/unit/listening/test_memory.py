@@ -1,4 +1,4 @@
-"""The bytes that connections hold are bounded; see also tests/integration/test_unread.py."""
+"""The bytes that connections hold are limited; see also tests/integration/test_unread.py."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_who_has_gone_holds_nothing(budget: MemoryBudget) -> None:
 
 
 class FullTransport(SeenTransport):
-    """A peer that reads nothing until the test says so."""
+    """A peer that reads nothing until the test allows it."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class FullTransport(SeenTransport):
 
 
 class World:
-    """Connections of one wire with a small budget."""
+    """Connections that share one wire with a small budget."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

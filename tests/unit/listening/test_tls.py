@@ -63,12 +63,16 @@ def test_a_key_that_others_may_read_is_a_warning_at_the_start_and_when_it_change
     ("days", "ahead_ms", "words"),
     [
         (15, 0, None),
-        (14, 1, "the certificate ends soon; replace the file: path={path} ends={end} days=13"),
-        (30, 29 * DAY_MS + 1, "the certificate ends soon; .* days=0"),
-        (30, 30 * DAY_MS + 1, "the certificate has ended, .* path={path} ended={end}"),
-        # 20 years on its end is written with four digits of the year.
+        (
+            14,
+            1,
+            "the certificate expires soon; replace the file: path={path} expires={end} days=13",
+        ),
+        (30, 29 * DAY_MS + 1, "the certificate expires soon; .* days=0"),
+        (30, 30 * DAY_MS + 1, "the certificate has expired, .* path={path} expired={end}"),
+        # After 2049, certificates use the time format with four-digit years.
         (9_000, 0, None),
-        (9_000, 8_990 * DAY_MS, "the certificate ends soon; .* ends={end} days=10"),
+        (9_000, 8_990 * DAY_MS, "the certificate expires soon; .* expires={end} days=10"),
     ],
 )
 def test_a_certificate_that_ends_within_two_weeks_is_a_warning(
@@ -100,7 +104,7 @@ def test_the_end_of_a_certificate_is_a_warning_once_a_day_until_it_is_replaced(
     gate = TlsGate(TlsConfig(cert_path=str(made), key_path=str(key)), clock=clock)
 
     def hours(count: int) -> int:
-        """Let hours pass, a look at the certificate each; return how many of them warned."""
+        """Check the certificate every hour for some hours; return how many checks warned."""
         caplog.clear()
         for _ in range(count):
             clock.advance_ms(DAY_MS // 24)
@@ -135,7 +139,7 @@ async def test_a_server_that_runs_warns_when_two_weeks_are_left(
     await server.shutdown()
     assert before == []
     (warning,) = warnings(caplog)
-    assert warning.startswith("the certificate ends soon;")
+    assert warning.startswith("the certificate expires soon;")
 
 
 def test_a_chain_ends_with_the_first_of_its_certificates(tmp_path: Path) -> None:

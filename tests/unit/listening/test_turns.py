@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
 
 TURN_MS = round(TURN_S * 1000) + 1
-"""A request of this length ends a turn, whatever is rounded."""
+"""A request of this length ends a turn, despite rounding."""
 ROUND_MS = round(ROUND_S * 1000)
 WHOLE_ROUND_MS = ROUND_MS + 1
 COSTS, WAITS = 1, 2
 
 
 class PausedTransport(SeenTransport):
-    """Notes whether it may read."""
+    """Records whether it may read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class PausedTransport(SeenTransport):
 
 
 class Peer:
-    """One connection of the world; its requests take milliseconds, which their body says."""
+    """One connection of the world; a request's body says how many milliseconds it takes."""
 
     def __init__(self, world: World, name: str) -> None:
         self.transport = PausedTransport()
@@ -81,7 +81,7 @@ class Peer:
 
 
 class World:
-    """Connections of one wire, and what was served, in order."""
+    """Connections that share one wire, and the served requests in order."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -183,7 +183,7 @@ async def test_whose_last_turn_was_short_goes_first(world: World) -> None:
 
 
 async def test_a_full_buffer_leaves_a_spent_round_to_others(world: World) -> None:
-    """The transport goes on reading in the same round while there is more."""
+    """The transport keeps reading in the same round while more bytes are available."""
     a = world.peer("a")
     world.peer("b").send(ROUND_MS - 1)
     frame = request(COSTS, body=b"2" + bytes(RECEIVE_BYTES))
@@ -262,7 +262,7 @@ async def test_what_a_coroutine_does_before_it_waits_counts_to_the_turn(world: W
     assert world.served == ["a0"]
     assert a.answered == [0]
     world.release.set()
-    while world.budgets.turns or len(a.answered) < 10:  # noqa: ASYNC110  no event tells
+    while world.budgets.turns or len(a.answered) < 10:  # noqa: ASYNC110  there is no event to wait for
         await asyncio.sleep(0)
     assert sorted(a.answered) == list(range(10))
 

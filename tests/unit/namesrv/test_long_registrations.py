@@ -1,4 +1,4 @@
-"""Registrations of very many topics, and brokers that go together."""
+"""Registrations of very many topics, and many brokers that disconnect together."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Peer:
-    """Whose steps run 1,000 at a time."""
+    """A connection whose steps run 1,000 at a time."""
 
     is_open = True
 

@@ -82,7 +82,7 @@ async def test_requests_to_one_address_share_a_connection(served: Served) -> Non
 async def test_a_peer_that_no_broker_can_be_is_asked_only_where_its_address_is_trusted(
     served: Served, monkeypatch: pytest.MonkeyPatch, is_trusted: bool
 ) -> None:
-    # So this machine is none, and nobody has to listen at 169.254.169.254.
+    # Then this machine can't be a broker's, and no server has to listen at 169.254.169.254.
     monkeypatch.setattr(broker_hosts, "LOCAL_NETWORKS", ())
     client = RemotingClient(trusts=lambda _address: is_trusted)
 

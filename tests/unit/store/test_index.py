@@ -60,7 +60,7 @@ async def test_keys_with_the_same_hash_are_told_apart(store):
 
 
 async def test_records_of_other_keys_with_the_same_hash_cost_no_checksum(store, monkeypatch):
-    """Sixty-four of them with 4 MB each took a tenth of a second."""
+    """Sixty-four messages of 4 MB each took a tenth of a second."""
     put(store, body=b"a" * 100_000, keys="AaAa")
     put(store, body=b"b", keys="BBBB")
     sizes = []

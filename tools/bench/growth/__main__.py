@@ -103,7 +103,7 @@ class Grown(NamedTuple):
         return cls(subject, size, small, grown, ratio, between, unit, is_reached(ratio))
 
     def row(self, broker: str, source: Mapping[str, str]) -> Growth:
-        """Return the figures as docs/results/growth.json has them."""
+        """Return the figures in the form of docs/results/growth.json."""
         least, most = self.between
         return Growth(
             **source,
@@ -389,7 +389,7 @@ def main() -> int:
 
 
 def publish(folder: Path, broker: str, results: Iterable[Grown]) -> None:
-    """Write results into a folder of documents, and make its pages anew."""
+    """Write results into a folder of documents, and render its pages."""
     source = provenance("tools.bench.growth")
     documents.record(folder, "growth", [found.row(broker, source) for found in results])
     pages.render(folder)

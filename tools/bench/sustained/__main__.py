@@ -214,7 +214,7 @@ def verdicts(slices: list[Slice]) -> list[tuple[str, bool]]:
 
 
 def settled_of(slices: list[Slice]) -> list[Slice]:
-    """Return the slices without those in which memory is allocated once."""
+    """Return the slices after the warm-up, in which memory is allocated once."""
     return slices[SETTLED_SLICES:] or slices
 
 
@@ -231,7 +231,7 @@ def memory_of(slices: list[Slice]) -> tuple[float, float]:
 def row_of(
     slices: list[Slice], broker: str, rate: float, minutes: float, source: Mapping[str, str]
 ) -> SteadyLoad:
-    """Return the figures as docs/results/steady_load.json has them."""
+    """Return the figures in the form of docs/results/steady_load.json."""
     settled = settled_of(slices)
     first, last = memory_of(settled)
     # A slice in which no file was full has no roll.
