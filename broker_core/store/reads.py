@@ -45,7 +45,9 @@ _SEPARATOR = PROPERTY_SEPARATOR.encode()
 QUERIED_BYTES_MAX = 8 * 1024 * 1024
 """Limit of a query by key; checking the records takes a millisecond per megabyte."""
 RECORDS_S = 0.005
-"""How long one get may run a filter that reads records; the next get continues."""
+RECORDS_PER_READING = 16
+"""How long one get may run a filter that reads records; the next get continues. The clock is read
+once for so many records, so that a busy machine can't end a get after its first record."""
 FRESH_UNITS = mmap.PAGESIZE // UNIT_SIZE
 """So many units at a queue's end were just written, too."""
 UNITS_MAX = 1024
@@ -550,15 +552,15 @@ def _last_value(data: bytes, name: bytes) -> bytes:
 def _for_some_time(
     by_record: Callable[[memoryview], bool], monotonic: Callable[[], float]
 ) -> Callable[[memoryview], bool | None]:
-    """Limit a filter to RECORDS_S: afterwards it returns None, except for the first record."""
+    """Limit a filter to RECORDS_S: afterwards it returns None."""
     until = monotonic() + RECORDS_S
-    is_first = True
+    count = 0
 
     def decide(record: memoryview) -> bool | None:
-        nonlocal is_first
-        if not is_first and monotonic() >= until:
+        nonlocal count
+        count += 1
+        if not count % RECORDS_PER_READING and monotonic() >= until:
             return None
-        is_first = False
         return by_record(record)
 
     return decide

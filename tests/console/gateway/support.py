@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from console.gateway.answers import Client, MessageQueue, OutgoingMessage, TopicConfig
@@ -16,12 +19,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ORDERS = TopicConfig("Orders", 2, 2, 6)
+CALLERS = ThreadPoolExecutor(6, "gateway-call")
+"""Threads of their own: a broker in this loop answers some requests from the loop's threads, and
+callers that wait for it would take them all."""
 BILLING = Client("member-1", "pg", "billing", ("Orders",), sub_version=1)
 
 
 async def ask(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a blocking gateway as a view does, from another thread than the broker's loop."""
-    return await asyncio.to_thread(call, *args, **kwargs)
+    here = contextvars.copy_context()
+    made = partial(here.run, call, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(CALLERS, made)
 
 
 async def send(gateway: Gateway, topic: str, *, queue_id: int, count: int) -> list[int]:

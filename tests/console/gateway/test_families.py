@@ -400,8 +400,8 @@ async def test_families_of_all_kinds_equal_what_an_independent_reader_finds(
         records = list(records_of(tmp_path))
         expected = families_of(records)
         found = await asyncio.gather(*(ask(look, number, sql_group) for number in range(COUNT)))
-        # One after the other: the broker answers from a thread, and this loop's are few.
-        noted = [await ask(noted_stages, *each) for each in found[: RECORDED_OF_KIND * len(KINDS)]]
+        some = found[: RECORDED_OF_KIND * len(KINDS)]
+        noted = await asyncio.gather(*(ask(noted_stages, *each) for each in some))
         await client.shutdown()
         await gateway.messages.close()
         await ask(brokers.close)
