@@ -69,19 +69,13 @@ async def _forever(
         began = clock.monotonic()
         try:
             await work()
-        except (MemoryError, RuntimeError) as error:
+        except Exception as error:
             if isinstance(error, MemoryError) or str(error) == NO_THREAD:
                 logger.warning("out of memory, restarting the task: name=%s %s", name, error)
             else:
-                _log_bug(name, error)
-        except Exception as error:  # noqa: BLE001  a bug must not end the task
-            _log_bug(name, error)
+                logger.exception("task failed, restarting the task: name=%s", name)
         else:
             return
         pause_s = AGAIN_S if clock.monotonic() - began >= AGAIN_S_MAX else pause_s
         await clock.sleep(pause_s)
         pause_s = min(2 * pause_s, AGAIN_S_MAX)
-
-
-def _log_bug(name: str, error: Exception) -> None:
-    logger.error("task failed, restarting the task: name=%s", name, exc_info=error)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
 T = TypeVar("T")
+
+STEPS_AT_ONCE = 1_000
+STEPS_PER_READING = 16
+"""How many steps share one reading of the clock; a step takes microseconds."""
 
 
 def finished(steps: Generator[None, None, T]) -> T:
@@ -18,3 +22,18 @@ def finished(steps: Generator[None, None, T]) -> T:
         except StopIteration as end:
             value: T = end.value
             return value
+
+
+def run_for(
+    seconds: float, monotonic: Callable[[], float], steps: Generator[None, None, Any]
+) -> StopIteration | None:
+    """Run at most STEPS_AT_ONCE steps, or fewer if they take long; return their end if they end."""
+    until = monotonic() + seconds
+    try:
+        for number in range(STEPS_AT_ONCE):
+            next(steps)
+            if not number % STEPS_PER_READING and monotonic() >= until:
+                break
+    except StopIteration as end:
+        return end
+    return None

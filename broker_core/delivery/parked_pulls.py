@@ -239,7 +239,7 @@ class ParkedPulls:
 
     @staticmethod
     def _attempt(parked: _Parked, *, is_last: bool) -> bool:
-        """Try a pull; drop it without an answer if it fails."""
+        """Try a pull; log it if it fails, and drop it."""
         try:
             return parked.pull.attempt(is_last=is_last)
         except MemoryError:

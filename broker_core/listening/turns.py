@@ -16,6 +16,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker_core.steps import run_for
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
@@ -31,10 +33,6 @@ ROUND_S = 0.01
 """How long a round serves turns that were queued, and long turns that were not."""
 LONG_S = 0.001
 """A turn of this length counts towards its round."""
-STEPS_AT_ONCE = 1_000
-"""A turn of steps also ends after this number of them."""
-STEPS_PER_READING = 16
-"""How many steps share one reading of the clock; a step takes microseconds."""
 
 
 class Turns:
@@ -92,19 +90,16 @@ class Turns:
         if done.cancelled():
             steps.close()
             return
-        until = self._monotonic() + TURN_S
         try:
-            for number in range(STEPS_AT_ONCE):
-                next(steps)
-                if not number % STEPS_PER_READING and self._monotonic() >= until:
-                    break
-        except StopIteration as end:
-            done.set_result(end.value)
+            end = run_for(TURN_S, self._monotonic, steps)
         except Exception as error:  # noqa: BLE001
             # The caller that awaits the steps gets their exception.
             done.set_exception(error)
-        else:
+            return
+        if end is None:
             self._queue_steps(steps, done)
+        else:
+            done.set_result(end.value)
 
     def _note_round(self) -> None:
         if not self._is_round_due:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from broker_core.errors import RequestRefusedError
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
+from broker_core.steps import run_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
     text."""
 
 AT_ONCE_S = 0.002
-STEPS_AT_ONCE = 1_000
-STEPS_PER_READING = 16
-"""An answer that needs more time or more steps is a long one. STEPS_PER_READING steps share one
-reading of the clock."""
+"""How long an answer's steps run before it counts as a long one."""
 WAITING_MAX = 256
 """Long answers that wait for their turn; one connection may have half of them."""
 
@@ -54,13 +52,8 @@ class LongAnswers:
         Raises:
             RequestRefusedError: a step refuses; or SYSTEM_BUSY, when too many such answers wait.
         """
-        until = self._monotonic() + AT_ONCE_S
-        try:
-            for number in range(STEPS_AT_ONCE):
-                next(steps)
-                if not number % STEPS_PER_READING and self._monotonic() >= until:
-                    break
-        except StopIteration as end:
+        end = run_for(AT_ONCE_S, self._monotonic, steps)
+        if end is not None:
             return _answer(request, _text(end.value))
         here, all_together = self._waiting[connection], self._waiting.total()
         if here >= WAITING_MAX // 2 or all_together >= WAITING_MAX:

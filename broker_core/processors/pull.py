@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
 from broker_core.formats.record import queue_offset_of, store_timestamp_of
-from broker_core.isolation import isolated
 from broker_core.processors.around.consume_hooks import QueuePlace
 from broker_core.processors.consumer_trace import Answered
 from broker_core.processors.subscription_check import KEPT_CHARS_MAX, kept_filter
@@ -483,11 +482,14 @@ class Pull:
         """See Parkable."""
         if not self.connection.is_writable:
             return not self.connection.is_open
-        with isolated("a parked pull", f"{self.group} {self.topic} {self.queue_id}") as tried:
+        try:
             return self._attempt(is_last=is_last)
-        assert tried.error is not None
-        self.connection.send(internal_error(self.request), at_once=True)
-        return True
+        except MemoryError:
+            raise
+        except Exception:
+            # The client gets an answer; ParkedPulls logs the error.
+            self.connection.send(internal_error(self.request), at_once=True)
+            raise
 
     def _attempt(self, *, is_last: bool) -> bool:
         result = self.get()

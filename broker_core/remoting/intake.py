@@ -235,7 +235,7 @@ class Intake:
 
         Only the sweep counts fewer than `write_buffer_high` bytes.
         """
-        unread_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        unread_bytes = self.unsent_bytes
         more = unread_bytes - self._unread_bytes
         self._unread_bytes = unread_bytes
         self._count(more)

@@ -104,16 +104,20 @@ def test_tests_are_counted_by_how_they_ended(tmp_path: Path) -> None:
     assert reasons == {"chromium is missing": 1}
 
 
+def one_step(monkeypatch: pytest.MonkeyPatch, report: Path, codes: dict[str, int]) -> None:
+    """Let the gate run one step, which has written its report and ends with a code if it failed."""
+    # The gate puts the seed there for its children.
+    monkeypatch.setenv(gate.SEED_VARIABLE, "0")
+    monkeypatch.setattr(gate, "stages_of", lambda tier, seed: [[Step("unit", [], report)]])
+    monkeypatch.setattr(steps, "run", lambda stage: codes)
+
+
 def test_the_verdict_is_the_last_line_and_tells_what_was_not_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # The gate puts the seed there for its children.
-    monkeypatch.setenv(gate.SEED_VARIABLE, "0")
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
-    step = Step("unit", [], report)
-    monkeypatch.setattr(gate, "stages_of", lambda tier, seed: [[step]])
-    monkeypatch.setattr(steps, "run", lambda stage: {step.name: 2 for step in stage})
+    one_step(monkeypatch, report, {"unit": 2})
 
     code = gate.main(["unit", "--seed", "7"])
 
@@ -127,7 +131,6 @@ def test_the_verdict_is_the_last_line_and_tells_what_was_not_run(
 def test_a_run_with_known_gaps_and_no_skipped_test_ran_everything(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(gate.SEED_VARIABLE, "0")
     tests = tmp_path / "test_gaps.py"
     tests.write_text(
         "import pytest\n"
@@ -142,9 +145,7 @@ def test_a_run_with_known_gaps_and_no_skipped_test_ran_everything(
         f"--junit-xml={report}",
     ]
     subprocess.run([*command, tests], cwd=tmp_path, check=True, capture_output=True)
-    step = Step("unit", [], report)
-    monkeypatch.setattr(gate, "stages_of", lambda tier, seed: [[step]])
-    monkeypatch.setattr(steps, "run", lambda stage: {})
+    one_step(monkeypatch, report, {})
 
     assert gate.main(["unit"]) == 0
 

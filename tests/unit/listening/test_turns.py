@@ -10,7 +10,7 @@ import pytest
 from broker_core.errors import RequestRefusedError
 from broker_core.listening.budgets import Budgets
 from broker_core.listening.peer_log import PeerLog
-from broker_core.listening.turns import ROUND_S, STEPS_AT_ONCE, TURN_S
+from broker_core.listening.turns import ROUND_S, TURN_S
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.frame import FrameDecoder
 from broker_core.remoting.connection import Connection
@@ -18,6 +18,7 @@ from broker_core.remoting.dispatch import Dispatcher
 from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.wire import RECEIVE_BYTES, Wire
 from broker_core.service import Service
+from broker_core.steps import STEPS_AT_ONCE
 from tests.support.clock import ManualClock
 from tests.support.raw_remoting import request
 from tests.support.twins import SeenTransport, settled

@@ -9,10 +9,11 @@ import pytest
 
 from broker_core.errors import RequestRefusedError
 from broker_core.listening.turns import Turns
-from broker_core.processors.long_answers import STEPS_AT_ONCE, WAITING_MAX, LongAnswers
+from broker_core.processors.long_answers import WAITING_MAX, LongAnswers
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.command import RemotingCommand
+from broker_core.steps import STEPS_AT_ONCE
 from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
