@@ -9,6 +9,7 @@ from django import template
 from django.conf import settings
 from django.templatetags.static import static
 from django.utils import timezone
+from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language, gettext as _, ngettext
@@ -229,6 +230,7 @@ def tile(
         "icon": icon_name,
         "label": label,
         "value": value,
+        "is_words": isinstance(value, str | Promise) and not any(map(str.isdigit, str(value))),
         "unit": shown_unit,
         "note": note,
         "spark": spark,
