@@ -1,1 +1,1 @@
-"""Spark reports over the message log; no Django, never a writer of the store."""
+"""Spark reports over the message log. Doesn't use Django and never writes to the store."""

@@ -1,10 +1,10 @@
-"""The command line of a report: which report, of which log, with which parameters."""
+"""The command line of a report: its name, log and parameters."""
 
 from __future__ import annotations
 
 import argparse
 import functools
-import json
+import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_BAD_ARGUMENTS = 2
 MASTER = re.compile(
-    r"local|local\[(\*|[1-9]\d{0,2})\]|spark://[A-Za-z0-9._:,\[\]-]+"
+    r"local|local\[(\*|[1-9]\d{0,2})\]|spark://[A-Za-z0-9._:,\[\]-]+|yarn"
+    r"|k8s://(https?://)?[A-Za-z0-9._:\[\]-]+"
     r"|sc://[A-Za-z0-9._:\[\]-]+(/|/;use_ssl=(true|false))?"
 )
 TOKEN = "token="
@@ -37,6 +38,7 @@ TIMESTAMP_DIGITS_MAX = 15
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**63 - 1
 MS_AN_HOUR = 3_600_000
 DESCRIBE = "describe"
+SERVE = "serve"
 DESCRIBE_HELP = "Print as JSON what reports there are, with their parameters, columns and needs."
 PARAMETER_PREFIX = "parameter_"
 
@@ -49,7 +51,9 @@ class Arguments(argparse.ArgumentParser):
 
 
 def parse_arguments(arguments: Sequence[str]) -> Request | None:
-    """Return the request, None for `describe`; exit with code 2 and one sentence on nonsense."""
+    """Return the request, or None for `describe`. Exits with code 2 and one sentence on bad
+    arguments.
+    """
     parser = Arguments(
         prog="python -m analytics", description="Make a report from a store's message log."
     )
@@ -59,6 +63,7 @@ def parse_arguments(arguments: Sequence[str]) -> Request | None:
     commands.add_parser(
         DESCRIBE, help="print as JSON what reports there are", description=DESCRIBE_HELP
     )
+    commands.add_parser(SERVE, help="run jobs from standard input in one warm session of Spark")
     for report in REPORTS.values():
         one = commands.add_parser(report.name, help=report.title, description=report.question)
         for parameter in report.parameters:
@@ -99,7 +104,6 @@ def parse_arguments(arguments: Sequence[str]) -> Request | None:
         driver_host=given.driver_host,
         lake=given.lake,
         lake_state=given.lake_state,
-        because=given.because,
         brokers=given.brokers,
     )
 
@@ -121,18 +125,21 @@ def _add_options_of_a_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--master",
         type=_master,
-        default=MASTER_DEFAULT,
-        help="local[*] (default), spark://HOST:PORT or sc://HOST:PORT, a Spark Connect server; "
-        "sc://HOST:PORT/;use_ssl=true over TLS",
+        default=os.environ.get("TREBUCHET_SPARK_MASTER", "").strip() or MASTER_DEFAULT,
+        help=f"{MASTER_DEFAULT} (default), local[*], spark://HOST:PORT, yarn, k8s://HOST:PORT, or "
+        "sc://HOST:PORT, a Spark Connect server; sc://HOST:PORT/;use_ssl=true over TLS "
+        "(default: $TREBUCHET_SPARK_MASTER)",
     )
     parser.add_argument(
         "--driver-host",
-        default=LOOPBACK,
+        default=os.environ.get("TREBUCHET_SPARK_DRIVER_HOST", "").strip() or LOOPBACK,
         metavar="HOST",
         help=f"where a cluster reaches this process (default {LOOPBACK})",
     )
     parser.add_argument(
-        "--lake", metavar="URI", help="answer from this lake where it can: a directory, or s3://"
+        "--lake",
+        metavar="URI",
+        help="read this lake where it can say the same: a directory, or s3://",
     )
     parser.add_argument(
         "--lake-state", type=Path, metavar="DIR", help="where the state of a lake in S3 is"
@@ -144,16 +151,15 @@ def _add_options_of_a_run(parser: argparse.ArgumentParser) -> None:
         help="name servers, or options of the source rocketmq as name=value with blanks between "
         "them: read where a cluster does not see the log",
     )
-    parser.add_argument("--because", type=json.loads, help=argparse.SUPPRESS)
 
 
 def _hours_back(hours: int, now: datetime) -> int:
-    """Return when so many hours ago was, in ms since epoch, at the start of its minute."""
+    """Return the time this many hours ago in ms since epoch, rounded down to the minute."""
     return (int(now.timestamp() * 1000) - hours * MS_AN_HOUR) // MS_A_MINUTE * MS_A_MINUTE
 
 
 def _value_of(parameter: Parameter) -> Callable[[str], Value]:
-    """Return what reads a parameter from the command line, and refuses what is out of range."""
+    """Return the argparse type of a parameter, which also checks its range."""
     match parameter.type:
         case "integer":
             return functools.partial(_integer, parameter)
@@ -176,7 +182,7 @@ def _text(parameter: Parameter, text: str) -> str:
         raise argparse.ArgumentTypeError(f"longer than {parameter.maximum} characters")
     offered = [str(choice.value) for choice in parameter.choices]
     if offered and text not in offered:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(offered)}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(offered)}")
     return text
 
 
@@ -195,13 +201,14 @@ def _topic(text: str) -> str:
 
 def _master(text: str) -> str:
     if text.startswith(CONNECT_PREFIX) and TOKEN in text:
-        # Neither said again nor taken: everyone on this machine reads what a command line says.
+        # Don't accept or repeat the secret: every user of this machine can read command lines.
         raise argparse.ArgumentTypeError(
-            "a token does not belong into the address of a Spark Connect server: "
-            "TREBUCHET_SPARK_SECRET_FILE names the file that holds it"
+            "the address of a Spark Connect server must not contain a token; put the token in a "
+            "file and set TREBUCHET_SPARK_SECRET_FILE to its path"
         )
     if not MASTER.fullmatch(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is neither local[*] nor spark://HOST:PORT nor sc://HOST:PORT"
+            f"{text!r} is not a Spark master; use local[N], spark://HOST:PORT, yarn, "
+            "k8s://HOST:PORT or sc://HOST:PORT"
         )
     return text

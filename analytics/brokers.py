@@ -1,8 +1,8 @@
-"""Brokers instead of files: what a report reads where a cluster of Spark does not see the log.
+"""Reads messages from brokers when a Spark cluster can't see the log files.
 
-A cluster's workers are asked first whether they see what this process sees. Where one does not, and
-the environment names the brokers' name servers, those reports are made from the source `rocketmq`
-that need nothing but messages; the others say why they cannot.
+The cluster's workers are first asked whether they see the same files as this process. If one
+doesn't, and the environment names the brokers' name servers, reports that need only messages are
+made from the source `rocketmq`. The others fail with the reason.
 """
 
 from __future__ import annotations
@@ -10,21 +10,24 @@ from __future__ import annotations
 import functools
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from analytics.errors import ReportError, sentence_in
+from analytics.frames import each
 from analytics.session import SIGHT_SECONDS_MAX, is_local
 from analytics.sources.rocketmq_options import parse_options
 from analytics.store.fingerprint import fingerprint_before
 from analytics.store.reader import StoreReader
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from analytics.engine import Engine
+    from analytics.inputs import Input
     from analytics.reports.report import Report
     from analytics.request import Request
     from analytics.store.plan import ReadPlan
@@ -35,15 +38,15 @@ OPTIONS = (
     *("timeoutMs", "consumerGroup"),
 )
 EVERY_TOPIC = ".*"
-# So many for each worker's processor that hardly one is left out.
+# Tasks per worker core, enough to reach almost every worker.
 LOOKS_A_TASK = 2
 
 
 def broker_options(text: str) -> dict[str, str]:
-    """Return the options that a setting names: the name servers, or `name=value` with blanks.
+    """Parse a setting: the name servers, or `name=value` pairs separated by blanks.
 
     Raises:
-        ReportError: it names others, or none that can be used.
+        ReportError: an option is unknown, or its value isn't valid.
     """
     words = text.split()
     if not words:
@@ -55,14 +58,15 @@ def broker_options(text: str) -> dict[str, str]:
     for name in given:
         if name not in OPTIONS:
             raise ReportError(
-                f"{VARIABLE} names {name}; it may name {', '.join(OPTIONS)}, each as name=value."
+                f"{VARIABLE} has the unknown option {name}. Use {', '.join(OPTIONS)}, each as "
+                "name=value."
             )
     parse_options(given)
     return given
 
 
 def why_not(report: Report) -> str:
-    """Return why a report cannot be made from brokers, "" where it can."""
+    """Return the reason why a report can't be made from brokers, or ""."""
     if report.system_topics or report.client_traces:
         return "it reads messages that a broker keeps for itself and gives nobody"
     if report.prepare is not None:
@@ -74,11 +78,12 @@ def why_not(report: Report) -> str:
     return ""
 
 
-def brokers_instead(spark: Engine, request: Request, plan: ReadPlan) -> str:
-    """Return the name servers whose brokers are to be read, "" where the log is.
+def name_servers_to_read(spark: Engine, request: Request, plan: ReadPlan) -> str:
+    """Return the name servers to read from, or "" if the workers see the log.
 
     Raises:
-        ReportError: it does not, and the report cannot be made from brokers, or none are named.
+        ReportError: workers don't see the log, and the report can't be made from brokers or no name
+            servers are set.
     """
     if is_local(request.master):
         return ""
@@ -92,20 +97,27 @@ def brokers_instead(spark: Engine, request: Request, plan: ReadPlan) -> str:
     reason = why_not(request.report)
     if reason:
         raise ReportError(
-            f"{said}, and this report is not made from the brokers instead: {reason}. Share the "
-            "store with each worker under the same path, or run reports on this machine."
+            f"{said}, and this report can't read the brokers instead: {reason}. Share the store "
+            "with every worker under the same path, or run reports on this machine."
         )
     brokers = broker_options(request.brokers)
     if not brokers:
         raise ReportError(
-            f"{said}: share the store with each worker under the same path, or set {VARIABLE} to "
-            "the name servers' addresses, so that the brokers are read instead."
+            f"{said}. Share the store with every worker under the same path, or set {VARIABLE} "
+            "to the name servers' addresses to read the brokers instead."
         )
     return brokers["namesrvAddr"]
 
 
+def is_blind_to(spark: Engine, request: Request, given: Input) -> bool:
+    """Return whether a worker of a cluster can't see the lake that the report would read."""
+    if is_local(request.master) or "://" in str(request.lake):
+        return False
+    return bool(_machines(spark, request, functools.partial(_look_for, Path(given.lake_file))))
+
+
 def options_for(request: Request) -> dict[str, str]:
-    """Return the options by which the source reads what a report asks for."""
+    """Return the options of the source `rocketmq` for a request."""
     topic = request.topic_read
     options: dict[str, object] = {
         **broker_options(request.brokers),
@@ -118,31 +130,38 @@ def options_for(request: Request) -> dict[str, str]:
 
 
 def _blind_workers(spark: Engine, request: Request, plan: ReadPlan) -> list[str]:
-    """Return the names of the machines that see another log than this process, or none."""
+    """Return the host names of workers that don't see the same log as this process."""
     fingerprint = fingerprint_seen(request.store, request.commit_log, plan.log_to)
     look = functools.partial(
         _look, request.store.absolute(), request.commit_log, plan.log_to, fingerprint
     )
+    return _machines(spark, request, look)
+
+
+def _machines(spark: Engine, request: Request, look: Callable[[int], str]) -> list[str]:
+    """Return the distinct non-empty results of `look` on the workers' machines."""
     count = max(1, LOOKS_A_TASK * spark.width())
     spark.begin("looking for the log")
-    # Workers that went meanwhile, or are busy for others, would be waited for without an end.
+    # Without a timer, this would wait forever for workers that are gone or busy.
     is_late = threading.Event()
     timer = threading.Timer(SIGHT_SECONDS_MAX, _give_up, (spark, is_late))
     timer.daemon = True
     timer.start()
     try:
-        found = spark.each(look, range(count))
+        found = each(spark.session, look, range(count))
     except (PySparkException, Py4JError) as error:
         if is_late.is_set():
             raise ReportError(
-                f"The workers of the Spark cluster at {request.master} did not say within "
-                f"{SIGHT_SECONDS_MAX:.0f} s whether they see the log at {request.store}: they are "
-                "busy with other work, or gone."
+                f"The workers of the Spark cluster at {request.master} didn't report within "
+                f"{SIGHT_SECONDS_MAX:.0f} s whether they see the log at {request.store}. They "
+                "are busy or down."
             ) from error
         if isinstance(error, Py4JError):
             raise
         said = sentence_in(str(error)) or "the log says why"
-        raise ReportError(f"The Spark cluster at {request.master} runs no task: {said}.") from error
+        raise ReportError(
+            f"The Spark cluster at {request.master} couldn't run a task: {said}."
+        ) from error
     finally:
         timer.cancel()
     return sorted({host for host in found if host})
@@ -156,14 +175,19 @@ def _give_up(spark: Engine, is_late: threading.Event) -> None:
 def _look(
     store: Path, commit_log: Path | None, offset: int, fingerprint: int | None, _: int
 ) -> str:
-    """Return this machine's name when it does not see the log, else "". Runs in a worker."""
+    """Return this host's name if it doesn't see the log, else "". Runs in a worker."""
     if fingerprint_seen(store, commit_log, offset) == fingerprint:
         return ""
     return socket.gethostname()
 
 
+def _look_for(path: Path, _: int) -> str:
+    """Return this host's name if it doesn't see a file, else "". Runs in a worker."""
+    return "" if path.exists() else socket.gethostname()
+
+
 def fingerprint_seen(store: Path, commit_log: Path | None, offset: int) -> int | None:
-    """Return the fingerprint of a log before an offset as this machine sees it, None of nothing."""
+    """Return the fingerprint of the log before an offset on this machine, or None without a log."""
     try:
         reader = StoreReader(store, commit_log_path=commit_log)
         return fingerprint_before(reader.files(), offset)

@@ -1,46 +1,38 @@
-"""RemoteSpark: a guest in a Spark Connect server, `sc://host:port`.
+"""RemoteSpark: a client of a Spark Connect server, `sc://host:port`.
 
-The server's Java process is not ours: no Java is needed here, its operator decides over memory,
-ports and who may come in, and others may work in it. What we bring is in a session of our own:
-our code, for its Python workers, and the settings that make a report's numbers.
+The server's Java process isn't ours: no Java is needed here, its operator sets memory, ports and
+access, and other clients may share it. Our session brings our code for the Python workers, and the
+settings that affect a report's numbers.
 
 Source: Spark 4.3, "Spark Connect Overview" and the connection string of its client.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import urllib.parse
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from analytics import session as own
 from analytics.errors import ReportError
-from analytics.sources.commitlog import CommitLogDataSource
-from analytics.sources.rocketmq import RocketMqDataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-Item = TypeVar("Item")
-
 PACKAGES = "deploy/requirements-connect.lock"
-# A server does not tell its guests how many tasks it runs at a time.
+# A server doesn't report how many tasks it runs at a time.
 WIDTH = 4
-# A connection that breaks is tried again for about ten seconds, not for Spark's ten minutes.
+# Retries a broken connection for about ten seconds instead of Spark's ten minutes.
 TRIES_MAX = 5
 TRY_AGAIN_MS_MAX = 5_000
-_RESULT = "number bigint, result string"
-# By these PySpark would go elsewhere than to the master, or show a token that is not its.
+# These variables would make PySpark connect elsewhere or send a foreign token.
 _FOREIGN = frozenset(
     {
         *("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_MASTER"),
@@ -50,114 +42,108 @@ _FOREIGN = frozenset(
 
 
 class RemoteSpark:
-    """A session in a Spark Connect server; others are not touched by it.
+    """A session in a Spark Connect server. Doesn't affect other sessions.
 
     Attributes:
-        session: what frames are read by.
+        session: the Spark session that reads frames.
     """
 
     def __init__(self, session: SparkSession, master: str) -> None:
         self.session = session
         self._master = master
+        self._stages = Stages()
+        session.registerProgressHandler(self._stages)  # type: ignore[arg-type]  # a callable
 
     def begin(self, title: str) -> None:
-        """Say what comes next: the server's page shows it as a tag."""
+        """Name the next step; the server's page shows it as a tag."""
+        self._stages.clear()
         self.session.clearTags()
         self.session.addTag(title.replace(",", " "))
 
     def cancel(self) -> None:
-        """End what this session runs."""
+        """Cancel everything that this session runs."""
         with suppress(PySparkException, OSError):  # the server may be gone
             self.session.interruptAll()
 
     def width(self) -> int:
         return WIDTH
 
-    def each(self, work: Callable[[Item], str], items: Sequence[Item]) -> list[str]:
-        """Return what `work` says of each of the items, one task for each.
+    def about(self) -> dict[str, Any]:
+        """Return the session's ID, and the stages and tasks that the server reported."""
+        tasks = self._stages.tasks
+        return {
+            "application_id": self.session.session_id,  # type: ignore[attr-defined]
+            "stages": len(tasks),
+            "tasks": sum(tasks.values()),
+        }
 
-        Raises:
-            PySparkException: the server failed, or was cancelled.
-        """
-        count = len(items)
-        numbers = self.session.range(0, count, 1, count)
-        made = numbers.mapInArrow(functools.partial(_made, work, list(items)), _RESULT).toArrow()
-        results = dict(zip(made["number"].to_pylist(), made["result"].to_pylist(), strict=True))
-        return [results[number] for number in range(count)]
-
-    @contextmanager
-    def watched(self, *, tells_rows: bool) -> Iterator[Callable[[], tuple[int, int]]]:
-        """Give what tells of the first stage of the query to come.
-
-        A server tells of tasks and of bytes, not of rows: those are 0, with `tells_rows`, too.
-        """
-        stages = Stages()
-        self.session.registerProgressHandler(stages)  # type: ignore[arg-type]  # by its call
-        try:
-            yield stages.first
-        finally:
-            self.session.removeProgressHandler(stages)  # type: ignore[arg-type]
+    def first_stage_tasks(self) -> int:
+        tasks = self._stages.tasks
+        return tasks[min(tasks)] if tasks else 0
 
     def why_gone(self) -> str:
         if own.answers(*own.address_of_server(self._master)):
             return ""
         return f"The Spark Connect server at {self._master} went away in the middle of the run."
 
+    def close_in_order(self) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Give back the session; the server goes on."""
+        """Release the session; the server keeps running."""
         if self.why_gone():
-            # Nobody is there to say good-bye to, and PySpark would try for long.
+            # The server is unreachable, and PySpark would retry the release for a long time.
             self.session.release_session_on_close = False  # type: ignore[attr-defined]
         self.session.stop()
 
 
 class Stages:
-    """What the server told last of a query's stages: PySpark calls it in the thread that waits."""
+    """The server's latest report of each stage; PySpark calls it in the waiting thread.
+
+    Attributes:
+        tasks: number of finished tasks, by stage number.
+    """
 
     def __init__(self) -> None:
-        self._first = (0, 0)
+        self.tasks: dict[int, int] = {}
+
+    def clear(self) -> None:
+        self.tasks = {}
 
     def __call__(
         self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool
     ) -> None:
-        told = [(stage.stage_id, stage.num_completed_tasks) for stage in stages or ()]
-        if told:
-            self._first = (min(told)[1], 0)
-
-    def first(self) -> tuple[int, int]:
-        """Return how many tasks of the first stage are done, and no rows."""
-        return self._first
+        completed = {stage.stage_id: stage.num_completed_tasks for stage in stages or ()}
+        self.tasks = self.tasks | completed
 
 
 def start_remote(scratch: Path, master: str) -> RemoteSpark:
-    """Begin a session in a Spark Connect server, with our code and our data sources.
+    """Open a session in a Spark Connect server, with our code and our data sources.
 
     Raises:
-        ReportError: the client's packages are not installed, the server does not answer or does not
-            let us in, or the secret cannot be read.
+        ReportError: the client's packages aren't installed, the server doesn't respond or refuses
+            access, or the secret isn't readable.
     """
     own.require_master(master)
     for name in _FOREIGN & os.environ.keys():
         del os.environ[name]
     try:
         session = SparkSession.builder.remote(with_token(master)).create()
-        be_impatient(session)
+        limit_retries(session)
     except ImportError as error:
         raise ReportError(
-            "Spark Connect needs packages that are not installed here: "
-            f"`pip install --require-hashes -r {PACKAGES}` in the virtual environment, which "
-            "deploy/up does by itself where TREBUCHET_SPARK_MASTER begins with sc://."
+            "Spark Connect needs packages that aren't installed. Run `pip install "
+            f"--require-hashes -r {PACKAGES}` in the virtual environment; deploy/up does this "
+            "if TREBUCHET_SPARK_MASTER begins with sc://."
         ) from error
     spark = RemoteSpark(session, master)
     try:
         for name, value in own.sql_settings().items():
             session.conf.set(name, value)
         session.addArtifacts(str(own.packed_code(scratch)), pyfile=True)
-        for source in (CommitLogDataSource, RocketMqDataSource):
-            session.dataSource.register(source)
     except Exception as error:
         spark.close()
-        logger.exception("the Spark Connect server did not take our session")
+        logger.exception("Spark Connect session refused")
         raise ReportError(_why_refused(str(error), master)) from error
     return spark
 
@@ -175,7 +161,7 @@ def _why_refused(text: str, master: str) -> str:
 
 
 def with_token(master: str) -> str:
-    """Return the address with the secret in it, which is for PySpark only."""
+    """Return the address including the secret; pass it only to PySpark."""
     token = own.secret()
     if not token:
         return master
@@ -183,25 +169,13 @@ def with_token(master: str) -> str:
     return f"{master.rstrip('/')}{joint}token={urllib.parse.quote(token, safe='')}"
 
 
-def be_impatient(session: SparkSession) -> None:
-    """Have a session try a broken connection for seconds only.
+def limit_retries(session: SparkSession) -> None:
+    """Limit a session's retries of a broken connection to seconds.
 
     Raises:
-        ImportError: the client's packages are not installed.
+        ImportError: the client's packages aren't installed.
     """
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     policy = DefaultPolicy(max_retries=TRIES_MAX, max_backoff=TRY_AGAIN_MS_MAX)
     session.client.set_retry_policies([policy])
-
-
-def _made(
-    work: Callable[[Any], str], items: Sequence[Any], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Yield what `work` makes of the items whose numbers come. Runs in a worker."""
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([number], pa.int64()), pa.array([work(items[number])], pa.string())],
-                names=["number", "result"],
-            )

@@ -1,93 +1,31 @@
-"""Engine: the Spark that does the work, whoever's Java process it runs in.
+"""Engine: the Spark that runs a report, in our own Java process or in a server's.
 
-`session.Spark` has a Java process of its own, on this machine alone or as the driver of a cluster;
-`connect.RemoteSpark` is a guest in a Spark Connect server. What a report or the lake asks of either
-is here, and nothing else of Spark than frames is used beside it.
+`session.Spark` has its own Java process, on this machine alone or as the driver of a cluster.
+`connect.RemoteSpark` is a client of a Spark Connect server. Both have the same methods; the
+functions of `analytics.frames` read rows.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
-from analytics import connect, session
+from analytics.connect import RemoteSpark, start_remote
+from analytics.session import Spark, is_connect, start_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-
-    from analytics.zygote import Zygote
-
-Item = TypeVar("Item")
+Engine: TypeAlias = Spark | RemoteSpark
 
 
-class Engine(Protocol):
-    """A Spark that is ready for work, with our data sources known to it."""
-
-    @property
-    def session(self) -> SparkSession:
-        """What frames are read by."""
-        ...
-
-    def begin(self, title: str) -> None:
-        """Say what this thread asks for from now on: `cancel` ends it, and Spark's page names it.
-
-        Raises:
-            PySparkException, Py4JError: Spark is gone.
-        """
-        ...
-
-    def cancel(self) -> None:
-        """End what runs; what has not begun yet is not reached. Any thread."""
-        ...
-
-    def width(self) -> int:
-        """Return how many tasks run at a time, as far as Spark tells."""
-        ...
-
-    def each(self, work: Callable[[Item], str], items: Sequence[Item]) -> list[str]:
-        """Return what `work` says of each of the items, one task of a worker for each.
-
-        It says it in words: nothing that comes from elsewhere is made an object of here.
-
-        Raises:
-            PySparkException, Py4JError: Spark failed, or was cancelled.
-        """
-        ...
-
-    def watched(self, *, tells_rows: bool) -> AbstractContextManager[Callable[[], tuple[int, int]]]:
-        """Give what tells of the first stage to come: its tasks done, and the rows it has read.
-
-        Rows are 0 without `tells_rows`, and where Spark does not say. It may be called from any
-        thread until the block ends, and raises Py4JError where Spark is gone.
-        """
-        ...
-
-    def why_gone(self) -> str:
-        """Return a sentence if Spark has ended, after giving it a moment to; "" if it has not."""
-        ...
-
-    def close(self) -> None:
-        """Give back all that Spark holds for us."""
-        ...
-
-
-def start_engine(
-    scratch: Path,
-    *,
-    master: str,
-    driver_host: str,
-    zygote: Zygote | None = None,
-) -> Engine:
-    """Start the Spark of a master, or become a guest in a Spark Connect server; takes seconds.
+def start_engine(scratch: Path, *, master: str, driver_host: str) -> Engine:
+    """Start Spark, or connect to a Spark Connect server; takes seconds.
 
     `scratch` is as for `session.start_spark`.
 
     Raises:
-        ReportError: nobody answers there, or something that is needed is not here.
+        ReportError: the server doesn't respond, or a dependency is missing.
     """
-    if session.is_connect(master):
-        return connect.start_remote(scratch, master)
-    return session.start_spark(scratch, master=master, driver_host=driver_host, zygote=zygote)
+    if is_connect(master):
+        return start_remote(scratch, master)
+    return start_spark(scratch, master=master, driver_host=driver_host)

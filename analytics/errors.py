@@ -1,12 +1,12 @@
-"""ReportError: the one sentence a person reads when a report cannot be made.
+"""ReportError: one sentence for people that says why a report can't be made.
 
 ReportError
- +-- DataLossError        what was to be read is not there any more
- +-- DamageError          what was to be read is damaged, and mode=FAILFAST
+ +-- DataLossError        messages in the range no longer exist
+ +-- DamageError          messages in the range are damaged, and mode=FAILFAST
  +-- JavaMissingError     analytics.java
- +-- LakeError            the lake cannot do what was asked
-      +-- LakeStoppedError   lake and log disagree: nothing is written until somebody decides
-      +-- LakeBusyError      somebody else works on the lake just now
+ +-- LakeError            an operation on the lake failed
+      +-- LakeStoppedError   lake and log disagree: nothing is written until an operator decides
+      +-- LakeBusyError      another process is working on the lake
 ReportCancelledError
 """
 
@@ -16,37 +16,37 @@ import re
 
 
 class ReportError(Exception):
-    """A report cannot be made; str() is one sentence for people, with what would help."""
+    """A report can't be made; str() is one sentence for people that says how to fix it."""
 
 
 class DataLossError(ReportError):
-    """Messages that were to be read have been deleted, or never came back."""
+    """Messages in the range have been deleted, or weren't returned."""
 
 
 class DamageError(ReportError):
-    """Messages that were to be read are damaged, and damage was to stop the reading."""
+    """Messages in the range are damaged, and the caller asked to stop at damage."""
 
 
 class LakeError(ReportError):
-    """The lake cannot do what was asked."""
+    """An operation on the lake failed."""
 
 
 class LakeStoppedError(LakeError):
-    """Lake and log disagree; the sentence names the command that decides."""
+    """Lake and log disagree; the sentence names the command that resolves it."""
 
 
 class LakeBusyError(LakeError):
-    """Somebody else works on the lake just now; later it may be free."""
+    """Another process is working on the lake; try again later."""
 
 
 class ReportCancelledError(Exception):
-    """Somebody asked the run to stop; nothing was published."""
+    """The run was cancelled; nothing was published."""
 
 
 _OUR_SENTENCE = re.compile(r"(?:ReportError|DataLossError|DamageError|LakeError): (.+)")
 
 
 def sentence_in(text: str) -> str | None:
-    """Return the sentence of our own error inside Spark's account of it, None without one."""
+    """Return the sentence of our own error inside Spark's error message, or None."""
     found = _OUR_SENTENCE.search(text)
     return None if found is None else found.group(1).strip()

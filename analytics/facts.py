@@ -1,6 +1,6 @@
-"""What a store's configuration files say: which topics exist, how far each group has read.
+"""Facts from a store's configuration files: topics, and the offsets of groups.
 
-The broker writes these files every few seconds: a fact is that much older than the log.
+The broker writes these files every few seconds, so they can be that much older than the log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ConsumerOffset:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """`topics` maps a topic to its queues; a file that is not there has no entries."""
+    """`topics` maps a topic to its queues; a missing file has no entries."""
 
     offsets: tuple[ConsumerOffset, ...] = ()
     topics: Mapping[str, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ def facts_of(store: Path) -> StoreFacts:
     """Read the configuration files of a store directory.
 
     Raises:
-        ReportError: a file is there, and neither it nor its saved copy can be understood.
+        ReportError: a file exists, but neither the file nor its backup is valid.
     """
     offsets = _table(store / DIRECTORY / OFFSETS_FILE, "offsetTable")
     topics = _table(store / DIRECTORY / TOPICS_FILE, "topicConfigTable")
@@ -66,7 +66,7 @@ def _table(path: Path, name: str) -> dict[str, Any]:
             return table or {}
         reason = reason or f"its {name} is no table"
     if reason:
-        raise ReportError(f"{path} cannot be understood: {reason.splitlines()[0]}.")
+        raise ReportError(f"{path} can't be read: {reason.splitlines()[0]}.")
     return {}
 
 

@@ -1,15 +1,15 @@
-"""The Java runtime that Spark needs: the one probe, for reports, the console and deploy.
+"""Find the Java runtime that Spark needs; reports, the console and deploy all use this check.
 
     python -m analytics.java
 
-ends with code 0 when there is a usable Java; otherwise it prints what is missing as one line of
-JSON (see analytics.reports.describe) and ends with 1.
+exits with code 0 if a usable Java exists. Otherwise it prints the problem as one line of JSON (see
+analytics.reports.describe) and exits with 1.
 
-Standard library only: deploy asks before there is a virtual environment.
+Standard library only: deploy runs this before there is a virtual environment.
 
-Source: Spark 4.x wants Java 17 or later; bin/spark-class takes $JAVA_HOME/bin/java when JAVA_HOME
-is set, otherwise the `java` of PATH. The same rule holds here, so that what was checked is what
-runs.
+Source: Spark 4.x needs Java 17 or later; bin/spark-class uses $JAVA_HOME/bin/java if JAVA_HOME is
+set, otherwise the `java` on PATH. This module follows the same rule, so it checks the Java that
+Spark will run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class JavaMissingError(ReportError):
-    """There is no usable Java; `reason` says why, as the end of a sentence."""
+    """No usable Java was found; `reason` says why, as the end of a sentence."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ def require_java(environment: Mapping[str, str] | None = None) -> Path:
     """Return the `java` that Spark will start.
 
     Raises:
-        JavaMissingError: there is none, it does not run, or it is older than Java 17.
+        JavaMissingError: Java is missing, doesn't run, or is older than Java 17.
     """
     java = _find(os.environ if environment is None else environment)
     try:
@@ -65,10 +65,10 @@ def require_java(environment: Mapping[str, str] | None = None) -> Path:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaMissingError(f"{java} does not run") from error
+        raise JavaMissingError(f"{java} can't be run") from error
     found = _VERSION.search(answer.stderr + answer.stdout)
     if answer.returncode or found is None:
-        raise JavaMissingError(f"{java} does not tell its version")
+        raise JavaMissingError(f"{java} doesn't report its version")
     if int(found.group(1)) < JAVA_VERSION_MIN:
         raise JavaMissingError(f"{java} is Java {found.group(1)}")
     return java
@@ -83,7 +83,7 @@ def _find(environment: Mapping[str, str]) -> Path:
         return java
     on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if on_path is None:
-        raise JavaMissingError("there is no java on PATH")
+        raise JavaMissingError("java isn't on PATH")
     return Path(on_path)
 
 

@@ -1,4 +1,4 @@
-"""Progress of a run, as JSON lines for the process that started it.
+"""Reports a run's progress as JSON lines to the parent process.
 
 One line for each event, on a stream that carries nothing else:
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 import threading
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
@@ -18,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from analytics.engine import Engine
 
@@ -30,7 +32,7 @@ COMPARING = "comparing"
 
 
 class ProgressLines:
-    """Writes the events. Any thread; a line is never torn."""
+    """Writes the events. Thread-safe; lines are written whole."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -38,7 +40,7 @@ class ProgressLines:
         self._last = ""
 
     def progress(self, stage: str, done: int, total: int, rows: int = 0, bytes_: int = 0) -> None:
-        """Write how far a stage is; the same again writes nothing."""
+        """Write the progress of a stage, unless it hasn't changed."""
         line = _line(event="progress", stage=stage, done=done, total=total, rows=rows, bytes=bytes_)
         with self._lock:
             if line == self._last:
@@ -47,14 +49,15 @@ class ProgressLines:
             self._write(line)
 
     def done(self, *, rows: int, totals: Mapping[str, str], seconds: float) -> None:
-        """Write that the result is there, with how many rows it has."""
-        self._say(event="done", rows=rows, totals=dict(totals), seconds=round(seconds, 3))
+        """Write that the result is complete, and its number of rows."""
+        self.say(event="done", rows=rows, totals=dict(totals), seconds=round(seconds, 3))
 
-    def failed(self, message: str) -> None:
-        """Write why there is no result."""
-        self._say(event="failed", message=message)
+    def failed(self, message: str, *, is_last: bool = False) -> None:
+        """Write why the run failed, and whether the program exits."""
+        self.say(event="failed", message=message, **({"is_last": True} if is_last else {}))
 
-    def _say(self, **event: object) -> None:
+    def say(self, **event: object) -> None:
+        """Write an event."""
         with self._lock:
             self._write(_line(**event))
 
@@ -63,42 +66,45 @@ class ProgressLines:
             self._stream.write(line + "\n")
             self._stream.flush()
         except BrokenPipeError:
-            # Nobody reads any more; the result on disk is still worth having.
-            logger.debug("nobody reads the progress any more")
+            # The reader has gone, but the result on disk is still useful.
+            logger.debug("progress reader gone")
+
+
+def reserve_stdout() -> IO[str]:
+    """Reserve standard output for our lines: Java and Python workers write to stderr instead."""
+    sys.stdout.flush()
+    private = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return private
 
 
 @contextmanager
-def reading_followed(
+def reading_progress(
     spark: Engine,
     lines: ProgressLines,
     stage: str,
     *,
     total_bytes: int,
     tasks: int,
-    tells_rows: bool = True,
 ) -> Iterator[None]:
-    """Report the stage that reads the log, the first of the jobs to come, from a thread.
-
-    Without `tells_rows`, Spark's rows are not messages, and are left out.
-    """
+    """Report the reading stage, which is the next job, from a thread."""
     stop = threading.Event()
-    with spark.watched(tells_rows=tells_rows) as first_stage:
-        following = threading.Thread(
-            target=_follow,
-            args=(first_stage, lines, stage, total_bytes, tasks, stop),
-            name="progress",
-            daemon=True,
-        )
-        following.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            following.join()
+    following = threading.Thread(
+        target=_follow,
+        args=(spark, lines, stage, total_bytes, tasks, stop),
+        name="progress",
+        daemon=True,
+    )
+    following.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        following.join()
 
 
 def _follow(
-    first_stage: Callable[[], tuple[int, int]],
+    spark: Engine,
     lines: ProgressLines,
     stage: str,
     total_bytes: int,
@@ -111,11 +117,11 @@ def _follow(
     while not ended:
         ended = stop.wait(POLL_SECONDS)
         try:
-            done, rows = first_stage()
+            done = spark.first_stage_tasks()
         except (Py4JError, OSError):
-            # Spark is going away; the thread that runs the report says why.
+            # Spark is stopping; the thread that runs the report says why.
             return
-        lines.progress(stage, done, total, rows, total_bytes * min(done, total) // total)
+        lines.progress(stage, done, total, 0, total_bytes * min(done, total) // total)
 
 
 def _line(**event: object) -> str:

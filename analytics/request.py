@@ -1,11 +1,11 @@
-"""Request: a report that somebody asks for."""
+"""Request: a report to make."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analytics.reports.report import COMPARE, TOPIC
 from analytics.store.plan import SPLIT_BYTES_DEFAULT
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from analytics.reports.report import Report, Value
 
 LOOPBACK = "127.0.0.1"
-MASTER_DEFAULT = "local[*]"
+MASTER_DEFAULT = "local[1]"
 CONNECT_PREFIX = "sc://"
 MS_A_MINUTE = 60_000
 
@@ -27,9 +27,9 @@ MS_A_MINUTE = 60_000
 class Request:
     """A report to make; times are ms since epoch, `[from_ms, to_ms)`.
 
-    `parameters` are the report's own, without those left out. `lake` may answer instead of the log;
-    `because` says why it does not, as a finding. `brokers` names what a cluster reads that does not
-    see the log: see `analytics.brokers`.
+    `parameters` are the report's own, without omitted ones. `lake` may be read instead of the log:
+    see `analytics.inputs`. `brokers` names the brokers to read if the cluster doesn't see the log:
+    see `analytics.brokers`.
     """
 
     report: Report
@@ -44,37 +44,36 @@ class Request:
     split_bytes: int = SPLIT_BYTES_DEFAULT
     lake: str | None = None
     lake_state: Path | None = None
-    because: Mapping[str, Any] | None = None
     brokers: str = ""
 
     @property
     def topic(self) -> str | None:
-        """The topic that is asked for, None for all."""
+        """The requested topic, None for all."""
         topic = self.parameters.get(TOPIC.name)
         return None if topic is None else str(topic)
 
     @property
     def topic_read(self) -> str | None:
-        """The topic whose messages alone are read, None for those of all."""
+        """The only topic whose messages are read, None for all."""
         is_groups = names.is_retry_topic(self.topic or "") or names.is_dlq_topic(self.topic or "")
         return self.topic if is_groups or not self.report.narrowed_by else None
 
 
 def period_before(request: Request, now_ms: int) -> Request | None:
-    """Return the request for the period before, to the minute as long as the one asked for.
+    """Return the request for the previous period of the same length, rounded to the minute.
 
-    None: it is not asked for, or the period has no beginning.
+    Return None if it isn't requested, or the period has no beginning.
     """
     if not request.parameters.get(COMPARE.name) or request.from_ms is None:
         return None
     to_ms = now_ms if request.to_ms is None else request.to_ms
-    # By the minute, which is what the lake counts by.
+    # The lake counts by the minute.
     from_ms = max(0, 2 * request.from_ms - to_ms) // MS_A_MINUTE * MS_A_MINUTE
     return dataclasses.replace(request, from_ms=from_ms, to_ms=request.from_ms)
 
 
 def span_seconds(request: Request, stored_from_ms: int | None) -> int:
-    """Return how long a time the result may span, by what was asked for and what is there."""
+    """Return the length of the time range that the result covers."""
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
     to_ms = now_ms if request.to_ms is None else min(request.to_ms, now_ms)
     from_ms = max(request.from_ms or 0, stored_from_ms or 0)
@@ -82,5 +81,5 @@ def span_seconds(request: Request, stored_from_ms: int | None) -> int:
 
 
 def moment_of(ms: int) -> datetime:
-    """Return a time that is told in ms since the epoch."""
+    """Convert ms since the epoch to a datetime."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)

@@ -1,4 +1,4 @@
-"""What result.json says beside the rows, whichever engine made them."""
+"""The fields of result.json besides the rows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from analytics.request import Request
 
-SPARK, DUCKDB = "spark", "duckdb"
+SPARK = "spark"
 
 
 def about(
     request: Request, table: pa.Table, totals: Mapping[str, str], step_seconds: int
 ) -> dict[str, Any]:
-    """Return what was asked, the report's description, and what a page shows of all rows."""
+    """Return the request, the report's description, and the summaries of all rows for a page."""
     return {
         "report": description(request.report),
         "parameters": dict(request.parameters),

@@ -1,4 +1,4 @@
-"""ReportRun: plans a report, reads with Spark and publishes; cancellable until it publishes."""
+"""ReportRun: reads a report's input with Spark and publishes the result; cancellable until then."""
 
 from __future__ import annotations
 
@@ -16,27 +16,24 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from analytics import sink
-from analytics.brokers import broker_options, brokers_instead
+from analytics.brokers import broker_options, is_blind_to, name_servers_to_read
 from analytics.collect import collect
-from analytics.engine import start_engine
 from analytics.errors import ReportCancelledError, ReportError, sentence_in
-from analytics.java import require_java
-from analytics.progress import COMPARING
+from analytics.inputs import LOG, input_of, log_input, unreadable
+from analytics.progress import COMPARING, READING
 from analytics.reports.totals import totals_of
 from analytics.request import period_before
 from analytics.result import SPARK, about
-from analytics.session import Spark, is_connect, require_executor
-from analytics.store.reader import StoreReader
+from analytics.topics import require_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from analytics.collect import Outcome
     from analytics.engine import Engine
+    from analytics.inputs import Input
     from analytics.progress import ProgressLines
     from analytics.request import Request
-    from analytics.store.plan import ReadPlan
-    from analytics.zygote import Zygote
 
 logger = logging.getLogger(__name__)
 
@@ -63,15 +60,13 @@ _KNOWN_FAILURES = (
 
 
 class ReportRun:
-    """Runs a request once. One thread calls `execute`; any other may call `cancel`.
-
-    Spark's Python workers come from the `zygote` where there is one.
-    """
+    """Runs a request once. One thread calls `execute`; any other may call `cancel`."""
 
     def __init__(
-        self, request: Request, lines: ProgressLines, zygote: Zygote | None = None
+        self, request: Request, lines: ProgressLines, engine: Callable[[], Engine]
     ) -> None:
-        self._zygote = zygote
+        """`engine` starts Spark, or returns a running one."""
+        self._start = engine
         self._request = request
         self._lines = lines
         self._lock = threading.Lock()
@@ -80,54 +75,49 @@ class ReportRun:
         self._spark: Engine | None = None
         self._work: Path | None = None
         self._brokers = ""
-        self._reader = StoreReader(
-            request.store, commit_log_path=request.commit_log, split_bytes=request.split_bytes
-        )
+        self._application = ""
+        self._done = {"stages": 0, "tasks": 0}
 
     def execute(self) -> None:
-        """Make the report; write its progress and end as JSON lines.
+        """Make the report; write its progress and result as JSON lines.
 
         Raises:
             ReportError: the report failed; nothing was published.
             ReportCancelledError: `cancel` was called in time; nothing was published.
         """
         started = time.monotonic()
+        request = self._request
         self._lines.progress("starting", 0, 1)
-        broker_options(self._request.brokers)  # a wrong setting is told before anything starts
-        plan = self._plan(self._request)
+        broker_options(request.brokers)  # fails early if a setting is wrong
+        require_topic(request)
+        given = input_of(request)
+        plan = given.plan
         logger.info(
-            "plan: log_from=%d log_to=%d parts=%d split_bytes=%d skipped_bytes=%d",
+            "read planned reads=%s tasks=%d log_from=%d log_to=%d split_bytes=%d skipped_bytes=%d",
+            given.reads,
+            len(given.readings),
             plan.log_from,
             plan.log_to,
-            len(plan.splits) + len(plan.slices),
             plan.split_bytes,
             plan.skipped_bytes,
         )
         if plan.tail is not None:
-            logger.info("readable end of the log: at %d, %s", plan.log_to, plan.tail.reason)
-        if not is_connect(self._request.master):
-            require_java()
+            logger.info("log tail unreadable log_to=%d reason=%s", plan.log_to, plan.tail.reason)
         try:
-            self._work = self._make_work_directory()
-            outcome, before = self._compute(plan, self._work)
+            outcome, given, before = self._compute(given)
             table = outcome.table
             self._check_cancelled(publishing=True)
             self._lines.progress("writing", 0, 1, outcome.rows_read, plan.split_bytes)
-            totals = totals_of(self._request.report, table)
-            said = self._about(plan, totals, outcome) | before
-            try:
-                sink.publish(table, said, work=self._work, out=self._request.out)
-            except OSError as error:
-                raise ReportError(
-                    f"The result cannot be written to {self._request.out}: {error.strerror}."
-                ) from error
+            totals = totals_of(request.report, table)
+            about = self._about(given, totals, outcome) | before
+            self._publish(table, about)
         finally:
             self.clean_up()
         self._lines.progress("writing", 1, 1, outcome.rows_read, plan.split_bytes)
         self._lines.done(rows=table.num_rows, totals=totals, seconds=time.monotonic() - started)
 
     def cancel(self) -> bool:
-        """Ask the run to stop; False if it is already publishing and about to end."""
+        """Ask the run to stop. Return False if it is already publishing."""
         with self._lock:
             if self._publishing:
                 return False
@@ -138,87 +128,106 @@ class ReportRun:
         return True
 
     def clean_up(self) -> None:
-        """Remove the run's temporary files; a second call does nothing."""
+        """Remove the run's temporary files. Idempotent."""
         if self._work is not None:
             shutil.rmtree(self._work, ignore_errors=True)
 
-    def _plan(self, request: Request) -> ReadPlan:
-        topic = request.topic_read
-        return self._reader.plan(
-            from_ms=request.from_ms,
-            to_ms=request.to_ms,
-            topics=None if topic is None else frozenset({topic}),
-        )
-
-    def _make_work_directory(self) -> Path:
+    def _publish(self, table: pa.Table, about: dict[str, Any]) -> None:
         out = self._request.out
         try:
             out.mkdir(parents=True, exist_ok=True)
-            # Mode 0700: Spark's spill files contain message data.
-            return Path(tempfile.mkdtemp(prefix=".run-", dir=out))
+            self._work = Path(tempfile.mkdtemp(prefix=".run-", dir=out))
+            sink.publish(table, about, work=self._work, out=out)
         except OSError as error:
-            raise ReportError(f"{out} cannot be written to: {error.strerror}.") from error
+            raise ReportError(
+                f"The result cannot be written to {out}: {error.strerror}."
+            ) from error
 
-    def _compute(self, plan: ReadPlan, work: Path) -> tuple[Outcome, dict[str, Any]]:
+    def _compute(self, given: Input) -> tuple[Outcome, Input, dict[str, Any]]:
         request = self._request
-        scratch = work / "spark"
-        scratch.mkdir(mode=0o700)
         spark: Engine | None = None
         try:
-            spark = start_engine(
-                scratch,
-                master=request.master,
-                driver_host=request.driver_host,
-                zygote=self._zygote,
-            )
+            spark = self._start()
             with self._lock:
                 self._spark = spark
             self._check_cancelled()
-            if isinstance(spark, Spark):
-                require_executor(spark, request.master)
-            self._brokers = brokers_instead(spark, request, plan)
-            logger.info("read from: %s", self._brokers or "log")
-            outcome = collect(spark, request, plan, self._lines, from_brokers=bool(self._brokers))
-            return outcome, self._period_before(spark)
+            given = self._readable_by_workers(spark, given)
+            logger.info("reading started source=%s", self._brokers or given.reads)
+            outcome, given = self._collect_or_read_log(spark, given)
+            return outcome, given, self._period_before(spark)
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._check_cancelled()
             logger.exception("Spark failed")
             gone = "" if spark is None else spark.why_gone()
             if gone:
-                # The error itself is one of many forms of a broken connection.
+                # The exception is one of many forms of a broken connection.
                 raise ReportError(gone) from error
             raise ReportError(sentence_of(error, request)) from error
         finally:
             with self._lock:
                 self._spark = None
-            if spark is not None:
-                spark.close()
+
+    def _readable_by_workers(self, spark: Engine, given: Input) -> Input:
+        """Return the part of the input that a cluster's workers can read."""
+        request = self._request
+        if given.lake_file and is_blind_to(spark, request, given):
+            if request.report.samples:
+                raise ReportError(
+                    f"The Spark cluster at {request.master} doesn't see the lake "
+                    f"{request.lake}. Share it with every worker under the same path, or run "
+                    "reports on this machine."
+                )
+            given = log_input(request)
+        self._brokers = name_servers_to_read(spark, request, given.plan)
+        return given
+
+    def _collect_or_read_log(self, spark: Engine, given: Input) -> tuple[Outcome, Input]:
+        """Collect from the input, or from the log if the lake isn't readable; return the input
+        used, too.
+        """
+        try:
+            return self._collect(spark, self._request, given), given
+        except (PySparkException, OSError) as error:
+            self._check_cancelled()
+            if given.reads == LOG or self._request.report.samples or spark.why_gone():
+                raise
+            logger.exception("lake unreadable, reading the log lake=%s", self._request.lake)
+            given = log_input(self._request, because=unreadable(error))
+            return self._collect(spark, self._request, given), given
+
+    def _collect(
+        self, spark: Engine, request: Request, given: Input, stage: str = READING
+    ) -> Outcome:
+        found = collect(spark, request, given, self._lines, stage, from_brokers=bool(self._brokers))
+        about_spark = spark.about()
+        self._done = {name: count + about_spark[name] for name, count in self._done.items()}
+        self._application = str(about_spark["application_id"])
+        return found
 
     def _period_before(self, spark: Engine) -> dict[str, Any]:
-        """Return the totals of the period before, {} when nobody asked for them.
+        """Return the totals of the previous period, {} unless requested.
 
-        Without totals: the log does not reach back to its beginning.
+        The totals are missing if no messages reach back to its beginning.
         """
         earlier = period_before(self._request, int(datetime.now(UTC).timestamp() * 1000))
         if earlier is None:
             return {}
         before: dict[str, Any] = {"from": str(earlier.from_ms), "to": str(earlier.to_ms)}
-        plan = self._plan(earlier)
-        assert earlier.from_ms is not None
-        expired = plan.log_from > 0
-        if expired and (plan.stored_from_ms is None or plan.stored_from_ms > earlier.from_ms):
+        try:
+            given = input_of(earlier)
+        except ReportError:
             return {"before": before}
-        outcome = collect(
-            spark, earlier, plan, self._lines, COMPARING, from_brokers=bool(self._brokers)
-        )
+        if not given.reaches(earlier.from_ms):
+            return {"before": before}
+        outcome = self._collect(spark, earlier, given, COMPARING)
         return {"before": before | {"totals": totals_of(earlier.report, outcome.table)}}
 
-    def _about(self, plan: ReadPlan, totals: Mapping[str, str], outcome: Outcome) -> dict[str, Any]:
-        """Return the fields of result.json besides the rows, the report's description included."""
-        request, damages = self._request, outcome.damages
+    def _about(self, given: Input, totals: Mapping[str, str], outcome: Outcome) -> dict[str, Any]:
+        """Return the fields of result.json besides the rows, including the report's description."""
+        request, damages, plan = self._request, outcome.damages, given.plan
         for damage in damages:
             logger.warning(
-                "damaged: file=%s commit_log_from=%s commit_log_to=%s: %s",
+                "damaged range file=%s commit_log_from=%s commit_log_to=%s reason=%s",
                 damage["file"],
                 damage["commit_log_from"],
                 damage["commit_log_to"],
@@ -229,7 +238,17 @@ class ReportRun:
         )
         return {
             **about(request, outcome.table, totals, outcome.step_seconds),
-            "engine": {"name": SPARK, "because": request.because, "brokers": self._brokers},
+            **dict(given.about),
+            "engine": {
+                "name": SPARK,
+                "application_id": self._application,
+                **{name: str(count) for name, count in self._done.items()},
+                "rows": str(outcome.rows_read),
+                "reads": given.reads,
+                "because": given.because,
+                "brokers": self._brokers,
+            },
+            "erased": str(given.erased),
             "log_from": str(plan.log_from),
             "log_to": str(plan.log_to),
             "read_bytes": str(plan.split_bytes),
@@ -255,7 +274,7 @@ class ReportRun:
 
 
 def sentence_of(error: Exception, request: Request) -> str:
-    """Turn Spark's long error into one sentence."""
+    """Shorten Spark's long error to one sentence."""
     text = str(error)
     ours = sentence_in(text)
     if ours is not None:

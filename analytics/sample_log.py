@@ -1,4 +1,4 @@
-"""Writes sample stores: records of one size and their queues, by the million in seconds."""
+"""Writes sample stores quickly: millions of records of one size, with their queues."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PROPERTIES = b"UNIQ_KEY\x01%s\x02KEYS\x01%s\x02TAGS\x01%s\x02WAIT\x01true" % (
 
 
 def write_log(store: Path, messages: int, last_ms: int) -> int:
-    """Write a store whose log ends at a time and is DAYS long; return the bytes of its records."""
+    """Write a store whose log covers the DAYS before a time; return the bytes of its records."""
     places = paths.StorePaths.of(str(store), "")
     directory = places.commit_log
     directory.mkdir(parents=True)
@@ -64,12 +64,12 @@ def write_log(store: Path, messages: int, last_ms: int) -> int:
 
 
 def uniq_key(number: int) -> str:
-    """Return the unique key of a message by its number."""
+    """Return the unique key of the message with a number."""
     return f"{_UNIQ_KEY[:-12].decode()}{number:012d}"
 
 
 def _write_queues(directory: Path, offsets: Ints, size: int) -> None:
-    """Write the units of each queue, of which message n has the next in queue n."""
+    """Write the units of each queue; messages go to the queues in turn."""
     for number in range(min(TOPICS * QUEUES, len(offsets))):
         of_queue = offsets[number :: TOPICS * QUEUES]
         units = np.zeros(-(-len(of_queue) // UNITS_A_FILE) * UNITS_A_FILE, dtype=cq_unit.UNITS)

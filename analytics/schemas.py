@@ -1,8 +1,8 @@
-"""A StructType for each frame that crosses a module.
+"""A StructType for each frame that crosses a module boundary.
 
 MESSAGES          one row for each stored message, as the commitlog source yields it
 CLUSTER_MESSAGES  the same from a cluster, with the broker's name, as the rocketmq source yields it
-DAMAGE            a range of the CommitLog, or of a queue, that could not be read
+DAMAGE            a range of the CommitLog, or of a queue, that isn't readable
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from analytics.store import grouping
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-# Hosts are "ip:port". The body is as stored: still compressed when sys_flag says so, unless the
-# reader is asked to decompress it. A born_timestamp is the client's word, and null where it is not
-# a date. Tags, keys and uniq_key are in properties, too, and null where they are not set.
+# Hosts are "ip:port". The body is as stored: still compressed if sys_flag says so, unless the
+# reader is asked to decompress it. The client sets born_timestamp; it is null if it isn't a valid
+# date. Tags, keys and uniq_key are also in properties, and null if they aren't set.
 MESSAGES = StructType(
     [
         StructField("commit_log_offset", LongType()),
@@ -76,8 +76,8 @@ def messages_with(
 ) -> StructType:
     """Return the columns of MESSAGES that a report reads; the source decodes nothing else.
 
-    With `damage`, rows whose other columns are null stand for ranges that could not be read. With
-    `grouped_by`, a row stands for as many messages as `messages` says, the rest are sums.
+    With `damage`, there are additional rows for unreadable ranges; their other columns are null.
+    With `grouped_by`, a row represents as many messages as `messages` says, and the rest are sums.
     """
     fields = [
         StructField(name, LongType()) if grouped_by and name not in grouped_by else MESSAGES[name]

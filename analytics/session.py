@@ -1,15 +1,15 @@
 """The only SparkSession builder.
 
-Spark is a guest on the broker's machine: no web page, no port beyond loopback, none that answers
-whoever lacks its secret, a bounded heap, scratch files in a directory of its own that nobody else
-may read, UTC everywhere.
+Spark must not disturb or expose the broker's machine: it has no web page, no port beyond loopback,
+no port without a secret, a bounded heap, a private directory for scratch files, and UTC everywhere.
+The operator's own settings file overrides our settings.
 
-Source: Spark 4.3 configuration and security pages ("none are secure by default").
+Source: Spark 4.3 configuration and security pages.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
 import logging
 import os
 import shlex
@@ -18,42 +18,37 @@ import subprocess
 import sys
 import time
 import zipfile
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from analytics import class_archive
+from analytics.class_archive import WRITING_SECONDS_MAX, ClassArchive
 from analytics.errors import ReportError
-from analytics.guest import JAVA_OPTIONS, is_guest
 from analytics.java import require_java
+from analytics.low_priority import JAVA_OPTIONS, is_low_priority
 from analytics.request import CONNECT_PREFIX, LOOPBACK, MASTER_DEFAULT
-from analytics.sources.commitlog import CommitLogDataSource
-from analytics.sources.rocketmq import RocketMqDataSource
-from analytics.zygote import Zygote, launcher
+from analytics.spark_conf import settings_of_operator
 from broker_core.environment import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from py4j.java_gateway import JavaGateway
 
 logger = logging.getLogger(__name__)
 
-Item = TypeVar("Item")
-
 MEMORY_DEFAULT = "1g"
-# What one result may bring back to the driver; a report is a table for people, not an export.
+# Limit for one result on the driver; a report is a table for people, not an export.
 RESULT_BYTES_MAX = 256 * 1024 * 1024
 SHUFFLE_PARTITIONS = 8
 CLUSTER_PREFIX = "spark://"
-JOB_GROUP = "trebuchet-report"
+JOB_GROUP = "trebuchet"
 MASTER_ANSWER_SECONDS = 5
-# Both end in a sentence: nobody who asked waits longer for one.
+# When either time is up, the run fails with a sentence for the person who is waiting.
 EXECUTOR_SECONDS_MAX = 30.0
 SIGHT_SECONDS_MAX = 30.0
 EXECUTOR_ASKED_SECONDS = 0.2
@@ -61,6 +56,7 @@ JAVA_EXIT_SECONDS = 10
 JAVA_ENDING_SECONDS = 0.5
 CONNECT_PORT = 15002
 SECRET_FILE_VARIABLE = "TREBUCHET_SPARK_SECRET_FILE"
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 JAVA_ENDED = "Spark's Java process ended in the middle of the run; the log says why."
 _NO_EMPTY_RELATION = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 _ROOT = Path(__file__).resolve().parent.parent
@@ -90,7 +86,7 @@ def settings(
     """Return all settings of a session; `scratch` holds all its files."""
     return {
         "spark.master": master,
-        "spark.app.name": "trebuchet reports",
+        "spark.app.name": "trebuchet",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.eventLog.enabled": "false",
@@ -99,38 +95,43 @@ def settings(
         "spark.driver.memory": MEMORY_DEFAULT,
         "spark.executor.memory": MEMORY_DEFAULT,
         "spark.driver.maxResultSize": str(RESULT_BYTES_MAX),
-        "spark.driver.extraJavaOptions": (
+        DRIVER_OPTIONS: (
             f'"-Djava.io.tmpdir={scratch}" -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError'
             f' "-Dlog4j2.configurationFile={_log_settings(scratch)}"'
-            + (f" {JAVA_OPTIONS}" if is_guest() else "")
+            + (f" {JAVA_OPTIONS}" if is_low_priority() else "")
             + (f" {java_options}" if java_options else "")
         ),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.log.level": "WARN",
+        # A session lives for days, so limit its memory of finished work.
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "200",
+        "spark.ui.retainedTasks": "2000",
+        "spark.sql.ui.retainedExecutions": "20",
         **sql_settings(),
     }
 
 
 def sql_settings() -> dict[str, str]:
-    """Return the settings that make a report's numbers; each session may have its own of these."""
+    """Return the settings that affect a report's numbers; they are per session."""
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
-        # It drops a whole stage that read no row, and with it what was to be observed there.
+        # This rule drops stages that read no row, and with them their observations.
         "spark.sql.adaptive.optimizer.excludedRules": _NO_EMPTY_RELATION,
     }
 
 
 def authentication(master: str) -> dict[str, str]:
-    """Return the settings by which the driver and whoever it talks to know each other.
+    """Return the settings for authentication between the driver and its peers.
 
-    Without a cluster, nobody needs the secret: the JVM makes one that never leaves it. With one,
-    it is the first line of the file that the environment names; without such a file the cluster
-    asks for none.
+    Without a cluster, the JVM generates a secret that never leaves it. With a cluster, the secret
+    is the first line of the file that the environment names; without such a file, the cluster
+    requires none.
 
     Raises:
-        ReportError: the file that the environment names cannot be read, or is empty.
+        ReportError: the file isn't readable, or is empty.
     """
     known = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
     if is_local(master):
@@ -145,10 +146,10 @@ def authentication(master: str) -> dict[str, str]:
 
 
 def secret() -> str:
-    """Return the first line of the file that the environment names, "" where it names none.
+    """Return the first line of the file that the environment names, or "".
 
     Raises:
-        ReportError: the file cannot be read, or is empty.
+        ReportError: the file isn't readable, or is empty.
     """
     secret_file = os.environ.get(SECRET_FILE_VARIABLE, "")
     if not secret_file:
@@ -157,8 +158,8 @@ def secret() -> str:
         lines = Path(secret_file).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ReportError(
-            f"The Spark secret cannot be read from {secret_file}, which {SECRET_FILE_VARIABLE} "
-            "names: it must be a text file that this user may read."
+            f"The Spark secret can't be read from {secret_file}, which {SECRET_FILE_VARIABLE} "
+            "names. It must be a text file that this user can read."
         ) from error
     if not lines or not lines[0].strip():
         raise ReportError(f"{secret_file}, which {SECRET_FILE_VARIABLE} names, is empty.")
@@ -166,25 +167,25 @@ def secret() -> str:
 
 
 def is_local(master: str) -> bool:
-    """Return whether Spark works in its own Java process, not in a cluster."""
+    """Return whether Spark runs tasks in its own Java process, not in a cluster."""
     return master.startswith("local")
 
 
 def is_connect(master: str) -> bool:
-    """Return whether Spark is a Spark Connect server, whose Java process is not ours."""
+    """Return whether Spark is a Spark Connect server, whose Java process isn't ours."""
     return master.startswith(CONNECT_PREFIX)
 
 
 def require_master(master: str) -> None:
-    """Check that a master, or a server, accepts connections: Spark itself would try for minutes.
+    """Check that a master or server accepts connections, because Spark would retry for minutes.
 
     Raises:
-        ReportError: none of the addresses answers.
+        ReportError: no address accepts connections.
     """
     if is_connect(master):
         if not answers(*address_of_server(master)):
             raise ReportError(
-                f"The Spark Connect server does not answer at {master}: is it running there?"
+                f"The Spark Connect server at {master} doesn't respond. Check that it's running."
             )
         return
     if not master.startswith(CLUSTER_PREFIX):
@@ -194,7 +195,7 @@ def require_master(master: str) -> None:
         host, _, port = address.rpartition(":")
         if answers(host.strip("[]"), port, MASTER_ANSWER_SECONDS / len(addresses)):
             return
-    raise ReportError(f"The Spark master does not answer at {master}: is it running there?")
+    raise ReportError(f"The Spark master at {master} doesn't respond. Check that it's running.")
 
 
 def address_of_server(master: str) -> tuple[str, str]:
@@ -207,7 +208,7 @@ def address_of_server(master: str) -> tuple[str, str]:
 
 
 def answers(host: str, port: str, seconds: float = MASTER_ANSWER_SECONDS) -> bool:
-    """Return whether something accepts connections there within so many seconds."""
+    """Return whether an address accepts connections within some seconds."""
     try:
         socket.create_connection((host, int(port or 0)), seconds).close()
     except (OSError, ValueError, OverflowError):
@@ -216,10 +217,10 @@ def answers(host: str, port: str, seconds: float = MASTER_ANSWER_SECONDS) -> boo
 
 
 def require_executor(spark: Spark, master: str) -> None:
-    """Wait until a cluster's worker has an executor for us: Spark itself would wait for ever.
+    """Wait until a cluster's worker has an executor for us, because Spark would wait forever.
 
     Raises:
-        ReportError: none came within EXECUTOR_SECONDS_MAX.
+        ReportError: no executor started within EXECUTOR_SECONDS_MAX.
     """
     if not master.startswith(CLUSTER_PREFIX):
         return
@@ -227,95 +228,95 @@ def require_executor(spark: Spark, master: str) -> None:
     while not spark.executors():
         if time.monotonic() > give_up:
             raise ReportError(
-                f"No worker of the Spark cluster at {master} took the work within "
-                f"{EXECUTOR_SECONDS_MAX:.0f} s: it needs one with a free core and "
+                f"No worker of the Spark cluster at {master} accepted work within "
+                f"{EXECUTOR_SECONDS_MAX:.0f} s. Reports need a worker with a free core and "
                 f"{MEMORY_DEFAULT} of memory."
             )
         time.sleep(EXECUTOR_ASKED_SECONDS)
 
 
 class Spark:
-    """A running Spark with its Java process; one in the life of a Python process.
+    """A running Spark with its Java process; at most one in a Python process's lifetime.
 
     Attributes:
-        session: what frames are read by.
+        session: the Spark session that reads frames.
     """
 
-    def __init__(self, session: SparkSession, gateway: JavaGateway, master: str) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        gateway: JavaGateway,
+        master: str,
+        archive: ClassArchive | None = None,
+    ) -> None:
         self.session = session
         self._master = master
         self._gateway = gateway
         self._java: subprocess.Popen[bytes] = gateway.proc
+        self._archive = archive
+        self._groups = map(f"{JOB_GROUP}-{{}}".format, itertools.count())
+        self._group = next(self._groups)
 
     @property
     def java_pid(self) -> int:
         return self._java.pid
 
     def begin(self, title: str) -> None:
-        """Say what this thread asks for from now on, so that `cancel` ends it."""
-        self.session.sparkContext.setJobGroup(JOB_GROUP, title, interruptOnCancel=True)
+        """Name this thread's next work, so that `cancel` can cancel it."""
+        self._group = next(self._groups)
+        self.session.sparkContext.setJobGroup(self._group, title, interruptOnCancel=True)
 
     def cancel(self) -> None:
-        """End what runs; what has not begun yet is not reached."""
+        """Cancel running work; work that hasn't started yet isn't affected."""
         try:
-            self.session.sparkContext.cancelJobGroup(JOB_GROUP)
+            self.session.sparkContext.cancelJobGroup(self._group)
         except (Py4JError, OSError):
-            # A signal to the whole process group ends the Java process, too.
-            logger.info("Spark is gone already")
+            # A signal to the whole process group also ends the Java process.
+            logger.info("cancel ignored, Spark has ended")
 
     def width(self) -> int:
         return self.session.sparkContext.defaultParallelism
 
-    def each(self, work: Callable[[Item], str], items: Sequence[Item]) -> list[str]:
-        """Return what `work` says of each of the items, one task for each.
+    def about(self) -> dict[str, Any]:
+        """Return the application ID, and the stages and tasks finished since `begin`."""
+        done = [each.numCompletedTasks for each in self._stages() if each.numCompletedTasks]
+        application = self.session.sparkContext.applicationId
+        return {"application_id": application, "stages": len(done), "tasks": sum(done)}
 
-        Raises:
-            PySparkException, Py4JError: Spark failed, or was cancelled.
-        """
-        return list(self.session.sparkContext.parallelize(items, len(items)).map(work).collect())
+    def first_stage_tasks(self) -> int:
+        """Return how many tasks of the first stage since `begin` are done."""
+        return next((each.numCompletedTasks for each in self._stages()), 0)
 
-    @contextmanager
-    def watched(self, *, tells_rows: bool) -> Iterator[Callable[[], tuple[int, int]]]:
-        """Give what tells of the first stage of the jobs to come: tasks done, and rows read."""
-        yield functools.partial(self._first_stage, frozenset(self._jobs()), tells_rows)
-
-    def _first_stage(self, before: frozenset[int], tells_rows: bool) -> tuple[int, int]:
+    def _stages(self) -> list[Any]:
         tracker = self.session.sparkContext.statusTracker()
-        stages = [
-            stage
-            for job in set(self._jobs()) - before
-            if (info := tracker.getJobInfo(job)) is not None
-            for stage in info.stageIds
-        ]
-        if not stages or (first := tracker.getStageInfo(min(stages))) is None:
-            return 0, 0
-        return first.numCompletedTasks, self._records_read(min(stages)) if tells_rows else 0
-
-    def _jobs(self) -> list[int]:
-        return list(self.session.sparkContext.statusTracker().getJobIdsForGroup(JOB_GROUP))
-
-    def _records_read(self, stage_id: int) -> int:
-        """Return how many records a stage has read so far; Spark's status tracker lacks them."""
-        context = self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
-        return int(context.statusStore().lastStageAttempt(stage_id).inputRecords())
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
+        numbers = sorted({number for job in jobs if job is not None for number in job.stageIds})
+        found = [tracker.getStageInfo(number) for number in numbers]
+        return [each for each in found if each is not None]
 
     def executors(self) -> int:
-        """Return how many processes of a cluster's workers are ready for tasks.
+        """Return how many executors of a cluster are ready for tasks.
 
         Raises:
             Py4JError: Spark is gone.
         """
         context = self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
-        return int(context.getExecutorMemoryStatus().size()) - 1  # the driver counts itself
+        return int(context.getExecutorMemoryStatus().size()) - 1  # the count includes the driver
 
     def close(self) -> None:
-        """End Spark; of one that nobody else has a part in, the Java process holds nothing."""
+        """End Spark. A local Java process is killed, because it has no state."""
         if is_local(self._master):
-            # A second sooner than in order, and its scratch files go with the run.
+            # A second faster than a normal stop; the run's scratch files are removed anyway.
             self._java.kill()
             self._java.wait()
         else:
             self.stop()
+
+    def close_in_order(self) -> None:
+        """Stop Spark normally, giving Java the time to write its class archive."""
+        self.stop(WRITING_SECONDS_MAX)
+        if self._archive is not None:
+            self._archive.keep()
 
     def stop(self, seconds: float = JAVA_EXIT_SECONDS) -> None:
         """Stop Spark and wait for its Java process to end, so that its files can be removed."""
@@ -323,18 +324,22 @@ class Spark:
             self.session.stop()
             self._gateway.shutdown()
         except (Py4JError, OSError):
-            logger.info("Spark's Java process was gone before it was stopped")
+            logger.info("Spark ended before it was stopped")
         if self._java.stdin is not None:
-            self._java.stdin.close()  # the Java side lives as long as this pipe
+            self._java.stdin.close()  # Java exits when this pipe closes
         try:
             self._java.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
-            logger.warning("Spark's Java process did not end in %d s: killed", seconds)
+            logger.warning("Spark killed, it didn't stop in time seconds=%d", seconds)
             self._java.kill()
             self._java.wait()
 
+    def has_ended(self) -> bool:
+        """Return whether the Java process is gone."""
+        return self._java.poll() is not None
+
     def why_gone(self) -> str:
-        """Return a sentence if the Java process is gone, after giving it a moment to go, or ""."""
+        """Return a sentence if the Java process is gone, waiting briefly for it to end, or ""."""
         try:
             self._java.wait(timeout=JAVA_ENDING_SECONDS)
         except subprocess.TimeoutExpired:
@@ -348,56 +353,66 @@ def start_spark(
     master: str = MASTER_DEFAULT,
     driver_host: str = LOOPBACK,
     more: Mapping[str, str] | None = None,
-    java_options: str | None = None,
-    zygote: Zygote | None = None,
 ) -> Spark:
-    """Start Spark with our data sources registered; blocks for seconds.
+    """Start Spark; blocks for seconds.
 
-    `scratch` must exist, belong to this run only, and be removed by the caller afterwards. Without
-    `java_options`, Java takes the archive of Spark's classes where there is one. The Python workers
-    of a Spark on this machine are forked from the `zygote`.
+    `scratch` must exist, belong to this run only, and be removed by the caller afterwards.
 
     Raises:
-        ReportError: no usable Java, no master that answers, or a secret that cannot be read.
+        ReportError: Java is missing, the master doesn't respond, or a settings or secret file isn't
+            usable.
     """
     java = require_java()
     require_master(master)
+    own = settings_of_operator()
     scratch.chmod(0o700)
-    classes = class_archive.directory()
-    _prepare_environment(scratch, authentication(master), classes)
-    python = str(_python_in(scratch, zygote)) if is_local(master) else sys.executable
+    archive = ClassArchive.of(java)
+    _prepare_environment(scratch, own | authentication(master), archive)
+    python = str(_python_in(scratch)) if is_local(master) else sys.executable
     os.environ["PYSPARK_PYTHON"] = python
-    if java_options is None:
-        java_options = class_archive.options_for(classes, java)
     wanted = settings(
-        scratch, master=master, driver_host=driver_host, java_options=java_options
+        scratch,
+        master=master,
+        driver_host=driver_host,
+        java_options=" ".join(
+            filter(None, [archive.options if archive else "", own.get(DRIVER_OPTIONS, "")])
+        ),
     ) | dict(more or {})
-    conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
+    conf = SparkConf(loadDefaults=False).setAll(
+        [
+            (name, value)
+            for name, value in wanted.items()
+            if name not in own.keys() - {DRIVER_OPTIONS}
+        ]
+    )
     gateway: JavaGateway = launch_gateway(conf)  # type: ignore[no-untyped-call]  # PySpark's
     context = SparkContext(conf=conf, gateway=gateway)
     session = SparkSession(context)
     if not is_local(master):
         context.addPyFile(str(packed_code(scratch)))
-    for source in (CommitLogDataSource, RocketMqDataSource):
-        session.dataSource.register(source)
-    return Spark(session, gateway, master)
+    return Spark(session, gateway, master, archive)
 
 
 def _log_settings(scratch: Path) -> Path:
     return scratch / "settings" / "log4j2.properties"
 
 
-def _prepare_environment(scratch: Path, secrets: Mapping[str, str], classes: Path | None) -> None:
-    """Set what Java and the Python workers inherit: nothing of another Spark, no secret."""
+def _prepare_environment(
+    scratch: Path, hidden: Mapping[str, str], archive: ClassArchive | None
+) -> None:
+    """Set the environment for Java and the Python workers, without other Sparks or secrets.
+
+    `hidden` are settings that must not appear on the command line of the Java process.
+    """
     log_settings = _log_settings(scratch)
     log_settings.parent.mkdir(mode=0o700, exist_ok=True)
     log_settings.write_text(_LOG_SETTINGS)
-    # By file: other settings travel in the arguments of the Java process, which anyone may read.
+    # In a file, because any user can read the arguments of the Java process.
     properties = log_settings.parent / "spark.properties"
     properties.touch(mode=0o600)
-    properties.write_text("".join(f"{key} {value}\n" for key, value in secrets.items()))
-    # It is on the class path, and nothing in it: an archive of classes fits no other.
-    conf = scratch / "conf" if classes is None else class_archive.conf_in(classes)
+    properties.write_text("".join(f"{key} {value}\n" for key, value in hidden.items()))
+    # An empty directory on the class path: a class archive requires the same class path.
+    conf = scratch / "conf" if archive is None else archive.conf
     conf.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = without_secrets(os.environ)
     foreign = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_MASTER"}
@@ -414,28 +429,23 @@ def _prepare_environment(scratch: Path, secrets: Mapping[str, str], classes: Pat
     }
 
 
-def _python_in(scratch: Path, zygote: Zygote | None) -> Path:
-    """Return a Python for Spark's workers that finds PySpark where we found it.
+def _python_in(scratch: Path) -> Path:
+    """Return a Python for Spark's workers that imports our installed PySpark.
 
-    Spark puts its own copy of PySpark before everything on their path: a zip without compiled
-    modules, which each worker would compile again, for a second and more.
+    Spark puts its own copy of PySpark first on their path: a zip without compiled modules, which
+    each worker would take more than a second to compile.
     """
-    directory = scratch / "settings"
-    lines = "#!/bin/sh\n" + f"export PYTHONPATH={shlex.quote(os.environ['PYTHONPATH'])}\n"
-    if zygote is not None:
-        try:
-            zygote.listen(directory)
-            lines += launcher(sys.executable, directory)
-        except OSError as error:
-            logger.warning("Spark's Python workers start one by one: %s", error.strerror)
-    python = directory / "python"
-    python.write_text(lines + f'exec {shlex.quote(sys.executable)} "$@"\n')
+    python = scratch / "settings" / "python"
+    path = shlex.quote(os.environ["PYTHONPATH"])
+    python.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH={path}\nexec {shlex.quote(sys.executable)} "$@"\n'
+    )
     python.chmod(0o700)
     return python
 
 
 def packed_code(scratch: Path) -> Path:
-    """Return a zip of our packages: the executors of a cluster have no checkout."""
+    """Return a zip of our packages for the executors of a cluster, which have no checkout."""
     target = scratch / "trebuchet_code.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
         for package in _SHIPPED_PACKAGES:

@@ -1,7 +1,7 @@
-"""Where results go: result.parquet for programs, result.json for pages.
+"""Writes results: result.parquet for programs, result.json for pages.
 
-Both are written whole into a temporary directory beside their place and renamed at the end, the
-JSON last: whoever sees result.json sees a finished run.
+Both are written to a temporary directory next to their final path and renamed at the end, the JSON
+last: if result.json exists, the run is complete.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 PARQUET_NAME = "result.parquet"
 JSON_NAME = "result.json"
-# A page shows a table, not an archive: the Parquet file has all rows. A row has at most some 250
-# bytes, so that the document stays below 64 MiB.
+# A page shows a table; the Parquet file has all rows. A row has at most about 250 bytes, so the
+# document stays below 64 MiB.
 JSON_ROWS_MAX = 250_000
 
 
 def publish(table: pa.Table, about: dict[str, Any], *, work: Path, out: Path) -> None:
     """Write a result into `work`, then move it to `out`, which is on the same file system.
 
-    `about` is what result.json says beside the rows.
+    `about` has the fields of result.json besides the rows.
     """
     pq.write_table(table, work / PARQUET_NAME, compression="zstd")
     text = json.dumps(document(table, about), ensure_ascii=False, separators=(",", ":"))
@@ -41,7 +41,7 @@ def publish(table: pa.Table, about: dict[str, Any], *, work: Path, out: Path) ->
 
 
 def document(table: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
-    """Return what result.json holds: `about`, and as many of the last rows as it takes."""
+    """Return the content of result.json: `about`, and the last rows up to the limit."""
     shown = table.slice(max(0, table.num_rows - JSON_ROWS_MAX))
     return {
         **about,
@@ -54,7 +54,7 @@ def document(table: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> str | None:
-    """Return text: 64-bit numbers do not survive JavaScript, and times have one form only."""
+    """Return text: 64-bit numbers don't survive JavaScript, and times need a single format."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int):

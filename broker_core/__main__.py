@@ -1,9 +1,10 @@
 """The command line: `python -m broker_core -c broker.conf`.
 
-Exit codes: 0 asked to stop, 1 could not run or go on, 2 the command line or configuration is wrong.
+Exit codes: 0 stopped on request, 1 couldn't start or continue, 2 invalid command line or
+configuration.
 
-A command imports what it runs when it runs it: `-p`, which every start of the appliance asks, needs
-the configuration alone.
+Each command imports its modules when it runs: `-p`, which every start of the appliance uses, needs
+only the configuration.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker_core.config.configuration import Configuration
-    from broker_core.ha.ending import Ending
+    from broker_core.ha.shutdown import Shutdown
 
 logger = logging.getLogger("broker_core")
 
@@ -37,7 +38,7 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_START_AGAIN = -1
-"""Of no process: the broker starts again in this one."""
+"""Not a process exit code: the broker restarts in this process."""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s - %(message)s"
 LOOPBACK = ("127.", "::1", "localhost")
 NAMESRV_LISTEN_PORT = 9876
@@ -45,7 +46,7 @@ NAMESRV_PLACE_KEYS = ("bindAddress", "listenPort", "kvConfigPath")
 
 
 class Server(Protocol):
-    """What runs until it is asked to stop."""
+    """A server that runs until it is asked to stop."""
 
     async def start(self) -> None: ...
 
@@ -53,7 +54,7 @@ class Server(Protocol):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
+    """Run a command; return the exit code."""
     log_to_stderr(LOG_FORMAT)
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -77,9 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _broker(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m broker_core",
-        description="The broker. `python -m broker_core namesrv -h` is the name server alone, "
-        "`python -m broker_core verify -h` checks a store directory, "
-        "`python -m broker_core promote -h` makes a slave the master.",
+        description="Run the broker. Other commands: `python -m broker_core namesrv -h` runs a "
+        "name server without a broker, `python -m broker_core verify -h` checks a "
+        "store directory, `python -m broker_core promote -h` makes a slave the "
+        "master.",
     )
     parser.add_argument("-c", "--configFile", metavar="FILE", help="broker config properties file")
     parser.add_argument(
@@ -114,7 +116,7 @@ def _broker(given: Sequence[str]) -> int:
     _raise_descriptor_limit()
     code = EXIT_START_AGAIN
     while code == EXIT_START_AGAIN:
-        # Another one each time: what it learns of its store and its role it learns at the start.
+        # A new broker each time, because it reads its store and its role at the start.
         broker = Broker(configuration)
         broker.load()
         code = uvloop.run(_serve(broker, broker.announcement, broker.ending))
@@ -123,7 +125,7 @@ def _broker(given: Sequence[str]) -> int:
 
 def _namesrv(given: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m broker_core namesrv", description="The name server alone."
+        prog="python -m broker_core namesrv", description="Run a name server without a broker."
     )
     parser.add_argument(
         "-c",
@@ -135,7 +137,7 @@ def _namesrv(given: Sequence[str]) -> int:
         "-p", "--printConfigItem", action="store_true", help="print all configuration, then exit"
     )
     options = parser.parse_args(given)
-    # The name server's own keys are a few of the broker's; its port has another default.
+    # The name server has a few of the broker's keys; its port has a different default.
     configuration, errors = load(
         options.configFile, defaults={"listenPort": str(NAMESRV_LISTEN_PORT)}
     )
@@ -177,7 +179,7 @@ def _verify(given: Sequence[str]) -> int:
         "--commit-log",
         metavar="DIR",
         type=Path,
-        help="where storePathCommitLog is (default: STORE_DIR/commitlog)",
+        help="storePathCommitLog (default: STORE_DIR/commitlog)",
     )
     parser.add_argument(
         "--rebuild-topics",
@@ -192,7 +194,7 @@ def _verify(given: Sequence[str]) -> int:
     )
     options = parser.parse_args(given)
     if options.yes and not options.rebuild_topics:
-        parser.error("--yes belongs to --rebuild-topics")
+        parser.error("--yes requires --rebuild-topics")
     if not options.directory.is_dir():
         _say(f"{options.directory} is not a directory")
         return EXIT_USAGE
@@ -216,16 +218,16 @@ def _verify(given: Sequence[str]) -> int:
 
 
 def _raise_descriptor_limit() -> None:
-    """Take as many descriptors as this process may: each connection and each mapped file is one."""
+    """Raise the descriptor limit to its maximum: each connection and each mapped file needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(
-    server: Server, announcement: Callable[[], str], ending: Ending | None = None
+    server: Server, announcement: Callable[[], str], ending: Shutdown | None = None
 ) -> int:
-    """Run a server until SIGTERM or SIGINT, or until it ends by itself; return the exit code.
+    """Run a server until SIGTERM or SIGINT, or until it stops; return the exit code.
 
     A second signal ends the process at once.
     """
@@ -237,31 +239,31 @@ async def _serve(
         await server.start()
     except BrokerError:
         await server.shutdown()
-        if ending is not None and ending.is_asked and not asked.is_set():
+        if ending is not None and ending.is_requested and not asked.is_set():
             return _code_of(ending)
         raise
-    # The garbage collector stops the loop, so exempt the objects that stay for good.
+    # Garbage collection stops the loop, so exempt permanent objects.
     gc.collect()
     gc.freeze()
     logger.info("%s", announcement())
     if ending is not None:
-        ending.when_asked(asked.set)
+        ending.on_request(asked.set)
     await asked.wait()
-    is_ending = ending is not None and ending.is_asked
+    is_ending = ending is not None and ending.is_requested
     if not is_ending:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
     asked.clear()
     logger.info("shutting down")
     await server.shutdown()
-    # The broker may start again in this process.
+    # The broker may restart in this process.
     gc.unfreeze()
     logger.info("stopped")
-    # Asked by a signal while it was about to start again, it stops.
+    # If a signal arrived while it was about to restart, it stops.
     return _code_of(ending) if ending is not None and is_ending and not asked.is_set() else EXIT_OK
 
 
-def _code_of(ending: Ending) -> int:
+def _code_of(ending: Shutdown) -> int:
     if ending.failure:
         _say(ending.failure)
         return EXIT_FAILED
@@ -278,7 +280,7 @@ def _begin_log(configuration: Configuration) -> None:
         logger.log(level, "configuration: %s=%s", key, value)
     if configuration.without_effect:
         keys = " ".join(f"{key}={value}" for key, value in configuration.without_effect)
-        logger.info("configuration: accepted without effect here: %s", keys)
+        logger.info("configuration keys without effect keys=%s", keys)
     for warning in configuration.warnings:
         logger.warning("%s", warning)
 
@@ -297,8 +299,7 @@ def _print_configuration(configuration: Configuration, *, important: bool) -> No
 def _warn_of_open_listener(bind_address: str) -> None:
     if not bind_address.startswith(LOOPBACK):
         logger.warning(
-            "bindAddress=%s can be reached from other machines, and whoever reaches it may send, "
-            "read and administer: there is no access control",
+            "port open without access control bindAddress=%s",
             bind_address,
         )
 
@@ -308,6 +309,6 @@ def _say(sentence: str) -> None:
 
 
 if __name__ == "__main__":
-    # A fault in native code ends the process without a word otherwise.
+    # Otherwise a fault in native code ends the process silently.
     faulthandler.enable()
     sys.exit(main())

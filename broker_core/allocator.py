@@ -1,14 +1,14 @@
-"""The C library's allocator, which keeps what is freed between what is not."""
+"""The C library's allocator, which keeps freed memory between live blocks."""
 
 from __future__ import annotations
 
 import ctypes
 
 
-def give_back() -> None:
-    """Give the system back what is free; a few milliseconds for a hundred megabytes.
+def release_free_memory() -> None:
+    """Return free memory to the system; takes a few milliseconds per hundred megabytes.
 
-    Worth it after work that takes much for a moment. Only glibc's allocator is asked.
+    Use it after work that briefly needs much memory. It works only with glibc's allocator.
     """
     if _trim is not None:
         _trim(0)

@@ -1,4 +1,4 @@
-"""Backlog: many small pieces of work at once, spread over turns of the event loop."""
+"""Backlog: spreads many small pieces of work over turns of the event loop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class Backlog(Generic[T]):
-    """Serves things at once, until a turn of the loop has done enough; then in their order, later.
+    """Processes items at once, until a turn of the loop has done enough; then in order, later.
 
-    A thing that waits already is served once. `serve` returns how much work a thing was, in units
-    of the caller's; a turn ends with the thing that reaches `at_once`. Event loop only.
+    An item that is already waiting is processed once. `serve` returns how much work an item was, in
+    the caller's units; a turn ends with the item that reaches `at_once`. Event loop only.
     """
 
     def __init__(self, serve: Callable[[T], int], at_once: int) -> None:
@@ -30,11 +30,11 @@ class Backlog(Generic[T]):
         self._waiting: OrderedDict[T, None] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many things wait."""
+        """Return how many items wait."""
         return len(self._waiting)
 
     def add(self, thing: T) -> None:
-        """Serve a thing in this turn, or in a later one."""
+        """Process an item in this turn, or in a later one."""
         self._waiting[thing] = None
         if not self._is_serving:
             self._serve_some()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from broker_core.composition.access import build_access
 from broker_core.composition.clients import build_clients
 from broker_core.composition.duties import MastersDuties
-from broker_core.composition.following import build_following
 from broker_core.composition.foundation import build_foundation
+from broker_core.composition.grpc import grpc_stages
 from broker_core.composition.lifecycle import Stage, shut_down_all, start_all
 from broker_core.composition.metrics import metrics_stages
 from broker_core.composition.naming import announcement, build_naming
@@ -17,14 +17,15 @@ from broker_core.composition.promotion import (
     build_peers,
     build_promotion,
     configured_role,
-    in_given_role,
+    with_stored_role,
 )
 from broker_core.composition.replication import build_replication
 from broker_core.composition.requests import build_requests
+from broker_core.composition.slave_sync import build_following
 from broker_core.composition.storage import build_storage, load_storage, lower_offsets
 from broker_core.config.lists import parse_admin_listener
 from broker_core.errors import BrokerError
-from broker_core.ha.ending import Ending
+from broker_core.ha.shutdown import Shutdown
 from broker_core.storage import FileStorage
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ VIP_PORT_STEP = 2
 
 
 class Broker:
-    """Everything between `load` and `shutdown`. Event loop only, but for `load`."""
+    """The broker's full lifecycle, from `load` to `shutdown`. Event loop only, except `load`."""
 
     def __init__(
         self,
@@ -47,8 +48,8 @@ class Broker:
     ) -> None:
         configured = configured_role(configuration)
         files = files or FileStorage()
-        self.ending = Ending()
-        self.foundation = build_foundation(in_given_role(configuration, files), clock, files)
+        self.ending = Shutdown()
+        self.foundation = build_foundation(with_stored_role(configuration, files), clock, files)
         try:
             self.access = build_access(self.foundation)
             self.storage = build_storage(self.foundation)
@@ -59,8 +60,10 @@ class Broker:
             self.duties = MastersDuties(
                 self.foundation.role,
                 self.storage.schedule,
+                self.storage.timers,
                 self.storage.transactions,
                 self.clients.transaction_check,
+                self.storage.pop,
                 partial(lower_offsets, self.storage),
             )
             self.naming = build_naming(
@@ -93,6 +96,7 @@ class Broker:
                 self.promotion,
                 self._ha_admin,
             )
+            self._grpc = grpc_stages(self.foundation, self.storage, self.access, self.requests)
         except BrokerError:
             self.foundation.extensions.close()
             raise
@@ -104,7 +108,7 @@ class Broker:
         return self.configuration.server.listen_port
 
     def load(self) -> None:
-        """Take the store directory, recover it, read the configuration files.
+        """Lock the store directory, recover it, read the configuration files.
 
         Raises:
             StoreError: one sentence for the operator.
@@ -121,25 +125,25 @@ class Broker:
         """Serve.
 
         Raises:
-            RemotingError: a port cannot be listened on; `shutdown` stops what was started.
+            RemotingError: a port can't be opened; `shutdown` stops the parts already started.
         """
         await start_all(self._stages)
 
     async def shutdown(self) -> None:
         """Stop announcing, then serving, then storing; parked pulls are answered, offsets written.
 
-        To be called after a start that failed half-way, too: `load` has taken the store.
+        Also call it after a failed start, because `load` has locked the store.
         """
         await shut_down_all(self._stages)
 
     def announcement(self) -> str:
-        """Return the sentence of a start that went well."""
+        """Return the sentence for a successful start."""
         return announcement(self.foundation, self.naming)
 
     def _in_order_of_start(self) -> list[Stage]:
-        """Return what stores, then what serves, then what announces.
+        """Return the storing stages, then the serving ones, then the announcing ones.
 
-        A client that finds this broker in a name server can connect to it.
+        When a client finds this broker in a name server, it can connect to it.
         """
         storage, clients, requests, naming = (
             self.storage,
@@ -153,12 +157,13 @@ class Broker:
         ]
         if naming.name_server is not None:
             stages.append(Stage(naming.name_server.start, naming.name_server.shutdown))
-        # Before anything is served: another broker may have become the set's master.
+        # Check before anything is served: another broker may have become the set's master.
         mastership = self.promotion.mastership
         stages.append(Stage(mastership.start, mastership.shutdown))
         stages += [
             Stage(storage.store.start, storage.store.shutdown),
-            # Before the ports, so that offsets are written when no request can move them any more.
+            # Started before the ports, so that offsets are written after the last request could
+            # move them.
             Stage(storage.persistence.start, storage.persistence.shutdown),
             Stage(storage.stats.start, storage.stats.shutdown),
         ]
@@ -170,13 +175,15 @@ class Broker:
             Stage(self._start_slow_consumers, clients.slow_consumers.shutdown),
             Stage(self._listen, requests.server.shutdown),
             Stage(self._listen_fast, requests.fast_server.shutdown),
+            *self._grpc,
             *self._administration(),
             Stage(self._serve_slaves, self.replication.ha_master.shutdown),
             Stage(self.replication.start_slave, self.replication.ha_slave.shutdown),
             *metrics_stages(self.foundation, storage, self.replication, requests, self._ha_admin),
-            # A server waits for the answers that are being made: watchers and parked pulls first.
+            # A server waits for pending answers, so watchers and parked pulls end first.
             Stage(shutdown=storage.tracer.shutdown),
             Stage(shutdown=storage.parked_pulls.shutdown),
+            Stage(shutdown=storage.pop.pollers.shutdown),
             Stage(requests.water_mark.start, requests.water_mark.shutdown),
             Stage(storage.self_check.start, storage.self_check.shutdown),
             Stage(requests.overload.start, requests.overload.shutdown),

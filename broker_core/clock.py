@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Timer(Protocol):
-    """A callback that waits for its time."""
+    """A callback scheduled for a time."""
 
     def cancel(self) -> None:
-        """Forget the callback; nothing happens when it has run already."""
+        """Cancel the callback; does nothing if it has already run."""
         ...
 
 
@@ -58,21 +58,22 @@ class SystemClock:
 
 
 class SteadyClock:
-    """Starts at wall time and advances with monotonic time, so that nobody can step it.
+    """Starts at wall time and advances with monotonic time, so that it can't be stepped.
 
-    Due times and ages go by it: a step of the wall clock neither hurries nor delays anything. A new
-    process believes the wall clock. Any thread.
+    Due times and ages use it: a step of the wall clock doesn't shorten or delay anything. A new
+    process starts from the wall clock. Any thread.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._monotonic = clock.monotonic
-        # In this order, so that it is never ahead of an undisturbed wall clock.
+        # In this order, so that it is never ahead of an unstepped wall clock.
         self._origin_ms = clock.now_ms()
         self._origin = clock.monotonic()
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch."""
-        # Floating point may fall just short of a whole millisecond: the microsecond corrects that.
+        # Floating point may fall just short of a whole millisecond; the added microsecond corrects
+        # that.
         return self._origin_ms + int((self._monotonic() - self._origin) * 1000 + 0.001)
 
 

@@ -1,7 +1,7 @@
-"""CountedLog: log lines about what clients can repeat at will, so few that they fill no disk.
+"""CountedLog: rate-limited log lines about events that clients can repeat at will.
 
-The first event about a subject is logged at once. From then on there is one line a minute with
-their count, as long as events come.
+The first event about a subject is logged at once. After that there is one line per minute with
+their count, as long as events occur.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PERIOD_S = 60.0
 SUBJECTS_MAX = 1_000
-"""Subjects beyond this share one line for each event: clients choose some of their names."""
+"""Subjects beyond this share one line per event, because clients choose some of their names."""
 OTHERS = "others"
 
 
@@ -50,8 +50,8 @@ class CountedLog:
     ) -> None:
         """Count an event about a subject; log it now when it is the first one.
 
-        The detail, formatted with the values, describes this one event: a line bears that of the
-        last event that it counts.
+        The detail, formatted with the values, describes this event: a line with a count has the
+        detail of the last event.
         """
         repeated = self._repeated.get((event, subject))
         if repeated is None and len(self._repeated) >= SUBJECTS_MAX:
@@ -68,7 +68,7 @@ class CountedLog:
             self._wait(repeated)
 
     def shutdown(self) -> None:
-        """Log what was counted and not logged yet."""
+        """Log events that were counted but not logged yet."""
         for repeated in self._repeated.values():
             if repeated.timer is not None:
                 repeated.timer.cancel()
@@ -91,10 +91,10 @@ class CountedLog:
         detail = repeated.detail % repeated.values
         repeated.logger.log(
             repeated.level,
-            "%s: %s count=%d%s",
+            "%s %s count=%d%s",
             repeated.event,
             repeated.subject,
             repeated.count,
-            f" last: {detail}" if detail else "",
+            f" {detail}" if detail else "",
         )
         repeated.count = 0

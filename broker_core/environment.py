@@ -1,7 +1,7 @@
-"""The environment of processes that we start: what they need, and no secrets.
+"""The environment of child processes: the variables they need, without secrets.
 
-Whoever may read /proc of a process reads its environment for as long as it lives, and each process
-that it starts inherits it. Secrets travel in files that only our user may read.
+Any user who can read a process's /proc entry can read its environment while it lives, and each
+process that it starts inherits it. Secrets are passed in files that only our user may read.
 """
 
 from __future__ import annotations

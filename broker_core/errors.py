@@ -1,22 +1,22 @@
 """The tree of exceptions.
 
-Named by what the handler must do::
+Named by the handler's reaction::
 
     BrokerError                 never raised itself
-      ConfigError               key, value, what would be right        -> exit 2 before a port opens
-      StoreError                the store cannot be used               -> exit, one sentence
+      ConfigError               key, value, valid values               -> exit 2 before a port opens
+      StoreError                the store can't be used                -> exit, one sentence
         CorruptRecordError      file, commit_log_offset, reason        -> recovery decides
         StoreUnavailableError   closed, disk full, write failed        -> SERVICE_NOT_AVAILABLE
       FrameError                the peer broke framing                 -> close the connection
         Http2ConnectionError    the peer broke HTTP/2: code            -> GOAWAY, close
       Http2StreamError          one stream broke HTTP/2: code          -> RST_STREAM
       CallRefusedError          a gRPC call: status, message           -> that grpc-status
-      ProtobufError             bytes that are not that message        -> grpc-status INTERNAL
-      PropertiesError           a message's properties break their text -> MESSAGE_ILLEGAL
-      RequestRefusedError       understood, and no                     -> that code, remark, fields
-        AbortProcessError       the same, said by an extension         -> that ResponseCode
+      ProtobufError             bytes that aren't the expected message -> grpc-status INTERNAL
+      PropertiesError           a message's properties can't be encoded -> MESSAGE_ILLEGAL
+      RequestRefusedError       valid request, refused                 -> that code, remark, fields
+        AbortProcessError       the same, by an extension              -> that ResponseCode
       ReplicationError          the other end of an HA connection      -> close that connection
-      RemotingError             we called out                          -> the caller may retry
+      RemotingError             our request to another process failed  -> the caller may retry
         RemotingConnectError    no connection
         RemotingTimeoutError    no answer in time
         RemotingSendError       the connection ended before the answer
@@ -35,7 +35,7 @@ class BrokerError(Exception):
 
 
 class ConfigError(BrokerError):
-    """A configuration value that cannot be used."""
+    """A configuration value that can't be used."""
 
     def __init__(self, key: str, value: str, expected: str) -> None:
         super().__init__(f"{key}={value}: expected {expected}")
@@ -45,11 +45,11 @@ class ConfigError(BrokerError):
 
 
 class StoreError(BrokerError):
-    """The store directory cannot be used; the text is one sentence for the operator."""
+    """The store directory can't be used; the text is one sentence for the operator."""
 
 
 class CorruptRecordError(StoreError):
-    """Bytes that should be a record and are not."""
+    """Bytes that should be a record but aren't."""
 
     def __init__(self, file: str, commit_log_offset: int, reason: str) -> None:
         super().__init__(f"{file}: damaged record at offset {commit_log_offset}: {reason}")
@@ -59,11 +59,11 @@ class CorruptRecordError(StoreError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store takes no writes now: closed, disk full, or a write or flush failed."""
+    """The store currently refuses writes: closed, disk full, or a write or flush failed."""
 
 
 class FrameError(BrokerError):
-    """A peer sent bytes that are not a frame; its connection is closed."""
+    """A peer sent bytes that aren't a frame; its connection is closed."""
 
 
 class Http2ConnectionError(FrameError):
@@ -92,11 +92,11 @@ class CallRefusedError(BrokerError):
 
 
 class ProtobufError(BrokerError):
-    """Bytes that do not encode the expected protobuf message."""
+    """Bytes that don't encode the expected protobuf message."""
 
 
 class PropertiesError(BrokerError):
-    """A message's properties that no reader would take apart as they were put together."""
+    """A message's properties that can't be decoded to the same values after encoding."""
 
 
 class RequestRefusedError(BrokerError):
@@ -116,6 +116,18 @@ class RequestRefusedError(BrokerError):
         return self
 
 
+class AccessRefusedError(RequestRefusedError):
+    """A request that access control refuses."""
+
+
+class CallStatusError(BrokerError):
+    """A refused call of a RocketMQ 5 client: the code and the text of its answer's status."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class AbortProcessError(RequestRefusedError):
     """An extension refuses a request: the answer's code (1 to 32,767) and remark."""
 
@@ -124,7 +136,7 @@ class AbortProcessError(RequestRefusedError):
 
 
 class ReplicationError(BrokerError):
-    """The other end of an HA connection cannot be followed or served; one sentence for people."""
+    """An HA peer can't be followed or served; the text is one sentence for the operator."""
 
 
 class RemotingError(BrokerError):
@@ -136,8 +148,8 @@ class RemotingConnectError(RemotingError):
 
 
 class RemotingTimeoutError(RemotingError):
-    """No answer came in time; the peer may have done what was asked."""
+    """No answer arrived in time; the peer may have executed the request."""
 
 
 class RemotingSendError(RemotingError):
-    """The connection ended before the answer; the peer may have done what was asked."""
+    """The connection ended before the answer; the peer may have executed the request."""

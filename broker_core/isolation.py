@@ -44,7 +44,7 @@ class FailureLog:
             self._logged.clear()
         self._logged[what] = now, 0
         logger.error(
-            "%s failed; the others continue: item=%s failures_not_logged=%d",
+            "step failed, continuing with the next step=%s item=%s failures_not_logged=%d",
             what,
             str(item)[:ITEM_CHARS_MAX],
             count,
@@ -55,11 +55,11 @@ class FailureLog:
 FAILURES = FailureLog(SystemClock())
 
 
-class isolated:  # noqa: N801  it reads as a statement, as contextlib's do
+class isolated:  # noqa: N801  used like a statement, as in contextlib
     """Log an exception of the block instead of raising it, except MemoryError.
 
     Attributes:
-        error: the exception of the block, None if there was none.
+        error: the exception of the block; None if it succeeded.
     """
 
     __slots__ = ("_item", "_what", "error")

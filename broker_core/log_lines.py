@@ -1,8 +1,8 @@
-"""Log lines that nobody but us can begin: what a peer sends cannot end a line or steer a terminal.
+"""Log lines that peers can't forge: data from a peer can't end a line or control a terminal.
 
-The names of groups, clients and brokers reach the log, and any of them may hold a newline and a
-line of its own, an escape sequence, or a character that turns the reading direction. The formatter
-escapes the finished line, so that no call of a logger has to remember it.
+The names of groups, clients and brokers are logged, and any of them may contain a newline and a
+fake line, an escape sequence, or a character that reverses the reading direction. The formatter
+escapes the finished line, so that calls of a logger needn't.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 FORMAT_VARIABLE = "TREBUCHET_LOG_FORMAT"
 LINES, JSON = "lines", "json"
 INDENT = "    "
-"""Before each line of a traceback: a line of the log begins at the margin, nothing else does."""
+"""Starts each line of a traceback: only log lines begin at the margin."""
 
 
-def escaped(text: str) -> str:
-    """Return a text with all that is not printed escaped as repr does, on one line.
+def escape(text: str) -> str:
+    """Return a text on one line, with all nonprintable characters escaped as in repr.
 
-    That is control characters, line and paragraph separators, marks of direction, characters
-    without width, lone surrogates. A backslash stays one.
+    These are control characters, line and paragraph separators, direction marks, characters without
+    width, and lone surrogates. A backslash stays single.
     """
     if text.isprintable():
         return text
@@ -35,17 +35,17 @@ def escaped(text: str) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """One line a record, escaped; below it, indented, the traceback line by line."""
+    """One line per record, escaped; below it, indented, the traceback line by line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record.
 
-        It neither uses nor leaves `exc_text`, which other formatters do not escape.
+        It neither uses nor sets `exc_text`, which other formatters don't escape.
         """
         record.message = record.getMessage()
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
-        line = escaped(self.formatMessage(record))
+        line = escape(self.formatMessage(record))
         if record.exc_info:
             line += _below(self.formatException(record.exc_info))
         elif record.exc_text:
@@ -56,13 +56,13 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a record, on one line, for programs that collect logs.
+    """One JSON object per record, on one line, for programs that collect logs.
 
-    `time` is RFC 3339 in UTC. It is ASCII: what is not printed is escaped as JSON does.
+    `time` is RFC 3339 in UTC. The output is ASCII; JSON escapes represent other characters.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record; `time` and `level` come first."""
+        """Return the line of a record; `time` and `level` are first."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         said: dict[str, object] = {
             "time": at.replace("+00:00", "Z"),
@@ -81,10 +81,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def formatter(form: str, environment: Mapping[str, str] = os.environ) -> logging.Formatter:
-    """Return what TREBUCHET_LOG_FORMAT asks for: lines of this form, or JSON.
+    """Return the formatter for TREBUCHET_LOG_FORMAT: text lines or JSON.
 
     Raises:
-        ValueError: it asks for something else.
+        ValueError: the value is invalid.
     """
     wanted = environment.get(FORMAT_VARIABLE) or LINES
     if wanted not in (LINES, JSON):
@@ -93,7 +93,7 @@ def formatter(form: str, environment: Mapping[str, str] = os.environ) -> logging
 
 
 def log_to_stderr(form: str) -> None:
-    """Write records from INFO on to standard error, unless the process logs elsewhere already."""
+    """Write records from INFO on to standard error, unless the process already has log handlers."""
     handler = logging.StreamHandler(sys.stderr)
     try:
         handler.setFormatter(formatter(form))
@@ -103,4 +103,4 @@ def log_to_stderr(form: str) -> None:
 
 
 def _below(text: str) -> str:
-    return "".join(f"\n{INDENT}{escaped(line.expandtabs())}" for line in text.split("\n"))
+    return "".join(f"\n{INDENT}{escape(line.expandtabs())}" for line in text.split("\n"))

@@ -1,4 +1,4 @@
-"""The owner of tasks."""
+"""Service: the owner of background tasks."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ logger = logging.getLogger(__name__)
 AGAIN_S, AGAIN_S_MAX = 1.0, 60.0
 """The pause before a failed task restarts; it doubles with each failure, up to the maximum."""
 NO_THREAD = "can't start new thread"
-"""What Python says where the system gives none, for lack of memory mostly."""
+"""Python's error text when the system can't start a thread, usually for lack of memory."""
 
 
 class Service:
-    """Runs tasks: logs one that dies, ends all in `shutdown`.
+    """Runs tasks: logs each failed task, ends all in `shutdown`.
 
-    Event loop only. Subclasses release what else they own after `await super().shutdown()`.
+    Event loop only. Subclasses release their other resources after `await super().shutdown()`.
     """
 
     def __init__(self) -> None:
-        # In the order of their start, so that a run of the same events repeats.
+        # In start order, so that a run with the same events is reproducible.
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def spawn(self, coro: Coroutine[object, object, None], *, name: str) -> asyncio.Task[None]:
@@ -40,11 +40,11 @@ class Service:
     def spawn_forever(
         self, clock: Clock, work: Callable[[], Coroutine[object, object, None]], *, name: str
     ) -> asyncio.Task[None]:
-        """Run a task that must never end; log an uncaught error and start the task again."""
+        """Run a task that must never end; log an uncaught error and restart the task."""
         return self.spawn(_forever(clock, work, name), name=name)
 
     async def shutdown(self) -> None:
-        """Cancel the tasks that run and return when all have ended; may be called twice."""
+        """Cancel the running tasks and return when all have ended; may be called twice."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -53,11 +53,11 @@ class Service:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("task died: name=%s", task.get_name(), exc_info=error)
+            logger.error("task stopped name=%s", task.get_name(), exc_info=error)
 
 
 def begin_thread(executor: Executor) -> None:
-    """Have the first thread of an executor now: later there may be none to have."""
+    """Start an executor's first thread now, because resources may be short later."""
     executor.submit(lambda: None)
 
 
@@ -71,9 +71,9 @@ async def _forever(
             await work()
         except Exception as error:
             if isinstance(error, MemoryError) or str(error) == NO_THREAD:
-                logger.warning("out of memory, restarting the task: name=%s %s", name, error)
+                logger.warning("task out of memory, restarting name=%s reason=%s", name, error)
             else:
-                logger.exception("task failed, restarting the task: name=%s", name)
+                logger.exception("task failed, restarting name=%s", name)
         else:
             return
         pause_s = AGAIN_S if clock.monotonic() - began >= AGAIN_S_MAX else pause_s

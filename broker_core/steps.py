@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 STEPS_AT_ONCE = 1_000
 STEPS_PER_READING = 16
-"""How many steps share one reading of the clock; a step takes microseconds."""
+"""How many steps run per clock reading; a step takes microseconds."""
 
 
-def finished(steps: Generator[None, None, T]) -> T:
-    """Run steps to their end without a pause; return what they return."""
+def run_to_end(steps: Generator[None, None, T]) -> T:
+    """Run steps to their end without a pause; return their result."""
     while True:
         try:
             next(steps)
@@ -27,7 +27,7 @@ def finished(steps: Generator[None, None, T]) -> T:
 def run_for(
     seconds: float, monotonic: Callable[[], float], steps: Generator[None, None, Any]
 ) -> StopIteration | None:
-    """Run at most STEPS_AT_ONCE steps, or fewer if they take long; return their end if they end."""
+    """Run at most STEPS_AT_ONCE steps, fewer if they take long; return their end, if reached."""
     until = monotonic() + seconds
     try:
         for number in range(STEPS_AT_ONCE):

@@ -1,8 +1,8 @@
 """The file system, as a parameter.
 
-Every file effect of the broker goes through a `Storage`. Tests replace it by one that keeps files
-in memory, fails a chosen call or cuts the power. The seam costs the hot path nothing: `map()` hands
-out the buffer that records are packed into.
+Every file operation of the broker goes through a `Storage`. Tests use implementations that keep
+files in memory, fail a chosen call or simulate a power cut. This doesn't slow the hot path: `map()`
+returns the buffer into which records are packed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class StorageFile(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where the file was opened."""
+        """The path with which the file was opened."""
         ...
 
     @property
     def size(self) -> int:
-        """Its length in bytes."""
+        """The length in bytes."""
         ...
 
     @property
@@ -51,18 +51,18 @@ class StorageFile(Protocol):
         ...
 
     def allocate(self, offset: int, length: int) -> None:
-        """Reserve blocks and grow the file if needed; OSError (ENOSPC) when none are left."""
+        """Reserve blocks and grow the file if needed; OSError (ENOSPC) when the disk is full."""
         ...
 
     def map(self) -> mmap.mmap | bytearray:
         """Return a writable buffer over the whole file; it stays valid after `close`.
 
-        It has no descriptor of its own.
+        It doesn't keep a descriptor.
         """
         ...
 
     def set_fault_ahead(self, mapping: mmap.mmap | bytearray, *, is_on: bool) -> None:
-        """Let a fault bring in what lies around its page, as at first, or that page alone."""
+        """Make a page fault load the surrounding pages, as by default, or only that page."""
         ...
 
     def populate(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
@@ -70,15 +70,15 @@ class StorageFile(Protocol):
         ...
 
     def read_ahead(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
-        """Fault pages in for reading; blocks until they are here, without the interpreter lock."""
+        """Fault pages in for reading, without the interpreter lock; return once they are loaded."""
         ...
 
     def will_need(self, offset: int, length: int) -> None:
-        """Have the disk read a part, which may go beyond the end, and do not wait for it."""
+        """Start reading a part, which may extend beyond the end, without waiting for it."""
         ...
 
     def resident(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> int:
-        """Return how many of length bytes from an offset on need not be waited for."""
+        """Return how many of length bytes from an offset on can be read without waiting."""
         ...
 
     def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
@@ -86,15 +86,15 @@ class StorageFile(Protocol):
         ...
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Read length bytes, fewer at the file's end."""
+        """Read length bytes, fewer at the end of the file."""
         ...
 
     def pread_resident(self, offset: int, length: int) -> bytearray | None:
-        """Read length bytes if none of them has to be waited for, else return None."""
+        """Read length bytes if all can be read without waiting, else return None."""
         ...
 
     def pread_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill the buffer; return how many bytes, fewer than fit only at the file's end."""
+        """Fill the buffer; return the number of bytes, smaller only at the end of the file."""
         ...
 
     def pwrite(self, offset: int, data: bytes | memoryview) -> None:
@@ -106,11 +106,11 @@ class StorageFile(Protocol):
         ...
 
     def try_lock(self) -> bool:
-        """Take the POSIX lock on byte 0, as RocketMQ does; held until `close`."""
+        """Acquire the POSIX lock on byte 0, as RocketMQ does; held until `close`."""
         ...
 
     def close(self) -> None:
-        """Close the descriptor; mappings live on."""
+        """Close the descriptor; mappings stay valid."""
         ...
 
 
@@ -118,23 +118,23 @@ class Storage(Protocol):
     """Files and directories."""
 
     def open(self, path: Path, *, create: bool = False) -> StorageFile:
-        """Open for reading and writing; with create, a missing file is made (empty)."""
+        """Open for reading and writing; with create, create a missing file (empty)."""
         ...
 
     def exists(self, path: Path) -> bool:
-        """Tell whether a file or directory is there."""
+        """Return whether a file or directory exists."""
         ...
 
     def is_directory(self, path: Path) -> bool:
-        """Tell whether path is a directory."""
+        """Return whether path is a directory."""
         ...
 
     def list_directory(self, path: Path) -> list[str]:
-        """Return the names in a directory, sorted; none when it is missing."""
+        """Return the names in a directory, sorted; empty when it is missing."""
         ...
 
     def make_directory(self, path: Path, *, durable: bool = True) -> None:
-        """Make a directory with its parents, durably unless the caller syncs them later."""
+        """Create a directory with its parents, durably unless the caller syncs them later."""
         ...
 
     def sync_directory(self, path: Path) -> None:
@@ -142,7 +142,7 @@ class Storage(Protocol):
         ...
 
     def sync_file_system(self, path: Path) -> None:
-        """Make durable everything that any process wrote to the file system of path."""
+        """Make everything durable that any process wrote to path's file system."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
@@ -150,42 +150,42 @@ class Storage(Protocol):
         ...
 
     def unlink(self, path: Path) -> None:
-        """Remove a file; a missing one is no error."""
+        """Remove a file; a missing file isn't an error."""
         ...
 
     def remove_directory(self, path: Path) -> None:
-        """Remove a directory unless something is in it; a missing one is no error."""
+        """Remove a directory unless it has entries; a missing directory isn't an error."""
         ...
 
     def read(self, path: Path) -> bytes | None:
-        """Return a whole file, None when it is missing."""
+        """Return a whole file, or None when it is missing."""
         ...
 
     def permissions(self, path: Path) -> tuple[int, int] | None:
-        """Return a file's owner (uid) and mode, None when it is missing."""
+        """Return a file's owner (uid) and mode, or None when it is missing."""
         ...
 
     def write_atomically(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
-        """Replace a file durably: a crash leaves the whole old or the whole new text.
+        """Replace a file durably: a crash leaves either the whole old or the whole new text.
 
-        With keep_backup the old text stays beside it as `<name>.bak`.
+        With keep_backup the old text is kept as `<name>.bak`.
         """
         ...
 
     def disk_usage(self, path: Path) -> tuple[int, int]:
-        """Return the used bytes of path's file system, and those free for this user."""
+        """Return the used bytes of path's file system, and the bytes free for this user."""
         ...
 
     def buffer(self, size: int) -> mmap.mmap | bytearray:
-        """Return zeroed, page-aligned memory of no file; OSError when there is none."""
+        """Return zeroed, page-aligned anonymous memory; OSError if there isn't enough."""
         ...
 
     def lock_memory(self, buffer: mmap.mmap | bytearray) -> None:
-        """Keep a buffer's pages in memory from their first use on; OSError when not permitted."""
+        """Keep a buffer's pages in memory once they are used; OSError when not permitted."""
         ...
 
     def unlock_memory(self, buffer: mmap.mmap | bytearray) -> None:
-        """Let the kernel take a buffer's pages again."""
+        """Allow the kernel to reclaim a buffer's pages again."""
         ...
 
 
@@ -215,13 +215,13 @@ class OsFile:
         os.posix_fallocate(self._fd, offset, length)
 
     def map(self) -> mmap.mmap | bytearray:
-        # mmap.mmap of a file keeps a copy of the descriptor as long as it lives (before 3.13): the
-        # file takes the place of memory of no file, which goes as that would.
+        # Before Python 3.13, mmap.mmap of a file keeps a copy of the descriptor for its lifetime:
+        # instead, map the file over anonymous memory, which is freed like any other.
         size = self.size
         try:
             buffer = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError:
-            # Empty; or such memory, unlike a file's, may not be promised here.
+            # The file is empty, or the system doesn't allow overcommitting anonymous memory.
             return mmap.mmap(self._fd, 0, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         anchor = ctypes.c_char.from_buffer(buffer)
         address = ctypes.addressof(anchor)
@@ -229,7 +229,7 @@ class OsFile:
         access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED
         if _libc.mmap(address, size, access, kind, self._fd, 0) != address:
             error = ctypes.get_errno()
-            # The place may be empty, or somebody else's by now: nobody may give it back.
+            # The address range may be unmapped or reused by now, so the buffer must never be freed.
             _given_up.append(buffer)
             raise OSError(error, os.strerror(error), str(self._path))
         return buffer
@@ -239,30 +239,30 @@ class OsFile:
         mapping.madvise(mmap.MADV_NORMAL if is_on else mmap.MADV_RANDOM)
 
     def populate(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
-        # mmap.madvise holds the interpreter lock while it faults pages in; a ctypes call does not.
+        # mmap.madvise holds the interpreter lock while it faults pages in; a ctypes call doesn't.
         anchor = ctypes.c_char.from_buffer(mapping)
         address = ctypes.addressof(anchor)
         first = offset - offset % mmap.PAGESIZE
         for start in range(first, offset + length, POPULATE_STEP):
             step = min(POPULATE_STEP, offset + length - start)
             if _libc.madvise(address + start, step, MADV_POPULATE_WRITE) != 0:
-                break  # Older kernels do not know it: first use then faults the pages in.
+                break  # Older kernels don't support it: pages are faulted in on first use.
         del anchor
 
     def read_ahead(self, mapping: mmap.mmap | bytearray, offset: int, length: int) -> None:
         anchor = ctypes.c_char.from_buffer(mapping)
         first = offset - offset % mmap.PAGESIZE
         address, size = ctypes.addressof(anchor) + first, offset + length - first
-        # The disk gets one large request; a fault alone asks for little.
+        # This causes one large disk request; page faults cause only small ones.
         _libc.madvise(address, size, mmap.MADV_WILLNEED)
         is_done = _libc.madvise(address, size, MADV_POPULATE_READ) == 0
         del anchor
         if not is_done:
-            # An older kernel, or a bad sector, which this names.
+            # An older kernel, or a bad sector, which pread reports.
             os.pread(self._fd, length, offset)
 
     def will_need(self, offset: int, length: int) -> None:
-        # The kernel takes as much of one wish as it reads ahead, on some disks 128 KiB.
+        # Each call is limited to the kernel's read-ahead size, on some disks 128 KiB.
         with contextlib.suppress(OSError):
             for start in range(offset, offset + length, WILL_NEED_STEP):
                 size = min(WILL_NEED_STEP, offset + length - start)
@@ -280,7 +280,7 @@ class OsFile:
 
     def data_ranges(self, offset: int, end: int) -> list[tuple[int, int]]:
         # A list, not a generator: reading the first range makes the kernel read ahead into the hole
-        # behind it, and pages that were read count as data.
+        # after it, and pages that were read count as data.
         ranges = []
         while offset < end:
             try:
@@ -303,7 +303,7 @@ class OsFile:
         try:
             count = os.preadv(self._fd, [found], offset, os.RWF_NOWAIT)
         except OSError:
-            # Not in memory, or a file system that cannot tell (as FUSE): somebody may wait for it.
+            # Not in memory, or the file system can't tell (such as FUSE): reading may block.
             return None
         return found if count == length else None
 
@@ -324,7 +324,7 @@ class OsFile:
             view = view[written:]
 
     def fdatasync(self) -> None:
-        # A file that was deleted while it waited for its flush needs no flush.
+        # A file that was deleted before its flush needs no flush.
         if self._fd < 0:
             return
         try:
@@ -335,7 +335,7 @@ class OsFile:
 
     def try_lock(self) -> bool:
         try:
-            # A Java FileChannel lock is a POSIX lock: flock(2) would not keep a Java broker out.
+            # A Java FileChannel lock is a POSIX lock: flock(2) wouldn't keep a Java broker out.
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
             if error.errno in {errno.EACCES, errno.EAGAIN}:
@@ -364,7 +364,7 @@ class FileStorage:
 
     def list_directory(self, path: Path) -> list[str]:
         try:
-            return sorted(os.listdir(path))  # noqa: PTH208  names only; no Path for each of 10,000
+            return sorted(os.listdir(path))  # noqa: PTH208  names only, without creating 10,000 Paths
         except FileNotFoundError:
             return []
 
@@ -432,7 +432,7 @@ class FileStorage:
         finally:
             os.close(fd)
         if keep_backup and path.exists():
-            # A second name for the old text, so that at no time the file itself is missing.
+            # A hard link to the old text, so that the file itself is never missing.
             backup = path.with_name(path.name + ".bak")
             spare = path.with_name(path.name + ".bak.tmp")
             spare.unlink(missing_ok=True)
@@ -450,7 +450,7 @@ class FileStorage:
         return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def lock_memory(self, buffer: mmap.mmap | bytearray) -> None:
-        # On fault: plain mlock would touch every page now, of a pool of several gigabytes.
+        # On fault: plain mlock would immediately touch every page of a pool of several gigabytes.
         self._call(_libc.mlock2, buffer, MLOCK_ONFAULT)
 
     def unlock_memory(self, buffer: mmap.mmap | bytearray) -> None:
@@ -468,7 +468,7 @@ class FileStorage:
 
 
 def _load_mincore() -> Callable[[int, int, ctypes.Array[ctypes.c_char]], int]:
-    # It never waits, so it need not give up the interpreter lock, which others would take.
+    # It never waits, so keep the interpreter lock, which other threads would otherwise acquire.
     mincore = ctypes.PyDLL(None).mincore
     mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
     mincore.restype = ctypes.c_int

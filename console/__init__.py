@@ -1,1 +1,1 @@
-"""The web console: pages for people who run a broker."""
+"""The web console for people who operate brokers."""

@@ -26,11 +26,11 @@ from console.tracing.routing import bridge, websocket_urlpatterns  # noqa: E402
 
 
 async def is_known(scope: dict[str, Any]) -> bool:
-    """Return whether a request is of somebody who signed in, or of a program with a token."""
+    """Return whether a request is from a signed-in person or a program with a token."""
     return await is_cookie_signed_in(scope) or await is_token_usable(scope)
 
 
-# Channels routes to ASGI applications; Django's types know views only.
+# Channels routes to ASGI applications, but Django's types only allow views.
 elsewhere = re_path("", not_found)  # type: ignore[arg-type]
 application = ProtocolTypeRouter(
     {

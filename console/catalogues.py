@@ -1,7 +1,7 @@
-"""The message catalogues, compiled: `.po` files as the `.mo` files that gettext reads.
+"""Compiles the message catalogues: `.po` files to the `.mo` files that gettext reads.
 
-GNU's msgfmt is on few machines, and a compiled file in the repository would be one more thing to
-keep true. So the console compiles what the sources hold, once for each content of them.
+Few machines have GNU's msgfmt, and compiled files in the repository could become outdated. The
+console therefore compiles the sources itself, once for each version of their contents.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIELD = re.compile(
 
 
 class Entry(NamedTuple):
-    """One message: its forms in English, and those of the translation; empty: there is none."""
+    """A message: its English forms and its translated forms, empty if untranslated."""
 
     context: str
     english: tuple[str, ...]
@@ -35,12 +35,12 @@ class Entry(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The message as a compiled catalogue names it."""
+        """The key of the message in a compiled catalogue."""
         return (f"{self.context}\4" if self.context else "") + "\0".join(self.english)
 
 
 def entries(text: str) -> Iterator[Entry]:
-    """Yield the messages of a `.po` file, its header first: the one whose English is empty."""
+    """Yield the messages of a `.po` file, starting with its header, whose English text is empty."""
     for block in text.split("\n\n"):
         fields = {name: unquoted(value) for name, value in FIELD.findall(block + "\n")}
         if "msgid" in fields:
@@ -69,10 +69,11 @@ def mo_bytes(table: Mapping[str, str]) -> bytes:
 
 
 def compiled(sources: Path, target: Path) -> Path:
-    """Return the folder of the compiled catalogues of `sources`, made below `target` if need be.
+    """Return the folder with the compiled catalogues of `sources`, creating it if needed.
 
-    It is named by what the sources hold: another version of the console has another one, and
-    several processes may call this at the same first start.
+    The name of the folder depends on the contents of the sources, so each version of the console
+    has a folder of its own below `target`. Several processes may call this at the same time on the
+    first start.
     """
     found = {each: each.read_bytes() for each in sorted(sources.glob("*/LC_MESSAGES/*.po"))}
     digest = hashlib.sha256(b"\0".join(found.values())).hexdigest()[:DIGEST_CHARACTERS]

@@ -1,11 +1,12 @@
-"""Typed readers of the environment that refuse nonsense.
+"""Typed readers of environment variables that reject invalid values.
 
-A reader that refuses a value names the variable, the value and what it expected. A secret may come
-from a file: where NAME is not set, NAME_FILE names it.
+The error for a rejected value names the variable, the value and the expected format. A secret can
+be in a file: if NAME isn't set, NAME_FILE gives the path.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +25,7 @@ COUNT_MAX = 1_000_000
 
 
 class HostPort(NamedTuple):
-    """An address people write as host:port."""
+    """An address written as host:port."""
 
     host: str
     port: int
@@ -34,7 +35,7 @@ class HostPort(NamedTuple):
 
 
 class Environment:
-    """Readers over one mapping of variables; holds no other state."""
+    """Reads variables from a mapping."""
 
     def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         self._variables: Mapping[str, str] = os.environ if variables is None else variables
@@ -60,6 +61,15 @@ class Environment:
             raise refused(name, text, f"a whole number from 1 to {COUNT_MAX}")
         return int(text)
 
+    def records(self, name: str, keys: Sequence[str]) -> list[dict[str, str]]:
+        """Return a JSON list of objects that have these keys, with string values; [] by default."""
+        text = self.text(name, "[]")
+        try:
+            found = json.loads(text)
+            return [{key: str(one[key]) for key in keys} for one in found]
+        except (ValueError, TypeError, KeyError):
+            raise refused(name, text, f"a JSON list of objects with {', '.join(keys)}") from None
+
     def choice(self, name: str, words: Sequence[str], *, default: str) -> str:
         """Return one of these words."""
         word = self._variables.get(name, "").strip().lower() or default
@@ -68,9 +78,9 @@ class Environment:
         return word
 
     def mapping(self, name: str, words: Sequence[str], prefix: str) -> dict[str, tuple[str, ...]]:
-        """Return the words of each key of pairs written as key=word, separated by semicolons.
+        """Return the words for each key in pairs written as key=word, separated by semicolons.
 
-        Each word is one of these, or any behind the prefix.
+        Each word is one of `words`, or any word that starts with the prefix.
         """
         found: dict[str, tuple[str, ...]] = {}
         for pair in (each.strip() for each in self.text(name, "").split(";")):
@@ -84,11 +94,11 @@ class Environment:
         return found
 
     def directory(self, name: str, default: Path) -> Path:
-        """Return an absolute path; whether it exists is the caller's business."""
+        """Return an absolute path, which may not exist yet."""
         return Path(self.text(name, str(default))).expanduser().resolve()
 
     def names(self, name: str) -> list[str]:
-        """Return a comma-separated list, empty entries dropped."""
+        """Return a comma-separated list, without empty entries."""
         parts = (part.strip() for part in self._variables.get(name, "").split(","))
         return [part for part in parts if part]
 
@@ -104,18 +114,18 @@ class Environment:
         return [parse_host_port(name, part) for part in parts]
 
     def http_url(self, name: str, path: str) -> str:
-        """Return an http address, with this path where it names none; empty where it is not set."""
+        """Return an HTTP URL, with `path` if it has no path, or "" if the variable isn't set."""
         text = self.text(name, "")
         if not text:
             return ""
         parts = urlsplit(text)
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
-            # It may carry a password by mistake.
+            # The value might contain a password, so show only the scheme.
             raise refused(name, f"{parts.scheme}://...", "http://host:port or https://host:port")
         return text if parts.path.strip("/") else f"{text.rstrip('/')}{path}"
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Return name=value pairs separated by commas; they are secrets, and may be in a file."""
+        """Return name=value pairs separated by commas; they are secret, and can be in a file."""
         pairs = {}
         for part in (self.secret(name) or "").split(","):
             key, sign, value = (each.strip() for each in part.partition("="))
@@ -126,7 +136,7 @@ class Environment:
         return pairs
 
     def secret(self, name: str) -> str | None:
-        """Return NAME, else the first line of the file that NAME_FILE names, else None."""
+        """Return NAME, or the first line of the file at NAME_FILE, or None."""
         value = self._variables.get(name, "")
         if value:
             return value
@@ -138,14 +148,16 @@ class Environment:
                 line = file.read(SECRET_BYTES_MAX).split("\n", 1)[0].strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ImproperlyConfigured(
-                f"{name}_FILE names {file_name}, which cannot be read: {error}."
+                f"{name}_FILE names {file_name}, which can't be read: {error}."
             ) from error
         if not line:
-            raise ImproperlyConfigured(f"{name}_FILE names {file_name}, whose first line is empty.")
+            raise ImproperlyConfigured(
+                f"{name}_FILE names {file_name}, but its first line is empty."
+            )
         return line
 
     def issuer(self, name: str, *, client: str) -> str:
-        """Return the address of an identity provider, which takes a client; empty: none."""
+        """Return the URL of an identity provider, or ""; the variable `client` must be set too."""
         issuer = self.text(name, "")
         if not issuer:
             return ""
@@ -154,11 +166,11 @@ class Environment:
         if not parts.hostname or not (parts.scheme == "https" or is_here):
             raise refused(name, issuer, "https://…, or http:// on this machine")
         if not self.text(client, ""):
-            raise ImproperlyConfigured(f"{name} is set, and {client} is not: both are needed.")
+            raise ImproperlyConfigured(f"{name} is set, but {client} isn't. Set both.")
         return issuer
 
     def database(self, name: str, default_file: Path) -> dict[str, Any]:
-        """Return Django's description of a database given as a URL."""
+        """Return Django's settings for a database URL."""
         url = self.secret(name)
         if url is None:
             return sqlite(default_file)
@@ -178,7 +190,7 @@ class Environment:
                 "CONN_MAX_AGE": 60,
                 "CONN_HEALTH_CHECKS": True,
             }
-        # The URL may carry a password: name the scheme only.
+        # The URL may contain a password, so show only the scheme.
         raise refused(name, f"{parts.scheme}://...", "sqlite:///file or postgres://user@host/name")
 
 
@@ -198,8 +210,8 @@ def sqlite(path: Path) -> dict[str, Any]:
         "NAME": str(path),
         "OPTIONS": {
             "timeout": 20,
-            # Web, worker and beat share the file: readers must not block the writer, and a
-            # transaction that will write takes its lock at the start instead of failing half way.
+            # Web, worker and beat share the file. Readers must not block the writer, and a
+            # transaction that writes takes its lock at the start instead of failing halfway.
             "transaction_mode": "IMMEDIATE",
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         },

@@ -1,4 +1,4 @@
-"""Processes: their identity, a pid with its start time since the system reuses pids; their use."""
+"""Identity and resource usage of processes; the start time distinguishes reused PIDs."""
 
 from __future__ import annotations
 
@@ -15,36 +15,41 @@ APPLIANCE = {
     "broker": "broker_core",
     "web": "console.serving",
     "collector": "collect",
-    "lake": "analytics.lake",
+    "pipeline": "console.pipeline",
     "worker": "worker",
     "beat": "beat",
 }
-"""The processes that the supervisor runs, by a word of their command line; and Redis."""
+"""The supervisor's processes, by the prefix of a word in their command line, in addition to Redis.
+"""
+OWNS_OTHERS = "pipeline"
+"""The usage of this process includes its own child processes, such as Spark's."""
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Of /proc/PID/stat, counted from the state.
+# Indexes of fields in /proc/PID/stat, counted from the state.
 SESSION_FIELD, RESIDENT_FIELD = 3, 21
 
 
 def identity(pid: int) -> dict[str, Any] | None:
-    """Return what distinguishes a process from a later one with its pid, None when it has ended."""
+    """Return values that distinguish a process from a later one with its PID, or None if it has
+    ended.
+    """
     started = start_ticks(pid)
     return None if started is None else {"host": socket.gethostname(), "pid": pid, "ticks": started}
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None when it has ended."""
+    """Return when a process started, in clock ticks since boot, or None if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The name in parentheses may hold blanks; after it come the state and, 20th, the start time.
+    # The name in parentheses may contain spaces; the state and, as 20th, the start time follow it.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
 
 
 def is_running(process: dict[str, Any] | None) -> bool:
-    """Whether the process that `identity` described still runs, here."""
+    """Return whether the process with this `identity` is still running on this host."""
     if not process or process.get("host") != socket.gethostname():
         return False
     ticks: int = process.get("ticks", -1)
@@ -52,14 +57,14 @@ def is_running(process: dict[str, Any] | None) -> bool:
 
 
 def signal_group(process: dict[str, Any] | None, number: signal.Signals) -> None:
-    """Send a signal to the process group that this process leads, if it still runs."""
+    """Send a signal to the process group that this process leads, if it is still running."""
     if process and is_running(process):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(int(process["pid"]), number)
 
 
 def memory_of_session(session: int) -> int:
-    """Return the bytes in memory of all processes of a session, what they share as often."""
+    """Return the resident bytes of all processes in a session; shared memory counts for each."""
     pages = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -72,10 +77,10 @@ def memory_of_session(session: int) -> int:
 
 
 def used_by_appliance() -> dict[str, dict[str, int]]:
-    """Return what each process of this appliance uses, by name: cpu_ms, rss in bytes, start ticks.
+    """Return the usage of the appliance's processes by name: cpu_ms, rss in bytes, start ticks.
 
-    They are the children of the supervisor that started this process. A process that nobody
-    supervises sees no others.
+    They are the children of the supervisor that started this process. Without a supervisor, only
+    this process is included.
     """
     parent = os.getppid()
     try:
@@ -89,7 +94,14 @@ def used_by_appliance() -> dict[str, dict[str, int]]:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except (OSError, UnicodeDecodeError):
             continue
-        name = next((name for name, word in APPLIANCE.items() if word in arguments), None)
+        name = next(
+            (
+                name
+                for name, word in APPLIANCE.items()
+                if any(each == word or each.startswith(f"{word}.") for each in arguments)
+            ),
+            None,
+        )
         if name is None and Path(arguments[0]).name.startswith("redis"):
             name = "redis"
         if name is not None:
@@ -98,4 +110,15 @@ def used_by_appliance() -> dict[str, dict[str, int]]:
                 "rss": int(fields[21]) * PAGE_BYTES,
                 "ticks": int(fields[19]),
             }
+        if name == OWNS_OTHERS:
+            found[name]["rss"] += sum(map(memory_of_session, children_of(int(pid))))
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the running child processes of a process."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text().split())
     return found

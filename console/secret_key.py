@@ -1,4 +1,4 @@
-"""The keys of sessions: a current one that signs, and older ones that are still trusted."""
+"""The keys that sign sessions: the current key, and older keys that are still trusted."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 KEY_BYTES = 48
 KEY_CHARACTERS_MIN = 50
 FALLBACKS_MAX = 2
-"""Each signature is tried with every key."""
+"""Each signature is checked with every key."""
 
 
 class Keys(NamedTuple):
-    """The key that signs now, and those that signed before."""
+    """The current key and the previous ones."""
 
     current: str
     fallbacks: Sequence[str]
 
 
 def load_or_make(path: Path) -> Keys:
-    """Return the keys that `path` holds, one a line, the newest first.
+    """Return the keys in `path`, one per line, newest first; create the file if it's missing.
 
-    Several processes may call it at the same first start.
+    Several processes may call this at the same time on the first start.
     """
     if not path.exists():
         make(path)
@@ -36,14 +36,14 @@ def load_or_make(path: Path) -> Keys:
     for key in (current, *fallbacks):
         if len(key) < KEY_CHARACTERS_MIN:
             raise ImproperlyConfigured(
-                f"A secret key in {path} has fewer than {KEY_CHARACTERS_MIN} characters; "
-                "delete the file and a new one is made (everyone signs in again)."
+                f"A secret key in {path} has fewer than {KEY_CHARACTERS_MIN} characters. Delete "
+                "the file to generate a new key; everyone then has to sign in again."
             )
     return Keys(current, fallbacks)
 
 
 def make(path: Path) -> None:
-    """Write a key that nobody else can read; the first process that links it wins."""
+    """Write a key that only the owner can read; the first process to link the file wins."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = write_draft(path, [new_key()])
     try:
@@ -55,7 +55,7 @@ def make(path: Path) -> None:
 
 
 def rotate(path: Path, *, forget: bool) -> Keys:
-    """Write a new key before the old ones, or alone when these must not be believed any more."""
+    """Write a new key before the old ones, or alone if the old ones must no longer be trusted."""
     old = load_or_make(path)
     kept = [] if forget else [old.current, *old.fallbacks][:FALLBACKS_MAX]
     keys = Keys(new_key(), kept)
@@ -68,7 +68,7 @@ def new_key() -> str:
 
 
 def write_draft(path: Path, keys: Sequence[str]) -> Path:
-    """Write keys, durably, to a file beside `path` that nobody else can read; return its path."""
+    """Write keys durably to a private file next to `path`; return the file's path."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""The console's settings, from the environment only."""
+"""The console's settings, all from environment variables."""
 
 from __future__ import annotations
 
@@ -18,22 +18,31 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 TREBUCHET_DATA = env.directory("TREBUCHET_DATA", BASE_DIR / "data")
 TREBUCHET_STORE = env.directory("TREBUCHET_STORE", TREBUCHET_DATA / "store")
-# Where the broker's configuration puts the log (storePathCommitLog); empty: inside the store.
+# Where the broker's configuration puts the log (storePathCommitLog); empty means in the store.
 TREBUCHET_COMMIT_LOG = env.text("TREBUCHET_COMMIT_LOG", "")
-# Where reports run: this machine, or a cluster that reaches this one under the second name.
-TREBUCHET_SPARK_MASTER = env.text("TREBUCHET_SPARK_MASTER", "")
-TREBUCHET_SPARK_DRIVER_HOST = env.text("TREBUCHET_SPARK_DRIVER_HOST", "")
-# What that cluster reads where it does not see the log: name servers, as its workers reach them.
+# The pipeline's Spark session ends after this many seconds without a job.
+TREBUCHET_SPARK_IDLE = env.count("TREBUCHET_SPARK_IDLE", 900)
+# Name servers as the cluster's workers reach them, if the cluster can't read the log directly.
 TREBUCHET_SPARK_BROKERS = env.text("TREBUCHET_SPARK_BROKERS", "")
-# The lake that deploy/up keeps: a directory or s3://bucket/prefix; empty: none.
-TREBUCHET_LAKE = env.text("TREBUCHET_LAKE", "")
+# The lake that the pipeline maintains: a directory or s3://bucket/prefix; empty means no lake.
+TREBUCHET_LAKE = env.text("TREBUCHET_LAKE", "true")
 if TREBUCHET_LAKE.lower() in FALSE_WORDS:
     TREBUCHET_LAKE = ""
 elif TREBUCHET_LAKE.lower() in TRUE_WORDS:
     TREBUCHET_LAKE = str(TREBUCHET_DATA / "lake")
+# The brokers whose logs are ingested: deploy/up lists each master.
+TREBUCHET_LAKE_SOURCES = env.records(
+    "TREBUCHET_LAKE_SOURCES", ("broker", "store", "commit_log")
+) or [
+    {
+        "broker": env.text("TREBUCHET_LAKE_BROKER", "broker-a"),
+        "store": str(TREBUCHET_STORE),
+        "commit_log": TREBUCHET_COMMIT_LOG,
+    }
+]
 TREBUCHET_WEB = env.host_port("TREBUCHET_WEB", "127.0.0.1:8000")
 TREBUCHET_NAMESRV = [str(each) for each in env.host_ports("TREBUCHET_NAMESRV", "127.0.0.1:9876")]
-# Addresses as brokers register them, separated by semicolons: asked without being confirmed first.
+# Registered broker addresses, separated by semicolons, that need no confirmation.
 TREBUCHET_BROKERS = [
     part.strip() for part in env.text("TREBUCHET_BROKERS", "").split(";") if part.strip()
 ]
@@ -42,15 +51,16 @@ TREBUCHET_HISTORY_FILE = TREBUCHET_DATA / "history.sqlite3"
 TREBUCHET_REDIS_URL = env.secret("TREBUCHET_REDIS_URL") or "redis://127.0.0.1:6379/0"
 TREBUCHET_DATA.mkdir(parents=True, exist_ok=True)
 
-# The account of the console at brokers with access control: an administrator's.
+# The console's account at brokers with access control, which must be an administrator.
 TREBUCHET_BROKER_ACCESS_KEY = env.secret("TREBUCHET_BROKER_ACCESS_KEY") or ""
 TREBUCHET_BROKER_SECRET_KEY = env.secret("TREBUCHET_BROKER_SECRET_KEY")
 if bool(TREBUCHET_BROKER_ACCESS_KEY) != bool(TREBUCHET_BROKER_SECRET_KEY):
     raise ImproperlyConfigured(
-        "TREBUCHET_BROKER_ACCESS_KEY and TREBUCHET_BROKER_SECRET_KEY (or its _FILE) go together."
+        "TREBUCHET_BROKER_ACCESS_KEY and TREBUCHET_BROKER_SECRET_KEY (or its _FILE) must be set "
+        "together."
     )
 
-# The one seam between pages and brokers; tests name another factory.
+# The interface between pages and brokers; tests set another factory.
 TREBUCHET_GATEWAY = "console.gateway.remote.gateway.remote_gateway"
 GATEWAY_TIMEOUT_S = 3.0
 
@@ -68,7 +78,7 @@ ALLOWED_HOSTS = sorted(
     {
         *LOOPBACK_HOSTS,
         *env.names("TREBUCHET_ALLOWED_HOSTS"),
-        # A wildcard listener says nothing about the name people type.
+        # A wildcard listener doesn't reveal the host name that people use.
         *({TREBUCHET_WEB.host} - {"0.0.0.0", "::"}),
     }
 )
@@ -131,7 +141,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "console.accounts.signed_in.NoteSessions",
     "console.accounts.second_step_gate.SecondStepFirst",
-    "console.accounts.acting.ActsForPerson",
+    "console.accounts.middleware.RequestRights",
     "console.preferences.middleware.PersonalPages",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -143,8 +153,8 @@ MIDDLEWARE = [
 ROOT_URLCONF = "console.urls"
 ASGI_APPLICATION = "console.asgi.application"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-# The largest body of any request, counted before Django sees it; a plan of offsets for thousands of
-# queues fits. It is also the size up to which Django keeps a body in memory: no request reaches the
+# The maximum size of a request body, checked before Django reads it; it fits a plan of offsets for
+# thousands of queues. Django keeps bodies up to this size in memory, so no request is written to
 # disk.
 DATA_UPLOAD_MAX_MEMORY_SIZE = FILE_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 TREBUCHET_BODY_BYTES_MAX_BELOW = {"/accounts/": 16 * 1024}
@@ -174,7 +184,7 @@ TEMPLATES = [
 DATABASES = {"default": env.database("DATABASE_URL", TREBUCHET_DATA / "console.sqlite3")}
 CACHES: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
-    # Counters of requests: one process serves all of them, and nothing else may push them out.
+    # Request counters: one process serves all requests, and other caches must not evict them.
     "limits": {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
         "LOCATION": "limits",
@@ -197,16 +207,16 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "console.accounts.password_policy.CommonWordValidator"},
 ]
 
-# Who has to sign in with a code of an app, too: nobody, administrators, or everyone.
+# Who must also sign in with a code from an app: nobody, administrators or everyone.
 TREBUCHET_SECOND_STEP = env.choice(
     "TREBUCHET_SECOND_STEP", ("optional", "administrators", "everyone"), default="optional"
 )
 OTP_TOTP_ISSUER = "Trebuchet"
-# console/accounts/throttle.py counts attempts, and before a code is looked at.
+# console/accounts/throttle.py counts attempts before a code is checked.
 OTP_TOTP_THROTTLE_FACTOR = 0
 
 TREBUCHET_HTTPS = env.flag("TREBUCHET_HTTPS", default=False)
-# Cookies ignore ports: two appliances on one host would sign each other out under one name.
+# Cookies ignore ports, so two appliances on one host would sign each other's users out.
 COOKIE_PREFIX = "__Host-" if TREBUCHET_HTTPS else ""
 SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}trebuchet_session_{TREBUCHET_WEB.port}"
 CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}trebuchet_csrf_{TREBUCHET_WEB.port}"
@@ -221,11 +231,11 @@ SECURE_SSL_REDIRECT = TREBUCHET_HTTPS
 SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds()) if TREBUCHET_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = TREBUCHET_HTTPS
 if IS_ON_LOOPBACK and not TREBUCHET_HTTPS:
-    # What `check --deploy` misses here (HSTS, redirects, secure cookies) needs TLS, and nothing of
-    # this leaves the machine. On any other address the check fails without TREBUCHET_HTTPS.
+    # The missing settings (HSTS, redirects, secure cookies) require TLS, and a loopback address
+    # doesn't need it. On any other address the check fails without TREBUCHET_HTTPS.
     SILENCED_SYSTEM_CHECKS = [f"security.W0{number}" for number in ("04", "08", "12", "16")]
 IS_BEHIND_PROXY = env.flag("TREBUCHET_BEHIND_PROXY", default=False)
-# Only behind a proxy that sets the header itself; otherwise anyone could claim TLS.
+# Trust the header only behind a proxy that sets it; otherwise any client could claim TLS.
 if IS_BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_REFERRER_POLICY = "same-origin"
@@ -253,37 +263,37 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "console.ui.static_files.HashedStaticFiles"},
 }
-# Before `collectstatic` has run pages name plain files, which come from the source tree.
+# Until `collectstatic` has run, pages use plain file names from the source tree.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_KEEP_ONLY_HASHED_FILES = False
 # Only pages of this console load these files.
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
-# Where alerts may be sent beyond the public internet: host names and networks. ONLY: nowhere else.
+# Alert targets beyond the public internet: host names and networks. ONLY restricts alerts to these.
 TREBUCHET_ALERT_TARGETS = env.names("TREBUCHET_ALERT_TARGETS")
 TREBUCHET_ALERT_TARGETS_ONLY = env.flag("TREBUCHET_ALERT_TARGETS_ONLY", default=False)
-# Where people reach this console: messages link there.
+# The public URL of this console, for links in messages.
 TREBUCHET_URL = env.text(
     "TREBUCHET_URL", f"{'https' if TREBUCHET_HTTPS else 'http'}://{TREBUCHET_WEB}"
 ).rstrip("/")
 
-# Signing in by OpenID Connect, off unless there is an issuer: console/accounts/oidc.py.
+# OpenID Connect sign-in, off unless an issuer is set: console/accounts/oidc.py.
 ROLE_NAMES = ("limited", "viewer", "operator", "administrator")
 TREBUCHET_OIDC_ISSUER = env.issuer("TREBUCHET_OIDC_ISSUER", client="TREBUCHET_OIDC_CLIENT_ID")
 TREBUCHET_OIDC_CLIENT_ID = env.text("TREBUCHET_OIDC_CLIENT_ID", "")
 TREBUCHET_OIDC_CLIENT_SECRET = env.secret("TREBUCHET_OIDC_CLIENT_SECRET") or ""
 TREBUCHET_OIDC_NAME = env.text("TREBUCHET_OIDC_NAME", "OpenID Connect")
 TREBUCHET_OIDC_SCOPE = env.text("TREBUCHET_OIDC_SCOPE", "openid profile")
-# What of the ID token is the person's name here, and what lists their groups.
+# The claims in the ID token with the person's name and groups.
 TREBUCHET_OIDC_NAME_CLAIM = env.text("TREBUCHET_OIDC_NAME_CLAIM", "preferred_username")
 TREBUCHET_OIDC_CLAIM = env.text("TREBUCHET_OIDC_CLAIM", "groups")
 TREBUCHET_OIDC_ROLES = env.mapping("TREBUCHET_OIDC_ROLES", ROLE_NAMES, "role:")
-# For whom no group has a role: nobody comes in, unless this says otherwise.
+# The role of people without a matching group; by default they can't sign in.
 TREBUCHET_OIDC_DEFAULT_ROLE = env.choice(
     "TREBUCHET_OIDC_DEFAULT_ROLE", ("none", "limited", "viewer"), default="none"
 )
 
-# Traces to a collector, off unless there is one: console/tracing/export.py.
+# Trace export to a collector, off unless an endpoint is set: console/tracing/export.py.
 TREBUCHET_OTLP_ENDPOINT = env.http_url("TREBUCHET_OTLP_ENDPOINT", "/v1/traces")
 TREBUCHET_OTLP_HEADERS = env.pairs("TREBUCHET_OTLP_HEADERS")
 TREBUCHET_OTLP_TOPIC = env.text("TREBUCHET_OTLP_TOPIC", "")
@@ -298,14 +308,15 @@ EMAIL_USE_TLS, EMAIL_USE_SSL = SMTP_TLS == "starttls", SMTP_TLS == "tls"
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.text("TREBUCHET_MAIL_FROM", "trebuchet@localhost")
 
-# Who may ask for the console's own metrics: nobody, this machine, or who has the token.
+# Access to the console's own metrics: nobody, this machine, or clients with the token.
 TREBUCHET_METRICS = env.choice("TREBUCHET_METRICS", scraping.MODES, default=scraping.OFF)
 TREBUCHET_METRICS_TOKEN = env.secret("TREBUCHET_METRICS_TOKEN") or ""
 scraping.check(TREBUCHET_METRICS, TREBUCHET_METRICS_TOKEN, is_behind_proxy=IS_BEHIND_PROXY)
 TREBUCHET_METRICS_SERIES_MAX = env.count("TREBUCHET_METRICS_SERIES_MAX", 10_000)
 
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
-# For whoever says nothing else: alerts of channels without a language, browsers that want others.
+# The default language: for alerts of channels without a language, and for browsers that prefer an
+# unsupported one.
 LANGUAGE_CODE = env.choice("TREBUCHET_LANGUAGE", [code for code, _name in LANGUAGES], default="en")
 WORDS_DIR = BASE_DIR / "console" / "locale"
 LOCALE_PATHS = [WORDS_DIR, catalogues.compiled(WORDS_DIR, TREBUCHET_DATA / "words")]
@@ -313,7 +324,7 @@ USE_I18N = True
 USE_TZ = True
 TIME_ZONE = "UTC"
 
-# One ASGI process serves every socket; message data never goes through a layer.
+# One ASGI process serves all sockets; message data never passes through a layer.
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
 CELERY_BROKER_URL = TREBUCHET_REDIS_URL
@@ -342,7 +353,7 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env.text("TREBUCHET_LOG_LEVEL", "INFO").upper()},
     "loggers": {
-        # Named, these lose the handlers that Django gives them, which do not escape.
+        # Listing these removes Django's own handlers, which don't escape lines.
         "django": {"level": "INFO"},
         "django.server": {"level": "INFO", "propagate": True},
         "django.request": {"level": "ERROR"},

@@ -1,4 +1,4 @@
-"""The map of addresses: one line a part of the console."""
+"""The root URL patterns: one line per part of the console."""
 
 from __future__ import annotations
 

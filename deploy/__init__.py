@@ -1,1 +1,1 @@
-"""Brings the appliance up on one machine, and checks it there."""
+"""Starts the appliance on one machine, and tests it there."""

@@ -1,7 +1,8 @@
-"""The appliance in the foreground: what deploy/up does inside .venv.
+"""The appliance in the foreground: the part of deploy/up that runs inside .venv.
 
-Order: data directory, broker configuration, ports, Java, Redis, the console's tables; only then
-processes: redis, broker, web, collector, lake, worker, beat. They stop in the reverse order.
+It prepares the data directory, broker configuration, ports, Java, Redis and the console's tables in
+this order, and then starts the processes: redis, broker, web, collector, pipeline, worker, beat.
+They stop in the reverse order.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from deploy.orphans import UNKNOWN, Orphans
 from deploy.supervision import Supervisor, SupervisorError
 from deploy.terminal import complain, labelled, say
 from deploy.virtualenv import ROOT
-from deploy.words import padded, told
+from deploy.words import padded, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,46 +51,46 @@ if TYPE_CHECKING:
     from deploy.programs import Program
 
 ESSENTIAL = frozenset({"broker", "web"})
-"""Without these the appliance ends; without any other it goes on and says what is missing."""
+"""The appliance stops without these; without another process it continues and reports it."""
 FIRST = ("redis", "broker")
-"""Each of them is ready before anything else is started."""
+"""Each of them must be ready before the others are started."""
 POLL_S = 0.1
 WATCH_EVERY_S = 1.0
 REMIND_EVERY_S = 30.0
 ENDS_MAX = 5
-"""A process that ends as often in turn, and was never ready between, will not be."""
+"""A process that ends this often in a row, without ever being ready, is given up."""
 TRY_AGAIN_EVERY_S = 60.0
 STOP_GRACE_S = 10.0
 ENDS_WITH = "broker_core: "
-"""So begins the sentence with which a broker that cannot go on ends."""
+"""Prefix of the broker's last line when it can't continue."""
 MISSING_REDIS = "redis-is-missing.sock"
 READY_LINES = {
     "collector": "collecting",
-    "lake": "keeping: ",
+    "pipeline": "pipeline standing by",
     "worker": " ready.",
     "beat": "beat: Starting",
 }
-"""These have no port to ask: each is ready when it logs these words."""
+"""These have no port to check: each is ready when it logs this text."""
 WITHOUT = {
-    "collector": "The {name} process could not be kept running: messages and pages are served, "
-    "no history is kept until it is back.",
-    "broker": "The {name} process could not be kept running: the other brokers and pages are "
-    "served, its own messages wait on its disk until it is back.",
-    "lake": "The {name} process could not be kept running: messages and pages are served, "
-    "the lake does not grow until it is back.",
-    "slave": "The {name} process could not be kept running: messages and pages are served, "
-    "no second broker has them until it is back.",
-    "worker": "The {name} process could not be kept running: messages and pages are served, "
-    "reports are not run until it is back.",
+    "collector": "The {name} process keeps ending. Messages and the console work, but no "
+    "history is recorded until it runs again.",
+    "broker": "The {name} process keeps ending. The other brokers and the console work; its "
+    "messages stay on disk until it runs again.",
+    "pipeline": "The {name} process keeps ending. Messages and the console work, but the lake "
+    "doesn't grow and reports don't run until it runs again.",
+    "slave": "The {name} process keeps ending. Messages and the console work, but messages "
+    "have no second copy until it runs again.",
+    "worker": "The {name} process keeps ending. Messages and the console work, but scheduled "
+    "queries don't run until it runs again.",
 }
-"""What is not done without a process; without any other it is as without a worker."""
+"""The effect of a missing process; any other has the effect of a missing worker."""
 WITHOUT_JAVA = "not available: Java 17 or newer is missing"
 NEW_PASSWORD = ".venv/bin/python manage.py changepassword"
 ASKED_TO_STOP, NOT_KEPT_RUNNING, NOT_STARTED = 0, 1, 2
 
 
 class AskedToStop(BaseException):
-    """A signal came before anything ran. Not an Exception, so that no handler swallows it."""
+    """A signal arrived before anything ran. Not an Exception, so that no handler swallows it."""
 
 
 class NotKeptRunningError(Exception):
@@ -97,7 +98,7 @@ class NotKeptRunningError(Exception):
 
 
 class Appliance:
-    """The processes of one data directory; one thread only."""
+    """The processes of one data directory. Use from one thread."""
 
     def __init__(
         self,
@@ -113,28 +114,28 @@ class Appliance:
         self._programs = sorted(chosen, key=lambda one: one.priority)
         self._redis_socket = redis_socket
         self._followers = {one.name: LogFollower(supervisor.log_of(one.name)) for one in chosen}
-        # From the moment on at which the appliance is announced; all of it is in the files.
+        # Set once the appliance is announced; the log files have all lines.
         self._digest: Digest | None = None
         self._started: set[str] = set()
         self._ready_lines: set[str] = set()
         self._last_lines: dict[str, str] = {}
-        # Why a broker ended; the next start's lines may stand behind it.
+        # Why a broker ended; lines of its next start may follow it in the log.
         self._sentences: dict[str, str] = {}
         self._given_up: dict[str, float] = {}
         self._pids: dict[str, int] = {}
-        # How often an essential process ended since it was last seen ready.
+        # How often an essential process has ended since it was last ready.
         self._ends: dict[str, int] = {}
         self._watched_at = 0.0
         self._environment: Mapping[str, str] = {}
-        # Of a supervisord that was killed; what is started again waits for its own.
+        # Processes of a killed supervisord; a program starts again once its old process has ended.
         self._orphans: Orphans | None = None
         self.stop_asked = False
 
     def start(self, environment: Mapping[str, str]) -> None:
-        """Start every process when the ones before it are ready.
+        """Start the processes, each when the earlier ones are ready.
 
         Raises:
-            NotKeptRunningError: an essential one does not run.
+            NotKeptRunningError: an essential process doesn't run.
             SupervisorError: nothing can be started.
         """
         self._environment = environment
@@ -144,11 +145,11 @@ class Appliance:
             if name in names:
                 self._start_processes([name])
                 self._wait_until_ready([name])
-        # The others need only what runs already, and each takes seconds to import its libraries.
+        # The others need only these, and each takes seconds to import its libraries.
         self._start_processes([name for name in names if name not in FIRST])
         self._wait_until_ready(names)
-        # From here on the supervisor reports each process that ends, so know them all before the
-        # start is announced.
+        # From here on the supervisor reports each process that ends, so read all states before
+        # announcing the start.
         self._watch()
 
     def run(self) -> None:
@@ -156,7 +157,7 @@ class Appliance:
 
         Raises:
             NotKeptRunningError: an essential process was given up.
-            SupervisorError: supervisord does not answer, or was gone again at once.
+            SupervisorError: supervisord doesn't respond, or ended again at once.
         """
         if not self._options.is_verbose:
             self._digest = Digest()
@@ -169,12 +170,13 @@ class Appliance:
                 self._start_again()
 
     def _start_processes(self, names: Sequence[str]) -> None:
-        """Start processes, each when nothing is left of one before it."""
+        """Start processes, each once its previous process has ended."""
         waiting = list(names)
         while waiting and not self.stop_asked:
             left = self._look_at_orphans()
             for name in [] if UNKNOWN in left else [one for one in waiting if one not in left]:
-                # What the one before said last is not the next one's.
+                # Show the previous process's last lines first, so they aren't attributed to the
+                # next one.
                 self._show_logs()
                 self._ready_lines.discard(name)
                 self._supervisor.start_process(name)
@@ -184,27 +186,27 @@ class Appliance:
                 self._turn()
 
     def _look_at_orphans(self) -> set[str]:
-        """Return whose are still there; those that are late are killed by it."""
+        """Return the programs whose old processes still run, and kill late ones."""
         left = self._orphans.names() if self._orphans is not None else set()
         if not left:
             self._orphans = None
         return left
 
     def _start_again(self) -> None:
-        """Start everything anew after supervisord was killed."""
-        say(told("supervisord had ended; everything is started again."))
+        """Restart everything after supervisord was killed."""
+        say(translated("supervisord ended; restarting everything."))
         self._orphans = self._supervisor.orphans()
         for known in (self._started, self._ready_lines, self._pids, self._ends, self._given_up):
             known.clear()
         self.start(self._environment)
         if not self.stop_asked:
-            say(told("Everything runs again."))
+            say(translated("Everything is running again."))
 
     def stop(self) -> None:
         """Stop every process in reverse order."""
         self._digest = None
         names = ", ".join(one.name for one in reversed(self._programs))
-        say(told("Stopping: {names}", names=names))
+        say(translated("Stopping: {names}", names=names))
         try:
             for program in reversed(self._programs):
                 self._supervisor.stop_process(program.name)
@@ -239,9 +241,9 @@ class Appliance:
             if time.monotonic() > remind_at:
                 log = self._supervisor.log_of(waiting[0])
                 missing = ", ".join(waiting)
-                say(told("Still waiting for {names}; see {log}.", names=missing, log=log))
+                say(translated("Still waiting for {names}; see {log}.", names=missing, log=log))
                 if ESSENTIAL.isdisjoint(waiting):
-                    # Messages and pages work without them; the Reports page says what is wrong.
+                    # Messages and pages work without reports; the Reports page shows the problem.
                     return
                 remind_at = time.monotonic() + REMIND_EVERY_S
             self._turn()
@@ -295,22 +297,22 @@ class Appliance:
             if info.state.name == "FATAL":
                 self._not_kept_running(name)
             elif info.pid:
-                # supervisord may still call it STARTING: it may end before it is RUNNING.
+                # supervisord may still report STARTING: the process may end before it is RUNNING.
                 before = self._pids.get(name, info.pid)
                 self._pids[name] = info.pid
                 if before != info.pid and name not in self._given_up:
-                    say(told("{name} had ended and was started again.", name=name))
+                    say(translated("{name} ended and was restarted.", name=name))
                     self._count_end(name)
                 elif self._ends.get(name) and self._is_ready(name):
                     self._ends[name] = 0
                     self._sentences.pop(name, None)
                 if info.state.name == "RUNNING" and self._given_up.pop(name, None) is not None:
-                    say(told("{name} runs again.", name=name))
+                    say(translated("{name} is running again.", name=name))
 
     def _count_end(self, name: str) -> None:
-        """Give up an essential process that supervisord starts again and again.
+        """Give up an essential process that keeps ending.
 
-        It takes one that needs longer than START_SECONDS to fail for one that runs.
+        supervisord considers a process running if it fails after START_SECONDS, so count here.
         """
         if name not in ESSENTIAL:
             return
@@ -321,14 +323,14 @@ class Appliance:
     def _not_kept_running(self, name: str) -> None:
         log = self._supervisor.log_of(name)
         last = self._sentences.get(name) or self._last_lines.get(name)
-        ends = told("Its log {log} ends with: {last}", log=log, last=last)
-        where = ends if last else told("Its log is {log}.", log=log)
+        ends = translated("The log {log} ends with: {last}", log=log, last=last)
+        where = ends if last else translated("Log: {log}", log=log)
         if name in ESSENTIAL:
-            what = told("The {name} process could not be kept running.", name=name)
+            what = translated("The {name} process keeps ending.", name=name)
             raise NotKeptRunningError(f"{what} {where}")
         now = time.monotonic()
         if name not in self._given_up:
-            without = told(WITHOUT.get(_kind(name), WITHOUT["worker"]), name=name)
+            without = translated(WITHOUT.get(_kind(name), WITHOUT["worker"]), name=name)
             complain(f"{without} {where}")
             self._given_up[name] = now
         elif now - self._given_up[name] >= TRY_AGAIN_EVERY_S:
@@ -339,13 +341,13 @@ class Appliance:
 
 
 def _kind(name: str) -> str:
-    """Return what kind of process it is: `broker` for broker-b."""
+    """Return the kind of a process: `broker` for broker-b."""
     return name.partition("-")[0]
 
 
 @contextlib.contextmanager
 def secrets_in(directory: Path, secrets: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Yield the variables that name the files of the console's secrets, which go at the end."""
+    """Yield the variables that name the console's secret files, which are deleted at the end."""
     try:
         yield secret_files.write(directory, secrets)
     finally:
@@ -353,15 +355,15 @@ def secrets_in(directory: Path, secrets: Mapping[str, str]) -> Iterator[Mapping[
 
 
 def require_writable(store: Path) -> None:
-    """Check that the broker's store, which may be anywhere, is this user's to write."""
+    """Check that this user can write to the broker's store, which may be anywhere."""
     there = next(each for each in (store, *store.parents) if each.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         name = pwd.getpwuid(os.geteuid()).pw_name
-        what = told("{store} cannot be made: {there}", store=store, there=there)
+        what = translated("Can't create {store}: {there}", store=store, there=there)
         raise NotStartedError(
-            told(
-                "The store directory {what} cannot be written by the user {name}; to hand it over: "
-                "chown -hR {name}: {there}",
+            translated(
+                "The user {name} can't write to the store directory {what}; to change its "
+                "owner, run: chown -hR {name}: {there}",
                 what=store if there == store else what,
                 name=name,
                 there=there,
@@ -373,24 +375,24 @@ def require_free_ports(asked: Options, brokers: Mapping[str, BrokerSettings]) ->
     wanted = []
     for name, broker in brokers.items():
         if slave.is_one(name):
-            purpose = told("slave (--slave), ten above the broker's listenPort")
+            purpose = translated("slave (--slave), ten above the broker's listenPort")
             wanted.append((broker.bind_address, broker.listen_port, purpose))
             continue
         whose = "" if name == own_brokers.FIRST else f" {name}"
         wanted += [
-            (broker.bind_address, port, f"{told(purpose)}{whose} ({key})")
+            (broker.bind_address, port, f"{translated(purpose)}{whose} ({key})")
             for key, port, purpose in broker.ports
         ]
-    wanted.append((asked.web_host, asked.web_port, told("console (--web)")))
+    wanted.append((asked.web_host, asked.web_port, translated("console (--web)")))
     claimed: dict[int, str] = {}
     for host, port, purpose in wanted:
         other = claimed.setdefault(port, purpose)
         same = other is not purpose
-        also = told("is also set for the {other}", other=other)
+        also = translated("is also set for the {other}", other=other)
         reason = also if same else ports.why_not(host, port)
         if reason is not None:
             raise NotStartedError(
-                told(
+                translated(
                     "Port {port} of {host}, for the {purpose}, {reason}.",
                     port=port,
                     host=host,
@@ -401,7 +403,7 @@ def require_free_ports(asked: Options, brokers: Mapping[str, BrokerSettings]) ->
 
 
 def prepare(environment: Mapping[str, str]) -> list[str]:
-    """Prepare the console; return the lines that the administrator must read."""
+    """Prepare the console; return the lines for the administrator."""
     done = subprocess.run(
         [sys.executable, "-m", "deploy.prepare"],
         cwd=ROOT,
@@ -413,7 +415,7 @@ def prepare(environment: Mapping[str, str]) -> list[str]:
     )
     said = done.stderr.strip()
     if done.returncode != 0:
-        raise NotStartedError(said or told("The console could not be prepared."))
+        raise NotStartedError(said or translated("Couldn't prepare the console."))
     if said:
         complain(said)
     return [line for line in done.stdout.splitlines() if line.strip()]
@@ -431,17 +433,23 @@ def summary(
     command = f"{NEW_PASSWORD} {os.environ.get('TREBUCHET_ADMIN', '').strip() or 'admin'}"
     seconds = time.monotonic() - float(os.environ.get(STARTED_AT, time.monotonic()))
     rows = [
-        (told("console"), f"http://{shown}:{asked.web_port}/"),
-        *(("", word) for word in words or (told("a new password: {command}", command=command),)),
-        (told("name server"), brokers[own_brokers.FIRST].namesrv),
+        (translated("console"), f"http://{shown}:{asked.web_port}/"),
         *(
-            (told(_kind(name)) + name[len(_kind(name)) :], f"{one.advertised}:{one.listen_port}")
+            ("", word)
+            for word in words or (translated("set a new password: {command}", command=command),)
+        ),
+        (translated("name server"), brokers[own_brokers.FIRST].namesrv),
+        *(
+            (
+                translated(_kind(name)) + name[len(_kind(name)) :],
+                f"{one.advertised}:{one.listen_port}",
+            )
             for name, one in brokers.items()
         ),
-        (told("data"), str(asked.data)),
-        *(() if has_java else ((told("reports"), told(WITHOUT_JAVA)),)),
+        (translated("data"), str(asked.data)),
+        *(() if has_java else ((translated("reports"), translated(WITHOUT_JAVA)),)),
     ]
-    title = told("Trebuchet is up after {seconds:.1f} s; Ctrl-C stops it.", seconds=seconds)
+    title = translated("Trebuchet is up after {seconds:.1f} s; Ctrl-C stops it.", seconds=seconds)
     lines = [f"  {padded(label, 12)} {value}" for label, value in rows]
     return "\n".join(["", title, *lines, ""])
 
@@ -449,7 +457,7 @@ def summary(
 def bring_up(asked: Options, secrets: Mapping[str, str]) -> int:
     """Run the appliance until it ends; return the exit code.
 
-    The environment of this process holds no secrets any more; `secrets` are the console's.
+    This process's environment no longer contains secrets; `secrets` are the console's.
 
     Raises:
         NotStartedError: nothing was started.
@@ -468,10 +476,12 @@ def bring_up(asked: Options, secrets: Mapping[str, str]) -> int:
         for one in brokers.values():
             require_writable(Path(one.store))
         require_free_ports(asked, brokers)
-        alone = own_brokers.left_alone(brokers, asked.data)
+        alone = own_brokers.not_started(brokers, asked.data)
         if alone:
             complain(own_brokers.warning_of(alone, asked.data))
-        has_java = java.ensure()
+        java.install()
+        without_java = java.missing()
+        engine = java.engine(os.environ, without_java)
         fonts.ensure()
         redis_socket: Path | None = None
         redis_command: Sequence[str] | None = None
@@ -482,23 +492,24 @@ def bring_up(asked: Options, secrets: Mapping[str, str]) -> int:
                 redis_socket = sockets / "redis.sock"
                 redis_command = redis_server.command(binary, redis_socket, asked.data / "redis")
             redis_url = redis_server.url(redis_socket or sockets / MISSING_REDIS)
-        # Debian's packages are installed; nothing from here on needs more than this user has.
+        # Debian's packages are installed; nothing needs more privileges from here on.
         privileges.give_up_new_privileges()
         environment = {
             **os.environ,
-            **programs.variables(asked, brokers, os.environ.get("TREBUCHET_BROKERS", "")),
+            **programs.variables(asked, brokers, os.environ.get("TREBUCHET_BROKERS", ""), engine),
             **secret_variables,
         }
         if asked.redis_url is None:
             # A socket has no password.
             environment["TREBUCHET_REDIS_URL"] = redis_url
-        # The processes that stay up have no use for the administrator's password.
+        # Long-running processes don't need the administrator's password.
         once = {name: secrets[name] for name in secrets if name == secret_files.ADMIN_PASSWORD}
         words = prepare(environment | once)
         with_queue = redis_command is not None or asked.redis_url is not None
         chosen = programs.chosen(asked, brokers, redis_command, with_queue=with_queue)
         supervisor = Supervisor(sockets, asked.data / "logs", chosen)
         appliance = Appliance(asked, brokers, supervisor, chosen, redis_socket)
+        has_java = without_java is None
         return _run(
             appliance, environment, lambda: summary(asked, brokers, words, has_java=has_java)
         )
@@ -524,9 +535,9 @@ def _run(appliance: Appliance, environment: Mapping[str, str], text: Callable[[]
         return NOT_KEPT_RUNNING
     if appliance.given_up:
         names = ", ".join(appliance.given_up)
-        complain(told("Stopped; {names} had not been running.", names=names))
+        complain(translated("Stopped; {names} wasn't running.", names=names))
         return NOT_KEPT_RUNNING
-    say(told("Stopped."))
+    say(translated("Stopped."))
     return ASKED_TO_STOP
 
 
@@ -549,7 +560,7 @@ def main(arguments: Sequence[str]) -> int:
         complain(str(error))
         return NOT_STARTED
     except AskedToStop:
-        say(told("Stopped before anything was started."))
+        say(translated("Stopped before anything was started."))
         return ASKED_TO_STOP
 
 

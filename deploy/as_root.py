@@ -1,9 +1,9 @@
-"""What deploy/up does as root, before it goes on as another user: deploy.appliance.
+"""The part of deploy/up that runs as root, before it continues as another user: deploy.appliance.
 
-It installs what is missing, makes the user, hands the data directory over, gives root up and
-becomes the appliance. Where that user cannot reach the checkout, its Python, the data directory or
-the broker's configuration, the appliance stays root and says so, unless TREBUCHET_USER asked for
-the user.
+It installs missing packages, creates the user, hands over the data directory, drops root and
+becomes the appliance. If that user can't reach the checkout, its Python, the data directory or the
+broker's configuration, the appliance stays root and reports it, unless TREBUCHET_USER requests the
+user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deploy.requirements import ROOT
 from deploy.supervision import OPEN_FILES_WANTED
 from deploy.terminal import complain, say
 from deploy.virtualenv import VENV
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,63 +35,65 @@ ROOT_USER = "root"
 
 
 class UserError(Exception):
-    """The appliance cannot run as the user; the text is one sentence without its end."""
+    """The appliance can't run as the user; the text is one sentence without a full stop."""
 
 
 def find_or_make(name: str) -> pwd.struct_passwd:
-    """Return the account of this name; make the appliance's own where it is missing.
+    """Return the account with this name; create the appliance's own account if it is missing.
 
     Raises:
-        UserError: there is none.
+        UserError: the account doesn't exist.
     """
     try:
         return pwd.getpwnam(name)
     except KeyError:
         if name != options.DEFAULT_USER:
-            sentence = told("there is no user {name} (--user, TREBUCHET_USER)", name=name)
+            sentence = translated(
+                "the user {name} doesn't exist (--user, TREBUCHET_USER)", name=name
+            )
             raise UserError(sentence) from None
     try:
         subprocess.run(options.USER_COMMAND, capture_output=True, text=True, check=False)
         user = pwd.getpwnam(name)
     except (OSError, KeyError):
-        sentence = told("the user {name} could not be made by useradd", name=name)
+        sentence = translated("useradd couldn't create the user {name}", name=name)
         raise UserError(sentence) from None
-    say(told("Made the system user {name}.", name=name))
+    say(translated("Created the system user {name}.", name=name))
     return user
 
 
 def require_reachable(user: pwd.struct_passwd, asked: Options) -> None:
-    """Check that the user can read all that runs, and get to the data.
+    """Check that the user can read all code and reach the data.
 
     Raises:
-        UserError: it cannot.
+        UserError: the user can't.
     """
     groups = {*os.getgrouplist(user.pw_name, user.pw_gid)}
     wanted = [
-        (ROOT, told("the checkout")),
-        (Path(sys.executable).resolve(), told("its Python")),
-        (Path(sys.base_prefix).resolve(), told("its Python")),
-        (asked.data.parent, told("the data directory")),
+        (ROOT, translated("the checkout")),
+        (Path(sys.executable).resolve(), translated("its Python")),
+        (Path(sys.base_prefix).resolve(), translated("its Python")),
+        (asked.data.parent, translated("the data directory")),
     ]
     for path, what in wanted:
         _require(path, what, user, groups)
     if asked.broker_file is not None and asked.broker_file.exists():
-        _require(asked.broker_file.parent, told("the broker's configuration"), user, groups)
+        _require(asked.broker_file.parent, translated("the broker's configuration"), user, groups)
         if not _may(asked.broker_file, user, groups, read=True):
             raise UserError(
-                told(
-                    "the user {name} cannot read {file}: chown {name} {file}",
+                translated(
+                    "the user {name} can't read {file}: run chown {name} {file}",
                     name=user.pw_name,
                     file=asked.broker_file,
                 )
             )
     if not _can_import(user):
-        # The environment was made by a root whose files are private.
+        # Root may have created the environment with a private umask.
         _open(VENV.resolve())
         if not _can_import(user):
             raise UserError(
-                told(
-                    "the user {name} cannot read all of {root}: chmod -R a+rX it",
+                translated(
+                    "the user {name} can't read all of {root}: run chmod -R a+rX on it",
                     name=user.pw_name,
                     root=ROOT,
                 )
@@ -99,10 +101,10 @@ def require_reachable(user: pwd.struct_passwd, asked: Options) -> None:
 
 
 def become(user: pwd.struct_passwd) -> None:
-    """Give root up for good."""
+    """Drop root for good."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < OPEN_FILES_WANTED:
-        # Root in a container may not raise it either.
+        # Even root may not raise the limit in a container.
         with contextlib.suppress(ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, OPEN_FILES_WANTED))
     os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
@@ -112,16 +114,16 @@ def become(user: pwd.struct_passwd) -> None:
 
 
 def prepare(user: pwd.struct_passwd, asked: Options) -> None:
-    """Do what needs root: install packages, hand the data directory over.
+    """Do the work that needs root: install packages, hand over the data directory.
 
     Raises:
         HandoverError: the data directory must not be handed over.
-        NotStartedError: another appliance has it, or it cannot be made.
+        NotStartedError: another appliance uses it, or it can't be created.
     """
     require_ours(asked.data, user.pw_uid)
     before = os.umask(0o022)
     try:
-        # Directories on the way are nobody's secret; the user must get through.
+        # The user must be able to traverse the parent directories.
         asked.data.parent.mkdir(parents=True, exist_ok=True)
     finally:
         os.umask(before)
@@ -134,9 +136,9 @@ def prepare(user: pwd.struct_passwd, asked: Options) -> None:
     for link in links:
         if link.exists() and link.stat().st_uid != user.pw_uid:
             complain(
-                told(
-                    "WARNING {link} is a symbolic link, and what it leads to is not {name}'s: "
-                    "if it is the appliance's, chown -hR {name}: {there}",
+                translated(
+                    "WARNING {link} is a symbolic link, and its target doesn't belong to "
+                    "{name}: if it is the appliance's, run chown -hR {name}: {there}",
                     link=link,
                     name=user.pw_name,
                     there=link.resolve(),
@@ -146,7 +148,7 @@ def prepare(user: pwd.struct_passwd, asked: Options) -> None:
 
 def go_on(arguments: Sequence[str], secrets: Mapping[str, str]) -> NoReturn:
     """Become the appliance."""
-    secret_files.hand_on(secrets, os.environ)
+    secret_files.pass_on(secrets, os.environ)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "deploy.appliance", *arguments])
 
@@ -162,12 +164,12 @@ def main(arguments: Sequence[str]) -> int:
         except UserError as error:
             sentence = str(error)
             if asked.user is not None:
-                complain(told("Not started as {user}: {why}.", user=asked.user, why=sentence))
+                complain(translated("Not started as {user}: {why}.", user=asked.user, why=sentence))
                 return appliance.NOT_STARTED
             complain(
-                told(
-                    "WARNING everything runs as root: {why}. Change that, or set "
-                    "TREBUCHET_USER=root if root is what you want.",
+                translated(
+                    "WARNING everything runs as root: {why}. Fix this, or set "
+                    "TREBUCHET_USER=root to run as root on purpose.",
                     why=sentence,
                 )
             )
@@ -176,7 +178,7 @@ def main(arguments: Sequence[str]) -> int:
             prepare(user, asked)
             become(user)
             say(
-                told(
+                translated(
                     "Started as root: everything runs as the user {name} from here on.",
                     name=user.pw_name,
                 )
@@ -188,14 +190,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _require(path: Path, what: str, user: pwd.struct_passwd, groups: set[int]) -> None:
-    """Check that the user may enter all directories on the way to a path that are there."""
+    """Check that the user may enter all existing directories on the way to a path."""
     for each in reversed([path, *path.parents]):
         if each.is_dir() and not _may(each, user, groups, read=False):
             mode = stat.S_IMODE(each.stat().st_mode)
             raise UserError(
-                told(
-                    "the user {name} cannot reach {what} at {path}, since {each} has mode "
-                    "{mode:04o}: move it to another place, such as /opt/trebuchet",
+                translated(
+                    "the user {name} can't reach {what} at {path}, because {each} has mode "
+                    "{mode:04o}: move it to another directory, such as /opt/trebuchet",
                     name=user.pw_name,
                     what=what,
                     path=path,
@@ -206,7 +208,7 @@ def _require(path: Path, what: str, user: pwd.struct_passwd, groups: set[int]) -
 
 
 def _may(path: Path, user: pwd.struct_passwd, groups: set[int], *, read: bool) -> bool:
-    """Whether the mode of a file lets the user read it, or of a directory enter it."""
+    """Return whether the mode of a file lets the user read it, or of a directory enter it."""
     status = path.stat()
     bit = 0o4 if read else 0o1
     if status.st_uid == user.pw_uid:
@@ -215,7 +217,7 @@ def _may(path: Path, user: pwd.struct_passwd, groups: set[int], *, read: bool) -
 
 
 def _can_import(user: pwd.struct_passwd) -> bool:
-    """Whether the user can run the appliance's code: modes do not say all."""
+    """Return whether the user can run the appliance's code, because modes aren't sufficient."""
     done = subprocess.run(
         [sys.executable, "-c", "import deploy.appliance, django, pyspark, broker_core.broker"],
         cwd=ROOT,
@@ -229,7 +231,9 @@ def _can_import(user: pwd.struct_passwd) -> bool:
 
 
 def _open(directory: Path) -> None:
-    """Let everybody read root's files below a directory, and run what root may run."""
+    """Make root's files below a directory readable by everybody, and executable if root may run
+    them.
+    """
     for path in (directory, *directory.rglob("*")):
         status = path.lstat()
         if not stat.S_ISLNK(status.st_mode) and status.st_uid == 0:

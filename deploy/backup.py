@@ -1,8 +1,8 @@
-"""What deploy/backup does inside .venv: copies an appliance that runs, or that is stopped.
+"""The part of deploy/backup that runs inside .venv: copies a running or stopped appliance.
 
-It asks no process of the appliance, so that it needs no account and works beside one that hangs.
-In this order: the lake, which must not know more than the logs; slaves' stores, then those of
-masters; databases; all other files; the manifest.
+It doesn't contact any process of the appliance, so it needs no account and works even if a process
+hangs. It copies in this order: the lake, which must not be ahead of the logs; slaves' stores, then
+masters' stores; databases; all other files; the manifest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from analytics.errors import LakeError
-from analytics.lake.place import LOCK_FILE, LakePlace
+from analytics.lake.place import LOCK_FILE, LOCK_SUFFIX, STAGING, LakePlace
 from broker_core.storage import FileStorage
 from broker_core.store.retention import CLEAN_FORCIBLY_RATIO
 from broker_core.store.runtime_info import size_text
@@ -29,7 +29,7 @@ from deploy import (
     backup_options,
     backup_source,
     backup_target,
-    gentle,
+    low_priority_copy,
     secret_files,
 )
 from deploy.backup_copier import Copier, Found, files_below
@@ -37,7 +37,7 @@ from deploy.backup_manifest import BackupError, LogRange, Manifest
 from deploy.backup_progress import Progress
 from deploy.store_copy import copy_store, log_bytes
 from deploy.terminal import complain, say
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,15 +53,15 @@ PROBLEMS_SHOWN = 20
 
 
 class _AskedToStop(BaseException):
-    """A signal came. Not an Exception, so that no handler swallows it."""
+    """A signal arrived. Not an Exception, so that no handler swallows it."""
 
 
 def back_up(asked: BackupOptions, database_url: str) -> Manifest:
-    """Copy an appliance; return what the copy holds.
+    """Copy an appliance; return the manifest of the copy.
 
     Raises:
-        BackupError: it cannot be copied, or not to there; nothing is left of the copy then.
-        OSError: a file cannot be read or written; the same.
+        BackupError: the appliance or target isn't suitable; the partial copy is deleted.
+        OSError: a file can't be read or written; the partial copy is deleted.
     """
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     _require_outside(asked)
@@ -71,7 +71,7 @@ def back_up(asked: BackupOptions, database_url: str) -> Manifest:
     lake = found.lake if asked.has_lake else None
     total = _bytes_of(found, lake)
     _require_room(asked.target, total, found)
-    gentle.step_back()
+    low_priority_copy.lower_priority()
     target = backup_target.opened(asked.target)
     progress = Progress(total)
     try:
@@ -102,9 +102,9 @@ def verify(source: Path) -> tuple[Manifest, list[str]]:
     """Read all of a backup; return its manifest, and a sentence for each file that changed.
 
     Raises:
-        BackupError: it is none, or cannot be read to its end.
+        BackupError: it isn't a backup, or isn't readable to its end.
     """
-    gentle.step_back()
+    low_priority_copy.lower_priority()
     progress = Progress(backup_source.stored_bytes(source))
     try:
         contents = backup_source.read(source, lambda _, pieces: _count(progress, pieces))
@@ -118,13 +118,18 @@ def _count(progress: Progress, pieces: Iterator[bytes]) -> None:
         progress.add(len(piece))
 
 
+def _is_of_a_writer(path: str) -> bool:
+    """Return whether a file of the lake is a lock, or isn't committed yet."""
+    return path.endswith(LOCK_SUFFIX) or STAGING in Path(path).parts
+
+
 def _copy(found: Contents, lake: Path | None, copier: Copier, target: Path) -> list[LogRange]:
     if lake is not None:
         place = LakePlace.of(str(lake), None, os.environ)
-        # The lock is the appliance's: root must not be its maker.
+        # The appliance must create the lock, because root's file wouldn't be writable.
         is_kept = (lake / LOCK_FILE).exists()
-        with place.locked(LAKE_SECONDS_MAX) if is_kept else nullcontext():
-            copier.tree(f"{backup_contents.LAKE}/", lake, skips=lambda path: path == LOCK_FILE)
+        with place.locked(wait_seconds=LAKE_SECONDS_MAX) if is_kept else nullcontext():
+            copier.tree(f"{backup_contents.LAKE}/", lake, skips=_is_of_a_writer)
     ranges = [copy_store(copier, place) for place in found.stores]
     draft = target.with_name(f"{target.name}{backup_target.PARTIAL}{backup_contents.DATABASE}")
     for path, database in found.databases.items():
@@ -133,13 +138,13 @@ def _copy(found: Contents, lake: Path | None, copier: Copier, target: Path) -> l
         if file.is_dir():
             copier.tree(f"{path}/", file)
         elif not copier.path(path, file):
-            raise BackupError(told("{file} cannot be read: it is no regular file.", file=file))
+            raise BackupError(translated("Can't read {file}: it isn't a regular file.", file=file))
     copier.tree("", found.data, skips=found.skips)
     return ranges
 
 
 def _copy_database(copier: Copier, path: str, database: Path, draft: Path) -> None:
-    """Copy a SQLite database as it is at one moment; writers go on meanwhile (WAL)."""
+    """Copy a SQLite database as of one moment; writers continue meanwhile (WAL)."""
     draft.unlink(missing_ok=True)
     try:
         os.close(os.open(draft, backup_target.NEW, 0o600))
@@ -147,16 +152,16 @@ def _copy_database(copier: Copier, path: str, database: Path, draft: Path) -> No
             closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as source,
             closing(sqlite3.connect(draft)) as copy,
         ):
-            # All in one step: one in several begins anew at each write of another process.
+            # In a single step, because a copy in several steps restarts at each write.
             source.backup(copy)
-        descriptor = os.open(draft, gentle.OPENED)
+        descriptor = os.open(draft, low_priority_copy.OPENED)
         try:
             copier.file(path, Found(path, descriptor, database.stat()))
         finally:
             os.close(descriptor)
     except sqlite3.Error as error:
         raise BackupError(
-            told("The database {path} cannot be read: {why}.", path=database, why=error)
+            translated("Can't read the database {path}: {why}.", path=database, why=error)
         ) from error
     finally:
         for end in ("", *backup_contents.BESIDE_DATABASES):
@@ -166,15 +171,19 @@ def _copy_database(copier: Copier, path: str, database: Path, draft: Path) -> No
 def _require_outside(asked: BackupOptions) -> None:
     target = asked.target.parent.resolve() / asked.target.name
     if not target.parent.is_dir():
-        raise BackupError(told("There is no directory {path}.", path=target.parent))
+        raise BackupError(translated("The directory {path} doesn't exist.", path=target.parent))
     if target.is_relative_to(asked.data.resolve()):
         raise BackupError(
-            told("{path} is inside of the data directory: it would be copied, too.", path=target)
+            translated(
+                "{path} is inside the data directory, so it would be copied, too: choose "
+                "another path.",
+                path=target,
+            )
         )
 
 
 def _bytes_of(found: Contents, lake: Path | None) -> int:
-    """Return how many bytes there are to copy, about."""
+    """Return the approximate number of bytes to copy."""
     total = 0
     for place in found.stores:
         total += log_bytes(place)
@@ -192,14 +201,14 @@ def _on_disk(directory: Path) -> int:
 
 
 def _require_room(target: Path, total: int, found: Contents) -> None:
-    """Check that the copy fits, and leaves a broker on the same disk the room that it needs."""
+    """Check that the copy fits, and leaves enough space for a broker on the same disk."""
     largest = max((path.stat().st_size for path in found.databases.values()), default=0)
     needed = total + largest + SPARE_BYTES
     used, free = FileStorage().disk_usage(target.parent)
     if needed > free:
         raise BackupError(
-            told(
-                "{path} needs {needed}, and {free} are free there.",
+            translated(
+                "{path} needs {needed}, but only {free} are free.",
                 path=target,
                 needed=size_text(needed),
                 free=size_text(free),
@@ -210,9 +219,9 @@ def _require_room(target: Path, total: int, found: Contents) -> None:
     is_shared = any(path.stat().st_dev == device for path in logs)
     if is_shared and (used + needed) / (used + free) > CLEAN_FORCIBLY_RATIO:
         raise BackupError(
-            told(
-                "{path} would fill the disk of the broker's log to more than {percent} %, where "
-                "the broker deletes its oldest messages: take another disk.",
+            translated(
+                "{path} would fill the broker's log disk to more than {percent} %, at which "
+                "the broker deletes its oldest messages: use another disk.",
                 path=target,
                 percent=round(CLEAN_FORCIBLY_RATIO * 100),
             )
@@ -220,7 +229,7 @@ def _require_room(target: Path, total: int, found: Contents) -> None:
 
 
 def _reader_of(data: Path) -> os.stat_result | None:
-    """Return whose rights count: for root those of the data directory's owner."""
+    """Return the user whose permissions count: for root, the owner of the data directory."""
     return data.stat() if os.geteuid() == 0 else None
 
 
@@ -235,7 +244,7 @@ def _say_what(manifest: Manifest, heading: str) -> None:
     say(heading)
     for one in manifest.brokers:
         say(
-            told(
+            translated(
                 "  {process}: commit_log_offset {start} to {end}",
                 process=one.process,
                 start=one.from_offset,
@@ -243,7 +252,7 @@ def _say_what(manifest: Manifest, heading: str) -> None:
             )
         )
     for sentence in manifest.left_out:
-        complain(told("WARNING not in it: {what}", what=sentence))
+        complain(translated("WARNING not included: {what}", what=sentence))
 
 
 def _on_signals() -> None:
@@ -264,17 +273,20 @@ def _run(asked: BackupOptions, database_url: str) -> int:
         for problem in problems[:PROBLEMS_SHOWN]:
             complain(problem)
         if len(problems) > PROBLEMS_SHOWN:
-            complain(told("and {count} more", count=len(problems) - PROBLEMS_SHOWN))
+            complain(translated("and {count} more", count=len(problems) - PROBLEMS_SHOWN))
         if problems:
             return WRONG
-        heading = told(
-            "{path} is as it was written ({made_at}).", path=asked.target, made_at=manifest.made_at
+        heading = translated(
+            "{path} is unchanged since it was written ({made_at}).",
+            path=asked.target,
+            made_at=manifest.made_at,
         )
     else:
         manifest = back_up(asked, database_url)
         stored = sum(entry.stored for entry in manifest.files)
-        heading = told(
-            "{path} holds {count} files, {size}; keep it secret, it has passwords and keys.",
+        heading = translated(
+            "{path} contains {count} files, {size}; keep it secret, because it has passwords "
+            "and keys.",
             path=asked.target,
             count=len(manifest.files),
             size=size_text(stored),
@@ -293,10 +305,10 @@ def main(arguments: Sequence[str]) -> int:
     except (BackupError, LakeError) as error:
         complain(str(error))
     except OSError as error:
-        where = error.filename or told("the disk")
-        complain(told("{where}: {why}.", where=where, why=error.strerror or error))
+        where = error.filename or translated("the disk")
+        complain(translated("{where}: {why}.", where=where, why=error.strerror or error))
     except _AskedToStop:
-        complain(told("Stopped; nothing is left of it."))
+        complain(translated("Stopped; all partial files were deleted."))
     return NOT_DONE
 
 

@@ -1,6 +1,6 @@
-"""What an appliance consists of: its brokers, and the files that belong to them.
+"""The parts of an appliance: its brokers, and the files that belong to them.
 
-Whatever its configuration keeps elsewhere (stores, accounts, certificates) gets a place below the
+Files that its configuration places elsewhere (stores, accounts, certificates) get a path below the
 data directory, so that a restored appliance is one directory.
 """
 
@@ -17,7 +17,7 @@ from deploy import broker_file, brokers, slave
 from deploy.backup_manifest import BackupError, Edit
 from deploy.requirements import ROOT
 from deploy.store_copy import StorePlace
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from broker_core.config.configuration import Configuration
@@ -33,14 +33,14 @@ FILE_KEYS = (
     "tls.client.keyPath",
     "tls.client.trustCertPath",
 )
-"""Keys that name a file which a broker cannot do without."""
-MADE_ANEW = frozenset(
+"""Keys that name a file which a broker requires."""
+RECREATED = frozenset(
     {
-        *("logs", "run", "static", "words", "spark-classes", "redis"),
+        *("logs", "run", "static", "words", "spark-classes", "pipeline", "redis"),
         *("appliance.lock", "history.lock", ".restoring"),
     }
 )
-"""What a start makes anew, and what only processes that run have."""
+"""Files that a start recreates, or that only running processes have."""
 LAKE = "lake"
 DATABASE = ".sqlite3"
 BESIDE_DATABASES = ("-wal", "-shm", "-journal")
@@ -50,16 +50,16 @@ CONSOLE = "console.sqlite3"
 
 @dataclass(slots=True)
 class Contents:
-    """All of an appliance.
+    """All parts of an appliance.
 
     Attributes:
         slaves, masters: their stores.
-        broker_files: configurations, by where they go.
-        outside: files and directories from elsewhere, by where they go.
-        edits: what a restore changes in configurations.
-        databases: SQLite databases, by where they go.
-        lake: where the lake is, None without one.
-        left_out: sentences about what belongs to the appliance and is not copied.
+        broker_files: configurations, by target path.
+        outside: files and directories outside the data directory, by target path.
+        edits: changes that a restore makes in configurations.
+        databases: SQLite databases, by target path.
+        lake: the lake's directory, or None.
+        left_out: sentences about parts of the appliance that aren't copied.
     """
 
     data: Path
@@ -74,13 +74,13 @@ class Contents:
 
     @property
     def stores(self) -> list[StorePlace]:
-        """The stores in the order of their copying: no slave has more than its master then."""
+        """The stores in copying order, so that no slave has more than its master."""
         return [*self.slaves, *self.masters]
 
     def skips(self, path: str) -> bool:
-        """Tell whether a path below the data directory is copied in another way, or not at all."""
+        """Return whether a path in the data directory is copied separately, or not at all."""
         top = path.partition("/")[0]
-        if top in MADE_ANEW or top == LAKE or path in self.broker_files or path in self.databases:
+        if top in RECREATED or top == LAKE or path in self.broker_files or path in self.databases:
             return True
         if path.endswith(BESIDE_DATABASES):
             return True
@@ -91,21 +91,21 @@ class Contents:
 def find(
     data: Path, given: Path | None, lake: str | None, database_url: str, *, has_lake: bool
 ) -> Contents:
-    """Look at an appliance.
+    """Find all parts of an appliance.
 
-    given: its broker configuration, where it is not in the data directory. lake: TREBUCHET_LAKE,
-    None for none. database_url: DATABASE_URL, empty for the console's own.
+    given: its broker configuration, if it isn't in the data directory. lake: TREBUCHET_LAKE, or
+    None. database_url: DATABASE_URL, empty for the console's own.
 
     Raises:
-        BackupError: there is none, or the broker refuses its configuration.
+        BackupError: there is no appliance, or the broker rejects its configuration.
     """
     if not data.is_dir():
-        raise BackupError(told("There is no data directory {data}.", data=data))
+        raise BackupError(translated("The data directory {data} doesn't exist.", data=data))
     found = Contents(data)
     first = _first_file(data, given)
-    # As deploy/up -c starts it.
+    # Matches how deploy/up -c starts it.
     is_beside = given is not None and not broker_file.names_store(first.read_text(errors="replace"))
-    root = broker_file.store_beside(data) if is_beside else None
+    root = broker_file.default_store(data) if is_beside else None
     _add_master(found, brokers.FIRST, first, "", root)
     for directory in sorted((data / "brokers").glob(f"{brokers.FIRST}-*")):
         file = directory / brokers.BROKER_FILE
@@ -121,7 +121,7 @@ def find(
     _add_lake(found, lake, has_lake=has_lake)
     for path in sorted(data.iterdir()):
         if path.is_symlink() and not found.skips(path.name):
-            found.left_out.append(told("{path} is a symbolic link.", path=path))
+            found.left_out.append(translated("{path} is a symbolic link.", path=path))
     return found
 
 
@@ -133,9 +133,9 @@ def _first_file(data: Path, given: Path | None) -> Path:
         if file.is_file():
             return file
     raise BackupError(
-        told(
-            "There is no broker configuration {file}: name it by -c, as for deploy/up, or another "
-            "data directory by --data.",
+        translated(
+            "The broker configuration {file} doesn't exist: set it with -c, as for deploy/up, "
+            "or set another data directory with --data.",
             file=candidates[0],
         )
     )
@@ -144,7 +144,7 @@ def _first_file(data: Path, given: Path | None) -> Path:
 def _add_master(
     found: Contents, process: str, file: Path, prefix: str, root: Path | None = None
 ) -> None:
-    """Note a broker; root is where its store is, None for where its configuration says."""
+    """Add a broker; root is its store directory, None for the directory in its configuration."""
     configuration = _loaded(file)
     store = configuration.store
     stated = Path(store.store_path_root_dir)
@@ -174,12 +174,12 @@ def _loaded(file: Path) -> Configuration:
     except ConfigError as error:
         raise BackupError(str(error)) from error
     if errors:
-        raise BackupError(told("The broker refuses {file}: {why}", file=file, why=errors[0]))
+        raise BackupError(translated("The broker rejected {file}: {why}", file=file, why=errors[0]))
     return configuration
 
 
 def _place_of(found: Contents, path: Path, prefix: str) -> str:
-    """Return where a file of a broker's goes; one from outside the data directory is noted."""
+    """Return the target path of a broker's file; record a file outside the data directory."""
     if path.is_relative_to(found.data) and not path.is_symlink():
         return path.relative_to(found.data).as_posix()
     path = path.resolve()
@@ -193,7 +193,7 @@ def _place_of(found: Contents, path: Path, prefix: str) -> str:
         number += 1
     found.outside[place] = path
     if path.suffix in (".yml", ".yaml") and (path.parent / "acl").is_dir():
-        # Accounts beside plain_acl.yml.
+        # Account files next to plain_acl.yml.
         found.outside.setdefault(f"{prefix}conf/acl", path.parent / "acl")
     return place
 
@@ -204,7 +204,7 @@ def _add_databases(found: Contents, database_url: str) -> None:
             found.databases[path.name] = path
     if not database_url:
         if CONSOLE not in found.databases:
-            found.left_out.append(told("The console has no database here."))
+            found.left_out.append(translated("The console's database doesn't exist."))
         return
     scheme, _, rest = database_url.partition("://")
     if scheme == "sqlite":
@@ -213,18 +213,18 @@ def _add_databases(found: Contents, database_url: str) -> None:
         return
     found.databases.pop(CONSOLE, None)
     found.left_out.append(
-        told("The console's database is elsewhere (DATABASE_URL): back it up there, too.")
+        translated("The console's database is elsewhere (DATABASE_URL): back it up there, too.")
     )
 
 
 def _add_lake(found: Contents, lake: str | None, *, has_lake: bool) -> None:
     here = found.data / LAKE
     if lake is not None and "://" in lake:
-        found.left_out.append(told("The lake is elsewhere: {place}.", place=lake))
+        found.left_out.append(translated("The lake is elsewhere: {place}.", place=lake))
         return
     is_path = lake is not None and os.sep in lake
     place = Path(lake).expanduser().absolute() if lake and is_path else here
     if place.is_dir():
         found.lake = place
         if not has_lake:
-            found.left_out.append(told("The lake {place} (--without-lake).", place=place))
+            found.left_out.append(translated("The lake {place} (--without-lake).", place=place))

@@ -1,4 +1,4 @@
-"""Copying files of an appliance that may be running into a backup, and noting them."""
+"""Copies files of an appliance, which may be running, into a backup and records them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.formats.paths import is_system_entry
 from deploy.backup_manifest import BackupError, Entry
-from deploy.gentle import OPENED, Source, length_without_zeros
-from deploy.words import told
+from deploy.low_priority_copy import OPENED, Source, length_without_zeros
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 PRIVATE = 0o600
 DRAFTS = (".tmp", ".bak.tmp")
-"""Ends of names under which a file is written before it takes its place."""
+"""Suffixes of temporary files that are renamed once they are complete."""
 
 
 class Found(NamedTuple):
-    """A regular file below a directory: its path there, `/` between names, and what it is."""
+    """A regular file below a directory: its relative path, with `/`, and its status."""
 
     path: str
     descriptor: int
@@ -33,16 +33,16 @@ class Found(NamedTuple):
 
 
 class Copier:
-    """Puts one file after the other into a target.
+    """Copies files into a target.
 
     Attributes:
-        entries: what is in it so far.
+        entries: the files copied so far.
     """
 
     def __init__(
         self, target: Target, progress: Progress, reader: os.stat_result | None = None
     ) -> None:
-        """`reader` is of the directory whose owner may read all that root copies for it."""
+        """`reader` owns the directory and may read everything that root copies for it."""
         self._reader = reader
         self._target = target
         self._progress = progress
@@ -57,13 +57,13 @@ class Copier:
         has_empty_end: bool = False,
         leaves_cache: bool = False,
     ) -> None:
-        """Copy an open file as it is now.
+        """Copy an open file in its current state.
 
-        limit: behind so many bytes there are zeros. has_empty_end: zeros at its end are left out.
-        leaves_cache: nobody reads it soon.
+        limit: bytes after this offset are replaced by zeros. has_empty_end: zeros at the end are
+        left out. leaves_cache: drop the file from the page cache.
 
         Raises:
-            BackupError: it is not for the appliance's user to read.
+            BackupError: the appliance's user may not read the file.
         """
         self._require_readable(path, found.status)
         size = os.fstat(found.descriptor).st_size
@@ -78,7 +78,7 @@ class Copier:
         self.entries.append(Entry(path, size, stored, source.sha256, mode, modified_ns))
 
     def text(self, path: str, text: bytes, modified_ns: int) -> None:
-        """Put a file in that is in memory."""
+        """Add a file from memory."""
         descriptor = os.memfd_create("backup", os.MFD_CLOEXEC)
         try:
             os.write(descriptor, text)
@@ -90,7 +90,7 @@ class Copier:
         self.entries.append(Entry(path, len(text), len(text), digest, PRIVATE, modified_ns))
 
     def path(self, path: str, source: Path) -> bool:
-        """Copy one file; return whether it is there. A symbolic link is not."""
+        """Copy one file; return whether it exists. Symbolic links don't count."""
         try:
             descriptor = os.open(source, OPENED)
         except OSError as error:
@@ -107,9 +107,9 @@ class Copier:
         return True
 
     def _require_readable(self, path: str, status: os.stat_result) -> None:
-        """Keep root from copying for the appliance's user what that user may not read.
+        """Check that the appliance's user may read a file that root copies.
 
-        The user decides what its directory and its configuration lead to.
+        The user controls the paths in its directory and its configuration.
         """
         reader = self._reader
         if reader is None or reader.st_uid in (0, status.st_uid):
@@ -117,9 +117,9 @@ class Copier:
         may_group = status.st_mode & stat.S_IRGRP and status.st_gid == reader.st_gid
         if not may_group and not status.st_mode & stat.S_IROTH:
             raise BackupError(
-                told(
-                    "{path} is not for the user of the data directory to read: hand it over "
-                    "(chown), or take it away.",
+                translated(
+                    "The user of the data directory can't read {path}: change its owner "
+                    "(chown), or move it away.",
                     path=path,
                 )
             )
@@ -134,9 +134,9 @@ class Copier:
     ) -> None:
         """Copy all regular files below a directory.
 
-        skips: told of a path below the directory, whether it is left out, with what is below it.
-        is_queue: files of one directory follow each other, the first may go at any time, and each
-        ends in zeros.
+        skips: returns whether to leave out a relative path and everything below it. is_queue: the
+        files of each directory are a sequence, the first may be deleted at any time, and each ends
+        in zeros.
         """
         for found in files_below(directory, skips=skips, ends_at_gap=is_queue):
             self.file(f"{prefix}{found.path}", found, has_empty_end=is_queue)
@@ -145,14 +145,15 @@ class Copier:
 def files_below(
     directory: Path, *, skips: Callable[[str], bool] = lambda path: False, ends_at_gap: bool = False
 ) -> Iterator[Found]:
-    """Yield the regular files below a directory, each open until the next is asked for.
+    """Yield the regular files below a directory, each open until the next is requested.
 
-    Symbolic links are not followed, also not those that take a directory's place meanwhile. Files
-    that go meanwhile are left out; with ends_at_gap those of a directory come newest name first,
-    and none behind one that is gone. So are entries of the operating system, such as `lost+found`.
+    Symbolic links aren't followed, even if they replace a directory meanwhile. Files that disappear
+    meanwhile are left out; with ends_at_gap, the files of a directory are yielded newest name
+    first, and stop at the first missing file. Entries of the operating system, such as
+    `lost+found`, are left out.
 
     Raises:
-        OSError: a file or directory may not be read.
+        OSError: a file or directory isn't readable.
     """
     if not directory.is_dir():
         return

@@ -1,7 +1,7 @@
-"""The manifest of a backup: what is in it, written last.
+"""The manifest of a backup: a list of its contents, written last.
 
-It is the JSON text `{"sha256": DIGEST, "manifest": {...}}`; the digest is that of the second text
-as it stands there. A backup without a manifest is none.
+It is the JSON text `{"sha256": DIGEST, "manifest": {...}}`; the digest is of the exact text of the
+second value. A backup without a manifest isn't valid.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from deploy.words import told
+from deploy.words import translated
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -21,7 +21,7 @@ Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class BackupError(Exception):
-    """A backup or a restore cannot be done; the text is one sentence."""
+    """A backup or a restore failed; the text is one sentence."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -29,11 +29,11 @@ class Entry(msgspec.Struct, frozen=True):
 
     Attributes:
         path: below the data directory, with `/` between names.
-        size: bytes that it has once restored; behind those that are stored there are zeros.
-        stored: bytes that the backup has of it.
+        size: length once restored; bytes after the stored ones are zeros.
+        stored: number of bytes in the backup.
         sha256: of the stored bytes, hexadecimal.
         mode: permission bits.
-        modified_ns: when it was modified, nanoseconds since the epoch.
+        modified_ns: modification time, nanoseconds since the epoch.
     """
 
     path: str
@@ -45,11 +45,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class LogRange(msgspec.Struct, frozen=True):
-    """What the backup has of a broker's log.
+    """The range of a broker's log in the backup.
 
     Attributes:
         process: the broker's process, such as `broker-b`.
-        from_offset, to_offset: commit_log_offsets of the first byte, and behind the last record.
+        from_offset, to_offset: commit_log_offsets of the first byte, and after the last record.
     """
 
     process: str
@@ -58,22 +58,22 @@ class LogRange(msgspec.Struct, frozen=True):
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Keys of a configuration file that name places, which are below the data directory."""
+    """Keys of a configuration file whose values are paths, now below the data directory."""
 
     file: str
     keys: dict[str, str]
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """All of a backup.
+    """The contents of a backup.
 
     Attributes:
-        made_at: when it began, RFC 3339.
-        data: the data directory that it was made from.
+        made_at: when the backup began, RFC 3339.
+        data: the original data directory.
         owner: the name of that directory's owner; empty for a user without a name.
         brokers: masters and slaves.
-        has_lake: whether a lake is in it.
-        left_out: sentences about what belongs to the appliance and is kept elsewhere.
+        has_lake: whether it contains a lake.
+        left_out: sentences about parts of the appliance that are stored elsewhere.
     """
 
     format: int
@@ -104,28 +104,28 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(text: bytes) -> Manifest:
-    """Return the manifest of a file's text.
+    """Return the manifest in a file's text.
 
     Raises:
-        BackupError: it is damaged, or of a later version.
+        BackupError: the text is damaged, or of a later version.
     """
     try:
         signed = msgspec.json.decode(text, type=_Signed)
         body = bytes(signed.manifest).strip()
         if _digest(body) != signed.sha256:
-            raise BackupError(told("The manifest is damaged: its checksum is another one."))
+            raise BackupError(translated("The manifest is damaged: the checksum doesn't match."))
         version = msgspec.json.decode(body, type=_Head).format
         if version != FORMAT:
             raise BackupError(
-                told(
-                    "The backup has format {version}, and this Trebuchet reads {known}.",
+                translated(
+                    "The backup has format {version}, but this Trebuchet supports {known}.",
                     version=version,
                     known=FORMAT,
                 )
             )
         manifest = msgspec.json.decode(body, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BackupError(told("The manifest is damaged: {why}.", why=error)) from error
+        raise BackupError(translated("The manifest is damaged: {why}.", why=error)) from error
     paths = [each.path for each in manifest.files] + [each.file for each in manifest.edits]
     for path in paths + [place for each in manifest.edits for place in each.keys.values()]:
         require_inside(path)
@@ -133,34 +133,36 @@ def decode(text: bytes) -> Manifest:
 
 
 def require_inside(path: str) -> None:
-    """Check that a path leads to a place below the directory that it is relative to.
+    """Check that a relative path stays inside its directory.
 
     Raises:
-        BackupError: it leads elsewhere, or to the manifest.
+        BackupError: the path leads outside, or to the manifest.
     """
     pure = PurePosixPath(path)
     is_odd = not path or "\0" in path or path != pure.as_posix() or path == NAME
     if is_odd or pure.is_absolute() or ".." in pure.parts or pure.parts == ():
         raise BackupError(
-            told("The backup names a file that it may not have: {path!r}.", path=path)
+            translated("The backup contains a path that isn't allowed: {path!r}.", path=path)
         )
 
 
 def differences(manifest: Manifest, found: dict[str, tuple[int, str]]) -> list[str]:
-    """Return a sentence for each file that is not as the manifest says it.
+    """Return a sentence for each file that differs from the manifest.
 
-    `found` are stored bytes and SHA-256 by path.
+    `found` has stored bytes and SHA-256 by path.
     """
     sentences = []
     for entry in manifest.files:
         stored, digest = found.get(entry.path, (-1, ""))
         if stored < 0:
-            sentences.append(told("missing: {path}", path=entry.path))
+            sentences.append(translated("missing: {path}", path=entry.path))
         elif stored < entry.stored:
             lost = entry.stored - stored
-            sentences.append(told("cut: {path} lacks {lost} bytes", path=entry.path, lost=lost))
+            sentences.append(
+                translated("truncated: {path} lacks {lost} bytes", path=entry.path, lost=lost)
+            )
         elif (stored, digest) != (entry.stored, entry.sha256):
-            sentences.append(told("altered: {path}", path=entry.path))
+            sentences.append(translated("modified: {path}", path=entry.path))
     return sentences
 
 

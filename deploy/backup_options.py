@@ -1,6 +1,6 @@
 """The command lines of deploy/backup and deploy/restore.
 
-Standard library only: --help must answer before anything is installed.
+Standard library only: --help must work before anything is installed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from deploy import options
 from deploy.backup_words import BACKUP, BACKUP_EPILOG, RESTORE, RESTORE_EPILOG
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class BackupOptions:
     """The command line of deploy/backup, with absolute paths.
 
     Attributes:
-        target: where the copy goes; with is_verified what is looked at.
+        target: the path of the copy; with is_verified, the backup to check.
         lake: as in deploy.options.Options.
     """
 
@@ -47,21 +47,25 @@ class RestoreOptions:
 def parse_backup(
     arguments: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> BackupOptions:
-    """Read the command line of deploy/backup; SystemExit for --help (0) or nonsense (2)."""
+    """Read the command line of deploy/backup; SystemExit for --help (0) or bad arguments (2)."""
     parser = _parser("deploy/backup", BACKUP, BACKUP_EPILOG)
-    parser.add_argument("target", metavar="TARGET", type=Path, help=told("where the copy goes"))
+    parser.add_argument(
+        "target", metavar="TARGET", type=Path, help=translated("path of the new backup")
+    )
     _add_data(parser)
     parser.add_argument(
         "-c",
         metavar="FILE",
         type=Path,
-        help=told("broker configuration, where deploy/up is given one"),
+        help=translated("broker configuration, if you pass one to deploy/up"),
     )
-    parser.add_argument("--without-lake", action="store_true", help=told("leave the lake out"))
+    parser.add_argument(
+        "--without-lake", action="store_true", help=translated("leave out the lake")
+    )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help=told("copy nothing: check that TARGET is as it was written"),
+        help=translated("don't copy; check that the files of TARGET are unchanged"),
     )
     given = parser.parse_args(arguments)
     lake = environment.get("TREBUCHET_LAKE", "").strip()
@@ -78,10 +82,10 @@ def parse_backup(
 def parse_restore(
     arguments: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> RestoreOptions:
-    """Read the command line of deploy/restore; SystemExit for --help (0) or nonsense (2)."""
+    """Read the command line of deploy/restore; SystemExit for --help (0) or bad arguments (2)."""
     parser = _parser("deploy/restore", RESTORE, RESTORE_EPILOG)
     parser.add_argument(
-        "source", metavar="SOURCE", type=Path, help=told("what deploy/backup wrote")
+        "source", metavar="SOURCE", type=Path, help=translated("a backup from deploy/backup")
     )
     _add_data(parser)
     given = parser.parse_args(arguments)
@@ -91,8 +95,8 @@ def parse_restore(
 def _parser(program: str, description: str, epilog: str) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(
         prog=program,
-        description=told(description),
-        epilog=told(epilog),
+        description=translated(description),
+        epilog=translated(epilog),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -103,7 +107,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="DIR",
         type=Path,
-        help=told("the data directory (default: TREBUCHET_DATA, else data in the checkout)"),
+        help=translated("data directory (default: TREBUCHET_DATA, else data in the checkout)"),
     )
 
 

@@ -1,4 +1,4 @@
-"""How far a copy is, on a terminal; elsewhere nothing."""
+"""Shows the progress of a copy on a terminal; otherwise does nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import time
 
 from broker_core.store.runtime_info import size_text
-from deploy.words import told
+from deploy.words import translated
 
 SHOWN_EVERY_S = 0.2
 BAR_COLUMNS = 24
@@ -14,10 +14,10 @@ CLEARED_COLUMNS = 78
 
 
 class Progress:
-    """One line that is written again and again."""
+    """One line that is updated repeatedly."""
 
     def __init__(self, total: int, *, is_shown: bool | None = None) -> None:
-        """`total` is the number of bytes as far as it is known beforehand, 0 for unknown."""
+        """`total` is the expected number of bytes, 0 if unknown."""
         self._total = total
         self._is_shown = sys.stderr.isatty() if is_shown is None else is_shown
         self._began_at = time.monotonic()
@@ -25,7 +25,7 @@ class Progress:
         self.done = 0
 
     def add(self, count: int) -> None:
-        """Note that so many bytes are done."""
+        """Add a number of finished bytes."""
         self.done += count
         now = time.monotonic()
         if self._is_shown and now - self._shown_at >= SHOWN_EVERY_S:
@@ -34,24 +34,24 @@ class Progress:
             sys.stderr.flush()
 
     def end(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         if self._is_shown:
             sys.stderr.write("\r" + " " * CLEARED_COLUMNS + "\r")
             sys.stderr.flush()
 
     def line(self, seconds: float) -> str:
-        """Return what to show when so many seconds have passed."""
+        """Return the text to show after some seconds."""
         rate = self.done / seconds if seconds > 0 else 0.0
         if not self._total:
-            return told("{done}, {rate} a second", done=size_text(self.done), rate=size_text(rate))
+            return translated("{done}, {rate}/s", done=size_text(self.done), rate=size_text(rate))
         # Files grow while they are copied.
         total = max(self._total, self.done)
         share = self.done / total
         left = (total - self.done) / rate if rate else 0.0
         filled = round(share * BAR_COLUMNS)
         bar = "#" * filled + "." * (BAR_COLUMNS - filled)
-        return told(
-            "[{bar}] {percent} %  {done} of {total}  {rate} a second  {left} left",
+        return translated(
+            "[{bar}] {percent} %  {done} of {total}  {rate}/s  {left} left",
             bar=bar,
             percent=int(share * 100),
             done=size_text(self.done),

@@ -1,7 +1,7 @@
-"""Reading a backup: a directory, or a tar file from its beginning to its end.
+"""Reads a backup: a directory, or a tar file from its beginning to its end.
 
-What a backup holds is somebody else's word: paths that lead out of the directory are refused, and
-nothing is unpacked but the bytes of regular files, to places of ours.
+A backup isn't trusted: paths that lead outside the directory are rejected, and only the bytes of
+regular files are unpacked, to paths that we choose.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import zstandard
 from deploy import backup_manifest
 from deploy.backup_manifest import BackupError, Manifest
 from deploy.backup_target import PARTIAL, TAR_ZST
-from deploy.gentle import OPENED, PIECE_BYTES
-from deploy.words import told
+from deploy.low_priority_copy import OPENED, PIECE_BYTES
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     Take = Callable[[str, Iterator[bytes]], None]
-    """Told of a path and its bytes, all of which it takes."""
+    """Called with a path and its bytes; must read all of them."""
 
 
 class Contents(NamedTuple):
-    """What a backup holds.
+    """The contents of a backup.
 
     Attributes:
-        manifest: what it should hold.
-        problems: a sentence for each file that is missing, cut or altered.
+        manifest: the expected contents.
+        problems: a sentence for each file that is missing, truncated or modified.
     """
 
     manifest: Manifest
@@ -46,11 +46,11 @@ def read(source: Path, take: Take) -> Contents:
     """Read all of a backup.
 
     Raises:
-        BackupError: it has no manifest that can be read, or is none.
-        OSError: the disk does not answer.
+        BackupError: the manifest is missing or not readable, or it isn't a backup.
+        OSError: the disk failed.
     """
     if source.name.endswith(PARTIAL):
-        raise BackupError(told("{path} is no backup: it did not end.", path=source))
+        raise BackupError(translated("{path} isn't a valid backup: it didn't finish.", path=source))
     found: dict[str, tuple[int, str]] = {}
 
     def taken(path: str, pieces: Iterator[bytes]) -> None:
@@ -72,12 +72,12 @@ def read(source: Path, take: Take) -> Contents:
     elif stat.S_ISREG(mode):
         manifest = _read_tar(source, taken)
     else:
-        raise BackupError(told("{path} is neither a directory nor a file.", path=source))
+        raise BackupError(translated("{path} isn't a directory or a file.", path=source))
     return Contents(manifest, backup_manifest.differences(manifest, found))
 
 
 def stored_bytes(source: Path) -> int:
-    """Return how many bytes of files a backup holds, 0 where only reading it would tell."""
+    """Return the total size of a backup's files, 0 if that requires reading it."""
     if source.is_dir():
         return sum(entry.stored for entry in _manifest_of(source).files)
     return 0 if source.name.endswith(TAR_ZST) else source.stat().st_size
@@ -89,7 +89,7 @@ def _read_directory(source: Path, take: Take) -> Manifest:
         try:
             descriptor = os.open(source / entry.path, OPENED)
         except OSError:
-            # Missing, or a link that somebody put there.
+            # Missing, or replaced by a link.
             continue
         try:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -118,8 +118,8 @@ def _read_tar(source: Path, take: Take) -> Manifest:
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is None:
                     raise BackupError(
-                        told(
-                            "The backup names a file that it may not have: {path!r}.",
+                        translated(
+                            "The backup contains a path that isn't allowed: {path!r}.",
                             path=member.name,
                         )
                     )
@@ -130,7 +130,7 @@ def _read_tar(source: Path, take: Take) -> Manifest:
                 take(member.name, _pieces(content.read))
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
         raise BackupError(
-            told("{path} is cut or damaged: {why}.", path=source, why=error)
+            translated("{path} is truncated or damaged: {why}.", path=source, why=error)
         ) from error
     if manifest is None:
         raise _without_manifest(source)
@@ -154,8 +154,8 @@ def _pieces(read_some: Callable[[int], bytes]) -> Iterator[bytes]:
 
 def _without_manifest(source: Path) -> BackupError:
     return BackupError(
-        told(
-            "{path} has no {manifest}: it is no backup, or one that did not end.",
+        translated(
+            "{path} has no {manifest}: it isn't a backup, or the backup didn't finish.",
             path=source,
             manifest=backup_manifest.NAME,
         )

@@ -1,7 +1,7 @@
-"""Where a backup is written: a directory, or one tar file.
+"""Writes a backup: a directory, or one tar file.
 
-Until the manifest is in and all of it is durable its name ends in `.partial`; a copy that was
-killed stays under that name, and nothing reads it.
+The name ends in `.partial` until the manifest is written and everything is durable. A killed copy
+keeps that name, and nothing reads it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import zstandard
 from broker_core.storage import FileStorage
 from deploy import backup_manifest
 from deploy.backup_manifest import BackupError
-from deploy.gentle import PIECE_BYTES, Sink
-from deploy.words import told
+from deploy.low_priority_copy import PIECE_BYTES, Sink
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from deploy.gentle import Source
+    from deploy.low_priority_copy import Source
 
 PARTIAL = ".partial"
 TAR, TAR_ZST = ".tar", ".tar.zst"
@@ -32,36 +32,36 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Target(Protocol):
-    """Files go in one after the other, then the manifest; or all of it is given up."""
+    """A backup being written: add files, then the manifest, or abandon it."""
 
     def add(self, path: str, source: Source, stored: int) -> None:
-        """Write a file of so many bytes."""
+        """Write a file with this many bytes."""
         ...
 
     def finish(self, manifest: bytes) -> None:
-        """Make all of it durable and complete."""
+        """Write the manifest and make everything durable."""
         ...
 
     def abandon(self) -> None:
-        """Delete what was written."""
+        """Delete the written files."""
         ...
 
 
 def opened(path: Path) -> Target:
-    """Begin a backup at a place where nothing is.
+    """Begin a backup at a path that doesn't exist yet.
 
     Raises:
-        BackupError: something is there.
-        OSError: it cannot be written.
+        BackupError: the path exists.
+        OSError: the path isn't writable.
     """
     partial = path.with_name(path.name + PARTIAL)
     if os.path.lexists(path):
-        raise BackupError(told("{path} exists: a backup is written to a new place.", path=path))
+        raise BackupError(translated("{path} exists: choose a new path for the backup.", path=path))
     if os.path.lexists(partial):
         raise BackupError(
-            told(
-                "{path} is what a backup left that did not end, or one that is being made: delete "
-                "it if none is.",
+            translated(
+                "{path} belongs to an unfinished or running backup: delete it if no backup is "
+                "running.",
                 path=partial,
             )
         )
@@ -71,7 +71,7 @@ def opened(path: Path) -> Target:
 
 
 class DirectoryTarget:
-    """A backup whose files are files; the last zeros of each are left out."""
+    """A backup as a directory; trailing zeros of each file are left out."""
 
     def __init__(self, path: Path, partial: Path) -> None:
         self._path = path
@@ -100,7 +100,7 @@ class DirectoryTarget:
 
 
 class TarTarget:
-    """A backup as a POSIX tar file, compressed by zstd where its name ends in .tar.zst."""
+    """A backup as a POSIX tar file, compressed with zstd if its name ends in .tar.zst."""
 
     def __init__(self, path: Path, partial: Path) -> None:
         self._path = path
@@ -134,7 +134,7 @@ class TarTarget:
         FileStorage().sync_directory(self._path.parent)
 
     def abandon(self) -> None:
-        # Without a word to the tar file, whose end must not look like one.
+        # Without closing the tar file, which would write a valid end.
         self._sink.close()
         self._partial.unlink(missing_ok=True)
 

@@ -1,25 +1,25 @@
-"""What deploy/backup --help and deploy/restore --help say in English."""
+"""The English help texts of deploy/backup and deploy/restore."""
 
 from __future__ import annotations
 
 BACKUP = """\
 Copy a whole appliance, running or stopped: messages, offsets, topics and
 groups of each broker, accounts of brokers, TLS material, the console's
-database and history, reports, the lake. Sends go on meanwhile."""
+database and history, reports, the lake. Producers can send meanwhile."""
 BACKUP_EPILOG = """\
-TARGET is a new directory, or a new file that ends in .tar or .tar.zst. It holds
-passwords and keys as the data directory does: keep it as secret.
+TARGET is a new directory, or a new file that ends in .tar or .tar.zst. It contains
+passwords and keys, like the data directory: keep it secret.
 
 exit code:
-  0  the copy is complete, or --verify found nothing wrong
-  1  --verify found files that are missing, cut or altered
+  0  the copy is complete, or --verify found no problem
+  1  --verify found files that are missing, truncated or modified
   2  nothing was copied; the last line says why
 """
 RESTORE = """\
-Make a data directory from what deploy/backup wrote: each file is checked before
-any takes its place. The directory must be empty, or not exist."""
+Create a data directory from a backup of deploy/backup. All files are checked before
+any is moved into place. The directory must be empty or must not exist."""
 RESTORE_EPILOG = """\
 exit code:
-  0  the data directory is there; the last lines say how to start on it
+  0  the data directory is restored; the last lines say how to start it
   2  nothing was restored; the last lines say why
 """

@@ -1,4 +1,5 @@
-"""The first step of deploy/up, harden, backup, restore and test: from any Python to that of .venv.
+"""The first step of deploy/up, harden, backup, restore and test: switches from any Python to
+.venv's.
 
 Standard library only.
 """
@@ -16,16 +17,16 @@ from typing import TYPE_CHECKING
 from broker_core.environment import without_secrets
 from deploy import backup_options, checks, options, requirements, secret_files, settings, virtualenv
 from deploy.terminal import complain
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 COLLECTOR = "TREBUCHET_OTLP_ENDPOINT"
-"""Where it is set, the console needs OpenTelemetry's SDK."""
+"""If set, the console needs OpenTelemetry's SDK."""
 MASTER = "TREBUCHET_SPARK_MASTER"
-"""Where it is a Spark Connect server, reports and lake need its client."""
+"""If it is a Spark Connect server, reports and lake need its client."""
 CONNECT_PREFIX = "sc://"
 COPYING: dict[str, Callable[[Sequence[str]], object]] = {
     "backup": backup_options.parse_backup,
@@ -37,7 +38,7 @@ STARTED_AT = "TREBUCHET_STARTED_AT"
 
 
 def wanted(environment: Mapping[str, str]) -> list[Path]:
-    """Return the requirements files of what an appliance's settings ask for besides its own."""
+    """Return additional requirements files for an appliance's settings."""
     files = [requirements.OTLP] if environment.get(COLLECTOR) else []
     if environment.get(MASTER, "").startswith(CONNECT_PREFIX):
         files.append(requirements.CONNECT)
@@ -46,7 +47,7 @@ def wanted(environment: Mapping[str, str]) -> list[Path]:
 
 @contextlib.contextmanager
 def compiling(python: Path) -> Iterator[None]:
-    """Compile meanwhile what of the broker can be; it says itself what it lacks."""
+    """Compile the broker's native parts in the background; the build reports missing tools."""
     if os.environ.get("TREBUCHET_NATIVE") == "0":
         yield
         return
@@ -63,7 +64,7 @@ def compiling(python: Path) -> Iterator[None]:
 
 
 def ready(*files: Path) -> Path:
-    """Install what the files' locks pin while the broker's native part is compiled.
+    """Install the files' locks while the broker's native parts are compiled.
 
     Returns the environment's Python.
 
@@ -80,16 +81,16 @@ def main(arguments: list[str]) -> int:
     command, *rest = arguments
     try:
         if command == "up":
-            # Before anything is started, so that no process inherits them.
+            # Before starting any process, so that none inherits them.
             secrets = secret_files.take(os.environ)
             asked = options.parse(rest)
             user = asked.user
             # Programs started later read their settings from variables.
             os.environ.update(asked.chosen)
             for name, meant in settings.unknown(os.environ):
-                sentence = told("WARNING unknown setting {name} ignored", name=name)
+                sentence = translated("WARNING unknown setting {name} ignored", name=name)
                 if meant is not None:
-                    sentence = told(
+                    sentence = translated(
                         "WARNING unknown setting {name} ignored; did you mean {meant}?",
                         name=name,
                         meant=meant,
@@ -98,17 +99,17 @@ def main(arguments: list[str]) -> int:
             gives_root_up = os.geteuid() == 0 and user != "root"
             if os.geteuid() != 0 and user not in (None, pwd.getpwuid(os.geteuid()).pw_name):
                 raise options.OptionError(
-                    told(
+                    translated(
                         "Only root can start an appliance as another user; leave out the user "
                         "{user!r} (--user, TREBUCHET_USER), or use sudo.",
                         user=user,
                     )
                 )
             if gives_root_up:
-                # The environment is for that user to read, too.
+                # The appliance's user must be able to read the environment.
                 os.umask(os.umask(0o022) & 0o022)
             python = ready(requirements.RUN, *wanted(os.environ))
-            secret_files.hand_on(secrets, os.environ)
+            secret_files.pass_on(secrets, os.environ)
             module = "deploy.as_root" if gives_root_up else "deploy.appliance"
         elif command == "harden":
             python = ready(requirements.RUN)

@@ -1,4 +1,4 @@
-"""The broker's effective configuration, as the appliance needs it."""
+"""The broker's effective configuration, for use by the appliance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker_core.config.properties import parse_properties
 from deploy.ports import reachable_host
 from deploy.terminal import complain
 from deploy.virtualenv import ROOT
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,12 +22,12 @@ PRINT_TIMEOUT_S = 60
 
 
 class BrokerFileError(Exception):
-    """The broker refuses its configuration; the text is the broker's."""
+    """The broker rejects its configuration; the text is the broker's."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """What the other processes must know about the broker."""
+    """The broker settings that the other processes need."""
 
     file: Path
     store: str
@@ -36,18 +36,21 @@ class BrokerSettings:
     advertised: str
     listen_port: int
     ha_port: int
+    grpc_port: int
+    """The port for RocketMQ 5 clients, 0 for none."""
     namesrv: str
     console_namesrv: str
-    """The name server for the console: the administration listener, where there is one, since its
-    routes lead to itself."""
+    """The name server for the console: the administration listener if set, because its routes lead
+    to itself.
+    """
     namesrv_port: int | None
-    """The embedded name server's port; None when the configuration names others."""
+    """The embedded name server's port; None if the configuration names others."""
     name: str
     """brokerName."""
     cluster: str
     """brokerClusterName."""
     brokers: int
-    """How many masters the key `brokers` asks for."""
+    """The number of masters in the key `brokers`."""
     is_slave: bool
     has_accounts: bool
     admin_listener: str
@@ -55,21 +58,24 @@ class BrokerSettings:
 
     @property
     def ports(self) -> list[tuple[str, int, str]]:
-        """What it listens on: key, port, purpose."""
+        """The listening ports: key, port, purpose."""
         used = [
             ("listenPort", self.listen_port, "broker"),
             ("haListenPort", self.ha_port, "replication"),
         ]
+        if self.grpc_port:
+            used.append(("grpcListenPort", self.grpc_port, "gRPC"))
         if self.namesrv_port is not None:
             used.append(("namesrvListenPort", self.namesrv_port, "name server"))
         return used
 
 
 def effective_file(given: Path | None, data: Path) -> Path:
-    """Return the file to start the broker with; unless it sets one, its store is inside `data`.
+    """Return the configuration file to start the broker with; the store defaults to one inside
+    `data`.
 
     Raises:
-        BrokerFileError: the given file cannot be read.
+        BrokerFileError: the given file isn't readable.
     """
     if given is None:
         file = data / "broker.conf"
@@ -80,38 +86,38 @@ def effective_file(given: Path | None, data: Path) -> Path:
         text = given.read_text(errors="replace")
     except OSError as error:
         raise BrokerFileError(
-            told(
-                "The broker's configuration {file} cannot be read: {why}.",
+            translated(
+                "Can't read the broker's configuration {file}: {why}.",
                 file=given,
                 why=error.strerror,
             )
         ) from error
     if names_store(text):
         return given
-    # The broker sees the copy alone, which is private.
+    # Check the original, because the broker sees only the copy, which is private.
     for warning in exposed_secrets(given, parse_properties(text)):
         complain(f"WARNING {warning}")
-    # Without it the broker takes RocketMQ's default, a directory in the user's home.
+    # By default, the broker uses RocketMQ's directory in the user's home.
     file = data / "run" / "broker.conf"
     _write_with_store(file, f"# Copied from {given} at this start.\n{text}", data)
     return file
 
 
 def names_store(text: str) -> bool:
-    """Return whether a configuration says where the store is."""
+    """Return whether a configuration sets the store directory."""
     return "storePathRootDir" in parse_properties(text)
 
 
-def store_beside(data: Path) -> Path:
-    """Return where a broker's store is whose configuration does not say it."""
+def default_store(data: Path) -> Path:
+    """Return the store directory of a broker whose configuration doesn't set it."""
     return data / "store"
 
 
 def settings(file: Path) -> BrokerSettings:
-    """Ask the broker what is in force.
+    """Ask the broker for its effective settings.
 
     Raises:
-        BrokerFileError: it refuses the file.
+        BrokerFileError: the broker rejects the file.
     """
     done = subprocess.run(
         [sys.executable, "-m", "broker_core", "-c", str(file), "-p"],
@@ -123,14 +129,16 @@ def settings(file: Path) -> BrokerSettings:
         timeout=PRINT_TIMEOUT_S,
     )
     if done.returncode != 0:
-        raise BrokerFileError(done.stderr.strip() or told("The broker refuses {file}.", file=file))
+        raise BrokerFileError(
+            done.stderr.strip() or translated("The broker rejected {file}.", file=file)
+        )
     table = parse_properties(done.stdout)
     embedded = table["embeddedNamesrv"] == "true"
     namesrv_port = int(table["namesrvListenPort"]) if embedded else None
     address = table["bindAddress"]
     namesrv = f"{reachable_host(address)}:{namesrv_port}" if embedded else table["namesrvAddr"]
     listener = table["adminListenAddress"]
-    # The console speaks TCP alone; and only an embedded name server is served there, too.
+    # The console supports only TCP, and only an embedded name server is also available there.
     is_led = embedded and listener and not listener.startswith("/")
     return BrokerSettings(
         file=file,
@@ -140,6 +148,7 @@ def settings(file: Path) -> BrokerSettings:
         advertised=table["brokerIP1"],
         listen_port=int(table["listenPort"]),
         ha_port=int(table["haListenPort"]),
+        grpc_port=int(table["grpcListenPort"]),
         namesrv=namesrv,
         console_namesrv=listener if is_led else namesrv,
         namesrv_port=namesrv_port,
@@ -153,7 +162,7 @@ def settings(file: Path) -> BrokerSettings:
 
 
 def _write_with_store(file: Path, text: str, data: Path) -> None:
-    store = str(store_beside(data)).replace("\\", "\\\\")
+    store = str(default_store(data)).replace("\\", "\\\\")
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = file.with_suffix(".tmp")
     draft.write_text(f"{text.rstrip()}\n\n# --- Files ---\nstorePathRootDir={store}\n")

@@ -1,6 +1,6 @@
-"""The brokers of an appliance: the first, and further masters beside it (deploy/up --brokers N).
+"""The brokers of an appliance: the first, and additional masters (deploy/up --brokers N).
 
-One broker is one writer, so a machine with several cores runs several masters of one cluster.
+A broker has a single writer, so a machine with several cores runs several masters of one cluster.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from broker_core.config.broker import BROKERS_MAX
-from broker_core.config.properties import edited, parse_properties
+from broker_core.config.properties import parse_properties, replace_values
 from broker_core.protocol import java_json
 from deploy import broker_file, slave
 from deploy.broker_file import BrokerFileError
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,23 +23,22 @@ if TYPE_CHECKING:
     from deploy.options import Options
 
 FIRST = "broker"
-"""The process of the broker that the configuration describes; it carries the name server."""
+"""The process of the broker in the configuration file; it includes the name server."""
 PORT_STEP = 2 * slave.PORT_STEP
-"""Each master listens so far above the one before it: their slaves are between them."""
+"""Distance between the ports of two masters; their slaves use the ports between them."""
 TABLES = {"topics.json": "topicConfigTable", "subscriptionGroup.json": "subscriptionGroupTable"}
-"""What a new broker of a cluster has to know before clients find it, by file."""
+"""The tables that a new broker needs before clients find it, by file."""
 BROKER_FILE = "broker.conf"
 
 
 def settings(first: BrokerSettings, asked: Options) -> dict[str, BrokerSettings]:
     """Return the settings of each broker by the name of its process, the first one first.
 
-    Each further master has a directory of its own in the data directory, and there a configuration
-    that is made from the first one's when it begins, with its topics and groups; afterwards it is
-    as much its own as its messages.
+    Each additional master has its own directory in the data directory. The configuration there is
+    created from the first broker's, with its topics and groups, and independent from then on.
 
     Raises:
-        BrokerFileError: a broker refuses its configuration, or they cannot be of one cluster.
+        BrokerFileError: a broker rejects its configuration, or they can't form one cluster.
     """
     found = {FIRST: first}
     count = first.brokers if asked.brokers is None else asked.brokers
@@ -56,12 +55,12 @@ def settings(first: BrokerSettings, asked: Options) -> dict[str, BrokerSettings]
 
 
 def masters(brokers: Mapping[str, BrokerSettings]) -> dict[str, BrokerSettings]:
-    """Return those that clients send to."""
+    """Return the brokers that clients can send to."""
     return {name: one for name, one in brokers.items() if not slave.is_one(name)}
 
 
-def left_alone(brokers: Mapping[str, BrokerSettings], data: Path) -> list[str]:
-    """Return the masters whose messages are here and that are not to run, by directory."""
+def not_started(brokers: Mapping[str, BrokerSettings], data: Path) -> list[str]:
+    """Return the masters that have messages here but aren't started, by directory."""
     return [
         name
         for name in _names()
@@ -70,10 +69,10 @@ def left_alone(brokers: Mapping[str, BrokerSettings], data: Path) -> list[str]:
 
 
 def warning_of(names: list[str], data: Path) -> str:
-    """Return what to say about masters that are left alone."""
-    return told(
-        "WARNING not started: {names}. Their messages stay in {place}, and nobody can read them "
-        "until brokers={count} starts them again.",
+    """Return the warning about masters that aren't started."""
+    return translated(
+        "WARNING not started: {names}. Their messages stay in {place} and can't be read until "
+        "you start them again with brokers={count}.",
         names=", ".join(names),
         place=data / "brokers",
         count=_names().index(names[-1]) + 2,
@@ -94,11 +93,11 @@ def _further(name: str, first: BrokerSettings, data: Path, number: int) -> Broke
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     naming = {"namesrvAddr": first.namesrv, "embeddedNamesrv": "false"}
     if file.exists():
-        # The first may have moved; all else is this broker's own.
+        # The first broker may have moved; everything else belongs to this broker.
         text = file.read_text(errors="replace")
         table = parse_properties(text)
         if {key: table.get(key) for key in naming} != naming:
-            _write(file, edited(text, naming))
+            _write(file, replace_values(text, naming))
     else:
         _copy_tables(first, _name_of(name, first), directory / "store")
         _write(file, _first_text(name, first, directory, number) + _lines(naming))
@@ -121,12 +120,12 @@ def _first_text(name: str, first: BrokerSettings, directory: Path, number: int) 
 
 
 def _name_of(name: str, first: BrokerSettings) -> str:
-    """Return the brokerName of a further master: broker-b beside broker-a, x-b beside x."""
+    """Return the brokerName of an additional master: broker-b next to broker-a, x-b next to x."""
     return f"{first.name.removesuffix('-a')}{name.removeprefix(FIRST)}"
 
 
 def _copy_tables(first: BrokerSettings, own_name: str, store: Path) -> None:
-    """Give a new broker the topics and groups of the first, as far as they can be read."""
+    """Copy the first broker's topics and groups to a new broker, if they are readable."""
     for file, key in TABLES.items():
         ours = store / "config" / file
         theirs = Path(first.store) / "config" / file
@@ -136,9 +135,9 @@ def _copy_tables(first: BrokerSettings, own_name: str, store: Path) -> None:
             table = java_json.decode(theirs.read_bytes())
             entries = dict(table[key])
         except (OSError, ValueError, TypeError, KeyError):
-            # The first one says itself what is wrong with it, and has a copy.
+            # The first broker reports the problem itself, and has a backup.
             continue
-        # A broker makes a topic of its own name for itself.
+        # Each broker creates a topic with its own name.
         for name in (first.name, own_name):
             entries.pop(name, None)
         ours.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -147,7 +146,7 @@ def _copy_tables(first: BrokerSettings, own_name: str, store: Path) -> None:
 
 def _write(file: Path, text: str) -> None:
     draft = file.with_suffix(".tmp")
-    # It may hold the secrets of the first one's.
+    # The file may contain secrets from the first broker's configuration.
     draft.touch(mode=0o600)
     draft.write_text(text)
     draft.rename(file)
@@ -160,13 +159,16 @@ def _lines(table: dict[str, str]) -> str:
 def _require_several(first: BrokerSettings) -> None:
     if first.is_slave:
         raise BrokerFileError(
-            told("Several brokers (brokers) are masters: {file} is a slave's.", file=first.file)
+            translated(
+                "Several brokers (brokers) must be masters, but {file} configures a slave.",
+                file=first.file,
+            )
         )
     if first.admin_listener:
         raise BrokerFileError(
-            told(
-                "Several brokers (brokers) do not go with adminListenAddress, which leads to one "
-                "of them alone: take one of the two out of {file}.",
+            translated(
+                "Several brokers (brokers) can't be combined with adminListenAddress, which "
+                "reaches only one of them: remove one of the two from {file}.",
                 file=first.file,
             )
         )
@@ -179,9 +181,9 @@ def _require_one_cluster(brokers: dict[str, BrokerSettings]) -> None:
         other = names.setdefault(one.name, one)
         if other is not one:
             raise BrokerFileError(
-                told(
-                    "brokerName is {name} in {file} and in {other}: each master needs a name of "
-                    "its own.",
+                translated(
+                    "brokerName is {name} in both {file} and {other}: each master needs its "
+                    "own name.",
                     name=one.name,
                     file=one.file,
                     other=other.file,
@@ -189,9 +191,9 @@ def _require_one_cluster(brokers: dict[str, BrokerSettings]) -> None:
             )
         if one.cluster != first.cluster:
             raise BrokerFileError(
-                told(
+                translated(
                     "brokerClusterName is {cluster} in {file} and {other} in {first}: brokers "
-                    "that run together are one cluster.",
+                    "that run together must be in one cluster.",
                     cluster=one.cluster,
                     file=one.file,
                     other=first.cluster,

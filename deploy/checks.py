@@ -1,6 +1,6 @@
 """The command line of deploy/test.
 
-Standard library only: `deploy/test --help` must answer before anything is installed.
+Standard library only: `deploy/test --help` must work before anything is installed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ TIERS = {
     "lint": "ruff check, ruff format --check",
     "types": "mypy, strict",
     "unit": "tests without a JVM, a browser or killed processes",
-    "quick": "lint, types and unit: what runs without an argument, in a few minutes",
-    "all": "everything, Java clients, Spark and the browser included, in about an hour",
+    "quick": "lint, types and unit, in a few minutes (default)",
+    "all": "everything, including Java clients, Spark and the browser, in about an hour",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The arguments, read."""
+    """The parsed arguments."""
 
     tier: str
     may_install: bool
@@ -32,10 +32,11 @@ class Options:
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
-    """Read the command line; SystemExit for --help (0) or nonsense (2)."""
+    """Read the command line; SystemExit for --help (0) or bad arguments (2)."""
     parser = argparse.ArgumentParser(
         prog="deploy/test",
-        description="Set up what the checks need and run them; the last line is the verdict.",
+        description="Install the requirements of the checks and run them; the last line is the "
+        "verdict.",
         epilog="tiers:\n"
         + "\n".join(f"  {name:<6} {text}" for name, text in TIERS.items())
         + "\n\nexit code: 0 every check passed, 1 one failed, 2 the setup failed",
@@ -46,9 +47,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     parser.add_argument(
         "--install",
         action="store_true",
-        help="install Debian's chromium, maven, JDK, prometheus, redis-server and systemd where "
-        "they are missing (as root; CI=true does the same); without it the tests that need them "
-        "are skipped, and the last line says so",
+        help="install missing Debian packages: chromium, maven, JDK, prometheus, redis-server and "
+        "systemd (as root; CI=true does the same); otherwise tests that need them are skipped, and "
+        "the last line says so",
     )
     parser.add_argument("--seed", type=int, help="replay a run that used randomness")
     given = parser.parse_args(arguments)

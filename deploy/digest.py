@@ -1,4 +1,6 @@
-"""Which lines of the logs the terminal shows: what somebody must read, and a count of the rest."""
+"""Selects the log lines that the terminal shows: lines that need attention, and a count of the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,14 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SUMMARY_EVERY_S = 60.0
 LABEL = "logs"
-# Our processes' lines begin with date, time and level, in words or in JSON; Redis's with its pid, a
+# Our processes' lines begin with date, time and level, as text or JSON; Redis's with its pid, a
 # date and a sign.
 QUIET = re.compile(
     r"\d{4}-\d\d-\d\d \S+ (DEBUG|INFO) |\d+:\w \d\d? \w+ \d{4} \S+ [*.-] "
@@ -27,9 +29,9 @@ LOUD = re.compile(
 
 
 class Digest:
-    """Counts lines that nobody must read and tells how many there were, once a minute at most.
+    """Counts lines that don't need attention and reports their number, at most once a minute.
 
-    The summary with address and password, which is printed once, would scroll away otherwise.
+    Otherwise the summary with address and password, which is printed once, would scroll away.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,9 +41,9 @@ class Digest:
         self._was_shown: dict[str, bool] = {}
 
     def shows(self, name: str, line: str) -> bool:
-        """Return whether a process's line is for the terminal; count it if it is not.
+        """Return whether the terminal shows a process's line; count it if not.
 
-        A line without a level belongs to the one before it.
+        A line without a level belongs to the previous line.
         """
         if QUIET.match(line):
             is_shown = False
@@ -55,7 +57,7 @@ class Digest:
         return is_shown
 
     def summary(self) -> str | None:
-        """Return what was not shown since the last summary, None before a minute is over."""
+        """Return the summary of hidden lines, or None before a minute is over."""
         now = self._clock()
         if now - self._told_at < SUMMARY_EVERY_S:
             return None
@@ -64,7 +66,7 @@ class Digest:
             return None
         counted = ", ".join(f"{name} {count}" for name, count in sorted(self._counts.items()))
         self._counts.clear()
-        return told(
-            "lines of the last minute that were not shown: {counted} (--verbose shows them)",
+        return translated(
+            "log lines hidden in the last minute: {counted} (--verbose shows them)",
             counted=counted,
         )

@@ -1,6 +1,7 @@
-"""A font with Chinese letters, for pictures of reports: only who starts us in Chinese needs one.
+"""A font with Chinese characters for images of reports; needed only if the language is Chinese.
 
-The console has its own font, of Latin letters; browsers bring theirs, pictures as files cannot.
+The console's own font has only Latin letters. Browsers bring their own fonts, but image files
+can't.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from console.alerts import fonts
 from deploy import system_packages
 from deploy.terminal import say
-from deploy.words import CHINESE, language, told
+from deploy.words import CHINESE, language, translated
 
 
 def is_missing() -> bool:
@@ -16,19 +17,19 @@ def is_missing() -> bool:
 
 
 def install() -> None:
-    """Install Debian's smallest where one is missing and that is allowed."""
+    """Install Debian's smallest Chinese font if needed and allowed."""
     if is_missing() and system_packages.may_install():
         system_packages.install(fonts.PACKAGE)
 
 
 def ensure() -> None:
-    """Find or install one; without it say how to add it."""
+    """Find or install a font; if there is none, say how to add it."""
     install()
     if is_missing():
         say(
-            told(
-                "No font here has Chinese letters: pictures of reports are in English, with codes "
-                "for Chinese names. To have them: {command}.",
+            translated(
+                "No installed font has Chinese characters: images of reports are in English, "
+                "with codes for Chinese names. To install one, run: {command}.",
                 command=system_packages.command_for(fonts.PACKAGE),
             )
         )

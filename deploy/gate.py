@@ -1,8 +1,8 @@
-"""The one gate: what deploy/test does inside .venv.
+"""The test gate: the part of deploy/test that runs inside .venv.
 
-Each step is a command that a person could type. Steps run one after another, but for tests, which
-wait as much as they compute: several runs of them stand side by side. The last line is the verdict;
-it names what was not run.
+Each step is a command that a person could type. Steps run one after another, except tests, which
+wait as much as they compute: several of them run in parallel. The last line is the verdict, and
+names the steps that didn't run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deploy import checks, java, second_look, steps, system_packages
+from deploy import checks, java, rerun, steps, system_packages
 from deploy.steps import Step
 from deploy.terminal import say
 from deploy.virtualenv import ROOT
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEAVY = "spark or interop or fault or browser or callgrind or fuzz"
-HEAVY_APART = {"interop": "tests/interop", "browser": "tests/browser"}
-"""By step: what waits for clients, delays, the real broker and a browser more than it computes."""
+HEAVY_APART = {"interop": "tests/interop", "browser": "tests/browser", "faults": "tests/faults"}
+"""By step: tests that spend most time waiting for clients, delays, the real broker or a browser."""
 APART = {
     "served": ("tests/integration", "tests/property"),
     "pages": ("tests/console",),
@@ -42,16 +42,16 @@ APART = {
     ),
     "reports": ("tests/analytics",),
 }
-"""By step: parts of the quick tier that take as long as each other, and wait for processes.
+"""By step: parts of the quick tier that take about as long as each other, and wait for processes.
 
-What a step takes below another's place, that one leaves out.
+A step leaves out subdirectories that belong to another step.
 """
 TWIN_STEP = "python"
 TWIN = tuple(
     f"tests/integration/test_{name}.py"
     for name in ("send_and_pull", "groups", "transactions", "retry", "delay", "replay")
 )
-"""Served once more by Python alone, without the compiled turn: what sends and pulls go through."""
+"""Tests of sends and pulls, which also run without compiled code."""
 TEST_SECONDS_MAX = 600
 STEP_SECONDS_MAX = 1800
 HEAVY_SECONDS_MAX = 4000
@@ -60,7 +60,7 @@ REPORTS = ROOT / ".pytest_cache"
 PASSED, FAILED, SETUP_FAILED = 0, 1, 2
 KNOWN_GAP = "known gap"
 KNOWN_GAP_TYPE = "pytest.xfail"
-"""The type in pytest's JUnit report of a test that failed as its mark expects."""
+"""The type of an expected failure in pytest's JUnit report."""
 GAPS_PAGE = "docs/security.md"
 
 
@@ -98,13 +98,13 @@ TOOLS = (
 
 
 def ignored(below: str) -> list[str]:
-    """Return pytest's options that leave out what steps of the quick tier take below a place."""
+    """Return pytest's options to ignore paths that belong to other steps of the quick tier."""
     apart = [place for places in APART.values() for place in places]
     return [f"--ignore={place}" for place in apart if place.startswith(below)]
 
 
 def stages_of(tier: str, seed: int) -> list[list[Step]]:
-    """Return the stages, to run one after another; the steps of a stage run side by side."""
+    """Return the stages, which run in sequence; the steps of a stage run in parallel."""
     ruff, mypy, pytest = ([sys.executable, "-m", name] for name in ("ruff", "mypy", "pytest"))
     lint = [
         [Step("lint", [*ruff, "check", "."])],
@@ -154,7 +154,7 @@ def options_of(seed: int) -> list[str]:
 
 
 def install_missing(*, may_install: bool) -> list[Tool]:
-    """Install what the whole suite needs, if that is wanted; return what is still missing."""
+    """Install tools for the whole suite if requested; return the missing ones."""
     missing = [tool for tool in TOOLS if not tool.is_here]
     if missing and may_install and system_packages.may_install():
         system_packages.install(*(package for tool in missing for package in tool.packages))
@@ -162,7 +162,7 @@ def install_missing(*, may_install: bool) -> list[Tool]:
     for tool in missing:
         names = ", ".join(tool.packages)
         command = system_packages.command_for(*tool.packages)
-        say(f"MISSING {names}; skipped for that: {tool.tests}. To have it: {command}")
+        say(f"MISSING {names}; skipped: {tool.tests}. To install it, run: {command}")
     return missing
 
 
@@ -201,12 +201,12 @@ def main(arguments: Sequence[str]) -> int:
     if asked.tier == "all" or asked.may_install:
         missing = install_missing(may_install=asked.may_install)
         if missing and asked.may_install and system_packages.may_install():
-            say(f"\ndeploy/test {asked.tier}: NOT RUN: what is missing could not be installed")
+            say(f"\ndeploy/test {asked.tier}: NOT RUN: could not install the missing tools")
             return SETUP_FAILED
     failed = {name: code for stage in stages for name, code in steps.run(stage).items()}
     reports = [step.report for step in all_steps if step.report is not None]
     outcomes, reasons = counts(reports)
-    seen_once = look_again(failed, reports, seed)
+    seen_once = repeat_failed(failed, reports, seed)
     if seen_once:
         failed = {}
     for reason, number in reasons.most_common():
@@ -225,21 +225,21 @@ def main(arguments: Sequence[str]) -> int:
     return FAILED if failed else PASSED
 
 
-def look_again(failed: Mapping[str, int], reports: Sequence[Path], seed: int) -> list[str]:
-    """Run what failed once more, alone; return these tests if all of them pass now, else none.
+def repeat_failed(failed: Mapping[str, int], reports: Sequence[Path], seed: int) -> list[str]:
+    """Run failed tests once more, alone; return them if all of them pass now, else an empty list.
 
-    What failed with Python alone would be looked at with the compiled turn, and is not.
+    Failures without compiled code aren't repeated, because this run would use it.
     """
     is_worth_it = failed and TWIN_STEP not in failed
-    tests = second_look.worth_it(failed.values(), reports) if is_worth_it else []
+    tests = rerun.tests_to_repeat(failed.values(), reports) if is_worth_it else []
     if not tests:
         return []
-    step = second_look.step_of(tests, options_of(seed), REPORTS / f"{second_look.NAME}.xml")
+    step = rerun.step_of(tests, options_of(seed), REPORTS / f"{rerun.NAME}.xml")
     return [] if steps.run([step]) else tests
 
 
 def interrupted(signum: int, _: object) -> None:
-    """Let SIGTERM end the steps that run, as Ctrl-C does."""
+    """Let SIGTERM end the running steps, as Ctrl-C does."""
     raise SystemExit(128 + signum)
 
 

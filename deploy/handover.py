@@ -1,8 +1,8 @@
-"""Hands a data directory of root over to the user that the appliance runs as.
+"""Hands root's data directory over to the user that the appliance runs as.
 
-Whoever owns a directory may change what its names lead to while we look. So each file is opened,
-never through a symbolic link, and what was opened is looked at and handed over; a file with a name
-elsewhere, which may be anybody's, is not. Standard library only.
+The owner of a directory may replace its entries at any time. So each file is opened without
+following symbolic links, and the open file is checked and handed over. A file with a hard link
+elsewhere, which may belong to anybody, isn't. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_core.formats.paths import is_system_entry
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ROOT_USER = 0
 KNOWN_BY = frozenset({"appliance.lock", "broker.conf", "console.sqlite3", "store"})
-"""Names of which an appliance's data directory has at least one."""
+"""An appliance's data directory has at least one of these names."""
 OPENED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class HandoverError(Exception):
-    """The directory is not handed over; the text is one sentence."""
+    """The directory isn't handed over; the text is one sentence."""
 
 
 def require_ours(directory: Path, uid: int) -> None:
-    """Check that a directory is an appliance's, or new, and root's or the user's.
+    """Check that a directory is an appliance's, or new, and belongs to root or the user.
 
     Raises:
         HandoverError: it must not be handed over.
@@ -42,36 +42,37 @@ def require_ours(directory: Path, uid: int) -> None:
         return
     except OSError as error:
         raise HandoverError(
-            told(
-                "The data directory {data} cannot be read: {why}.",
+            translated(
+                "Can't read the data directory {data}: {why}.",
                 data=directory,
                 why=error.strerror,
             )
         ) from error
     if owner not in (ROOT_USER, uid):
         raise HandoverError(
-            told(
+            translated(
                 "The data directory {data} belongs to the user {owner}: set TREBUCHET_USER to "
-                "its name, or hand the directory over yourself.",
+                "this name, or change the directory's owner yourself.",
                 data=directory,
                 owner=owner,
             )
         )
     if owner == ROOT_USER and names and names.isdisjoint(KNOWN_BY):
         raise HandoverError(
-            told(
-                "The directory {data} is root's and holds something else than an appliance's "
-                "data: choose a directory of its own with --data.",
+            translated(
+                "The directory {data} belongs to root and contains files other than an "
+                "appliance's data: choose a separate directory with --data.",
                 data=directory,
             )
         )
 
 
 def hand_over(directory: Path, uid: int, gid: int) -> list[Path]:
-    """Make root's files and directories the user's; return the symbolic links, which stay.
+    """Make the user the owner of root's files and directories; return the symbolic links, which
+    stay.
 
     Raises:
-        HandoverError: a file has names outside the directory; nothing is changed then.
+        HandoverError: a file has hard links outside the directory; nothing is changed then.
     """
     names = _names_within(directory)
     links = []
@@ -113,7 +114,7 @@ def _give(
 
 
 def _names_within(directory: Path) -> Counter[tuple[int, int]]:
-    """Count the names of each file of root's that has several; refuse those with names outside."""
+    """Count root's hard links inside the directory; reject files with links outside."""
     found: Counter[tuple[int, int]] = Counter()
     seen: dict[tuple[int, int], tuple[Path, os.stat_result]] = {}
     for path, descriptor, name in _entries(directory):
@@ -132,16 +133,16 @@ def _require_known(
 ) -> None:
     if status.st_nlink > max(1, names.get((status.st_dev, status.st_ino), 0)):
         raise HandoverError(
-            told(
-                "{path} has another name (a hard link) outside the data directory: replace it by a "
-                "copy, or hand it over yourself.",
+            translated(
+                "{path} has a hard link outside the data directory: replace it with a copy, "
+                "or change its owner yourself.",
                 path=path,
             )
         )
 
 
 def _entries(directory: Path) -> Iterator[tuple[Path, int, str]]:
-    """Yield path, descriptor of the directory and name of all below; the deepest first."""
+    """Yield path, directory descriptor and name of all entries below, deepest first."""
     for where, directories, files, descriptor in os.fwalk(directory, topdown=False):
         if any(map(is_system_entry, Path(where).relative_to(directory).parts)):
             continue

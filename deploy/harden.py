@@ -1,6 +1,6 @@
-"""Prints systemd units that run the appliance in a sandbox: what deploy/harden does inside .venv.
+"""Prints sandboxed systemd units for the appliance: the part of deploy/harden inside .venv.
 
-The options are those of deploy/up, and so is the environment; secrets are taken from files alone.
+Options and environment are those of deploy/up; secrets must be in files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from broker_core.environment import without_secrets
-from deploy import broker_file, brokers, options, programs, redis_server, secret_files, units
+from deploy import (
+    broker_file,
+    brokers,
+    java,
+    options,
+    programs,
+    redis_server,
+    secret_files,
+    units,
+)
+from deploy.data_directory import NotStartedError
 from deploy.requirements import ROOT
 from deploy.terminal import complain, say
 
@@ -29,23 +39,23 @@ if TYPE_CHECKING:
 OTHERS = ("FORWARDED_ALLOW_IPS", "JAVA_HOME")
 """Variables without our prefix that the console's processes or reports read."""
 OWN = re.compile(r"TREBUCHET_(ADMIN|DATA$|HANDED_FD|REDIS_URL|STARTED_AT|TEST_|USER$)")
-"""What deploy/up reads itself, and what the units get in another way."""
+"""Variables that only deploy/up reads, or that the units get in another way."""
 SYSTEM_DIRECTORY = "/etc/systemd/system"
 
 
 class HardenError(Exception):
-    """No units can be made; the text is one sentence."""
+    """The units can't be created; the text is one sentence."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the command line; SystemExit for --help (0) or nonsense (2)."""
+    """Read the command line; SystemExit for --help (0) or bad arguments (2)."""
     parser = argparse.ArgumentParser(
         prog="deploy/harden",
         description="Print systemd units (broker, console, Redis, reports and a target for all) "
         "with a sandbox, for this checkout and the environment of deploy/up (deploy/up --help). "
-        "What they begin with says how to install them; docs/hardening.md says more.",
-        epilog="Secrets go into files: TREBUCHET_SECRET_KEY_FILE, DATABASE_URL_FILE and so on; "
-        "systemd hands them over, and they may be root's alone.",
+        "The first lines say how to install them; see also docs/hardening.md.",
+        epilog="Put secrets in files (TREBUCHET_SECRET_KEY_FILE, DATABASE_URL_FILE and so on); "
+        "systemd passes them to the services, so only root needs access.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -53,10 +63,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="FILE",
         type=Path,
         help="broker configuration with storePathRootDir "
-        "(default: broker.conf in the data directory, written now if it is not there)",
+        "(default: broker.conf in the data directory, created now if missing)",
     )
     parser.add_argument(
-        "--to", metavar="DIR", type=Path, help=f"write them there, such as {SYSTEM_DIRECTORY}"
+        "--to", metavar="DIR", type=Path, help=f"write the units to DIR, such as {SYSTEM_DIRECTORY}"
     )
     return parser.parse_args(arguments)
 
@@ -64,26 +74,27 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def texts(
     asked: Options, environment: Mapping[str, str], secrets: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the text of each unit by its file's name.
+    """Return the text of each unit by file name.
 
-    `secrets` are those that the environment holds as values.
+    `secrets` are the secrets with values in the environment.
 
     Raises:
-        HardenError: the units would be wrong, or hold a secret.
-        BrokerFileError: the broker refuses its configuration.
+        HardenError: the units would be wrong, or contain a secret.
+        BrokerFileError: the broker rejects its configuration.
+        NotStartedError: the environment selects an engine that can't run.
     """
     if secrets:
         name = min(secrets)
         raise HardenError(
-            f"{name} would stand in a unit, which everybody may read: write its value to a file "
-            f"that only root may read, and set {name}_FILE to that file."
+            f"{name} would be in a unit file, which every user can read: write its value to a file "
+            f"that only root can read, and set {name}_FILE to that file."
         )
     if asked.user == "root":
-        raise HardenError("The units need a user other than root: set TREBUCHET_USER.")
+        raise HardenError("The units can't run as root: set TREBUCHET_USER to another user.")
     file = broker_file.effective_file(asked.broker_file, asked.data)
     if asked.broker_file not in (None, file):
         raise HardenError(
-            f"{asked.broker_file} names no storePathRootDir: add one to it, such as "
+            f"{asked.broker_file} doesn't set storePathRootDir: add it, such as "
             f"storePathRootDir={asked.data / 'store'}."
         )
     own = brokers.settings(broker_file.settings(file), asked)
@@ -92,7 +103,9 @@ def texts(
     if has_own_redis:
         binary = redis_server.find()
         if binary is None:
-            raise HardenError("There is no redis-server to make a unit for.")
+            raise HardenError(
+                "redis-server isn't installed: install it, or set TREBUCHET_REDIS_URL."
+            )
         socket = Path(units.REDIS_SOCKET)
         redis_command = redis_server.command(binary, socket, asked.data / "redis")
     chosen = sorted(
@@ -121,7 +134,8 @@ def place_of(
         if value and (name in OTHERS or (name.startswith("TREBUCHET_") and not OWN.match(name)))
         if name not in filed
     }
-    variables |= programs.variables(asked, own, environment.get("TREBUCHET_BROKERS", ""))
+    engine = java.engine(environment, java.missing())
+    variables |= programs.variables(asked, own, environment.get("TREBUCHET_BROKERS", ""), engine)
     if has_own_redis:
         variables["TREBUCHET_REDIS_URL"] = redis_server.url(Path(units.REDIS_SOCKET))
     elif asked.redis_url:
@@ -131,7 +145,7 @@ def place_of(
         for name in secret_files.FILED
         if environment.get(f"{name}_FILE")
     }
-    # A database or Redis elsewhere, name servers or brokers elsewhere: any address may be theirs.
+    # With a remote database, Redis, name server or broker, any address may be needed.
     near = {"127.0.0.1", "localhost", "::1", None}
     is_remote = (
         "DATABASE_URL" in credentials
@@ -161,7 +175,7 @@ def place_of(
 
 
 def steps(asked: Options, given: Sequence[str]) -> list[str]:
-    """Return what to type, as root, to install the units."""
+    """Return the commands that root runs to install the units."""
     user = asked.user or options.DEFAULT_USER
     data = shlex.quote(str(asked.data))
     python = ROOT / ".venv" / "bin" / "python"
@@ -195,7 +209,7 @@ def main(arguments: Sequence[str]) -> int:
         asked = options.parse(file, os.environ)
         found = texts(asked, os.environ, secrets)
         if given.to is None:
-            say("# To install these units, type as root:")
+            say("# To install these units, run as root:")
             for step in steps(asked, file):
                 say(f"#   {step}")
             for name, text in found.items():
@@ -206,11 +220,16 @@ def main(arguments: Sequence[str]) -> int:
             path.write_text(text)
             path.chmod(0o644)
             say(str(path))
-    except (options.OptionError, broker_file.BrokerFileError, HardenError) as error:
+    except (
+        HardenError,
+        NotStartedError,
+        broker_file.BrokerFileError,
+        options.OptionError,
+    ) as error:
         complain(str(error))
         return 2
     except OSError as error:
-        complain(f"{error.filename} cannot be written: {error.strerror}.")
+        complain(f"Can't write {error.filename}: {error.strerror}.")
         return 2
     return 0
 

@@ -1,7 +1,7 @@
-"""uv, which installs what the locks pin: in a third of pip's processor time, on all cores.
+"""uv, which installs the locked packages: in a third of pip's processor time, on all cores.
 
-Standard library only. uv itself is installed, by version and hash, by the pip that Python brings
-along for new environments. Where pip is told to look for packages, uv looks, too.
+Standard library only. uv is installed, by version and hash, with the pip that Python bundles for
+new environments. uv uses the package sources that pip is configured for.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SHARED_UMASK = 0o022
-"""Whoever installs, every user may read what is installed."""
+"""Every user may read the installed files, regardless of the installing user's umask."""
 PIP_SECTIONS = ("global.", "install.", ":env:.")
-"""Of pip's configuration; a later one counts more."""
+"""Sections of pip's configuration; a later one takes precedence."""
 PYSPARK_UNPACKED = "pyspark:--build-option=--compression=stored"
-"""pyspark has no wheel. The one that is built of it is unpacked at once, so nobody packs it."""
+"""pyspark has no wheel. The wheel built from it is unpacked at once, so don't compress it."""
 
 
 class Installer:
@@ -48,33 +48,33 @@ class Installer:
         return _run([*command, "-r", requirements.lock_of(requirements.UV)])
 
     def install(self, file: Path) -> int:
-        """Install what the lock of a requirements file pins; return uv's exit code.
+        """Install the lock of a requirements file; return uv's exit code.
 
-        What was downloaded goes afterwards, unless UV_CACHE_DIR says where it is kept.
+        Downloads are deleted afterwards, unless UV_CACHE_DIR sets a cache.
         """
-        told = self.told_to_pip()
+        environment = self.pip_environment()
         command: list[str | Path] = [self._uv, "pip", "install", "--quiet", "--no-config"]
-        # The lock is complete, so nothing that it does not name is wanted.
+        # The lock is complete, so install nothing else.
         command += ["--python", self._python, "--require-hashes", "--no-deps"]
-        # What builds pyspark is installed by now, hashed like the rest.
+        # pyspark's build requirements are installed by now, hashed like the rest.
         command += ["--no-build-isolation", "--config-settings-package", PYSPARK_UNPACKED]
-        if told.pop("no-index", ""):
+        if environment.pop("no-index", ""):
             command.append("--no-index")
         if file != requirements.BUILD:
-            # All that is there: what builds packages need not wait for it.
+            # Compile all installed packages, because build requirements need not wait for it.
             command.append("--compile-bytecode")
         own = {"UV_CACHE_DIR": str(self._cache), "UV_PYTHON_DOWNLOADS": "never"}
         try:
-            return _run([*command, "-r", requirements.lock_of(file)], {**own, **told})
+            return _run([*command, "-r", requirements.lock_of(file)], {**own, **environment})
         finally:
             shutil.rmtree(self._cache, ignore_errors=True)
 
-    def told_to_pip(self) -> dict[str, str]:
-        """Return uv's environment for what pip is told by files and the environment."""
-        return of_pip(_configuration(tuple(map(str, self._pip()))))
+    def pip_environment(self) -> dict[str, str]:
+        """Return uv's environment, from pip's configuration files and environment."""
+        return uv_environment(_configuration(tuple(map(str, self._pip()))))
 
     def _pip(self) -> list[str | Path]:
-        """Return pip's command: in the wheel from which environments get it, or installed."""
+        """Return pip's command, from Python's bundled wheel or an installed pip."""
         for place in (sysconfig.get_config_var("WHEEL_PKG_DIR"), bundled()):
             for wheel in sorted(Path(place).glob("pip-*.whl")) if place else ():
                 return [self._python, wheel / "pip"]
@@ -91,19 +91,19 @@ def _configuration(pip: tuple[str, ...]) -> str:
 
 
 def bundled() -> Path:
-    """Return where Python keeps pip, unless a distribution moved it."""
+    """Return the directory of Python's bundled pip, which a distribution may have moved."""
     return Path(ensurepip.__file__).parent / "_bundled"
 
 
-def of_pip(configuration: str) -> dict[str, str]:
-    """Return uv's environment for what `pip config list` prints; `no-index` is an option."""
+def uv_environment(configuration: str) -> dict[str, str]:
+    """Convert the output of `pip config list` to uv's environment; `no-index` is an option."""
     found: dict[str, str] = {}
     for section in PIP_SECTIONS:
         for line in configuration.splitlines():
             name, _, value = line.removeprefix(section).partition("=")
             if line.startswith(section):
                 found[name] = str(ast.literal_eval(value))
-    told = {"UV_SYSTEM_CERTS": "true"}
+    environment = {"UV_SYSTEM_CERTS": "true"}
     for name, variable, separator in (
         ("index-url", "UV_DEFAULT_INDEX", " "),
         ("extra-index-url", "UV_INDEX", " "),
@@ -116,10 +116,10 @@ def of_pip(configuration: str) -> dict[str, str]:
         ("timeout", "UV_HTTP_TIMEOUT", " "),
     ):
         if found.get(name):
-            told[variable] = separator.join(found[name].split())
+            environment[variable] = separator.join(found[name].split())
     if found.get("no-index", "").lower() in ("1", "true", "yes", "on"):
-        told["no-index"] = "true"
-    return told
+        environment["no-index"] = "true"
+    return environment
 
 
 def _run(command: Sequence[str | Path], more: Mapping[str, str] | None = None) -> int:

@@ -1,8 +1,8 @@
-"""Writes the lock beside each requirements file: every package below, with the hashes of its files.
+"""Write the lock of each requirements file: all packages below it, with the hashes of their files.
 
-Run as `deploy/lock` after a change of a requirements file; `deploy/lock --upgrade` also takes the
-newest versions of what the files do not name. uv resolves for every Python from the oldest on and
-for every machine at once, which pip-tools does not.
+Run `deploy/lock` after changing a requirements file. `deploy/lock --upgrade` also selects the
+newest versions of packages that the files don't pin. uv resolves for every Python from the oldest
+on and for every platform at once, which pip-tools doesn't support.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALONE = frozenset({REDIS})
-"""Installed without what they need."""
+"""Installed without dependencies."""
 OLDEST = ".".join(map(str, virtualenv.OLDEST_PYTHON))
 
 
 def command(file: Path, *, upgrade: bool) -> list[str]:
-    """Return uv's command for one file; what is locked already keeps its version."""
+    """Return uv's command for one file; locked packages keep their versions."""
     chosen = ["--upgrade"] if upgrade else []
     if file in ALONE:
         chosen.append("--no-deps")

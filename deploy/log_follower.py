@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import IO, TYPE_CHECKING
 
-from broker_core.log_lines import escaped
+from broker_core.log_lines import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,9 +16,9 @@ LINE_BYTES_MAX = 1 << 16
 
 
 class LogFollower:
-    """Yields whole lines written after following began; one thread only.
+    """Yields complete lines written since it was created. Use from one thread.
 
-    The processes that write them are not all ours: the lines are escaped, tabs become blanks.
+    Not all processes that write them are ours: lines are escaped, tabs become spaces.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,14 +29,14 @@ class LogFollower:
             self._file.seek(0, os.SEEK_END)
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines that were completed since the last call."""
+        """Yield the lines completed since the last call."""
         if self._file is None:
             self._file = self._open()
             if self._file is None:
                 return
         yield from self._read(self._file)
         if self._was_rotated(self._file):
-            # The old file still holds what was written between the read above and its renaming.
+            # The old file may have lines written between the read above and its renaming.
             yield from self._read(self._file)
             self._file.close()
             self._file = self._open()
@@ -73,4 +73,4 @@ class LogFollower:
 
 
 def _shown(line: bytes) -> str:
-    return escaped(line.decode(errors="replace").expandtabs())
+    return escape(line.decode(errors="replace").expandtabs())

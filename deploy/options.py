@@ -1,6 +1,6 @@
-"""The command line of deploy/up, and its part of the environment.
+"""The command line of deploy/up, and the environment variables that it reads.
 
-Standard library only: `deploy/up --help` must answer before anything is installed.
+Standard library only: `deploy/up --help` must work before anything is installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker_core.environment import is_secret
 from deploy.settings import SETTINGS, TRUE
 from deploy.usage import DESCRIPTION, EPILOG
 from deploy.virtualenv import ROOT
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,25 +42,25 @@ class Options:
     web_port: int
     redis_url: str | None
     user: str | None
-    """The user to run as, if somebody chose one."""
+    """The user to run as, if set explicitly."""
     brokers: int | None = None
-    """How many masters run, if the command line says it; else the configuration does."""
+    """The number of masters on the command line; None for the configuration's."""
     has_slave: bool = False
-    """Whether each master has a slave beside it."""
+    """Whether each master has a slave."""
     is_verbose: bool = False
     """Whether the terminal shows every line of the logs."""
     lake: str | None = None
-    """Where a lake is kept, or `true`; None for nowhere."""
+    """The lake's location, or `true`; None for no lake."""
     chosen: Mapping[str, str] = field(default_factory=dict)
-    """Values of the given options, by the environment variables that they stand for."""
+    """Values of the given options, by their environment variables."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses arguments in one sentence instead of with the whole usage."""
+    """A parser that reports a bad argument in one sentence, without the whole usage."""
 
     def error(self, message: str) -> NoReturn:
         raise OptionError(
-            told(
+            translated(
                 "{message}; deploy/up --help lists the options.",
                 message=f"{message[0].upper()}{message[1:]}",
             )
@@ -80,8 +80,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
     """
     parser = Parser(
         prog="deploy/up",
-        description=told(DESCRIPTION),
-        epilog=told(EPILOG),
+        description=translated(DESCRIPTION),
+        epilog=translated(EPILOG),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -89,7 +89,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         "-c",
         metavar="FILE",
         type=Path,
-        help=told(
+        help=translated(
             "broker configuration in RocketMQ's key=value form "
             "(default: broker.conf in the data directory, written at the first start)"
         ),
@@ -99,21 +99,20 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         metavar="N",
         type=int,
         choices=range(1, BROKERS_MAX + 1),
-        help=told(
-            "start N masters of one cluster, 1 to 16: one for each core that sends may use; each "
-            "twenty ports above the one before, with a directory of its own in the data directory "
-            "(default: the key brokers of the configuration, else 1; docs/operating.md)"
+        help=translated(
+            "start N masters of one cluster, 1 to 16: one for each core that sends may use; "
+            "each listens twenty ports above the previous one and has its own directory in "
+            "the data directory (default: the key brokers of the configuration, else 1; "
+            "docs/operating.md)"
         ),
     )
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help=told(
-            "show every line of the logs; without it warnings and a count a minute, once all runs"
-        ),
+        help=translated("show every line of the logs instead of warnings and a count per minute"),
     )
     for one in SETTINGS:
-        text = f"{told(one.help)} [{one.variable}]".replace("%", "%%")
+        text = f"{translated(one.help)} [{one.variable}]".replace("%", "%%")
         parser.add_argument(one.option, dest=one.variable, help=text, **one.arguments)
     given = parser.parse_args(arguments)
     chosen = {
@@ -127,7 +126,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
         value = {**environment, **chosen}.get(one.variable, "").strip()
         if value and one.words and value.lower() not in {word.lower() for word in one.words}:
             raise OptionError(
-                told(
+                translated(
                     "{name} is {text!r}; expected {words}.",
                     name=one.option if one.variable in chosen else one.variable,
                     text=value,
@@ -153,14 +152,16 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
 
 
 def _require_argument(one: Setting, value: str) -> None:
-    """Refuse values that an option can't have although its variable can."""
+    """Reject values that are valid only for an option's variable."""
     if not value.strip():
         raise OptionError(
-            told("{name} is empty; expected {value}.", name=one.option, value=one.value.strip("[]"))
+            translated(
+                "{name} is empty; expected {value}.", name=one.option, value=one.value.strip("[]")
+            )
         )
     if is_secret("", value):
         raise OptionError(
-            told(
+            translated(
                 "{name} contains a password, and every user of this machine can read a command's "
                 "arguments; leave the password out.",
                 name=one.option,
@@ -175,8 +176,8 @@ def data_of(environment: Mapping[str, str]) -> Path:
 
 
 def lake_of(text: str) -> str | None:
-    """Return where TREBUCHET_LAKE says that a lake is kept, or `true`; None for nowhere."""
-    return None if text.lower() in ("", "0", "false", "no", "off") else text
+    """Return the lake's location in TREBUCHET_LAKE, or `true`; None for no lake."""
+    return None if text.lower() in ("0", "false", "no", "off") else text or "true"
 
 
 def _host_port(name: str, text: str) -> tuple[str, int]:
@@ -184,7 +185,7 @@ def _host_port(name: str, text: str) -> tuple[str, int]:
     host = host.strip("[]")
     if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
         raise OptionError(
-            told(
+            translated(
                 "{name} is {text!r}; expected host:port, such as {example}.",
                 name=name,
                 text=text,

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from deploy.programs import Program
 
 BROKER_ENDS_WITHIN_S = 5.0
-"""One that ends by itself has less to read when it starts."""
+"""A broker that exits cleanly has less to recover at the next start."""
 ENDS_WITHIN_S = 2.0
 POLL_S = 0.05
 UNKNOWN = ""
-"""Stands for a program that supervisord started since it was asked last."""
+"""Represents a program that supervisord started since its last report."""
 
 
 class Orphans:
-    """All of one session, which was supervisord's own; one thread only.
+    """All processes of supervisord's session. Use from one thread.
 
-    They are asked to end at once. What has not ended soon is killed, as supervisord was: nothing
-    acknowledged is lost by it, and a report that it takes along is run again.
+    They are asked to end at once, and killed if they are late, as supervisord was. That loses no
+    acknowledged message, and interrupted reports run again.
     """
 
     def __init__(self, session: int, programs: Mapping[int, Program]) -> None:
-        """`programs` are known by the process that supervisord started, which leads its group."""
+        """`programs` maps the process that supervisord started, a group leader, to its program."""
         self._session = session
         self._programs = programs
         self._asked_at = time.monotonic()
@@ -39,7 +39,7 @@ class Orphans:
                 _signal(pid, signal.SIGTERM)
 
     def names(self) -> set[str]:
-        """Return the programs of which a process is still there; what is late is killed."""
+        """Return the programs that still have a process; kill late ones."""
         waited = time.monotonic() - self._asked_at
         found = set()
         for pid, group in self._processes():
@@ -56,11 +56,11 @@ class Orphans:
             time.sleep(POLL_S)
 
     def _processes(self) -> Iterator[tuple[int, int]]:
-        """Yield process and group of what runs on of the session."""
+        """Yield process and group of the session's running processes."""
         for place in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError):
                 pid = int(place.name)
-                # Behind the name, which may have any sign in it.
+                # After the name, which may contain any character.
                 fields = (place / "stat").read_text().rpartition(")")[2].split()
                 state, _, group, session, *_ = fields
                 if int(session) == self._session and state not in "ZX":

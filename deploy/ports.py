@@ -1,4 +1,4 @@
-"""TCP ports of this machine, before anything of ours listens."""
+"""Checks TCP ports of this machine before our processes listen."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import errno
 import http.client
 import socket
 
-from deploy.words import told
+from deploy.words import translated
 
 CONNECT_TIMEOUT_S = 1.0
 HEALTH_TIMEOUT_S = 3.0
 
 
 def why_not(host: str, port: int) -> str | None:
-    """Return why nothing can listen there, as the end of "port N of HOST …", or None."""
+    """Return why a port isn't available, as the end of "port N of HOST …", or None."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(family, kind, protocol) as probe:
-            # As the servers do: a connection that has just ended does not count.
+            # As the servers do, so that a recently closed connection doesn't count.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             probe.listen(1)
     except socket.gaierror:
-        return told("cannot be used: there is no such address")
+        return translated("can't be used: the address doesn't exist")
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            return told("is taken by another process")
+            return translated("is in use by another process")
         if error.errno == errno.EADDRNOTAVAIL:
-            return told("cannot be used: this machine does not have that address")
+            return translated("can't be used: this machine doesn't have the address")
         if error.errno == errno.EACCES:
-            return told("cannot be used: this user may not listen there")
-        return told("cannot be used: {why}", why=error.strerror)
+            return translated("can't be used: this user isn't allowed to listen there")
+        return translated("can't be used: {why}", why=error.strerror)
     return None
 
 
@@ -50,7 +50,7 @@ def accepts(host: str, port: int) -> bool:
 
 
 def is_healthy(host: str, port: int) -> bool:
-    """Tell whether /healthz answers 200."""
+    """Return whether /healthz responds with 200."""
     connection = http.client.HTTPConnection(reachable_host(host), port, timeout=HEALTH_TIMEOUT_S)
     try:
         connection.request("GET", "/healthz")

@@ -1,7 +1,7 @@
-"""What the console needs before it serves: tables, collected assets, an administrator.
+"""Prepares the console before it serves: tables, static files, an administrator.
 
-One process does everything, because starting Django costs more than any step. Runs as
-`python -m deploy.prepare`; standard output holds only what the administrator must read.
+One process does everything, because starting Django costs more than any step. Run as `python -m
+deploy.prepare`; standard output has only lines for the administrator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection
 from django.db.migrations.loader import MigrationLoader
 
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ STEPS: tuple[tuple[str, dict[str, object]], ...] = (
 )
 NAMES_SHOWN = 3
 WITHOUT_ACCOUNT = "--without-account"
-"""Make no administrator: whoever reads the output must not learn a password."""
+"""Don't create an administrator, because the output must not contain a password."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,10 +58,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def refuse_later_tables() -> None:
-    """See that no later version of the console has changed its tables.
+    """Check that no later version of the console has changed its tables.
 
     Raises:
-        CommandError: one has; nothing was changed.
+        CommandError: a later version has; nothing was changed.
     """
     loader = MigrationLoader(connection)
     newest: dict[str, str] = {}
@@ -70,7 +70,7 @@ def refuse_later_tables() -> None:
     later = sorted(
         f"{label}.{name}"
         for label, name in loader.applied_migrations or ()
-        # One that was merged into another is unknown as well, but not later.
+        # A migration that was merged into another is also unknown, but not later.
         if name > newest.get(label, name)
     )
     if later:
@@ -84,7 +84,7 @@ def known_administrators() -> str:
     users = get_user_model().objects.filter(is_staff=True, is_active=True).order_by("pk")
     names = [user.get_username() for user in users[: NAMES_SHOWN + 1]]
     more = ", .." if len(names) > NAMES_SHOWN else ""
-    return told("Administrator {names}", names=f"{', '.join(names[:NAMES_SHOWN])}{more}")
+    return translated("Administrator {names}", names=f"{', '.join(names[:NAMES_SHOWN])}{more}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a process gives up, for itself and for all that it starts. Standard library only."""
+"""Drops privileges of this process and everything that it starts. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def give_up_new_privileges() -> None:
-    """Gain nothing by any program from here on (setuid, capabilities), and leave no core dumps.
+    """Prevent programs from gaining privileges (setuid, capabilities), and disable core dumps.
 
-    A core dump holds whatever secrets were in memory.
+    A core dump contains the secrets in memory.
     """
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def end_with_parent() -> None:
-    """Get SIGTERM when the process that started this one ends."""
+    """Send SIGTERM to this process when its parent ends."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

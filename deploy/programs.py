@@ -1,7 +1,8 @@
-"""The processes of an appliance: their commands, and the environment that they share."""
+"""The processes of an appliance: their commands, and their shared environment."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import dataclass, field
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
     from deploy.broker_file import BrokerSettings
     from deploy.options import Options
 
-LAKE = "lake"
-# Each thread would keep what is free in a heap of its own, seldom given back by glibc.
+# By default, each thread keeps freed memory in its own heap, which glibc seldom releases.
 ONE_HEAP = {"MALLOC_ARENA_MAX": "1"}
-# Arrow, Delta Lake and DuckDB bring allocators that keep tens of MiB of what a batch or a merge of
-# a day's keys once took. glibc gives Arrow's back; the others are told to.
+# The allocators of Arrow, Delta Lake and DuckDB keep tens of MiB after a large batch or merge. Use
+# glibc's for Arrow, and configure the others to release memory.
 GIVES_BACK = ONE_HEAP | {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "DUCKDB_JE_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0",
@@ -34,7 +34,7 @@ class Program:
     """One process of the appliance; a lower priority starts earlier and stops later.
 
     Attributes:
-        variables: what it alone finds in its environment.
+        variables: additional environment variables of this process.
     """
 
     name: str
@@ -53,14 +53,14 @@ def chosen(
     with_queue: bool,
     as_root: bool | None = None,
 ) -> list[Program]:
-    """Return the processes; they start in the order of their priority.
+    """Return the processes; they start in order of priority.
 
-    `own` are the brokers by the names of their processes.
+    `own` has the brokers by process name.
     """
     celery = [sys.executable]
     if as_root if as_root is not None else os.geteuid() == 0:
-        # Celery warns of pickle, which the settings do not accept: tasks are JSON, and
-        # only this user reaches our Redis.
+        # Celery warns about pickle, which the settings don't accept: tasks are JSON, and only this
+        # user can reach our Redis.
         celery += ["-W", "ignore:You're running the worker with superuser privileges"]
     celery += ["-m", "celery", "--quiet", "-A", "console"]
     web = [
@@ -69,8 +69,9 @@ def chosen(
     ]
     collector = [sys.executable, str(ROOT / "manage.py"), "collect"]
     worker = [
-        *(*celery, "worker", "--concurrency", "1", "--prefetch-multiplier", "1"),
-        *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
+        *(*celery, "worker", "--queues", "celery", "--concurrency", "1"),
+        *("--prefetch-multiplier", "1", "--loglevel", "INFO"),
+        *("--without-gossip", "--without-mingle"),
         *("--hostname", f"worker-{asked.web_port}@%h"),
     ]
     beat = [
@@ -82,11 +83,13 @@ def chosen(
         Program("web", web, priority=30, stop_seconds=15, variables=ONE_HEAP),
         Program("collector", collector, priority=35, stop_seconds=15),
     ]
-    if asked.lake is not None:
-        found += [_lake(name, one) for name, one in brokers.masters(own).items()]
+    pipeline = [sys.executable, "-m", "console.pipeline.standby"]
     if redis_command is not None:
         found.append(Program("redis", redis_command, priority=10, stop_seconds=15))
     if with_queue:
+        found.append(
+            Program("pipeline", pipeline, priority=38, stop_seconds=20, variables=GIVES_BACK)
+        )
         found.append(Program("worker", worker, priority=40, stop_seconds=20))
         found.append(Program("beat", beat, priority=50, stop_seconds=10))
     return found
@@ -96,9 +99,17 @@ def variables(
     asked: Options,
     own: Mapping[str, BrokerSettings],
     further_brokers: str,
+    engine: str,
 ) -> dict[str, str]:
-    """Return what all processes find in their environment; no secrets."""
+    """Return the shared environment of all processes, without secrets.
+
+    `engine` is the lake's engine.
+    """
     broker = own[brokers.FIRST]
+    sources = [
+        {"broker": one.name, "store": one.store, "commit_log": one.commit_log}
+        for one in brokers.masters(own).values()
+    ]
     return {
         "DJANGO_SETTINGS_MODULE": "console.settings",
         "PYTHONPATH": str(ROOT),
@@ -107,8 +118,10 @@ def variables(
         "TREBUCHET_COMMIT_LOG": broker.commit_log,
         "TREBUCHET_DATA": str(asked.data),
         "TREBUCHET_LAKE_BROKER": broker.name,
+        "TREBUCHET_LAKE_SOURCES": json.dumps(sources),
         "TREBUCHET_LANGUAGE": os.environ.get("TREBUCHET_LANGUAGE", "").strip() or language(),
         "TREBUCHET_NAMESRV": broker.console_namesrv,
+        "TREBUCHET_PIPELINE_ENGINE": engine,
         "TREBUCHET_SPARK_CLASSES": os.environ.get(
             "TREBUCHET_SPARK_CLASSES", str(asked.data / "spark-classes")
         ),
@@ -118,7 +131,7 @@ def variables(
 
 
 def own_brokers(own: Mapping[str, BrokerSettings], further: str) -> str:
-    """Return the brokers that the console asks unconfirmed, as name servers may write them."""
+    """Return the brokers that need no confirmation in the console, as name servers list them."""
     addresses = [f"{one.advertised}:{one.listen_port}" for one in own.values()]
     console = own[brokers.FIRST].console_namesrv
     return ";".join(each for each in (*addresses, console, further) if each)
@@ -126,16 +139,6 @@ def own_brokers(own: Mapping[str, BrokerSettings], further: str) -> str:
 
 def _broker(name: str, one: BrokerSettings) -> Program:
     command = [sys.executable, "-m", "broker_core", "-c", str(one.file)]
-    # The first carries the name server of the others; a slave asks its master.
+    # The first includes the name server for the others; a slave needs its master.
     priority = 25 if slave.is_one(name) else 20 if name == brokers.FIRST else 22
     return Program(name, command, priority, stop_seconds=60, is_broker=True)
-
-
-def _lake(name: str, one: BrokerSettings) -> Program:
-    # The logs of several brokers go into one lake, each by a process of its own.
-    command = [
-        *(sys.executable, "-m", "analytics.lake", "run", "--broker", one.name),
-        *("--store", one.store, "--commit-log", one.commit_log),
-    ]
-    process = LAKE + name.removeprefix(brokers.FIRST)
-    return Program(process, command, priority=37, stop_seconds=60, variables=GIVES_BACK)

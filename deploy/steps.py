@@ -1,8 +1,8 @@
-"""The gate's steps: commands that run alone or side by side, and end in time.
+"""The gate's steps: commands that run alone or in parallel, with a time limit.
 
-A single step writes to the terminal; each line of steps side by side begins with the name of its
-step. A step that takes too long is interrupted, so that pytest stops what it started, and killed
-with its process group if that does not end it.
+A single step writes to the terminal; each line of parallel steps begins with the step's name. A
+step that takes too long is interrupted, so that pytest stops its processes, and killed with its
+process group if that isn't enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NO_TESTS_COLLECTED = 5
 TOOK_TOO_LONG = 124
-"""The exit code of a step that took too long, as of timeout(1)."""
+"""The exit code of a step that took too long, as in timeout(1)."""
 INTERRUPTED_SECONDS_MAX = 60
 """How long a step may take to end after an interrupt."""
 COPIED_SECONDS_MAX = 10
@@ -34,7 +34,7 @@ COPIED_SECONDS_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of the gate; a run of pytest leaves a report."""
+    """One command of the gate; a pytest run leaves a report."""
 
     name: str
     command: Sequence[str]
@@ -43,10 +43,10 @@ class Step:
 
 
 def run(steps: Sequence[Step]) -> dict[str, int]:
-    """Run steps side by side; return the exit codes of those that failed, by name.
+    """Run steps in parallel; return the exit codes of failed ones, by name.
 
-    Main thread only: a shell that starts us in the background ignores SIGINT, and so would every
-    process of ours.
+    Main thread only: a shell that starts us in the background ignores SIGINT, and so would all our
+    processes.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
@@ -63,7 +63,7 @@ def _run(steps: Sequence[Step]) -> dict[str, int]:
         try:
             codes = list(pool.map(Running.run, running))
         except BaseException:
-            # Ctrl-C and SIGTERM reach this thread alone.
+            # Only this thread receives Ctrl-C and SIGTERM.
             for one in running:
                 one.interrupt()
             for one in running:
@@ -73,7 +73,7 @@ def _run(steps: Sequence[Step]) -> dict[str, int]:
 
 
 class Running:
-    """A step and its process, in a process group of its own."""
+    """A step and its process, in its own process group."""
 
     def __init__(self, step: Step, *, is_labelled: bool) -> None:
         self._step = step
@@ -82,7 +82,7 @@ class Running:
         self._is_given_up = False
 
     def run(self) -> int:
-        """Run the step to its end, say how it ended; return its exit code."""
+        """Run the step to its end, print how it ended, and return its exit code."""
         step = self._step
         say(f"\n--- {step.name}: {shlex.join(step.command)}")
         if step.report is not None:
@@ -103,7 +103,7 @@ class Running:
             self._process.send_signal(signal.SIGINT)
 
     def end(self) -> None:
-        """Interrupt the process, kill its whole group when that does not end it."""
+        """Interrupt the process, and kill its whole group if that isn't enough."""
         self.interrupt()
         process = self._process
         if process is None:
@@ -127,7 +127,7 @@ class Running:
         )
         if self._is_given_up:
             self.interrupt()
-        # A daemon: a process left behind may hold the pipe open for ever.
+        # A daemon, because a remaining process may hold the pipe open forever.
         copier = threading.Thread(target=self._copy, args=(process.stdout,), daemon=True)
         copier.start()
         try:

@@ -1,20 +1,20 @@
-"""A consistent copy of a broker's store, of a broker that may be running and is not asked.
+"""Makes a consistent copy of a broker's store, even while the broker is running.
 
-What is copied when makes it consistent, as the files of a killed broker are:
+The order of copying makes it consistent, like the files of a killed broker:
 
-1. Offsets, epochs and damaged ranges. They speak of messages that the log has by then.
-2. ConsumeQueues: a unit comes behind its record. What they lack, or have too much, the next start
-   mends; what they alone know (where a queue goes on whose messages have all expired) is kept.
-3. The log's end: the last whole record, which is found in the files. Topics and groups right after
-   it, so that none is missing that a record is of; should a topic be deleted meanwhile, once more.
-   What stands behind the end is a record being packed, and waited for, unless nothing changes.
-4. The log up to that end, the newest file first: of the oldest some may expire.
+1. Offsets, epochs and damaged ranges. By then, the log has the messages that they refer to.
+2. ConsumeQueues: a unit is written after its record. The next start repairs missing and extra
+   units; only the queues record where a queue continues whose messages have all expired.
+3. The log's end: the last complete record, which is found in the files. Topics and groups right
+   after it, so that every record has its topic; again if a topic is deleted meanwhile. Other bytes
+   after the end are a record being written; the copy waits for it, unless nothing changes.
+4. The log up to that end, the newest file first, because the oldest files may expire.
 
 The copy has the file `abort` and no checkpoint, so that its first start reads the whole log, checks
-each record, mends the queues and builds the index, which is left out.
+each record, repairs the queues and rebuilds the index, which is left out.
 
-Whatever a broker acknowledged is in its files by then: it packs records into mappings of them. A
-TransientStorePool alone holds back what is not committed yet.
+All acknowledged messages are in the broker's files by then, because it writes records to mapped
+files. Only a TransientStorePool holds back uncommitted data.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from analytics.store.plan import Planner
 from broker_core.formats.paths import StorePaths
 from deploy.backup_copier import Found, files_below
 from deploy.backup_manifest import BackupError, LogRange
-from deploy.gentle import OPENED
-from deploy.words import told
+from deploy.low_priority_copy import OPENED
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from deploy.backup_copier import Copier
 
 TABLES = ("topics.json", "subscriptionGroup.json")
-"""Files of config/ that are to name all that the log has messages of."""
+"""Files of config/ that must name every topic and group with messages in the log."""
 BOTH_MAX = 1000
-"""So often may topics be deleted while the log's end is looked for."""
+"""How often topics may be deleted during the search for the log's end."""
 SETTLED_SECONDS = 1.0
-"""What no broker has made a record of for so long is damage, or half a record of a killed one."""
+"""Bytes that don't become a record in this time are damage, or half a record of a killed broker."""
 LOOK_SECONDS = 0.05
 
 
@@ -55,7 +55,7 @@ class StorePlace:
 
     Attributes:
         process: the broker's process, such as `broker-b`.
-        target: where the store goes, below the data directory.
+        target: the store's path below the data directory.
     """
 
     process: str
@@ -64,19 +64,19 @@ class StorePlace:
 
     @classmethod
     def of(cls, process: str, root: Path, commit_log: str, target: str) -> StorePlace:
-        """Return the place of a store; an empty commit_log means inside of it."""
+        """Return the place of a store; an empty commit_log means the default inside it."""
         log = str(Path(commit_log).resolve()) if commit_log else ""
         return cls(process, StorePaths.of(str(root.resolve()), log), target)
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the log is cut.
+    """Where the copied log ends.
 
     Attributes:
-        to_offset: behind the last whole record.
-        copied_to: behind the last byte that is copied: as far as the files go, where something
-            stands behind the last record that is neither a record nor nothing.
+        to_offset: after the last complete record.
+        copied_to: after the last copied byte: the end of the files if bytes after the last record
+            are neither a record nor zeros.
         tables: the files of TABLES, then deletedTopics.json.
     """
 
@@ -87,7 +87,7 @@ class _End:
 
 
 def log_bytes(place: StorePlace) -> int:
-    """Return how many bytes of a log there are to copy, about."""
+    """Return the approximate size of a log in bytes."""
     files = _log_files(place)
     if not files:
         return 0
@@ -97,13 +97,13 @@ def log_bytes(place: StorePlace) -> int:
 def copy_store(
     copier: Copier, place: StorePlace, pause: Callable[[float], None] = time.sleep
 ) -> LogRange:
-    """Copy a store; return what there is of its log.
+    """Copy a store; return the range of its log.
 
-    pause: is called with seconds to wait.
+    pause: called with seconds to wait.
 
     Raises:
-        BackupError: it changes too fast.
-        OSError: a file cannot be read.
+        BackupError: the store changes too fast.
+        OSError: a file isn't readable.
     """
     paths, target = place.paths, place.target
     if not paths.root.is_dir():
@@ -121,22 +121,22 @@ def copy_store(
         copier.text(f"{target}/{path}", text, modified_ns)
     from_offset = _copy_log(copier, place, end)
     if end.to_offset < end.copied_to and _readable_end(place, end.files)[0] != end.to_offset:
-        # Read while they were written, the bytes behind the end may have holes before records.
+        # Bytes after the end, read during a write, may have holes before records.
         raise BackupError(
-            told(
-                "The log of {store} went on behind {offset} after it had stood still there: "
-                "begin the backup anew.",
+            translated(
+                "The log of {store} grew past {offset} after it had seemed to end there: "
+                "start the backup again.",
                 store=place.paths.root,
                 offset=end.to_offset,
             )
         )
-    # With it the next start trusts nothing but the log.
+    # It makes the next start trust only the log.
     copier.text(f"{target}/{paths.abort.name}", b"", 0)
     return LogRange(place.process, from_offset, end.to_offset)
 
 
 def _copy_log(copier: Copier, place: StorePlace, end: _End) -> int:
-    """Copy the log's files, newest first; return where the oldest one begins."""
+    """Copy the log's files, newest first; return the start of the oldest."""
     first = end.to_offset
     for file in sorted(end.files, key=lambda file: -file.from_offset):
         if file.from_offset >= end.copied_to:
@@ -144,7 +144,7 @@ def _copy_log(copier: Copier, place: StorePlace, end: _End) -> int:
         try:
             descriptor = os.open(file.path, OPENED)
         except FileNotFoundError:
-            break  # expired, and so are those before it
+            break  # expired, and so are earlier files
         try:
             found = Found(file.path.name, descriptor, os.fstat(descriptor))
             copier.file(
@@ -172,18 +172,18 @@ def _find_end(place: StorePlace, pause: Callable[[float], None]) -> _End:
             known = {path: text for path, text in tables.items() if text is not None}
             return _End(files, end, copied_to, known)
     raise BackupError(
-        told("Topics of {store} are deleted without a pause.", store=place.paths.root)
+        translated("Topics of {store} are being deleted too fast to copy.", store=place.paths.root)
     )
 
 
 def _settled_end(
     place: StorePlace, pause: Callable[[float], None]
 ) -> tuple[list[LogFile], int, int]:
-    """Return the log's files, where it ends, and up to where it is copied.
+    """Return the log's files, its end, and the end of the copied bytes.
 
-    A broker packs a record piece by piece, and files that are read meanwhile may show later pieces
-    without earlier ones. That passes; what does not is damage, or half a record of a broker that
-    was killed: the next start tells which, and needs all of it for that.
+    A broker writes a record in pieces, and a concurrent read may see later pieces without earlier
+    ones. That is temporary. Permanent gaps are damage, or half a record of a killed broker: the
+    next start decides, and needs all bytes for that.
     """
     seen, waited = -1, 0.0
     while True:
@@ -202,26 +202,26 @@ def _settled_end(
 
 
 def _readable_end(place: StorePlace, files: list[LogFile]) -> tuple[int, bool]:
-    """Return where the last whole record ends, and whether nothing stands behind it."""
+    """Return where the last complete record ends, and whether nothing follows it."""
     planner = Planner(files, ConsumeQueues(place.paths.consume_queue), CHUNK_BYTES)
     end, behind = planner.readable_end()
     return end, behind is None
 
 
 def _require_no_links(place: StorePlace) -> None:
-    """Check that nothing would be left out because it is behind a symbolic link.
+    """Check that no symbolic link hides files from the copy.
 
     Raises:
-        BackupError: something would.
+        BackupError: a link does.
     """
     paths = place.paths
     inside = (paths.root / "config", paths.consume_queue, paths.consume_queue_ext, paths.diverged)
     for path in (*inside, paths.commit_log):
         if path.is_symlink():
             raise BackupError(
-                told(
-                    "{path} is a symbolic link, which a backup does not follow: name the place by "
-                    "storePathRootDir or storePathCommitLog.",
+                translated(
+                    "{path} is a symbolic link, which a backup doesn't follow: set its target "
+                    "in storePathRootDir or storePathCommitLog.",
                     path=path,
                 )
             )
@@ -235,7 +235,7 @@ def _log_files(place: StorePlace) -> list[LogFile]:
 
 
 def _read(path: Path) -> tuple[bytes, int] | None:
-    """Return text and time of a file that is replaced as a whole, None without one."""
+    """Return text and time of an atomically replaced file, or None."""
     for found in files_below(path.parent, skips=lambda name: name != path.name):
         with os.fdopen(os.dup(found.descriptor), "rb") as file:
             return file.read(), found.status.st_mtime_ns

@@ -1,7 +1,7 @@
 """The supervised processes: supervisord's configuration, start and requests.
 
-supervisord restarts processes that die (after 1, 2, 3 … seconds while they die early) and rotates
-the logs. The order is ours: we start and stop each process by request, when the one before it is
+supervisord restarts processes that end (after 1, 2, 3 … seconds if they end early) and rotates the
+logs. We control the order: each process is started and stopped by request, when the previous one is
 ready.
 """
 
@@ -24,7 +24,7 @@ from supervisor.xmlrpc import SupervisorTransport  # type: ignore[import-untyped
 from deploy import privileges
 from deploy.orphans import Orphans
 from deploy.virtualenv import ROOT
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LOG_BYTES_MAX = 10 << 20
 LOG_BACKUPS = 5
 START_SECONDS = 3
-"""A process that lives shorter than this counts as not started; retries slow down."""
+"""A process that ends before this counts as not started; retries slow down."""
 START_RETRIES = 4
 OPEN_FILES_WANTED = 65_536
 ANSWER_WITHIN_S = 15.0
@@ -44,7 +44,7 @@ POLL_S = 0.05
 
 
 class SupervisorError(Exception):
-    """supervisord did not start, or does not answer any more."""
+    """supervisord didn't start, or no longer responds."""
 
 
 class State(Enum):
@@ -66,16 +66,16 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """What supervisord knows of one process."""
+    """supervisord's information on one process."""
 
     state: State
     pid: int
 
 
 class Supervisor:
-    """Our own supervisord; one thread only.
+    """Our own supervisord. Use from one thread.
 
-    It stops everything, in the right order, when this process dies unexpectedly.
+    It stops everything, in the right order, if this process dies unexpectedly.
     """
 
     def __init__(self, run_directory: Path, logs: Path, programs: Sequence[Program]) -> None:
@@ -92,10 +92,10 @@ class Supervisor:
         return self._logs / f"{name}.log"
 
     def start(self, environment: Mapping[str, str]) -> None:
-        """Start supervisord, with none of its processes.
+        """Start supervisord, without starting its processes.
 
         Raises:
-            SupervisorError: it does not answer.
+            SupervisorError: supervisord doesn't respond.
         """
         self._socket.unlink(missing_ok=True)
         self._configuration.write_text(self._configuration_text())
@@ -114,7 +114,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # A session of its own: Ctrl-C reaches this process only, which stops the others.
+                # A separate session: Ctrl-C reaches only this process, which stops the others.
                 start_new_session=True,
                 preexec_fn=privileges.end_with_parent,
             )
@@ -128,9 +128,9 @@ class Supervisor:
             except (OSError, http.client.HTTPException, xmlrpc.client.Error):
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     log = self._logs / "supervisord.out"
-                    sentence = told("supervisord did not start; its log is {log}.", log=log)
+                    sentence = translated("supervisord didn't start; see its log {log}.", log=log)
                     raise SupervisorError(sentence) from None
-                # The transport would reuse its failed connection for ever.
+                # Otherwise the transport would reuse its failed connection forever.
                 self._proxy("close")()
                 time.sleep(POLL_S)
 
@@ -139,7 +139,7 @@ class Supervisor:
         return self._process is not None and self._process.poll() is None
 
     def has_ended(self) -> bool:
-        """Tell whether supervisord is gone; one that does not answer may just be ending."""
+        """Return whether supervisord is gone; if it doesn't respond, it may just be ending."""
         if self._process is None:
             return True
         try:
@@ -170,7 +170,7 @@ class Supervisor:
         return table
 
     def shutdown(self) -> None:
-        """End supervisord and the processes that it still runs."""
+        """Stop supervisord and the processes that it still runs."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -182,7 +182,7 @@ class Supervisor:
             self._process.wait()
 
     def orphans(self) -> Orphans:
-        """Ask what a killed supervisord left behind to end; return it."""
+        """Ask the processes of a killed supervisord to end; return them."""
         assert self._process is not None
         programs = {one.name: one for one in self._programs}
         known = {pid: programs[name] for name, pid in self._pids.items()}
@@ -193,7 +193,7 @@ class Supervisor:
             return getattr(self._proxy.supervisor, method)(*arguments)
         except (OSError, http.client.HTTPException) as error:
             self._proxy("close")()
-            sentence = told("supervisord does not answer: {why}.", why=error)
+            sentence = translated("supervisord doesn't respond: {why}.", why=error)
             raise SupervisorError(sentence) from error
 
     def _configuration_text(self) -> str:

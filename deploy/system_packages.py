@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.terminal import complain, say
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,13 +24,13 @@ def may_install() -> bool:
 
 
 def command_for(*packages: str) -> str:
-    """The command that a person would type."""
+    """The command for a person to type."""
     return f"sudo apt-get install --no-install-recommends {' '.join(packages)}"
 
 
 def install(*packages: str) -> bool:
-    """Install without starting any service; show apt's words and return False on failure."""
-    say(told("Installing Debian's {names}", names=", ".join(packages)))
+    """Install without starting services; on failure, show apt's output and return False."""
+    say(translated("Installing Debian's {names}", names=", ".join(packages)))
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     get = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300"]
     with _no_services_started():
@@ -55,9 +55,9 @@ def install(*packages: str) -> bool:
 
 @contextlib.contextmanager
 def _no_services_started() -> Iterator[None]:
-    """Keep packages from starting their services: the appliance runs its own instances.
+    """Keep packages from starting their services, because the appliance runs its own instances.
 
-    Leaves an existing policy alone: somebody put it there.
+    Leaves an existing policy alone, because it is the machine's own.
     """
     if POLICY.exists():
         yield

@@ -9,12 +9,12 @@ LABEL_WIDTH = 6
 
 
 def say(text: str) -> None:
-    """Write whole lines to standard output, at once."""
+    """Write complete lines to standard output, unbuffered."""
     try:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader went away (`deploy/up | head`); what is running must not end for that.
+        # The reader has gone (`deploy/up | head`), but running processes must continue.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

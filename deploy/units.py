@@ -1,7 +1,7 @@
-"""systemd units for the appliance's processes, one each, with all of the sandbox that they bear.
+"""systemd units for the appliance's processes, each with the strictest sandbox that works.
 
-systemd.exec(5) and systemd.resource-control(5) explain the settings; `systemd-analyze security`
-weighs them.
+systemd.exec(5) and systemd.resource-control(5) document the settings; `systemd-analyze security`
+rates them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Setting = tuple[str, str]
 
 TARGET = "trebuchet.target"
 RUNTIME = "trebuchet"
-"""The directory below /run for the socket of Redis."""
+"""The directory below /run for Redis's socket."""
 REDIS_SOCKET = f"/run/{RUNTIME}/redis.sock"
 PRIVILEGED_PORTS = 1024
 HOMES = ("/home/", "/root/", "/run/user/")
-MAKES_ITSELF_LESS = frozenset({"worker", "lake"})
-"""Reports and the lake make themselves less important than the broker."""
-RUNS_JAVA = frozenset({"worker"})
-"""Java writes machine code and then runs it; and it looks at the machine to size itself."""
+MAKES_ITSELF_LESS = frozenset({"worker", "pipeline"})
+"""Queries and the pipeline lower their own priority."""
+RUNS_JAVA = frozenset({"pipeline"})
+"""Java generates and runs machine code, and reads the machine's size."""
 SANDBOX: tuple[Setting, ...] = (
     ("NoNewPrivileges", "yes"),
     ("UMask", "0077"),
@@ -60,22 +60,22 @@ SERVICE_CALLS: tuple[Setting, ...] = (
     ("SystemCallFilter", "~@privileged @obsolete"),
 )
 NO_RESOURCES: Setting = ("SystemCallFilter", "~@resources")
-"""Who never makes itself more or less important; raising the number of open files is its own."""
+"""For processes that never change their priority; raising the file limit is still allowed."""
 SENDS = ("TREBUCHET_ALERT_TARGETS", "TREBUCHET_SMTP")
-"""Where one of these is set, the collector sends alerts to other machines."""
+"""If one of these is set, the collector sends alerts to other machines."""
 OWN_LIMITS: Setting = ("SystemCallFilter", "setrlimit prlimit64")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the units run and as whom.
+    """Paths, user and network of the units.
 
     Attributes:
-        reads: files and directories that must be there, wherever they are.
-        writes: the data directory, and what may be outside of it.
-        variables: the environment of all but Redis; no secrets.
-        credentials: what systemd hands over in files, by variable: NAME_FILE names the file.
-        listens: address and port of each process that others than this machine may reach.
+        reads: files and directories that must be visible, wherever they are.
+        writes: the data directory, and writable paths outside it.
+        variables: the environment of all processes but Redis; no secrets.
+        credentials: files that systemd passes, by variable: NAME_FILE names the file.
+        listens: address and port of each process that other machines may reach.
         is_remote: whether the console's database, Redis or brokers may be on other machines.
     """
 
@@ -93,7 +93,7 @@ def name_of(program: str) -> str:
 
 
 def target(programs: Sequence[Program]) -> str:
-    """Return the unit that stands for all."""
+    """Return the unit that groups all others."""
     names = " ".join(name_of(one.name) for one in programs)
     return _text(
         ("Unit", [("Description", "Trebuchet, a message broker appliance"), ("Wants", names)]),
@@ -107,7 +107,7 @@ def service(program: Program, before: Sequence[str], place: Place) -> str:
         ("Description", f"Trebuchet: {program.name}"),
         ("PartOf", TARGET),
         ("After", " ".join(["network.target", *(name_of(one) for one in before)])),
-        # It is started again without end, a little later each time systemd allows it.
+        # Restart it forever, with increasing delays if systemd supports them.
         ("StartLimitIntervalSec", "0"),
     ]
     return _text(
@@ -118,7 +118,7 @@ def service(program: Program, before: Sequence[str], place: Place) -> str:
 
 
 def quoted(words: Sequence[str]) -> str:
-    """Return words as ExecStart takes them."""
+    """Return words quoted for ExecStart."""
     return " ".join(_quoted(word).replace("$", "$$") for word in words)
 
 
@@ -138,7 +138,7 @@ def _process(program: Program, place: Place) -> Iterator[Setting]:
             yield "LoadCredential", f"{name.lower()}:{str(file).replace('%', '%%')}"
             yield "Environment", f'"{name}_FILE=%d/{name.lower()}"'
     if program.name == "web":
-        # Not the account: its password would be in the journal.
+        # Don't create the account, because its password would be in the journal.
         python = program.command[0]
         prepare = [python, "-m", "deploy.prepare", "--without-account"]
         yield "ExecStartPre", quoted(prepare)
@@ -157,7 +157,7 @@ def _sandbox(name: str, place: Place) -> Iterator[Setting]:
     else:
         yield "MemoryDenyWriteExecute", "yes"
         yield "ProcSubset", "pid"
-    if name.partition("-")[0] not in MAKES_ITSELF_LESS:
+    if name not in MAKES_ITSELF_LESS:
         yield NO_RESOURCES
         yield OWN_LIMITS
     yield from _files(name, place)
@@ -170,7 +170,7 @@ def _files(name: str, place: Place) -> Iterator[Setting]:
     reads = [path for path in place.reads if not path.is_relative_to(data)]
     if name == "redis":
         reads, writes = [], [data / "redis"]
-    # Homes are out of sight, but for what is needed of them.
+    # Home directories are hidden, except for required paths.
     at_home = [path for path in (*reads, *writes) if str(path).startswith(HOMES)]
     yield "ProtectHome", "tmpfs" if at_home else "yes"
     for path in reads:

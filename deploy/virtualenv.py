@@ -1,9 +1,9 @@
 """The virtual environment at the checkout's root.
 
-Standard library only: it runs before anything is installed. A requirements file tells people what
-is wanted; its lock beside it, which deploy/lock writes, has all that comes with that and the hashes
-of every file: uv installs from the lock alone. Stamps in the environment hold the hashes of the
-installed locks, so that a start with nothing to install costs a file read.
+Standard library only: it runs before anything is installed. A requirements file lists direct
+dependencies for people; its lock, which deploy/lock writes, lists all packages with the hashes of
+their files, and uv installs only from the lock. Stamps in the environment hold the hashes of the
+installed locks, so that a start with nothing to install costs one file read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker_core.environment import without_secrets
 from deploy import requirements
 from deploy.installer import Installer
 from deploy.terminal import say
-from deploy.words import told
+from deploy.words import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,14 +33,14 @@ OLDEST_PYTHON = (3, 11)
 
 
 class SetupError(Exception):
-    """The machine lacks something; the text tells a person how to add it."""
+    """The machine lacks a requirement; the text says how to add it."""
 
 
 def ensure(*files: Path) -> Path:
-    """Make the environment if needed, install what the files' locks pin, return its Python.
+    """Create the environment if needed, install the files' locks, and return its Python.
 
     Raises:
-        SetupError: the environment could not be made, or a package not installed.
+        SetupError: the environment couldn't be created, or a package couldn't be installed.
     """
     with made():
         install(*files)
@@ -49,29 +49,29 @@ def ensure(*files: Path) -> Path:
 
 @contextlib.contextmanager
 def made() -> Iterator[Path]:
-    """Make the environment if needed, with what builds packages; nobody else installs meanwhile.
+    """Create the environment if needed, with build requirements; hold the installation lock.
 
     Raises:
-        SetupError: it could not be made.
+        SetupError: the environment couldn't be created.
     """
     with _locked():
         if not _is_usable():
-            say(told("Making the virtual environment {where}", where=VENV))
+            say(translated("Creating the virtual environment {where}", where=VENV))
             command = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)]
             environment = without_secrets(os.environ)
             if subprocess.run(command, env=environment, cwd=ROOT).returncode != 0:
                 raise SetupError(
-                    told("Could not make the virtual environment; the lines above say why.")
+                    translated("Couldn't create the virtual environment; see the lines above.")
                 )
         install(requirements.UV, requirements.BUILD)
         yield PYTHON
 
 
 def install(*files: Path) -> None:
-    """Install what the files' locks pin, unless that was done; only within `made`.
+    """Install the files' locks unless they are installed; only within `made`.
 
     Raises:
-        SetupError: a package could not be installed.
+        SetupError: a package couldn't be installed.
     """
     installer = Installer(VENV)
     for file in files:
@@ -82,17 +82,21 @@ def install(*files: Path) -> None:
             continue
         shown = file.relative_to(ROOT)
         say(
-            told("Installing {file} into .venv (the first time takes a minute or more)", file=shown)
+            translated(
+                "Installing {file} into .venv (the first time takes a minute or more)", file=shown
+            )
         )
         code = installer.install_itself() if file == requirements.UV else installer.install(file)
         if code != 0:
-            raise SetupError(told("Could not install {file}; the lines above say why.", file=shown))
+            raise SetupError(
+                translated("Couldn't install {file}; see the lines above.", file=shown)
+            )
         stamp.write_text(f"{digest}\n")
 
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Let one process in: deploy/up and deploy/test may start side by side on a fresh checkout."""
+    """Admit one process: deploy/up and deploy/test may run at the same time on a new checkout."""
     descriptor = os.open(ROOT, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

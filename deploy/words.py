@@ -1,6 +1,6 @@
-"""What deploy/up says, in the language of whoever starts it: English or Chinese.
+"""Translates the output of deploy/up to the user's language: English or Chinese.
 
-Standard library only: the first lines are said before anything is installed.
+Standard library only: the first lines are printed before anything is installed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def language(environment: Mapping[str, str] = os.environ) -> str:
     return CHINESE if locale.partition(".")[0].partition("@")[0] in LOCALES else ENGLISH
 
 
-def told(sentence: str, /, **values: object) -> str:
-    """Return an English sentence in the language of the terminal, with its values."""
+def translated(sentence: str, /, **values: object) -> str:
+    """Return an English sentence in the terminal's language, with its values filled in."""
     if language() == CHINESE and _can_be_shown():
         sentence = SENTENCES.get(sentence, sentence)
     return sentence.format(**values)
@@ -45,6 +45,6 @@ def _can_be_shown() -> bool:
 
 
 def padded(text: str, columns: int) -> str:
-    """Fill a text up with blanks; a Chinese character takes two columns of a terminal."""
+    """Pad a text with blanks; a Chinese character takes two columns of a terminal."""
     wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
     return text + " " * (columns - len(text) - wide)

@@ -1,7 +1,8 @@
-"""What tests of several parts share: the seed, processes of ours, programs that may be missing."""
+"""Shared fixtures: the seed, our processes, optional programs."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -13,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from analytics import class_archive
-from tests.support import java_clients
+from analytics.errors import ReportError
+from tests.support import java_clients, spark_classes
 from tests.support.broker_process import BrokerProcess
 from tests.support.java_clients import JavaClients
 from tests.support.ports import free_port
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 SEED_VARIABLE = "TREBUCHET_TEST_SEED"
 CLIENT_VERSIONS = ("4.9.7", "5.3.3")
-# What takes Spark half of its start is made once for all tests.
+# The archive that halves Spark's start time is created once for all tests.
 os.environ.setdefault(
     class_archive.VARIABLE, str(Path(__file__).parent.parent / ".pytest_cache" / "spark-classes")
 )
@@ -33,7 +35,7 @@ settings.register_profile(
 )
 settings.load_profile("busy machine")
 _BUILT: dict[str, JavaClients] = {}
-"""By version: several fixtures want them, and they take seconds to make."""
+"""By version: several fixtures need them, and they take seconds to compile."""
 
 
 def _seed() -> int:
@@ -45,6 +47,15 @@ def _seed() -> int:
 
 def pytest_report_header() -> str:
     return f"seed: {_seed()} ({SEED_VARIABLE}={_seed()} replays it)"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_spark_classes(request: pytest.FixtureRequest) -> None:
+    """The archive that each start of Spark maps, created before the first of them."""
+    if any(item.get_closest_marker("spark") for item in request.session.items):
+        # Without Java the tests themselves report it.
+        with contextlib.suppress(ReportError):
+            spark_classes.make()
 
 
 @pytest.fixture
@@ -60,7 +71,7 @@ def free_ports() -> Callable[[], int]:
 
 @pytest.fixture
 def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A running broker with a store of its own."""
+    """A running broker with a new store."""
     broker = BrokerProcess(tmp_path)
     broker.start()
     yield broker
@@ -77,18 +88,18 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session", params=CLIENT_VERSIONS)
 def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> JavaClients:
-    """Our Java programs over each version of the client."""
+    """Our Java programs with each version of the client."""
     return built(request.param, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def java_4(tmp_path_factory: pytest.TempPathFactory) -> JavaClients:
-    """Our Java programs over the older client."""
+    """Our Java programs with the older client."""
     return built(CLIENT_VERSIONS[0], tmp_path_factory)
 
 
 def require_java() -> None:
-    """Skip, with the reason, where Java programs cannot be compiled."""
+    """Skip, with the reason, if Java programs can't be compiled."""
     missing = java_clients.missing()
     if missing:
         pytest.skip(f"{', '.join(missing)} missing (deploy/test all --install adds it)")

@@ -1,4 +1,4 @@
-"""No part of ours runs what it reads: no code, no shell, no SQL that was put together."""
+"""Our code never runs its input: no code, no shell, no SQL built from text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODULES = {
     "telnetlib",
     "ftplib",
 }
-"""What turns bytes of others into code or objects."""
+"""Modules that turn untrusted bytes into code or objects."""
 CALLS = {"eval", "exec", "compile", "__import__"}
 METHODS = {
     "system": "os",
@@ -41,21 +41,19 @@ METHODS = {
     "udf": "",
     "pandas_udf": "",
 }
-"""Methods with the name before them that makes them dangerous; "": any."""
+"""Methods with the object's name that makes them dangerous; "": any."""
 QUERIES = {"sql", "expr", "selectExpr", "execute", "executemany", "executescript", "RawSQL"}
-"""Their first argument is text of a language."""
+"""The first argument is text of a language."""
 TEXTS = {
-    # Names of tables and columns of its own; values go as parameters.
+    # The code's own table and column names; values are passed as parameters.
     "console/history/database.py",
-    # Names of its own views; then a person's query, checked, where nothing else can be reached.
+    # The code's own view names; then a user's query, checked, in a restricted session.
     "analytics/query/engine.py",
-    # Queries of the lake's views and names of their columns; values go as parameters.
+    # Queries of the lake's views and their column names; values are passed as parameters.
     "analytics/query/lake_reader.py",
-    # Constants of other modules of the lake; what they are asked of comes as Arrow, never as text.
-    "analytics/lake/duck.py",
-    # Constants of the reports, and names of the lake's own files; values go as parameters.
-    "analytics/report_from_lake.py",
-    "analytics/report_from_samples.py",
+    # Constants of other lake modules; their input arrives as Arrow, never as text.
+    "analytics/lake/writer.py",
+    "analytics/spark_writer.py",
 }
 
 
@@ -143,7 +141,7 @@ def test_no_module_runs_what_it_reads() -> None:
 
 
 def test_what_may_join_sql_does() -> None:
-    """Else its place in the list would hide what comes later."""
+    """Otherwise its entry in the list would hide later problems."""
     joining = {name for name, tree in trees() if name in TEXTS and list(dangers(tree))}
 
     assert joining == TEXTS

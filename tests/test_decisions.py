@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FOLDER = ROOT / "docs" / "adr"
 PAGES = sorted(FOLDER.glob("[0-9]*.md"))
 ARCHITECTURE = ROOT / "broker_core" / "ARCHITECTURE.md"
-SECTIONS = ["Question", "Options", "Measured", "Decision", "Price", "Reconsider when"]
+SECTIONS = ["Question", "Options", "Measurements", "Decision", "Trade-offs", "Reconsider when"]
 REQUIRED = {"Question", "Decision", "Reconsider when"}
 STATUS = re.compile(r"^\*\*Status:\*\* (Accepted|Replaced) \d{4}-\d{2}", re.MULTILINE)
 WORDS_OF_A_PAGE = 600

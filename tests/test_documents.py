@@ -1,4 +1,4 @@
-"""What documents name is there: files, tests, links."""
+"""Names in documents exist: files, tests, links."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ FILE = re.compile(r"[\w./-]*\w\.(?:py|md)")
 TEST = re.compile(r"(?P<file>(?:[\w./-]*/)?test_\w+\.py)?(?:::)?(?P<test>test_\w+)")
 DEFINITION = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
-# A document names what it speaks of from its own folder, or from one of these.
+# A document's paths are relative to its folder, or to one of these.
 FROM = (ROOT, ROOT / "broker_core", ROOT / "tests")
 ROW = re.compile(r"^\| (?P<name>[^|]+) \| (?P<state>[^|]+) \| (?P<says>[^|]*) \|$", re.MULTILINE)
 PAGE = re.compile(r"`(/[^`]*)`")
-COUNTED = re.compile(r"Of (\d+) rows (\d+) work, (\d+) partly, (\d+) are absent")
+COUNTED = re.compile(r"Of (\d+) rows, (\d+) work, (\d+) work partly and (\d+) are absent")
 # Files of examples, which the reader makes.
 EXAMPLES = {"keyed_topics.py", "topic_counts.py"}
 
-# What consoles of brokers do, and what users ask of them, as a survey of eight of them found it.
+# Features of broker consoles and requests of their users, from a survey of eight consoles.
 ROWS_OF_CONSOLES = (
     "One command to a working page",
     "Console and broker in one product",
@@ -38,52 +38,52 @@ ROWS_OF_CONSOLES = (
     "First-run wizard",
     "Login on by default",
     "No shared default password",
-    "All settings by environment",
+    "All settings as environment variables",
     "Liveness and readiness",
-    "Own Prometheus metrics",
+    "Prometheus metrics of the console",
     "Grafana dashboards shipped",
     "Structured (JSON) logs",
     "Works behind a sub-path",
     "Overview with health verdicts",
-    "Broker's configuration, view and edit",
-    "Configuration says default, changed, needs restart",
+    "View and edit broker configuration",
+    "Configuration shows default, changed, needs restart",
     "Replication state",
-    "State of timers and delays",
+    "Timers and delays",
     "Half messages",
-    "Many clusters",
-    "Topology picture",
+    "Multiple clusters",
+    "Topology view",
     "Topics: by type, search, order, pages",
     "Lag and consumers in the list of topics",
     "Create, edit, delete with validation",
     "Clone, recreate, purge",
-    "Many at once",
+    "Bulk changes",
     "Import and export of configurations",
     "History of changes with difference and undo",
     "Owner, description",
-    "Statistics from the data of a topic",
+    "Statistics of a topic's messages",
     "Retained time of each queue",
     "Lag in messages, by queue",
     "Lag in seconds",
     "Lag over time",
-    "Lag live on the page",
+    "Live lag",
     "Stuck and rewound groups (Burrow's states)",
     "Clients, versions, subscriptions",
-    "Warning of different subscriptions",
+    "Warning about different subscriptions",
     "Thread dump of a consumer",
     "Reset to earliest, latest, time, offset, shift, copy",
     "Preview before a reset",
-    "Reset of a group that is offline",
-    "Offsets kept and restored",
+    "Reset of an offline group",
+    "Save and restore offsets",
     "Pause a group, a queue",
-    "By id, key, time, offset",
+    "Find by ID, key, time, offset",
     "Search in body text",
     "Search in properties",
     "Expression filter",
     "Filter dry run on a sample",
     "Saved and recent filters",
     "Progress and cancel of a long search",
-    "Bounds",
-    "Says when the result is incomplete",
+    "Search limits",
+    "Incomplete results are marked",
     "Body decoders",
     "JSON tree, raw, hex views",
     "Export of a result",
@@ -92,44 +92,44 @@ ROWS_OF_CONSOLES = (
     "Live tail",
     "Pause, clear, rate of the tail",
     "Produce with properties, key, delay, ordering key",
-    "Produce again from a message",
+    "Resend a message",
     "Dead letters",
-    "Dead letters in bulk to their own topics",
+    "Bulk replay to the original topics",
     "Replay with rate, dry run, receipt",
     "Find and cancel a scheduled message",
     "Trace of one message, graphical",
-    "Trace without the client's doing",
+    "Tracing without client changes",
     "Live trace in the browser",
-    "A failed question differs from nothing",
+    "A failed query isn't shown as an empty result",
     "Trace across a chain of messages",
     "OpenTelemetry, in or out",
-    "History of brokers kept by the console",
+    "Broker history in the console",
     "Latency percentiles",
     "Skew, hot queue, hot key",
     "Age of dead letters, retries",
     "Scheduled report",
-    "Report compared with the period before",
-    "Unusual traffic",
-    "Alert rules and messages",
+    "Comparison with the previous period",
+    "Traffic anomalies",
+    "Alert rules and notifications",
     "Cost by owner",
     "LDAP, OIDC",
-    "Roles by pattern of resources",
-    "Edit roles on a page",
+    "Roles by resource pattern",
+    "Edit roles in the console",
     "Read-only mode",
-    "Audit is stored",
-    "Audit page with filters",
+    "Stored audit log",
+    "Audit log page with filters",
     "Approval by a second person",
     "Masking",
     "Unmask by role, logged",
-    "Secrets hidden, hashed",
+    "Secrets hidden and hashed",
     "Dark mode",
     "Chinese and English",
     "Command palette, keys",
-    "Choice of time zone",
+    "Time zone setting",
     "Phone layout",
     "Tables as CSV",
-    "Written REST API, OpenAPI",
-    "Command line equal to the pages",
+    "Documented REST API, OpenAPI",
+    "Command line for everything the pages do",
     "MCP, AI",
 )
 
@@ -154,7 +154,7 @@ def names_by_file() -> dict[str, frozenset[str]]:
 
 
 def exists(document: Path, name: str) -> bool:
-    """A bare file name may be any module's: the words around it say whose."""
+    """A bare file name may be any module's; the surrounding text says which."""
     if "/" not in name and name in basenames():
         return True
     return any((folder / name).exists() for folder in (document.parent, *FROM))
@@ -207,7 +207,8 @@ def test_what_is_not_there_is_found(tmp_path: Path) -> None:
 def console_rows() -> tuple[str, list[re.Match[str]]]:
     """Return the part of the console's document that has the table, and its rows."""
     text = (ROOT / "docs" / "console.md").read_text()
-    part = re.split(r"^## ", text.partition("## What consoles do")[2], flags=re.MULTILINE)[0]
+    _before, _title, rest = text.partition("## Compared with other consoles")
+    part = re.split(r"^## ", rest, flags=re.MULTILINE)[0]
     return part, [row for row in ROW.finditer(part) if row["name"] not in {"Row", "---"}]
 
 

@@ -17,17 +17,17 @@ from tests.deploy import test_harden, test_redis_server
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Fixtures are found by their names in this module.
+# pytest finds fixtures by their names in this module.
 server = test_redis_server.server
 place = test_harden.place
 
 
-@pytest.mark.xfail(reason="nothing looks for advisories about the locked versions")
+@pytest.mark.xfail(reason="nothing checks the locked versions for advisories")
 def test_known_vulnerabilities_of_the_locked_versions_are_looked_for() -> None:
     importlib.import_module("deploy.advisories")
 
 
-@pytest.mark.xfail(reason="the worker is the broker's user and may write to its store")
+@pytest.mark.xfail(reason="the worker runs as the broker's user and can write to its store")
 def test_the_worker_runs_as_another_user_than_the_broker(place: Path) -> None:
     units = test_harden.made(place)
 
@@ -37,7 +37,7 @@ def test_the_worker_runs_as_another_user_than_the_broker(place: Path) -> None:
 
 @pytest.mark.fault
 @pytest.mark.xfail(
-    reason="worker, scheduler and console share one user of Redis, who may do everything there",
+    reason="worker, scheduler and console share one Redis user with all permissions",
     raises=pytest.fail.Exception,
 )
 def test_no_process_may_do_in_redis_what_a_queue_does_not_need(server: tuple[Path, int]) -> None:

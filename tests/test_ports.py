@@ -1,4 +1,4 @@
-"""Ports of test runs side by side."""
+"""Ports of concurrent test runs."""
 
 from __future__ import annotations
 

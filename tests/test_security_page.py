@@ -1,4 +1,4 @@
-"""docs/security.md says what the tests say: which gates hold, and what is open."""
+"""docs/security.md matches the tests: which gates hold, and which are open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools import security_gates
 from tools.security_gates import PAGE, Gate, HoldingTest, gates, marked_tests
 
 GATES = gates(PAGE.read_text())
-# The attack list: of each area its gates.
+# The attack list: the gates of each area.
 AREAS = {"B": 10, "H": 4, "M": 1, "N": 5, "A": 5, "C": 12, "R": 6, "P": 5, "O": 5}
 
 
@@ -47,7 +47,7 @@ def functions_in(test: HoldingTest) -> set[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    # Machines of hypothesis have no function of their own.
+    # Hypothesis state machines have no function of their own.
     assigned = {
         each.id
         for node in ast.walk(tree)

@@ -1,7 +1,7 @@
-"""What keeps the code readable, held for all of it, tests included.
+"""Rules that keep the code readable, for all of it, tests included.
 
-A failure names file and line, and what to do. An exception needs a reason here, and one that is no
-longer needed fails, too.
+A failure names file and line, and the fix. An exception needs a reason here, and an unneeded one
+fails, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Rule = Callable[[Source], Iterator[Finding]]
 
-# Rule, path and subject, with the reason why it cannot be otherwise.
+# Rule, path and subject, with the reason for the exception.
 NO_PUBLIC_SOURCE = (
     "DuckDB's public sources are given filters only as one expression of pyarrow's, which can't be "
     "applied to masked rows"
@@ -48,7 +48,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def hold(rule: str, findings: Iterable[Finding]) -> None:
-    """Fail with what no exception covers, one finding a line, and with needless exceptions."""
+    """Fail with findings without an exception, one a line, and with unneeded exceptions."""
     needed = set()
     wrong = []
     for finding in findings:
@@ -152,7 +152,7 @@ def test_a_rule_finds_what_breaks_it(rule: Rule, text: str, subject: str) -> Non
         ),
         (tidy.private_touches, "page._replace(size=1).__class__\n"),
         (tidy.private_touches, "for _ in range(3): pass\n"),
-        # QueueFiles, in another module of the same package, is made to be a base class.
+        # QueueFiles, in another module of the same package, is designed as a base class.
         (
             tidy.private_touches,
             "from broker_core.store.queue_files import QueueFiles\n"

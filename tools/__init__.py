@@ -1,1 +1,1 @@
-"""Programs for developers: benchmarks, faults, fuzzing, mutation, soaks, tour of the console."""
+"""Programs for developers: benchmarks, faults, fuzzing, mutation, soaks, screenshots."""

@@ -1,7 +1,7 @@
-"""The table of the API's operations in docs/api.md: each with the scopes and the right it takes.
+"""The table of the API's operations in docs/api.md, with their scopes and permissions.
 
-`python -m tools.api_table` prints it, `--write` puts it into the page. A test fails where
-the page has another one, so that a change of what a token may do is seen in review.
+`python -m tools.api_table` prints it, `--write` puts it into the page. A test fails if the page's
+table differs, so that a change of a token's permissions shows up in review.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEAD = "| operation | scopes | right |\n|---|---|---|\n"
 
 
 def table() -> str:
-    """Return the table, an operation a line, by address."""
+    """Return the table, one operation a line, by address."""
     from console.api import schema
     from console.api.operations import OPERATIONS
 
@@ -39,7 +39,7 @@ def line_of(operation: Operation) -> str:
 
 
 def parts_of(page: str) -> tuple[str, str, str]:
-    """Return a page up to its table, the table, and what follows."""
+    """Return a page up to its table, the table, and the rest of the page."""
     before, _begin, rest = page.partition(f"{BEGIN}\n")
     found, _end, after = rest.partition(END)
     return before, found, after

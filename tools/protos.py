@@ -1,4 +1,4 @@
-"""The published .proto files, compiled: `python -m tools.protos` writes descriptors.py."""
+"""Compile the published .proto files: `python -m tools.protos` writes descriptors.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = 96
 
 
 def compiled() -> dict[str, bytes]:
-    """Return each file's FileDescriptorProto by its name, files that others import first."""
+    """Return each file's FileDescriptorProto by its name, imported files first."""
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory, "descriptors")
         code = protoc.main(

@@ -1,9 +1,9 @@
-"""Fills the tables of gates in docs/security.md: the tests decide which gates hold or are open.
+"""Fill the tables of gates in docs/security.md: the tests decide which gates hold or are open.
 
-A row describes a gate and lists the tests that hold it. Its verdict comes from these tests: a test
-that is marked as failing (`pytest.mark.xfail`) means open, and its reason says what is missing. If
-a gate no longer fails, the suite fails until the mark and the page are updated; it also fails for a
-mark that no row lists. `python -m tools.security_gates --write` writes the verdicts.
+A row describes a gate and lists the tests that hold it, which determine the verdict: a test marked
+as failing (`pytest.mark.xfail`) means open, and its reason names the gap. If a gate no longer
+fails, the suite fails until the mark and the page are updated; it also fails for a mark that no row
+lists. `python -m tools.security_gates --write` writes the verdicts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HOLDS, PART, OPEN = "holds", "part", "open"
 
 
 class HoldingTest(NamedTuple):
-    """A test that a row names; without a function all of the file."""
+    """A test that a row names; without a function, the whole file."""
 
     file: str
     function: str
@@ -39,7 +39,7 @@ class HoldingTest(NamedTuple):
 
 
 class Gate(NamedTuple):
-    """A row: what is promised, what the page says of it, and its tests."""
+    """A row: the promise, its text on the page, and its tests."""
 
     says: str
     verdict: str
@@ -47,13 +47,13 @@ class Gate(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What the page says behind the verdict: where the promise ends."""
+        """The page's text after the verdict: the limits of the promise."""
         _word, _semicolon, rest = self.verdict.partition(";")
         return "" if rest.strip().startswith("open") else rest.strip()
 
     @property
     def derived(self) -> str:
-        """The verdict that the tests give."""
+        """The verdict according to the tests."""
         reasons = [reason for each in self.tests for reason in reasons_of(each)]
         if not reasons:
             return f"{HOLDS}; {self.note}" if self.note else HOLDS
@@ -71,7 +71,7 @@ def gate_of(found: re.Match[str]) -> Gate:
 
 
 def derived(page: str) -> str:
-    """Return the page with the verdicts that its tests give."""
+    """Return the page with the verdicts according to its tests."""
 
     def line_of(line: str) -> str:
         found = ROW.match(line)
@@ -83,7 +83,7 @@ def derived(page: str) -> str:
 
 
 def reasons_of(test: HoldingTest) -> list[str]:
-    """Return why a test is known to fail, nothing for one that has to pass."""
+    """Return why a test is known to fail, empty if it has to pass."""
     marks = marks_in(test.path)
     if test.function:
         return [marks[test.function]] if test.function in marks else []

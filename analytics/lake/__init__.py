@@ -1,1 +1,1 @@
-"""The lake: Delta tables that grow from a broker's log, each message in them exactly once."""
+"""The lake: Delta tables that grow from a broker's log and have each message exactly once."""

@@ -1,8 +1,8 @@
-"""`python -m analytics.lake COMMAND`: keeps a lake, and does to it what an operator asks.
+"""`python -m analytics.lake COMMAND`: maintain a lake and run an operator's commands on it.
 
-In an appliance it is `manage.py lake COMMAND`, which knows where everything is.
+In an appliance, use `manage.py lake COMMAND`, which finds the directories itself.
 
-Exit codes: 0 done, 1 refused, or `verify` found a difference; 2 bad arguments.
+Exit codes: 0 done; 1 refused, or `verify` found a difference; 2 bad arguments.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import re
 import signal
 import sys
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from analytics.errors import ReportError
-from analytics.guest import is_guest, step_back
 from analytics.lake.bodies import BodyRules
-from analytics.lake.gold import bring_up
 from analytics.lake.ingest import Ingest, Source
-from analytics.lake.keeper import Keeper
-from analytics.lake.maintenance import BRONZE_DAYS, maintain
+from analytics.lake.jobs import Done, LakeJobs
+from analytics.lake.maintenance import BRONZE_DAYS
 from analytics.lake.place import LakePlace
 from analytics.lake.repair import (
     DIFFERENCES_SHOWN_MAX,
@@ -38,22 +37,27 @@ from analytics.lake.repair import (
 )
 from analytics.lake.samples import SampledHours
 from analytics.lake.status import broker_of, status_of
+from analytics.lake.writer import ArrowWriter
+from analytics.low_priority import is_low_priority, lower_priority
 from broker_core.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
-    from analytics.lake.parts import Executor
+    from analytics.lake.writer import Writer
 
 logger = logging.getLogger("analytics.lake")
 
-# Of TREBUCHET_DATA: where the collector of the console writes.
+# Below TREBUCHET_DATA: the console's collector writes here.
 SAMPLES_FOLDER = "samples"
 EXIT_REFUSED = 1
 EXIT_BAD_ARGUMENTS = 2
+# Intervals at which `run` checks the log and maintains the lake.
+INGEST_SECONDS = 30.0
+MAINTAIN_SECONDS = 300.0
 BROKER_NAME = re.compile(r"[A-Za-z0-9_.|%-]{1,127}")
-# Whether deploy/up keeps a lake; where it is then follows from TREBUCHET_DATA.
+# These values only say whether deploy/up keeps a lake; its location follows from TREBUCHET_DATA.
 PLAIN_WORDS = frozenset({"", "true", "on", "1", "yes", "false", "off", "0", "no"})
 EPILOG = """\
 environment, for what is not given:
@@ -63,6 +67,7 @@ environment, for what is not given:
                          broker-a)
   TREBUCHET_LAKE_BODIES  a file that says whose bodies are kept (default: nobody's)
   TREBUCHET_LAKE_DAYS    for how many days messages are kept (default: 30)
+  TREBUCHET_LAKE_FORMATS delta, or delta,iceberg (default: delta)
   TREBUCHET_STORE, TREBUCHET_COMMIT_LOG
                          storePathRootDir, and storePathCommitLog where it is set
   AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION
@@ -96,7 +101,7 @@ def parser_of(program: str) -> argparse.ArgumentParser:
         "verify": "compare the lake with the log, message by message",
         "rebuild": "replace what the lake has of a log by what the log says now",
         "forget": "erase what the messages with a key say",
-        "maintain": "compact closed days, drop old ones, delete files that nobody names",
+        "maintain": "merge small files, drop old days, delete files that nobody names",
     }.items():
         one = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
         one.add_argument("--lake", metavar="URI", help="a directory, or s3://bucket/prefix")
@@ -117,16 +122,16 @@ def parser_of(program: str) -> argparse.ArgumentParser:
 
 
 class Command:
-    """One command with what it works on."""
+    """One command with the lake and log that it works on."""
 
     def __init__(
         self,
         given: argparse.Namespace,
         environment: Mapping[str, str],
-        executor: Executor | None,
+        writer: Callable[[], Writer],
     ) -> None:
-        """Raises ReportError where the arguments and the environment name nothing usable."""
-        self.program = _program(environment)
+        """Raise ReportError if the arguments and the environment don't name a lake."""
+        self.program = program_of(environment)
         data = environment.get("TREBUCHET_DATA", "")
         home = Path(data) / "lake" if data else None
         samples = Path(data) / SAMPLES_FOLDER if data else None
@@ -135,33 +140,36 @@ class Command:
             lake = str(home or "")
         store = given.store or environment.get("TREBUCHET_STORE", "")
         if not lake:
-            raise ReportError("Which lake? Give --lake, or set TREBUCHET_LAKE.")
+            raise ReportError("No lake is specified. Add --lake or set TREBUCHET_LAKE.")
         if not store:
-            raise ReportError("Which store? Give --store, or set TREBUCHET_STORE.")
+            raise ReportError("No store is specified. Add --store or set TREBUCHET_STORE.")
         commit_log = given.commit_log or environment.get("TREBUCHET_COMMIT_LOG", "")
         rules = environment.get("TREBUCHET_LAKE_BODIES", "")
         self.given = given
-        self.days = _days(environment.get("TREBUCHET_LAKE_DAYS", ""))
         self.place = LakePlace.of(
             lake, given.state or (home if "://" in lake else None), environment
         )
         broker = given.broker or broker_of(self.place, environment)
         if not BROKER_NAME.fullmatch(broker):
-            raise ReportError(f"{broker!r} is not a broker's name.")
+            raise ReportError(f"{broker!r} isn't a valid broker name.")
         self.source = Source(
             broker,
             Path(store),
             Path(commit_log) if commit_log else None,
             BodyRules.read(Path(rules) if rules else None),
         )
-        self.ingest = Ingest(self.place, self.source, executor)
-        self.samples = None if samples is None else SampledHours(self.place, samples)
+        self.jobs = LakeJobs(
+            self.place,
+            writer,
+            bronze_days=_days(environment.get("TREBUCHET_LAKE_DAYS", "")),
+            samples=None if samples is None else SampledHours(self.place, samples),
+        )
 
     def execute(self) -> int:
-        """Run it and print what a person wants to know.
+        """Run the command and print its result.
 
         Raises:
-            ReportError: it was refused.
+            ReportError: the command was refused.
         """
         match self.given.command:
             case "run":
@@ -184,10 +192,8 @@ class Command:
                 )
                 return 0
             case _:
-                done = maintain(self.place, datetime.now(UTC).date(), bronze_days=self.days)
-                print(f"compacted: {len(done.compacted)} days")
-                print(f"dropped: {len(done.dropped)} days")
-                print(f"deleted: {done.deleted_files} files")
+                done = self._all(self.jobs.maintain)
+                print(f"{done.steps} groups of files were merged; nothing is left to do.")
                 return 0
 
     def _run(self) -> int:
@@ -198,39 +204,57 @@ class Command:
 
         signal.signal(signal.SIGTERM, on_signal)
         signal.signal(signal.SIGINT, on_signal)
-        if is_guest():
-            step_back()
+        if is_low_priority():
+            lower_priority()
         source = self.source
         logger.info(
-            "keeping: lake=%s broker=%s store=%s", self.place.uri, source.broker, source.store
+            "lake jobs started lake=%s broker=%s store=%s",
+            self.place.uri,
+            source.broker,
+            source.store,
         )
-        keeper = Keeper(
-            self.place, source, self.ingest, bronze_days=self.days, samples=self.samples
-        )
-        keeper.run(stop)
-        logger.info("ended")
+        maintain_at = time.monotonic() + MAINTAIN_SECONDS
+        while not stop.is_set():
+            is_all = self._try(lambda: self.jobs.ingest(source))
+            if time.monotonic() >= maintain_at:
+                if self._try(self.jobs.maintain):
+                    maintain_at = time.monotonic() + MAINTAIN_SECONDS
+                else:
+                    is_all = False
+            if is_all:
+                stop.wait(INGEST_SECONDS)
+        logger.info("lake jobs stopped")
         return 0
 
+    def _try(self, job: Callable[[], Done]) -> bool:
+        """Run a job and return whether to wait. Any failure is retried later."""
+        try:
+            return job().is_all
+        except (ReportError, OSError) as error:
+            logger.warning("lake job failed, will retry error=%s", error)
+            return True
+
+    def _all(self, job: Callable[[], Done]) -> Done:
+        """Repeat a job until it has nothing left to do; return the combined result."""
+        every = Done(is_all=False)
+        while not every.is_all:
+            done = job()
+            every.rows += done.rows
+            every.batches += done.batches
+            every.sampled_hours += done.sampled_hours
+            every.steps += done.steps
+            every.is_all = done.is_all
+        return every
+
     def _ingest(self) -> int:
-        rows = batches = 0
-        while (batch := self.ingest.batch()) is not None:
-            rows, batches = rows + batch.rows, batches + 1
-        with self.place.locked():
-            bring_up(self.place)
-        print(f"{rows} messages in {batches} batches")
-        hours = sampled = 0
-        while self.samples is not None and self.samples.waiting():
-            with self.place.locked():
-                done = self.samples.take()
-            if done is None:
-                break
-            hours, sampled = hours + done.hours, sampled + done.rows
-        if hours:
-            print(f"{sampled} samples of {hours} hours")
+        done = self._all(lambda: self.jobs.ingest(self.source))
+        print(f"{done.rows} messages in {done.batches} batches")
+        if done.sampled_hours:
+            print(f"samples of {done.sampled_hours} hours")
         return 0
 
     def _status(self) -> int:
-        found = status_of(self.place, self.source, self.ingest)
+        found = status_of(self.place, self.source, Ingest(self.place, self.source))
         if self.given.json:
             print(json.dumps(found, indent=2))
             return 0
@@ -311,13 +335,14 @@ def _lines(found: dict[str, Any]) -> list[str]:
     watermark = found["watermark"]
     lines.append(f"watermark   {'none yet' if watermark is None else watermark}")
     lines.append(f"log         {found['log_from']} to {found['log_to']}")
-    lines.append(f"not in yet  {found['pending_bytes']} bytes")
+    lines.append(f"pending     {found['pending_bytes']} bytes")
     if found["committed_ms"]:
         lines.append(f"last batch  {_time(found['committed_ms'])}")
-    keeper = found["keeper"]
-    lines.append(f"keeper      {_time(keeper['checked_ms']) if keeper else 'has never run'}")
-    if keeper and keeper.get("error"):
-        lines.append(f"error       {keeper['error']}")
+    jobs = found["jobs"]
+    last = f"{_time(jobs['checked_ms'])}, {jobs.get('engine') or 'no engine'}" if jobs else "never"
+    lines.append(f"last job    {last}")
+    if jobs and jobs.get("error"):
+        lines.append(f"error       {jobs['error']}")
     if found["warning"]:
         lines.append(f"warning     {found['warning']}")
     return lines
@@ -327,21 +352,23 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _program(environment: Mapping[str, str]) -> str:
+def program_of(environment: Mapping[str, str]) -> str:
+    """Return the program name to show in help and errors."""
     return environment.get("TREBUCHET_LAKE_PROGRAM", "python -m analytics.lake")
 
 
 def main(
     arguments: Sequence[str],
     environment: Mapping[str, str] | None = None,
-    executor: Executor | None = None,
+    writer: Callable[[], Writer] = ArrowWriter,
 ) -> int:
+    """Run one command; `writer` starts the engine of ingest and maintenance."""
     environment = os.environ if environment is None else environment
-    program = _program(environment)
+    program = program_of(environment)
     given = parser_of(program).parse_args(arguments)
     log_to_stderr("%(levelname)s %(name)s: %(message)s")
     try:
-        return Command(given, environment, executor).execute()
+        return Command(given, environment, writer).execute()
     except ReportError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return EXIT_REFUSED

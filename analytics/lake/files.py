@@ -1,4 +1,7 @@
-"""The Parquet files of a table: written a day each, durable, described for the commit."""
+"""The Parquet files of a table: one per day, durable, described for the commit.
+
+They are staged until the commit that names them publishes them: see `LakePlace`.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +28,19 @@ if TYPE_CHECKING:
 
 COMPRESSION = "zstd"
 PREFIX = "part"
-# Clocks that jump could ask for a file each: then the first is closed before its time.
+# Wrong clocks could open a file for every day; at this limit, the first is closed early.
 FILES_OPEN_MAX = 16
-# Each file has its rows in groups of at least so many, the last apart; what waits for that is in
-# memory.
+# Minimum rows in each row group, except the last; rows wait for it in memory.
 ROWS_A_GROUP = 64 * 1024
 WAITING_BYTES_MAX = 64 * 1024 * 1024
-# Values of a column with a Bloom filter in a group of rows, and how often it may err.
+# Distinct values in a row group of a column with a Bloom filter, and the filter's error rate.
 SOUGHT_VALUES = 100_000
 SOUGHT_WRONGLY = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A durable file that no commit names yet."""
+    """A durable file that isn't in any commit yet; `path` is its future path in the table."""
 
     path: str
     size: int
@@ -48,14 +50,14 @@ class WrittenFile:
 
 
 class FileWriter:
-    """Writes the rows of a table to new files, one for each day; a context.
+    """Writes the rows of a table to new files, one for each day; a context manager.
 
     Attributes:
         written: the files, once the context has ended.
     """
 
     def __init__(self, place: LakePlace, table: LakeTable, prefix: str = PREFIX) -> None:
-        """The names of the files begin with the prefix."""
+        """`prefix` starts the name of each file."""
         self.written: list[WrittenFile] = []
         self._place = place
         self._table = table
@@ -71,9 +73,15 @@ class FileWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for each in self._open.values():
-            self.written.append(each.close())
-        self._open.clear()
+        try:
+            if error is None:
+                while self._open:
+                    self.written.append(self._open.pop(next(iter(self._open))).close())
+        finally:
+            if self._open or error is not None:
+                for left in self._open.values():
+                    left.abandon()
+                self._place.discard(self._table.name, [one.path for one in self.written])
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows that have the columns of the table."""
@@ -99,7 +107,7 @@ class FileWriter:
 
 
 class _OpenFile:
-    """A file that rows are written to; `waiting_bytes` of them are in no group yet."""
+    """A file that is being written; `waiting_bytes` counts rows that are in no row group yet."""
 
     def __init__(self, place: LakePlace, table: LakeTable, day: date | None, prefix: str) -> None:
         self._place = place
@@ -126,7 +134,7 @@ class _OpenFile:
                 self.flush()
 
     def flush(self) -> None:
-        """Make a group of the rows that wait for one."""
+        """Write the waiting rows as a row group."""
         if self._waiting:
             rows = pa.Table.from_batches(self._waiting)
             self._writer.write_table(rows, row_group_size=rows.num_rows)
@@ -140,12 +148,18 @@ class _OpenFile:
         self._stack.close()
         return described(self._table, self._path, size, self._found[0], self._partition)
 
+    def abandon(self) -> None:
+        """Close the file and delete it."""
+        try:
+            self._stack.close()
+        finally:
+            self._place.discard(self._table.name, [self._path])
+
 
 def parquet_writer(where: object, table: LakeTable, **more: object) -> pq.ParquetWriter:
     """Return a writer of one file of a table."""
     sought = {name: {"ndv": SOUGHT_VALUES, "fpp": SOUGHT_WRONGLY} for name in table.sought}
-    # A dictionary of what hardly repeats costs time and room; steps of numbers that ascend cost
-    # neither.
+    # Dictionaries of mostly unique values waste time and space; deltas of ascending numbers don't.
     columns = dict.fromkeys(table.ascending, "DELTA_BINARY_PACKED")
     return pq.ParquetWriter(
         where,
@@ -162,7 +176,7 @@ def parquet_writer(where: object, table: LakeTable, **more: object) -> pq.Parque
 def described(
     table: LakeTable, path: str, size: int, metadata: Any, partition: dict[str, str | None]
 ) -> WrittenFile:
-    """Return what a commit says of a file whose Parquet footer is given."""
+    """Return a file's entry for a commit, from its Parquet footer."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     for number in range(metadata.num_row_groups):

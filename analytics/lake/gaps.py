@@ -1,7 +1,7 @@
-"""bronze.gaps: which ranges of a broker's log the lake could not read, and why.
+"""bronze.gaps: the ranges of a broker's log that the lake couldn't read, and why.
 
-Gaps are committed before the batch that has them. How far they are written is a number in their own
-table, so that a batch which is done again does not write them again.
+Gaps are committed before the batch that found them. The table stores the offset up to which gaps
+are written, so that a repeated batch doesn't write them twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def note_gaps(place: LakePlace, broker: str, unread: Sequence[Unread]) -> None:
-    """Write those gaps that are not written yet."""
+    """Write the gaps that aren't in the table yet."""
     opened = GAPS.open(place)
     noted_to = opened.transaction_version(_state(broker)) or 0
     now = datetime.now(UTC)
@@ -40,8 +40,18 @@ def note_gaps(place: LakePlace, broker: str, unread: Sequence[Unread]) -> None:
         GAPS.commit(place, opened, writer.written, states=states)
 
 
+def has_gap_since(place: LakePlace, broker: str, ms: int) -> bool:
+    """Return whether messages since a time may be missing: a gap is older than its discovery."""
+    if not GAPS.exists(place):
+        return False
+    found = GAPS.dataset(place)
+    since = pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
+    wanted = (pc.field("broker") == broker) & (pc.field("found_at") >= since)
+    return int(found.count_rows(filter=wanted)) > 0
+
+
 def drop_gaps(place: LakePlace, broker: str, log_from: int) -> None:
-    """Take away a broker's gaps from an offset on: the log is read again from there."""
+    """Remove a broker's gaps from an offset on, before the log is read again from there."""
     if not GAPS.exists(place):
         return
     opened = GAPS.open(place)

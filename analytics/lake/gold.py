@@ -1,262 +1,200 @@
-"""Gold: what is counted of bronze.messages, brought up to each of its versions exactly once.
+"""Gold: counts over bronze.messages, updated for each of its versions exactly once.
 
-A table of gold keeps the version of bronze that it has counted among the numbers of its own log:
-what was counted, and up to where, are one commit. Files that batches added are counted by
-themselves, and their rows added. A day whose rows were taken out or rewritten since is counted
-anew; so is every day when the log of bronze no longer says what changed. What the retention dropped
-from bronze stays in gold.
+A gold table stores the version of bronze that it has counted in its own log, so the counts and
+their version are one commit. Rows of new files are counted and added. A day whose rows have been
+removed or rewritten is counted again, and so is every day if bronze's log no longer says what
+changed. Gold keeps what retention drops from bronze.
+
+The functions acquire UPKEEP, or the caller holds it.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections import defaultdict
-from dataclasses import dataclass, field
-from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.lake.duck import duck_beside
+from analytics.lake.changes import Difference, changes_since, days_of, files_by_day
+from analytics.lake.compaction import FILE_BYTES, groups_due
 from analytics.lake.files import PREFIX, FileWriter
-from analytics.lake.gold_tables import GOLD, KEYS
-from analytics.lake.place import LOG
-from analytics.lake.rewriting import files_of, rows_of, stored_files_of
+from analytics.lake.gold_tables import GOLD, KEYS, TRAFFIC
+from analytics.lake.place import UPKEEP
+from analytics.lake.rewriting import rows_of, stored_of
 from analytics.lake.tables import MESSAGES
-from analytics.lake.watermark import STATE_PREFIX
+from analytics.lake.writer import Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import date
 
     from deltalake import DeltaTable
 
-    from analytics.lake.duck import Duck
+    from analytics.lake.files import WrittenFile
     from analytics.lake.gold_tables import GoldTable
     from analytics.lake.place import LakePlace
     from analytics.lake.rewriting import LakeFile, StoredFile
+    from analytics.lake.writer import Writer
 
 GOLD_DAYS = 400
 STATE = "gold-messages"
-# So many small files of a day become one.
-FILES_A_DAY_MAX = 16
-SMALL_BYTES = 8 * 1024 * 1024
 CLOSED = "closed"
-_DAY_IN_PATH = re.compile(r"day=(\d{4}-\d{2}-\d{2})/")
+_SUMS = pa.schema([("broker", pa.string()), ("topic", pa.string()), ("messages", pa.int64())])
 
 
-@dataclass(slots=True)
-class Changes:
-    """What happened to bronze.messages since a version.
-
-    Attributes:
-        anew: days that are to be counted anew.
-        taken_out: of whom a rebuild took rows out.
-        added: files whose rows are to be added, of other days.
-    """
-
-    anew: set[date] = field(default_factory=set)
-    taken_out: set[str] = field(default_factory=set)
-    added: list[LakeFile] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A table and day whose sums are not those of bronze."""
-
-    table: str
-    day: date
-    messages_in_gold: int
-    messages_in_bronze: int
-
-
-def bring_up(
-    place: LakePlace,
-    *,
-    anew: bool = False,
-    observer: Callable[[str], None] | None = None,
-) -> bool:
-    """Count what is new in bronze; return whether anything was. The caller has the lake's lock.
-
-    Args:
-        anew: count each day that bronze has from the beginning.
-        observer: is told the name of each step that has been done.
-
-    Raises:
-        LakeBusyError: somebody else has written to gold meanwhile.
-        LakeError: the lake cannot be used.
-    """
+def is_behind(place: LakePlace) -> bool:
+    """Return whether bronze has a version that gold hasn't counted."""
     if not MESSAGES.exists(place):
         return False
-    bronze = MESSAGES.open(place)
-    tell = observer or (lambda _: None)
-    tables = [(gold, gold.table.open(place)) for gold in GOLD]
-    behind = [
-        (gold, table)
-        for gold, table in tables
-        if anew or table.transaction_version(STATE) != bronze.version()
-    ]
-    if behind:
-        with duck_beside(place) as duck:
-            for gold, table in behind:
-                _bring_up(duck, gold, table, bronze, tell, anew=anew)
-    return bool(behind)
+    version = MESSAGES.existing(place).version()
+    return any(
+        not gold.table.exists(place)
+        or gold.table.existing(place).transaction_version(STATE) != version
+        for gold in GOLD
+    )
 
 
-def tidy(place: LakePlace, before: date, last_closed: date) -> None:
-    """Drop days before one, and close those up to the last that has ended."""
-    with duck_beside(place) as duck:
-        for gold in GOLD:
-            if not gold.table.exists(place):
+def catch_up(
+    place: LakePlace,
+    writer: Writer,
+    *,
+    recount: bool = False,
+    observer: Callable[[str], None] | None = None,
+) -> bool:
+    """Count new rows of bronze; return whether there were any.
+
+    Args:
+        recount: count each day of bronze from the beginning.
+        observer: called with the name of each step once it is done.
+
+    Raises:
+        LakeBusyError: another process is working on gold, or wrote to it meanwhile.
+        LakeError: the lake isn't usable.
+    """
+    with place.locked(UPKEEP):
+        if not MESSAGES.exists(place):
+            return False
+        with place.locked():
+            bronze = MESSAGES.open(place)
+            tables = [(gold, gold.table.open(place)) for gold in GOLD]
+        tell = observer or (lambda _: None)
+        behind = [
+            (gold, table)
+            for gold, table in tables
+            if recount or table.transaction_version(STATE) != bronze.version()
+        ]
+        for gold, table in behind:
+            _catch_up(place, writer, gold, table, bronze, tell, recount=recount)
+        return bool(behind)
+
+
+def close_days(
+    place: LakePlace, writer: Writer, before: date, last_closed: date
+) -> Iterator[tuple[str, date]]:
+    """Drop the days before one, merge small files, and close all days that have ended.
+
+    The caller holds UPKEEP. Yields table and day after each step, and may be stopped there.
+    """
+    for gold in GOLD:
+        if not gold.table.exists(place):
+            continue
+        by_day = files_by_day(gold.table.existing(place))
+        old = [file for day, files in by_day.items() if day < before for file in files]
+        if old:
+            gold.table.replace(place, [], old)
+        for day, files in sorted(by_day.items(), reverse=True):
+            if day < before or _is_closed(files):
                 continue
-            by_day = _by_day(gold.table.open(place))
-            old = [file for day, files in by_day.items() if day < before for file in files]
-            if old:
-                gold.table.replace(place, [], old)
-            for day, files in sorted(by_day.items()):
-                if before <= day <= last_closed and not _is_closed(files):
-                    _replaced(duck, gold, files, gold.closed, CLOSED)
+            if day <= last_closed:
+                _merge(place, writer, gold, files, gold.closed, gold.ordered_by, CLOSED)
+                yield gold.table.name, day
+                continue
+            for group in groups_due(files, is_closed=False, file_bytes=FILE_BYTES):
+                _merge(place, writer, gold, group, gold.table.merged)
+                yield gold.table.name, day
 
 
 def erase_key(place: LakePlace, key: str) -> None:
-    """Have no row of gold say a key, on whichever day; its numbers stay, among the others'."""
+    """Erase a key from all days of gold; its counts are added to the other keys' row."""
     if not KEYS.table.exists(place):
         return
-    schema = KEYS.table.schema
-    with duck_beside(place) as duck:
-        for files in _by_day(KEYS.table.open(place)).values():
-            if any(_says(batch, key) for batch in _rows(place, KEYS, files)):
-                hidden = (_without(batch, key) for batch in _rows(place, KEYS, files))
-                prefix = CLOSED if _is_closed(files) else PREFIX
-                with FileWriter(place, KEYS.table, prefix) as writer:
-                    for batch in duck.computed(KEYS.table.merged, hidden, schema, schema):
-                        writer.write(batch)
-                KEYS.table.replace(place, writer.written, files)
+    for files in files_by_day(KEYS.table.existing(place)).values():
+        if any(_says(batch, key) for batch in _rows(place, KEYS, files)):
+            prefix = CLOSED if _is_closed(files) else PREFIX
+            with FileWriter(place, KEYS.table, prefix) as writer:
+                for batch in _rows(place, KEYS, files):
+                    writer.write(_without(batch, key))
+            KEYS.table.replace(place, writer.written, files)
 
 
-def differences(place: LakePlace) -> list[Difference]:
-    """Compare the sums of gold with those of bronze, for each day that bronze has."""
+def counted_bronze(place: LakePlace) -> DeltaTable | None:
+    """Return bronze.messages at the version that gold has counted, or None."""
+    version = TRAFFIC.table.existing(place).transaction_version(STATE)
+    if version is None:
+        return None
+    bronze = MESSAGES.existing(place)
+    bronze.load_as_version(version)
+    return bronze
+
+
+def differences(place: LakePlace, bronze: DeltaTable, writer: Writer) -> list[Difference]:
+    """Compare the sums of gold with bronze, for each day of bronze."""
     found = []
-    days = sorted(_days_of(MESSAGES.open(place)).items())
-    with duck_beside(place) as duck:
-        for gold in GOLD:
-            by_day = _by_day(gold.table.open(place))
-            for day, files in days:
-                in_bronze = _sums(_counted(duck, gold, files))
-                in_gold = _sums(_rows(place, gold, by_day.get(day, [])))
-                if in_gold != in_bronze:
-                    totals = (sum(each.values()) for each in (in_gold, in_bronze))
-                    found.append(Difference(gold.table.name, day, *totals))
+    days = sorted(days_of(bronze).items())
+    for gold in GOLD:
+        by_day = files_by_day(gold.table.existing(place))
+        for day, files in days:
+            sums = (
+                "SELECT broker, topic, CAST(sum(messages) AS BIGINT) AS messages "
+                f"FROM ({gold.counted}) GROUP BY broker, topic"
+            )
+            query = Query(sums, MESSAGES, files, gold.reads)
+            in_bronze = _sums(writer.table(place, query, _SUMS).to_batches())
+            in_gold = _sums(_rows(place, gold, by_day.get(day, [])))
+            if in_gold != in_bronze:
+                totals = (sum(each.values()) for each in (in_gold, in_bronze))
+                found.append(Difference(gold.table.name, day, *totals))
     return found
 
 
-def _bring_up(
-    duck: Duck,
+def _catch_up(
+    place: LakePlace,
+    writer: Writer,
     gold: GoldTable,
     table: DeltaTable,
     bronze: DeltaTable,
     tell: Callable[[str], None],
     *,
-    anew: bool,
+    recount: bool,
 ) -> None:
-    place = duck.place
-    changes = _changes(place, None if anew else table.transaction_version(STATE), bronze)
-    days = _days_of(bronze)
+    changes = changes_since(place, None if recount else table.transaction_version(STATE), bronze)
+    days = days_of(bronze)
     removed: list[StoredFile] = []
-    there = _by_day(table)
-    with FileWriter(place, gold.table) as writer:
-        for batch in _counted(duck, gold, changes.added):
-            writer.write(batch)
-        for day in sorted(changes.anew):
-            files = days.get(day, [])
-            for batch in _counted(duck, gold, files):
-                writer.write(batch)
-            # What bronze dropped of somebody is here alone.
-            counted = pa.array(sorted(_brokers(place, files) | changes.taken_out), pa.string())
+    there = files_by_day(table)
+    written = _counted(place, writer, gold, changes.added)
+    for day in sorted(changes.recounted):
+        files = days.get(day, [])
+        written += _counted(place, writer, gold, files)
+        # Only gold still has rows of brokers that bronze dropped.
+        counted = pa.array(sorted(_brokers(place, files) | changes.taken_out), pa.string())
+        with FileWriter(place, gold.table) as kept:
             for batch in _rows(place, gold, there.get(day, [])):
                 is_counted = pc.is_in(batch.column("broker"), value_set=counted)
-                writer.write(batch.filter(pc.invert(is_counted)))
-            removed += there.get(day, [])
+                kept.write(batch.filter(pc.invert(is_counted)))
+        written += kept.written
+        removed += there.get(day, [])
     tell("gold written")
-    states = {STATE: bronze.version()}
-    gold.table.commit(
-        place, table, writer.written, removed=[file.path for file in removed], states=states
-    )
-    tell("gold committed")
-    for stored in _by_day(gold.table.existing(place)).values():
-        small = [file for file in stored if file.size < SMALL_BYTES]
-        if len(small) > FILES_A_DAY_MAX:
-            _replaced(duck, gold, small, gold.table.merged)
-            tell("gold merged")
-    gold.table.checkpoint(place)
-
-
-def _changes(place: LakePlace, known: int | None, bronze: DeltaTable) -> Changes:
-    """Return what happened since a version, every day anew when that cannot be told."""
-    current = {file.path: file for file in files_of(bronze)}
-    every_day = Changes(anew={file.day for file in current.values()})
-    if known is None or known > bronze.version():
-        return every_day
-    changes = Changes()
-    added: set[str] = set()
-    for version in range(known + 1, bronze.version() + 1):
-        actions = _actions(place, version)
-        if actions is None:
-            return every_day
-        adds, removes = (
-            {one[kind]["path"] for one in actions if kind in one and one[kind]["dataChange"]}
-            for kind in ("add", "remove")
+    with place.locked():
+        gold.table.commit(
+            place,
+            table,
+            written,
+            removed=[file.path for file in removed],
+            states={STATE: bronze.version()},
+            engine=writer.name,
         )
-        if removes:
-            changes.anew |= set(map(_day_of, adds | removes))
-            changes.taken_out |= _rebuilt(actions)
-        else:
-            added |= adds
-    # Added, and rewritten before it was counted: the day tells.
-    changes.anew |= {_day_of(path) for path in added if path not in current}
-    changes.added = [current[path] for path in sorted(added) if _day_of(path) not in changes.anew]
-    return changes
-
-
-def _actions(place: LakePlace, version: int) -> list[dict[str, Any]] | None:
-    """Return what one commit to bronze.messages says, None when it is not there any more."""
-    path = place.path_of(MESSAGES.name, f"{LOG}/{version:020}.json")
-    try:
-        with place.filesystem().open_input_stream(path) as stream:
-            return [json.loads(line) for line in stream.read().splitlines()]
-    except FileNotFoundError:
-        return None
-
-
-def _rebuilt(actions: Sequence[dict[str, Any]]) -> set[str]:
-    """Return of whose log the watermark was moved together with what was removed."""
-    names = [one["txn"]["appId"] for one in actions if "txn" in one]
-    return {
-        name.removeprefix(STATE_PREFIX)
-        for name in names
-        if name.startswith(STATE_PREFIX) and f"{name}-fingerprint" in names
-    }
-
-
-def _day_of(path: str) -> date:
-    found = _DAY_IN_PATH.search(path)
-    assert found, path
-    return date.fromisoformat(found[1])
-
-
-def _days_of(bronze: DeltaTable) -> dict[date, list[LakeFile]]:
-    found: dict[date, list[LakeFile]] = defaultdict(list)
-    for file in files_of(bronze):
-        found[file.day].append(file)
-    return found
-
-
-def _by_day(table: DeltaTable) -> dict[date, list[StoredFile]]:
-    found: dict[date, list[StoredFile]] = defaultdict(list)
-    for file in stored_files_of(table):
-        found[file.day].append(file)
-    return found
+        tell("gold committed")
+        gold.table.checkpoint(place)
 
 
 def _is_closed(files: Sequence[StoredFile]) -> bool:
@@ -273,39 +211,42 @@ def _brokers(place: LakePlace, files: Iterable[LakeFile]) -> set[str]:
     return found
 
 
-def _counted(duck: Duck, gold: GoldTable, files: Sequence[LakeFile]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a table of gold for the messages in some files."""
-    if files:
-        columns = pa.schema([one for one in MESSAGES.schema if one.name in gold.reads])
-        rows = (batch for file in files for batch in rows_of(duck.place, file, gold.reads))
-        yield from duck.computed(gold.counted, rows, columns, gold.table.schema)
+def _counted(
+    place: LakePlace, writer: Writer, gold: GoldTable, files: Sequence[LakeFile]
+) -> list[WrittenFile]:
+    """Write the rows of a gold table for the messages in some files."""
+    if not files:
+        return []
+    return writer.rows(place, Query(gold.counted, MESSAGES, files, gold.reads), gold.table)
 
 
 def _rows(
-    place: LakePlace, gold: GoldTable, files: Iterable[StoredFile]
+    place: LakePlace, gold: GoldTable, files: Iterable[StoredFile], *, is_staged: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    return (batch for file in files for batch in rows_of(place, file, table=gold.table))
+    for file in files:
+        yield from rows_of(place, file, table=gold.table, is_staged=is_staged)
 
 
-def _replaced(
-    duck: Duck, gold: GoldTable, files: Sequence[StoredFile], query: str, prefix: str = PREFIX
+def _merge(
+    place: LakePlace,
+    writer: Writer,
+    gold: GoldTable,
+    files: Sequence[StoredFile],
+    text: str,
+    ordered_by: tuple[str, ...] = (),
+    prefix: str = PREFIX,
 ) -> None:
-    """Have one file say what several do."""
-    place = duck.place
-    before = _sums(_rows(place, gold, files))
-    after: dict[tuple[str, str], int] = {}
-    schema = gold.table.schema
-    with FileWriter(place, gold.table, prefix) as writer:
-        for batch in duck.computed(query, _rows(place, gold, files), schema, schema):
-            _add_sums(after, batch)
-            writer.write(batch)
-    if before != after:
+    """Replace some files of a day by one equivalent file."""
+    query = Query(text, gold.table, files, ordered_by=ordered_by)
+    written = writer.rows(place, query, gold.table, prefix)
+    after = _sums(_rows(place, gold, map(stored_of, written), is_staged=True))
+    if _sums(_rows(place, gold, files)) != after:
         raise AssertionError("merging changed the sums")
-    gold.table.replace(place, writer.written, files, changes_data=False)
+    gold.table.replace(place, written, files, changes_data=False, engine=writer.name)
 
 
 def _sums(batches: Iterable[pa.RecordBatch]) -> dict[tuple[str, str], int]:
-    """Return the messages of each broker and topic."""
+    """Return the number of messages of each broker and topic."""
     found: dict[tuple[str, str], int] = {}
     for batch in batches:
         _add_sums(found, batch)

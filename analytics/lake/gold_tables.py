@@ -1,7 +1,8 @@
-"""The tables of gold: what is counted of messages, and how rows of them become fewer.
+"""The tables of gold: their counts, and how rows are merged.
 
-Rows add up: those of a minute may be in several files, one for each batch. `merged` says the same
-in one row each.
+Rows add up: the rows of a minute may be in several files, one for each batch. `merged` combines
+them into one row each. The queries are Spark SQL that DuckDB also understands: see
+`analytics.lake.writer`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from analytics.lake.tables import DAY, TABLES, LakeTable
 from analytics.store.decode import UTC_TIMESTAMP
 
 KEYS_A_TOPIC = 1000
-# Buckets an octave are half as many: the bound of a bucket is at most 1/16 above what is in it.
+# Limit per batch: a topic with unique keys must not add a row for each message.
+KEYS_A_BATCH = 10_000
+# Half this many buckets per octave: a bucket's bound is at most 1/16 above its values.
 _SIGNIFICANT_BITS = 5
 FROM_THE_FUTURE = -1
-_MINUTE = "make_timestamp(epoch_us(store_timestamp) // 60000000 * 60000000) AS minute"
-_MS = "epoch_ms(store_timestamp) - epoch_ms(born_timestamp)"
+_MICROS = "unix_micros(store_timestamp)"
+_MINUTE = f"timestamp_micros({_MICROS} - {_MICROS} % 60000000) AS minute"
+_MS = "unix_millis(store_timestamp) - unix_millis(born_timestamp)"
 _SHIFT = f"greatest(0, length(bin(ms)) - {_SIGNIFICANT_BITS})"
 _BY_MINUTE = (
     pa.field(DAY, pa.date32()),
@@ -35,18 +39,20 @@ class GoldTable:
     Attributes:
         reads: the columns of bronze.messages that it needs.
         counted: the query from messages to rows of the table.
-        closed: the query from the rows of a day that has ended to what is kept of it.
+        closed: the query that reduces the rows of a finished day.
+        ordered_by: the sort columns of a finished day's file.
     """
 
     table: LakeTable
     reads: tuple[str, ...]
     counted: str
     closed: str
+    ordered_by: tuple[str, ...]
 
 
 _TRAFFIC_MERGED = """
-SELECT day, broker, topic, minute, sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes,
-    sum(body_bytes)::BIGINT AS body_bytes
+SELECT day, broker, topic, minute, CAST(sum(messages) AS BIGINT) AS messages,
+    CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(body_bytes) AS BIGINT) AS body_bytes
 FROM given GROUP BY day, broker, topic, minute
 """
 TRAFFIC = GoldTable(
@@ -67,15 +73,16 @@ TRAFFIC = GoldTable(
     ),
     reads=(DAY, "broker", "topic", "store_timestamp", "store_size", "body_size"),
     counted=f"""
-SELECT day, broker, topic, {_MINUTE}, count(*) AS messages, sum(store_size)::BIGINT AS bytes,
-    sum(body_size)::BIGINT AS body_bytes
+SELECT day, broker, topic, {_MINUTE}, count(*) AS messages,
+    CAST(sum(store_size) AS BIGINT) AS bytes, CAST(sum(body_size) AS BIGINT) AS body_bytes
 FROM given GROUP BY ALL
 """,
-    closed=_TRAFFIC_MERGED + "ORDER BY topic, broker, minute",
+    closed=_TRAFFIC_MERGED,
+    ordered_by=("topic", "broker", "minute"),
 )
 _LATENCY_MERGED = """
-SELECT day, broker, topic, minute, at_most_ms, sum(messages)::BIGINT AS messages,
-    sum(sum_ms)::BIGINT AS sum_ms, max(max_ms) AS max_ms
+SELECT day, broker, topic, minute, at_most_ms, CAST(sum(messages) AS BIGINT) AS messages,
+    CAST(sum(sum_ms) AS BIGINT) AS sum_ms, max(max_ms) AS max_ms
 FROM given GROUP BY day, broker, topic, minute, at_most_ms
 """
 LATENCY = GoldTable(
@@ -100,21 +107,46 @@ LATENCY = GoldTable(
     counted=f"""
 SELECT day, broker, topic, minute,
     CASE WHEN ms < 0 THEN {FROM_THE_FUTURE}
-        ELSE (((ms >> {_SHIFT}) + 1) << {_SHIFT}) - 1 END AS at_most_ms,
-    count(*) AS messages, sum(ms)::BIGINT AS sum_ms, max(ms) AS max_ms
+        ELSE shiftleft(shiftright(ms, {_SHIFT}) + 1, {_SHIFT}) - 1 END AS at_most_ms,
+    count(*) AS messages, CAST(sum(ms) AS BIGINT) AS sum_ms, max(ms) AS max_ms
 FROM (
     SELECT day, broker, topic, {_MINUTE}, {_MS} AS ms FROM given WHERE born_timestamp IS NOT NULL
 )
 GROUP BY ALL
 """,
-    closed=_LATENCY_MERGED + "ORDER BY topic, broker, minute, at_most_ms",
+    closed=_LATENCY_MERGED,
+    ordered_by=("topic", "broker", "minute", "at_most_ms"),
 )
 _KEYS_MERGED = """
 SELECT day, broker, topic, key,
-    CASE WHEN key IS NULL THEN sum(key_count)::BIGINT ELSE 1 END AS key_count,
-    sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes
+    CASE WHEN key IS NULL THEN CAST(sum(key_count) AS BIGINT) ELSE 1 END AS key_count,
+    CAST(sum(messages) AS BIGINT) AS messages, CAST(sum(bytes) AS BIGINT) AS bytes
 FROM given GROUP BY day, broker, topic, key
 """
+_KEYS_COUNTED = """
+SELECT day, broker, topic, key, 1 AS key_count, count(*) AS messages,
+    CAST(sum(store_size) AS BIGINT) AS bytes
+FROM (SELECT day, broker, topic, store_size, explode(array_distinct(keys)) AS key FROM given)
+GROUP BY day, broker, topic, key
+"""
+
+
+def _most_frequent(counted: str, count: int) -> str:
+    """Return a query that keeps each topic's most frequent keys, and one row for the others."""
+    return f"""
+SELECT day, broker, topic, CASE WHEN place <= {count} THEN key END AS key,
+    CAST(sum(key_count) AS BIGINT) AS key_count, CAST(sum(messages) AS BIGINT) AS messages,
+    CAST(sum(bytes) AS BIGINT) AS bytes
+FROM (
+    SELECT *, row_number() OVER (
+        PARTITION BY day, broker, topic ORDER BY key IS NULL, messages DESC, key
+    ) AS place
+    FROM ({counted})
+)
+GROUP BY day, broker, topic, CASE WHEN place <= {count} THEN key END
+"""
+
+
 KEYS = GoldTable(
     LakeTable(
         "gold.keys_day",
@@ -132,29 +164,14 @@ KEYS = GoldTable(
             ]
         ),
         partition_by=(DAY,),
-        # Never the key: the table's log would tell what was forgotten.
+        # Never the key: the table's log would reveal erased keys.
         statistics=("broker", "topic"),
         merged=_KEYS_MERGED,
     ),
     reads=(DAY, "broker", "topic", "store_size", "keys"),
-    counted="""
-SELECT day, broker, topic, key, 1::BIGINT AS key_count, count(*) AS messages,
-    sum(store_size)::BIGINT AS bytes
-FROM (SELECT day, broker, topic, store_size, unnest(list_distinct(keys)) AS key FROM given)
-GROUP BY day, broker, topic, key
-""",
-    closed=f"""
-SELECT day, broker, topic, CASE WHEN place <= {KEYS_A_TOPIC} THEN key END AS key,
-    sum(key_count)::BIGINT AS key_count, sum(messages)::BIGINT AS messages,
-    sum(bytes)::BIGINT AS bytes
-FROM (
-    SELECT *, row_number() OVER (
-        PARTITION BY day, broker, topic ORDER BY key IS NULL, messages DESC, key
-    ) AS place
-    FROM ({_KEYS_MERGED})
-)
-GROUP BY ALL ORDER BY topic, broker, messages DESC, key
-""",
+    counted=_most_frequent(_KEYS_COUNTED, KEYS_A_BATCH),
+    closed=_most_frequent(_KEYS_MERGED, KEYS_A_TOPIC),
+    ordered_by=("topic", "broker", "messages", "key"),
 )
 GOLD = (TRAFFIC, LATENCY, KEYS)
 EVERY_TABLE = (*TABLES, *(gold.table for gold in GOLD))

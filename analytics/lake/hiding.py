@@ -1,6 +1,6 @@
-"""Hides what a pattern matches in a text, also where the text writes it in escapes.
+"""Hides the matches of a pattern in a text, including text that is written with escapes.
 
-Arrow's RE2 has no call that says where matches are: it marks them, and the marks are counted.
+Arrow's RE2 has no call that returns match positions, so it marks them and we count the marks.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker_core.message.escaped_text import anchored_to_lines, hidden, readings_of
+from broker_core.message.escaped_text import anchored_to_lines, mask_matches, readings_of
 
 if TYPE_CHECKING:
     from broker_core.message.escaped_text import Find, Span
 
 MASK = "***"
 MAY_BE_ESCAPED = r"\\|%[0-9A-Fa-fUu]|&[#A-Za-z]|=[0-9A-F\r\n]"
-"""Found in each text with an escape, and in few others."""
+"""Matches any text with an escape, and few others."""
 # Noncharacters of Unicode, which no text for interchange contains.
 MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 
 
 def without_matches(pattern: str, text: str) -> str:
-    """Return a text with a mask in the place of all that a pattern matches, escaped or not.
+    """Return a text with all matches of a pattern replaced by a mask, escaped or not.
 
     Raises:
-        pa.ArrowInvalid: RE2 doesn't take the pattern.
+        pa.ArrowInvalid: RE2 doesn't accept the pattern.
     """
     in_lines = anchored_to_lines(pattern)
-    return hidden(text, finder(pattern), MASK, None if in_lines is None else finder(in_lines))
+    return mask_matches(text, finder(pattern), MASK, None if in_lines is None else finder(in_lines))
 
 
 def each_without_matches(texts: pa.Array, patterns: pa.Array) -> pa.Array:
-    """Return texts without what a pattern matches in them; all patterns are the same."""
+    """Return texts without the matches of their patterns, which are all the same."""
     if not len(texts):
         return texts
     pattern = patterns[0].as_py()
@@ -53,7 +53,7 @@ def each_without_matches(texts: pa.Array, patterns: pa.Array) -> pa.Array:
 
 
 def may_hide_more(pattern: str, text: str) -> bool:
-    """Whether there is more to look through than the text as it stands."""
+    """Return whether a text has escapes that may hide further matches."""
     return anchored_to_lines(pattern) is not None or len(readings_of(text)[0]) > 1
 
 
@@ -63,10 +63,10 @@ def finder(pattern: str) -> Find:
 
 
 def spans_of(pattern: str, text: str) -> list[Span]:
-    """Return where a pattern matches."""
+    """Return the spans that a pattern matches."""
     begin, end, *_others = [*(mark for mark in MARKS if mark not in text), "", ""]
     if not end:
-        # Somebody wrote a text of all these characters to confuse: nothing of it is shown.
+        # The text contains every mark character, so hide all of it.
         return [(0, len(text))]
     marked = pc.replace_substring_regex(
         pa.array([text]), pattern=pattern, replacement=f"{begin}\\0{end}"

@@ -1,11 +1,15 @@
-"""Ingest: takes what is new in a broker's log into the lake, each message exactly once.
+"""Ingest: copies the new part of a broker's log into the lake, each message exactly once.
 
-A batch begins at the watermark. Its bytes of the log are flushed first, then its files are written
-and synced, then one commit names them and moves the watermark. Killed anywhere before that commit,
-the next batch begins at the same place, and the files that nobody names are vacuumed.
+A batch begins at the watermark. The log's bytes are flushed first, then its files are written and
+synced, then one commit names them and moves the watermark. If the process is killed anywhere before
+that commit, the next batch begins at the same offset, and maintenance deletes the unreferenced
+files.
 
-Before each batch the log must still be the one that the lake knows:
-    it begins behind the watermark    what expired unread becomes a row of bronze.gaps
+While the files are written, only this broker's lock is held. The commit fails if the state that the
+batch relied on has changed since: the watermark or the set of erased messages.
+
+Before each batch, the log must still be the same as at the previous batch:
+    it begins after the watermark     the expired, unread range becomes a row of bronze.gaps
     it ends before the watermark      LakeStoppedError
     other bytes before the watermark  LakeStoppedError
 """
@@ -17,33 +21,36 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analytics.errors import LakeError, LakeStoppedError
-from analytics.lake.events import EventNotes
-from analytics.lake.forgotten import forgotten_offsets
+from analytics.errors import LakeBusyError, LakeError, LakeStoppedError
+from analytics.lake import events
+from analytics.lake.erasures import erased_offsets, erasures
 from analytics.lake.gaps import note_gaps
-from analytics.lake.parts import HereExecutor, Unread, WriteTask
-from analytics.lake.rewriting import stored_of
-from analytics.lake.tables import MESSAGES
+from analytics.lake.parts import Unread, WriteTask
+from analytics.lake.place import ingest_lock
+from analytics.lake.tables import EVENTS, MESSAGES
 from analytics.lake.watermark import ReadAgain, Watermark
+from analytics.lake.writer import ArrowWriter
 from analytics.store.fingerprint import NO_FINGERPRINT, fingerprint_before
-from analytics.store.log_files import opened
+from analytics.store.log_files import opened, store_timestamp_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from deltalake import DeltaTable
+
     from analytics.lake.bodies import BodyRules
-    from analytics.lake.parts import Executor
+    from analytics.lake.parts import WrittenPart
     from analytics.lake.place import LakePlace
+    from analytics.lake.writer import Writer
     from analytics.store.reader import StoreReader
 
-BATCH_BYTES = 64 * 1024 * 1024
 EXPIRED = "expired before the lake read it"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A broker's log, and what of its bodies may be kept."""
+    """A broker's log, and the rules for storing its bodies."""
 
     broker: str
     store: Path
@@ -55,9 +62,10 @@ class Source:
         place: LakePlace,
         forgotten: frozenset[int] = frozenset(),
         from_ms: int | None = None,
+        events_from: int = 0,
     ) -> WriteTask:
         about = (self.store, self.commit_log, self.broker, self.rules)
-        return WriteTask(place, *about, forgotten, from_ms)
+        return WriteTask(place, *about, forgotten, from_ms, events_from)
 
     @property
     def repair(self) -> str:
@@ -65,8 +73,21 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class _Known:
+    """The state of the lake that a batch relies on."""
+
+    watermark: Watermark | None
+    again: ReadAgain
+    erasures: int | None
+
+    @classmethod
+    def of(cls, place: LakePlace, table: DeltaTable, broker: str) -> _Known:
+        return cls(Watermark.of(table, broker), ReadAgain.of(table, broker), erasures(place))
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
-    """Where lake and log stand: the next batch begins at the watermark."""
+    """The positions of lake and log: the next batch begins at the watermark."""
 
     watermark: int
     log_from: int
@@ -74,13 +95,13 @@ class Look:
 
     @property
     def pending(self) -> int:
-        """How many bytes of the log are not in the lake yet."""
+        """How many bytes of the log aren't in the lake yet."""
         return max(0, self.log_to - max(self.watermark, self.log_from))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch took."""
+    """The result of one batch."""
 
     commit_log_from: int
     commit_log_to: int
@@ -91,72 +112,96 @@ class Batch:
 
 
 class Ingest:
-    """Takes batches of one log into one lake. One thread."""
+    """Ingests one log into one lake in batches. Use from one thread."""
 
     def __init__(
         self,
         place: LakePlace,
         source: Source,
-        executor: Executor | None = None,
+        writer: Writer | None = None,
         *,
-        batch_bytes: int = BATCH_BYTES,
+        batch_bytes: int | None = None,
         observer: Callable[[str], None] | None = None,
     ) -> None:
-        """The observer is told the name of each step of a batch that has been done."""
+        """`observer` is called with the name of each finished step of a batch."""
         self._place = place
         self._source = source
-        self._executor = executor or HereExecutor()
-        self._batch_bytes = batch_bytes
+        self._writer = writer or ArrowWriter()
+        self._batch_bytes = batch_bytes or self._writer.batch_bytes
         self._observer = observer
         task = source.task(place)
-        self._reader: StoreReader = task.reader(self._executor.split_bytes)
+        self._reader: StoreReader = task.reader(self._writer.split_bytes)
 
     def look(self, known: Look | None = None) -> Look:
-        """Return where lake and log stand, without a lock; give what was found the time before.
+        """Return the positions of lake and log without a lock; pass the previous result.
 
         Raises:
-            LakeError: there is no such store, or the lake cannot be read.
+            LakeError: the store doesn't exist, or the lake isn't readable.
         """
         first, _ = self._reader.extent()
         if known is None:
             watermark = None
             if MESSAGES.exists(self._place):
-                watermark = Watermark.of(MESSAGES.open(self._place), self._source.broker)
+                watermark = Watermark.of(MESSAGES.existing(self._place), self._source.broker)
             offset = first if watermark is None else watermark.offset
             known = Look(offset, first, max(offset, first))
         return Look(known.watermark, first, self._reader.end_from(max(known.log_to, first)))
 
+    def end(self, look: Look) -> int:
+        """Return the current end of the log, including any damage; a look ends before damage."""
+        return self._reader.end_from(look.log_to)
+
+    def pending_since_ms(self, look: Look) -> int | None:
+        """Return when the first message that the lake lacks was stored, or None."""
+        offset = max(look.watermark, look.log_from)
+        for file in self._reader.files():
+            if look.pending and file.from_offset <= offset < file.to_offset:
+                return store_timestamp_ms(file, offset)
+        return None
+
     def second_file_from(self) -> int | None:
-        """Return where the second file of the log begins, None with one or none."""
+        """Return the start offset of the log's second file, or None."""
         files = self._reader.files()
         return files[1].from_offset if len(files) > 1 else None
 
+    def next_records(self, offset: int) -> list[tuple[str, int]]:
+        """Return the files and positions where the record at an offset may be written."""
+        files = self._reader.files()
+        places = [
+            (str(file.path), offset - file.from_offset)
+            for file in files
+            if file.from_offset <= offset < file.to_offset
+        ]
+        end = next((file.to_offset for file in files if file.to_offset > offset), offset)
+        return [*places, (str(self._reader.path_of(end)), 0)]
+
     def batch(self) -> Batch | None:
-        """Take one batch; return what it took, None when nothing is new.
+        """Ingest one batch; return its result, or None if there is nothing new.
 
         Raises:
-            LakeStoppedError: the log is not the one that the lake knows.
-            LakeBusyError: somebody else works on the lake.
-            LakeError: the lake or the store cannot be used.
+            LakeStoppedError: the log differs from the log ingested before.
+            LakeBusyError: another process is ingesting this log, or changed the state meanwhile.
+            LakeError: the lake or the store isn't usable.
         """
-        with self._place.locked():
+        with self._place.locked(ingest_lock(self._source.broker)):
             return self._batch(time.monotonic())
 
     def _batch(self, started: float) -> Batch | None:
-        broker = self._source.broker
-        table = MESSAGES.open(self._place)
+        place, broker = self._place, self._source.broker
+        with place.locked():
+            known = _Known.of(place, MESSAGES.open(place), broker)
+            events_from = events.events_end(place, broker)
         self._did("opened")
-        watermark = Watermark.of(table, broker)
         first, last = self._reader.extent()
         begun = first
         unread: list[Unread] = []
-        if watermark is not None:
-            begun = watermark.offset
-            self._require_same_log(watermark, first, last)
+        if known.watermark is not None:
+            begun = known.watermark.offset
+            self._require_same_log(known.watermark, first, last)
             if first > begun:
                 unread.append(Unread(begun, first, EXPIRED))
         start = max(begun, first)
-        again = ReadAgain.of(table, broker)
+        again = known.again
         most = min(self._batch_bytes, again.to - start if start < again.to else self._batch_bytes)
         end = self._reader.end_from(start, most)
         if end == begun:
@@ -164,24 +209,15 @@ class Ingest:
         self._flush(start, end)
         self._did("flushed")
         fingerprint = fingerprint_before(self._reader.files(), end)
-        forgotten = forgotten_offsets(self._place, broker, start, end)
-        task = self._source.task(self._place, forgotten, again.from_ms_at(start))
+        forgotten = erased_offsets(place, broker, start, end)
+        task = self._source.task(place, forgotten, again.from_ms_at(start), events_from)
         plan = self._reader.plan(from_offset=start, to_offset=end)
-        parts = self._executor.write(task, plan.splits)
+        parts = self._writer.parts(task, plan.splits)
         self._did("written")
         unread += [each for part in parts for each in part.unread]
-        if unread:
-            note_gaps(self._place, broker, unread)
-            self._did("noted")
-        files = [file for part in parts for file in part.files]
-        notes = EventNotes(self._place, task, self._reader)
-        if notes.note((stored_of(file) for file in files), start, end):
-            self._did("events noted")
         moved = Watermark(end, fingerprint or NO_FINGERPRINT, time.time_ns() // 1_000_000)
-        MESSAGES.commit(self._place, table, files, states=moved.states(broker))
-        self._did("committed")
-        MESSAGES.checkpoint(self._place)
-        self._did("checkpointed")
+        self._commit(known, parts, unread, moved)
+        files = [file for part in parts for file in part.files]
         return Batch(
             begun,
             end,
@@ -190,6 +226,36 @@ class Ingest:
             gaps=len(unread),
             seconds=time.monotonic() - started,
         )
+
+    def _commit(
+        self,
+        known: _Known,
+        parts: Sequence[WrittenPart],
+        unread: Sequence[Unread],
+        moved: Watermark,
+    ) -> None:
+        """Commit gaps and events, then the messages together with the watermark."""
+        place, broker, engine = self._place, self._source.broker, self._writer.name
+        files = [file for part in parts for file in part.files]
+        of_events = [file for part in parts for file in part.events]
+        with place.locked():
+            table = MESSAGES.open(place)
+            if _Known.of(place, table, broker) != known:
+                place.discard(MESSAGES.name, [file.path for file in files])
+                place.discard(EVENTS.name, [file.path for file in of_events])
+                raise LakeBusyError(
+                    f"Another process changed the data of {broker} in the lake {place.uri} "
+                    "while a batch was written. The batch will be written again."
+                )
+            if unread:
+                note_gaps(place, broker, unread)
+                self._did("noted")
+            events.note(place, broker, of_events, moved.offset, engine)
+            self._did("events noted")
+            MESSAGES.commit(place, table, files, states=moved.states(broker), engine=engine)
+            self._did("committed")
+            MESSAGES.checkpoint(place)
+            self._did("checkpointed")
 
     def _require_same_log(self, watermark: Watermark, first: int, last: int) -> None:
         source, offset = self._source, watermark.offset
@@ -208,31 +274,32 @@ class Ingest:
                 )
         if wrong:
             raise LakeStoppedError(
-                f"The log of {source.broker} at {source.store} {wrong}. Nothing is written to the "
-                f"lake before you decide; `{source.repair}` replaces what the lake has of this "
-                "log by what the log says now."
+                f"The log of {source.broker} at {source.store} {wrong}. Ingest has stopped "
+                f"until you decide; `{source.repair}` replaces the lake's copy of this log with "
+                "the log's current contents."
             )
 
     def _log_end(self, offset: int) -> int:
-        """Return where the log ends, or the offset when its file has expired."""
+        """Return the end of the log, or the offset if its file has expired."""
         for file in self._reader.files():
             if file.from_offset < offset <= file.to_offset:
-                # New records that end before the offset may be followed by the bytes of old ones.
+                # New records that end before the offset can be followed by bytes of old records.
                 return self._reader.end()
         return offset
 
     def _flush(self, start: int, end: int) -> None:
-        """Make the batch's bytes of the log durable: what a power cut may undo is not taken."""
+        """Make the batch's bytes of the log durable, because a power cut could undo them."""
         for file in self._reader.files():
             if file.from_offset < end and file.to_offset > start:
                 try:
                     with opened(file.path) as descriptor:
                         os.fdatasync(descriptor)
                 except FileNotFoundError:
-                    continue  # expired just now: its bytes become a gap
+                    continue  # just expired: reported as a gap
                 except OSError as error:
                     raise LakeError(
-                        f"{file.path} cannot be flushed: {error.strerror}; nothing of it is taken."
+                        f"{file.path} couldn't be flushed: {error.strerror}. None of it was "
+                        "ingested."
                     ) from error
 
     def _did(self, step: str) -> None:

@@ -1,25 +1,29 @@
-"""Maintenance: closed days are compacted, old ones dropped, files that nobody names deleted.
+"""Maintenance: merges small files, drops old days and deletes unreferenced files.
 
-A day is closed when the one after the next has begun: messages arrive in the order of the log, and
-clocks differ. DuckDB sorts a day by topic and offset within a bound of memory, the rest on disk.
+It works in steps of a few seconds, the most urgent first, until the caller's time is up; the next
+call does the rest. A day is closed once the second day after it has begun, because clocks differ.
+
+A file that is merged from others is sorted by topic and offset, so that a query for one topic reads
+few of its row groups.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.lake.duck import duck_beside
-from analytics.lake.files import FileWriter
-from analytics.lake.gold import GOLD_DAYS, bring_up, tidy
-from analytics.lake.gold_tables import EVERY_TABLE
+from analytics.lake.compaction import FILE_BYTES, groups_due
+from analytics.lake.derived import catch_up
+from analytics.lake.gold import GOLD_DAYS, close_days
+from analytics.lake.place import UPKEEP
 from analytics.lake.rewriting import files_of, rows_of, stored_files_of
+from analytics.lake.silver_tables import silver_in, tables_in
 from analytics.lake.tables import EVENTS, MESSAGES, OFFSET, SAMPLES
 from analytics.lake.watermark import (
     DROPPED_BEFORE_STATE,
@@ -27,106 +31,152 @@ from analytics.lake.watermark import (
     dropped_state,
     dropped_to,
 )
+from analytics.lake.writer import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import date
 
     from analytics.lake.place import LakePlace
     from analytics.lake.rewriting import LakeFile, StoredFile
     from analytics.lake.tables import LakeTable
+    from analytics.lake.writer import Writer
 
 logger = logging.getLogger(__name__)
 
-FILE_BYTES = 128 * 1024 * 1024
 BRONZE_DAYS = 30
 OPEN_DAYS = 2
 ORPHAN_HOURS = 24
-_ORDERED = "SELECT * FROM given ORDER BY topic, broker, commit_log_offset"
-# What becomes one file a day, and in which order.
-_SMALL = (
-    (EVENTS, "broker, commit_log_offset"),
-    (SAMPLES, "kind, topic, consumer_group, broker, name, metric, part, minute"),
+_EVERYTHING = "SELECT * FROM given"
+# The tables of bronze that have days, and the sort order of their merged files.
+_ORDERS = (
+    (MESSAGES, ("topic", OFFSET)),
+    (EVENTS, ("broker", OFFSET)),
+    (SAMPLES, ("kind", "topic", "consumer_group", "broker", "name", "metric", "part", "minute")),
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Maintained:
-    """What was done."""
+    """The result of a maintenance; `is_done` when no work is left."""
 
-    compacted: list[date]
-    dropped: list[date]
-    deleted_files: int
+    merged: list[tuple[str, date]] = field(default_factory=list)
+    dropped: list[date] = field(default_factory=list)
+    deleted_files: int = 0
+    is_done: bool = False
 
 
 def maintain(
     place: LakePlace,
     today: date,
+    writer: Writer,
     *,
     bronze_days: int = BRONZE_DAYS,
     gold_days: int = GOLD_DAYS,
     file_bytes: int = FILE_BYTES,
+    deletes: bool = True,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Maintained:
-    """Do all that is due.
+    """Do the work that is due until `is_over`, at least one step.
+
+    Args:
+        deletes: also delete unreferenced files, which lists every file of the lake.
 
     Raises:
-        LakeBusyError: somebody else works on the lake.
+        LakeBusyError: another process is working on the lake.
+        LakeError: the lake isn't usable.
     """
-    with place.locked():
-        before, last_closed = today - timedelta(days=bronze_days), today - timedelta(days=OPEN_DAYS)
-        dropped: list[date] = []
-        compacted: list[date] = []
+    done = Maintained()
+    before, last_closed = today - timedelta(days=bronze_days), today - timedelta(days=OPEN_DAYS)
+    with place.locked(UPKEEP):
         if MESSAGES.exists(place):
-            # What is dropped must have been counted.
-            bring_up(place)
-            dropped = _drop(place, before)
-            compacted = _compact(place, last_closed, file_bytes)
-            tidy(place, today - timedelta(days=gold_days), last_closed)
-        for table, ordered in _SMALL:
-            _tidy_days(place, table, ordered, before, last_closed)
-        deleted = 0
-        for table in EVERY_TABLE:
-            if table.exists(place):
-                opened = table.open(place)
-                # What killed processes left is named by no commit: full finds it.
-                deleted += len(opened.vacuum(ORPHAN_HOURS, dry_run=False, full=True))
-                opened.cleanup_metadata()
-                place.sync_log(table.name)
-        return Maintained(compacted, dropped, deleted)
+            # Count rows before they are dropped.
+            catch_up(place, writer)
+            done.dropped = _drop(place, before)
+        for step in _steps(place, writer, before, last_closed, today, gold_days, file_bytes):
+            done.merged.append(step)
+            if is_over():
+                return done
+        if deletes:
+            done.deleted_files = sum(_deleted(place, table) for table in tables_in(place))
+    done.is_done = True
+    return done
+
+
+def _steps(
+    place: LakePlace,
+    writer: Writer,
+    before: date,
+    last_closed: date,
+    today: date,
+    gold_days: int,
+    file_bytes: int,
+) -> Iterator[tuple[str, date]]:
+    """Merge one group of files after another; yield the table and the day of each."""
+    yield from close_days(place, writer, today - timedelta(days=gold_days), last_closed)
+    silver = [(table, ("broker", OFFSET)) for topic in silver_in(place) for table in topic.tables]
+    for table, ordered_by in (*_ORDERS, *silver):
+        if not table.exists(place):
+            continue
+        by_day: dict[date, dict[str, list[StoredFile]]] = defaultdict(lambda: defaultdict(list))
+        if table is MESSAGES:
+            # Merge each broker's files separately: offsets are per broker.
+            for file in files_of(table.existing(place)):
+                by_day[file.day][file.broker_from].append(file)
+        else:
+            for stored in stored_files_of(table.existing(place)):
+                by_day[stored.day][""].append(stored)
+        # Newest first, because it is queried most.
+        for day, shares in sorted(by_day.items(), reverse=True):
+            if day < before and table is not MESSAGES:
+                table.replace(place, [], shares[""])
+                continue
+            for files in shares.values():
+                closed = day <= last_closed
+                for group in groups_due(files, is_closed=closed, file_bytes=file_bytes):
+                    _merge(place, writer, table, group, ordered_by)
+                    yield table.name, day
+
+
+def _merge(
+    place: LakePlace,
+    writer: Writer,
+    table: LakeTable,
+    files: Sequence[StoredFile],
+    ordered_by: tuple[str, ...],
+) -> None:
+    query = Query(_EVERYTHING, table, files, ordered_by=ordered_by)
+    written = writer.rows(place, query, table)
+    if sum(file.rows for file in written) != sum(file.rows for file in files):
+        raise AssertionError("merging lost rows")
+    table.replace(place, written, files, changes_data=False, engine=writer.name)
 
 
 def _drop(place: LakePlace, before: date) -> list[date]:
-    table = MESSAGES.open(place)
-    old = [file for file in files_of(table) if file.day is not None and file.day < before]
-    if old:
-        states = {
-            dropped_state(broker): max(offset, dropped_to(table, broker))
-            for broker, offset in _ends(place, old).items()
-        }
-        states[DROPPED_BEFORE_STATE] = max(_start_ms(before), dropped_before_ms(table))
-        MESSAGES.commit(place, table, [], removed=[file.path for file in old], states=states)
+    with place.locked():
+        table = MESSAGES.open(place)
+        old = [file for file in files_of(table) if file.day is not None and file.day < before]
+        if old:
+            states = {
+                dropped_state(broker): max(offset, dropped_to(table, broker))
+                for broker, offset in _ends(place, old).items()
+            }
+            states[DROPPED_BEFORE_STATE] = max(_start_ms(before), dropped_before_ms(table))
+            MESSAGES.commit(place, table, [], removed=[file.path for file in old], states=states)
     return sorted({file.day for file in old})
 
 
-def _tidy_days(
-    place: LakePlace, table: LakeTable, ordered: str, before: date, last_closed: date
-) -> None:
-    """Drop the days before one, and make one file of each day up to the last that has ended."""
+def _deleted(place: LakePlace, table: LakeTable) -> int:
+    """Delete files of killed processes, and files unreferenced by any version of the last day."""
     if not table.exists(place):
-        return
-    by_day: dict[date, list[StoredFile]] = defaultdict(list)
-    for file in stored_files_of(table.open(place)):
-        by_day[file.day].append(file)
-    for day, files in sorted(by_day.items()):
-        if day < before:
-            table.replace(place, [], files)
-        elif day <= last_closed and len(files) > 1:
-            rows = (batch for file in files for batch in rows_of(place, file, table=table))
-            query = f"SELECT * FROM given ORDER BY {ordered}"
-            with duck_beside(place) as duck, FileWriter(place, table) as writer:
-                for batch in duck.computed(query, rows, table.schema, table.schema):
-                    writer.write(batch)
-            table.replace(place, writer.written, files, changes_data=False)
+        return 0
+    with place.locked():
+        opened = table.open(place)
+        # No commit references the files of killed processes; only a full vacuum finds them.
+        count = len(opened.vacuum(ORPHAN_HOURS, dry_run=False, full=True))
+        opened.cleanup_metadata()
+        place.sync_log(table.name)
+    return count + place.clear_staging(table.name, ORPHAN_HOURS * 3600)
 
 
 def _start_ms(day: date) -> int:
@@ -134,62 +184,18 @@ def _start_ms(day: date) -> int:
 
 
 def _ends(place: LakePlace, files: list[LakeFile]) -> dict[str, int]:
-    """Return where the last message of each broker ends."""
-    ends: dict[str, int] = {}
+    """Return the end offset of each broker's last message."""
+    last: dict[str, LakeFile] = {}
+    mixed = [file for file in files if file.broker_from != file.broker_to]
     for file in files:
+        if file.broker_from == file.broker_to:
+            known = last.get(file.broker_from)
+            last[file.broker_from] = max(file, known or file, key=lambda one: one.greatest)
+    ends: dict[str, int] = {}
+    for file in (*last.values(), *mixed):
         for batch in rows_of(place, file, ("broker", OFFSET, "store_size")):
             end = pc.add(batch.column(OFFSET), batch.column("store_size"))
             rows = pa.table({"broker": batch.column("broker"), "end": end})
             for row in rows.group_by("broker").aggregate([("end", "max")]).to_pylist():
                 ends[row["broker"]] = max(ends.get(row["broker"], 0), row["end_max"])
     return ends
-
-
-def _compact(place: LakePlace, last_closed: date, file_bytes: int) -> list[date]:
-    by_day: dict[date, list[LakeFile]] = defaultdict(list)
-    for file in files_of(MESSAGES.open(place)):
-        if file.day is not None and file.day <= last_closed:
-            by_day[file.day].append(file)
-    done = []
-    for day, files in sorted(by_day.items()):
-        small = [file for file in files if file.size < file_bytes // 2]
-        if len(small) > 1:
-            _compact_day(place, files, file_bytes)
-            done.append(day)
-    return done
-
-
-def _compact_day(place: LakePlace, files: list[LakeFile], file_bytes: int) -> None:
-    table = MESSAGES.open(place)
-    written = []
-    writer = FileWriter(place, MESSAGES)
-    rows_a_file = _rows_a_file(files, file_bytes)
-    count = 0
-    for batch in _ordered(place, files):
-        if count >= rows_a_file:
-            with writer:
-                count = 0
-            written += writer.written
-            writer = FileWriter(place, MESSAGES)
-        writer.write(batch)
-        count += batch.num_rows
-    with writer:
-        pass
-    written += writer.written
-    if sum(file.rows for file in written) != sum(file.rows for file in files):
-        raise AssertionError("sorting lost rows")
-    MESSAGES.commit(
-        place, table, written, removed=[file.path for file in files], changes_data=False
-    )
-
-
-def _rows_a_file(files: list[LakeFile], file_bytes: int) -> int:
-    size, rows = sum(file.size for file in files), sum(file.rows for file in files)
-    return max(1, rows * file_bytes // max(1, size))
-
-
-def _ordered(place: LakePlace, files: list[LakeFile]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some files by topic and offset."""
-    rows = (batch for file in files for batch in rows_of(place, file))
-    with duck_beside(place) as duck:
-        yield from duck.computed(_ORDERED, rows, MESSAGES.schema, MESSAGES.schema)

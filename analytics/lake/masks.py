@@ -1,9 +1,9 @@
-"""Masks: rules of what SQL shows of messages, as expressions over rows of `bronze.messages`.
+"""Masks: the rules that hide parts of messages in SQL, as expressions over `bronze.messages`.
 
-They are the console's rules. A pattern is looked for in bodies that are text, escaped or not, by a
-function that the connection has to know (`add_hiding`); whatever is no text is hidden whole, and so
-is each body of a topic with a rule about a JSON path: SQL is not the place to take JSON apart in. A
-checksum would tell what is hidden in a short body.
+These are the console's rules. A pattern is applied to text bodies, escaped or not, by a function
+that must be registered with the connection (`add_hiding`). Bodies that aren't text are hidden
+entirely, and so is each body of a topic with a JSON path rule, because SQL can't parse the JSON
+safely. The checksum is hidden because it would reveal a short body.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PATTERN, PATH, PROPERTY = "pattern", "path", "property"
 MASK = "'***'"
 HIDING = "without_matches"
 MASKED = frozenset({"body", "body_crc", "properties"})
-"""The columns that rules are about; a table has all of them, or none."""
+"""The columns that rules apply to; a table has all of them or lacks all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A rule: in which topics, `*` and `?` standing for characters, and what it hides."""
+    """A rule: its topics, with the wildcards `*` and `?`, and the parts that it hides."""
 
     topics: tuple[str, ...]
     kind: str
@@ -40,19 +40,19 @@ class Mask:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Mask:
-        """Return the rule that the console has given.
+        """Return the mask for a rule of the console.
 
         Raises:
-            ValueError: it is of a kind that is not known here, and would hide nothing.
+            ValueError: the rule is of an unknown kind, and would hide nothing.
         """
         if given["kind"] not in {PATTERN, PATH, PROPERTY}:
-            raise ValueError(f"there is no rule of masking of the kind {given['kind']}")
+            raise ValueError(f"unknown kind of masking rule: {given['kind']}")
         topics = tuple(str(each) for each in given["topics"])
         return cls(topics, str(given["kind"]), str(given["what"]))
 
     @property
     def condition(self) -> str:
-        """Whether a row falls under the rule: by its topic, or by the one it came from."""
+        """The SQL condition that the rule applies to a row, by topic or original topic."""
         names = ["found.topic"]
         names += [f"map_extract_value(found.properties, {quoted(e)})" for e in ORIGIN_PROPERTIES]
         either = " OR ".join(
@@ -64,28 +64,43 @@ class Mask:
 
 
 def masked_columns(masks: Sequence[Mask]) -> dict[str, str]:
-    """Return what stands in the place of columns, by their names; nothing without rules."""
+    """Return replacements for the masked columns, by name; empty without rules."""
     if not masks:
         return {}
     of_bodies = [mask for mask in masks if mask.kind != PROPERTY]
     of_values = [mask for mask in masks if mask.kind != PATH]
     hides = " OR ".join(mask.condition for mask in of_bodies)
     return {
-        "body": each_in_turn("found.body", of_bodies, body_after),
+        "body": apply_masks("found.body", of_bodies, body_after),
         "body_crc": f"CASE WHEN {hides} THEN NULL ELSE found.body_crc END"
         if hides
         else "found.body_crc",
-        "properties": each_in_turn("found.properties", of_values, properties_after),
+        "properties": apply_masks("found.properties", of_values, properties_after),
     }
 
 
-def each_in_turn(
+def hidden_columns(masks: Sequence[Mask], names: Iterable[str]) -> dict[str, str]:
+    """Return replacements for the columns made from bodies, by name.
+
+    These columns are hidden entirely if a rule covers bodies of their topic, or if they may come
+    from another topic: a pattern may match text around the value.
+    """
+    of_bodies = [mask for mask in masks if mask.kind != PROPERTY]
+    if not of_bodies:
+        return {}
+    topics = [topic.replace("[", "[[]") for mask in of_bodies for topic in mask.topics]
+    either = ["found.origin_topic IS NOT NULL", *(f"found.topic GLOB {quoted(e)}" for e in topics)]
+    hides = " OR ".join(either)
+    return {name: f"CASE WHEN {hides} THEN NULL ELSE found.{name} END" for name in names}
+
+
+def apply_masks(
     column: str, masks: Iterable[Mask], after: Callable[[Sequence[Mask], str], str]
 ) -> str:
-    """Return a column with one rule after the other applied; those of the same topics at once.
+    """Return a column with the rules applied in turn; rules for the same topics share a step.
 
-    A value has a name in each step, for which SQL has lambdas: written out, it would stand in each
-    step twice, and 100 rules are more than doubling takes.
+    Each step binds the value to a name with an SQL lambda. Written out, each step would contain the
+    previous one twice, and 100 rules would double it 100 times.
     """
     found = column
     for number, (condition, same) in enumerate(groupby(masks, lambda each: each.condition)):
@@ -126,7 +141,7 @@ def replaced(mask: Mask, text: str) -> str:
 
 
 def add_hiding(connection: DuckDBPyConnection) -> None:
-    """Let a connection know the function that masks use for patterns."""
+    """Register the function that masks use for patterns with a connection."""
     connection.create_function(
         HIDING, each_without_matches, ["varchar", "varchar"], "varchar", type=PythonUDFType.ARROW
     )

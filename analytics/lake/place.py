@@ -1,7 +1,15 @@
-"""LakePlace: where a lake is, and how its files become durable there.
+"""LakePlace: where a lake is, and how its files become durable.
 
-A directory, or a bucket that speaks S3. On a directory every file is synced before a commit names
-it, and the commit itself after it was made: delta-rs does neither.
+A lake is a directory, or a bucket that supports S3. In a directory, every file is synced before a
+commit names it, and the commit is synced after it was made: delta-rs does neither.
+
+A Parquet file is written under `_staging` of its table and moved to its final path right before the
+commit that names it, so that a killed writer leaves nothing that a reader of `**/*.parquet` finds.
+An object in S3 appears whole or not at all.
+
+Two kinds of locks keep processes of this machine apart. `LAKE` is held only during a commit.
+`UPKEEP` (gold, maintenance, repairs) and `ingest_lock(broker)` are held while Parquet is written,
+so that brokers and maintenance don't wait for each other. Acquire `LAKE` last.
 """
 
 from __future__ import annotations
@@ -9,8 +17,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,65 +31,79 @@ from pyarrow.lib import ArrowException
 from analytics.errors import LakeBusyError, LakeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import BinaryIO
 
 BUCKET_PREFIX = "s3://"
 OTHER_BUCKET_PREFIX = "s3a://"
 FILE_SUFFIX = "_FILE"
 SECRETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-LOCK_FILE = "lake.lock"
+LAKE, UPKEEP = "lake", "upkeep"
+FORMATS_VARIABLE = "TREBUCHET_LAKE_FORMATS"
+DELTA, ICEBERG = "delta", "iceberg"
+LOCK_SUFFIX = ".lock"
+LOCK_FILE = LAKE + LOCK_SUFFIX
 LOCK_SECONDS = 60.0
 LOCK_AGAIN_SECONDS = 0.05
 LOG = "_delta_log"
+STAGING = "_staging"
+# Readers of `**/*.parquet` ignore it.
+STAGED_SUFFIX = ".writing"
 REGION_DEFAULT = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True)
 class LakePlace:
-    """A lake's address. Holds no files: tasks of a cluster are given a copy.
+    """A lake's address. Holds no files: cluster tasks receive a copy.
 
     Attributes:
         uri: the directory, or `s3://bucket/prefix`.
-        state: a directory of this machine for the lock and the status.
-        access: what S3 needs to know, by the names of AWS.
+        state: a directory on this machine for the lock and the status.
+        access: the S3 settings, under AWS's names.
+        has_iceberg: whether Iceberg tables are kept next to Delta's.
     """
 
     uri: str
     state: Path
     access: dict[str, str] = field(default_factory=dict, repr=False)
+    has_iceberg: bool = False
 
     @classmethod
     def of(cls, text: str, state: Path | None, environment: Mapping[str, str]) -> LakePlace:
         """Return the place that a setting names.
 
         Raises:
-            LakeError: it names none.
+            LakeError: the setting isn't valid, or the environment names an unknown format.
         """
+        has_iceberg = ICEBERG in _formats(environment)
         text = text.strip().rstrip("/")
         if text.startswith(OTHER_BUCKET_PREFIX):
             text = BUCKET_PREFIX + text.removeprefix(OTHER_BUCKET_PREFIX)
         if not text.startswith(BUCKET_PREFIX):
             if not text or "://" in text:
-                raise LakeError(f"The lake {text!r} is neither a directory nor s3://bucket/prefix.")
+                raise LakeError(
+                    f"The lake {text!r} isn't a directory or an address such as s3://bucket/prefix."
+                )
             path = Path(text).expanduser().absolute()
-            return cls(str(path), state or path)
+            return cls(str(path), state or path, has_iceberg=has_iceberg)
         if not text.removeprefix(BUCKET_PREFIX).split("/")[0]:
-            raise LakeError("The lake s3:// names no bucket: it must be s3://bucket/prefix.")
+            raise LakeError("The lake's address has no bucket. Use s3://bucket/prefix.")
         if state is None:
-            raise LakeError("A lake in S3 needs a directory for its lock and status: --state DIR.")
-        return cls(text, state, _access(environment))
+            raise LakeError(
+                "A lake in S3 needs a directory for its lock and status. Add --state DIR."
+            )
+        return cls(text, state, _access(environment), has_iceberg)
 
     @property
     def is_local(self) -> bool:
         return not self.uri.startswith(BUCKET_PREFIX)
 
     def table(self, name: str) -> str:
-        """Return the address of a table, `bronze.messages` being in `bronze/messages`."""
+        """Return the address of a table: `bronze.messages` is in `bronze/messages`."""
         return f"{self.uri}/{name.replace('.', '/')}"
 
     def storage_options(self) -> dict[str, str] | None:
-        """Return what delta-rs needs besides an address."""
+        """Return the options that delta-rs needs in addition to an address."""
         if self.is_local:
             return None
         endpoint = self.access.get("AWS_ENDPOINT_URL", "")
@@ -88,7 +111,7 @@ class LakePlace:
         return known | ({"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else {})
 
     def filesystem(self) -> Any:
-        """Return pyarrow's way to the files; paths there are those of `path_of`."""
+        """Return the pyarrow filesystem; its paths are those of `path_of`."""
         if self.is_local:
             return pyarrow.fs.LocalFileSystem()
         access = self.access
@@ -109,20 +132,80 @@ class LakePlace:
 
     @contextmanager
     def new_file(self, name: str, path: str) -> Iterator[BinaryIO]:
-        """Open a new file of a table for writing; it is durable when the block ends."""
+        """Open a new file of a table for writing; it is durable when the block ends.
+
+        Call `publish` to move it to its final path. If the block fails, the file is deleted.
+        """
         if not self.is_local:
             with self.filesystem().open_output_stream(self.path_of(name, path)) as stream:
                 yield stream
             return
-        target = Path(self.path_of(name, path))
-        made = [each for each in (target.parent, *target.parent.parents) if not each.exists()]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        for directory in {target.parent, *(each.parent for each in made)}:
+        staged = Path(self.staged(name, path))
+        staged.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with staged.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            staged.unlink(missing_ok=True)
+            raise
+
+    def staged(self, name: str, path: str) -> str:
+        """Return the path in `filesystem` of a new file before it is published."""
+        if not self.is_local:
+            return self.path_of(name, path)
+        return self.path_of(name, f"{STAGING}/{Path(path).name}{STAGED_SUFFIX}")
+
+    def publish(self, name: str, paths: Iterable[str]) -> None:
+        """Move new files of a table to their final paths, durably.
+
+        Raises:
+            LakeBusyError: another process has deleted one of them.
+        """
+        if not self.is_local:
+            return
+        folders = set()
+        for path in paths:
+            target = Path(self.path_of(name, path))
+            folders |= {each for each in target.parents if not each.exists()}
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                Path(self.staged(name, path)).rename(target)
+            except FileNotFoundError as error:
+                raise LakeBusyError(
+                    f"{self.staged(name, path)} was deleted during a write to the lake. The "
+                    "next run writes it again."
+                ) from error
+            folders.add(target.parent)
+        for directory in folders | {each.parent for each in folders}:
             sync_directory(directory)
+
+    def discard(self, name: str, paths: Iterable[str]) -> None:
+        """Delete new files of a table that won't be published."""
+        for path in paths:
+            self._delete(self.staged(name, path))
+
+    def clear_staging(self, name: str, older_than_seconds: float = 0.0) -> int:
+        """Delete the files of killed writers in a table's staging directory; return the count."""
+        if not self.is_local:
+            return 0
+        limit = time.time_ns() / 1e9 - older_than_seconds
+        left = [
+            path
+            for path in Path(self.path_of(name, STAGING)).glob(f"*{STAGED_SUFFIX}")
+            if path.stat().st_mtime <= limit
+        ]
+        for path in left:
+            path.unlink(missing_ok=True)
+        return len(left)
+
+    def _delete(self, path: str) -> None:
+        if self.is_local:
+            Path(path).unlink(missing_ok=True)
+            return
+        with suppress(FileNotFoundError):
+            self.filesystem().delete_file(path)
 
     def sync_log(self, name: str) -> None:
         """Make a table's newest commit and checkpoint durable."""
@@ -136,10 +219,11 @@ class LakePlace:
                     os.fsync(file.fileno())
         sync_directory(log)
 
-    def mend(self, name: str) -> list[str]:
-        """Take away what a power cut left half written of a log; return the names of the files.
+    def repair_log(self, name: str) -> list[str]:
+        """Delete the parts of a table's log that a power cut left half written; return the file
+        names.
 
-        Nobody can have read such a commit: what it said is said again.
+        No reader can have seen such a commit, so it is safe to write it again.
         """
         log = Path(self.table(name)) / LOG
         if not self.is_local or not log.is_dir():
@@ -156,38 +240,69 @@ class LakePlace:
         return [path.name for path in torn]
 
     @contextmanager
-    def locked(self, wait_seconds: float = LOCK_SECONDS) -> Iterator[None]:
-        """Keep other processes of this machine from the lake until the block ends.
+    def locked(self, name: str = LAKE, wait_seconds: float = LOCK_SECONDS) -> Iterator[None]:
+        """Hold a lock against other processes of this machine until the block ends.
+
+        Reentrant in the same thread.
 
         Raises:
-            LakeBusyError: another one works on it for longer than that.
-            LakeError: the directory of the state cannot be written.
+            LakeBusyError: another process held the lock past the timeout.
+            LakeError: the state directory isn't writable.
         """
+        key = (self.state / (name + LOCK_SUFFIX), threading.get_ident())
+        if key in _HELD:
+            yield
+            return
+        descriptor = self._lock(key[0], wait_seconds)
+        _HELD.add(key)
         try:
-            self.state.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.state / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        except OSError as error:
-            raise LakeError(f"{self.state} cannot be written: {error.strerror}.") from error
-        try:
-            give_up = time.monotonic() + wait_seconds
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= give_up:
-                        raise LakeBusyError(
-                            f"Another process has been working on the lake {self.uri} for "
-                            f"{wait_seconds:.0f} s: try again later."
-                        ) from None
-                    time.sleep(LOCK_AGAIN_SECONDS)
             yield
         finally:
+            _HELD.discard(key)
             os.close(descriptor)
+
+    def _lock(self, path: Path, wait_seconds: float) -> int:
+        try:
+            self.state.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        except OSError as error:
+            raise LakeError(f"{self.state} cannot be written: {error.strerror}.") from error
+        give_up = time.monotonic() + wait_seconds
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= give_up:
+                    os.close(descriptor)
+                    raise LakeBusyError(
+                        f"Another process has been working on the lake {self.uri} for "
+                        f"{wait_seconds:.0f} s. Try again later."
+                    ) from None
+                time.sleep(LOCK_AGAIN_SECONDS)
+            else:
+                return descriptor
+
+
+_HELD: set[tuple[Path, int]] = set()
+"""The locks that this process holds, by the thread that acquired them."""
+
+
+def ingest_lock(broker: str) -> str:
+    """Return the name of the lock for ingesting a broker's log."""
+    return f"ingest-{broker.replace('%', '%25').replace('|', '%7C')}"
+
+
+def _formats(environment: Mapping[str, str]) -> set[str]:
+    """Raise LakeError if the environment names unknown formats or no format."""
+    text = environment.get(FORMATS_VARIABLE, "").strip().lower() or DELTA
+    named = {each.strip() for each in text.split(",")}
+    if DELTA not in named or not named <= {DELTA, ICEBERG}:
+        raise LakeError(f"{FORMATS_VARIABLE} is {text!r}; it must be delta or delta,iceberg.")
+    return named
 
 
 def _access(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what the environment says of S3; a secret may be in a file."""
+    """Return the S3 settings from the environment; a secret may be in a file."""
     found = {name: value for name, value in environment.items() if name.startswith("AWS_")}
     for name in [name + FILE_SUFFIX for name in SECRETS if name + FILE_SUFFIX in found]:
         path = Path(found.pop(name))

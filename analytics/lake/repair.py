@@ -1,8 +1,8 @@
-"""What an operator does to a lake by hand: rebuild, forget, verify."""
+"""Manual operations on a lake: rebuild, forget, verify."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,14 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analytics.errors import LakeError
-from analytics.lake.events import EventNotes, erase, take_out
+from analytics.lake import events, iceberg, silver
+from analytics.lake.derived import catch_up
 from analytics.lake.files import FileWriter
-from analytics.lake.forgotten import forgotten_offsets
 from analytics.lake.gaps import drop_gaps
-from analytics.lake.gold import bring_up, differences, erase_key
+from analytics.lake.gold import counted_bronze, differences, erase_key
 from analytics.lake.gold_tables import KEYS
 from analytics.lake.parts import without_content
+from analytics.lake.place import UPKEEP
 from analytics.lake.rewriting import LakeFile, files_of, rewritten, rows_of
+from analytics.lake.silver_tables import silver_in
 from analytics.lake.tables import EVENTS, FORGOTTEN, MESSAGES, OFFSET
 from analytics.lake.watermark import (
     ReadAgain,
@@ -27,27 +29,30 @@ from analytics.lake.watermark import (
     dropped_state,
     dropped_to,
 )
+from analytics.lake.writer import ArrowWriter
 from analytics.store.decode import COLUMN_TYPES, RowFilter
 from analytics.store.fingerprint import fingerprint_before
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from deltalake import DeltaTable
     from numpy.typing import NDArray
 
-    from analytics.lake.gold import Difference
+    from analytics.lake.changes import Difference
     from analytics.lake.ingest import Source
     from analytics.lake.place import LakePlace
+    from analytics.store.plan import Split
     from analytics.store.reader import StoreReader
 
-# As much of the log is compared at once.
-COMPARED_BYTES = 64 * 1024 * 1024
 DIFFERENCES_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilding:
-    """What a rebuild does: rows at and behind `log_from` go, the log is read again from there."""
+    """A planned rebuild: rows at and after `log_from` are removed, and the log is read again from
+    there.
+    """
 
     log_from: int
     log_to: int
@@ -56,7 +61,7 @@ class Rebuilding:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a comparison of lake and log found in the range that both have."""
+    """The result of comparing lake and log in the range that both have."""
 
     log_from: int
     log_to: int
@@ -69,12 +74,12 @@ class Verified:
 
     @property
     def is_equal(self) -> bool:
-        """Whether bronze is what the log says; gold may still differ from bronze."""
+        """Whether bronze equals the log; gold may still differ from bronze."""
         return not (self.repeated or self.missing or self.surplus or self.events)
 
 
 def rebuilding(place: LakePlace, source: Source) -> Rebuilding:
-    """Return what a rebuild would do."""
+    """Return the plan of a rebuild."""
     reader = source.task(place).reader()
     plan = reader.plan()
     log_from = plan.log_from
@@ -88,152 +93,172 @@ def rebuilding(place: LakePlace, source: Source) -> Rebuilding:
 
 
 def rebuild(place: LakePlace, source: Source) -> Rebuilding:
-    """Take away what the lake has of the log as far as it is there; the next batch reads it again.
+    """Remove the part of the lake that the log still has; the next batch reads it again.
 
-    What has expired in the log stays in the lake, and what the retention dropped stays dropped.
+    The lake keeps messages that have expired in the log, and doesn't restore days that retention
+    dropped.
     """
-    with place.locked():
-        bring_up(place)
-        todo = rebuilding(place, source)
-        broker = source.broker
-        files = _files_from(place, broker, todo.log_from)
-        table = MESSAGES.open(place)
-        kept = rewritten(
-            place,
-            files,
-            lambda batch: batch.filter(pc.invert(_is_from(batch, broker, todo.log_from))),
-        )
-        reader = source.task(place).reader()
-        moved = Watermark(todo.log_from, fingerprint_before(reader.files(), todo.log_from) or 0, 0)
-        states = moved.states(broker)
-        if not _is_same_log(place, source, reader):
-            # Where the dropped days end in this log is not known by offsets.
-            states |= ReadAgain(todo.log_to, dropped_before_ms(table)).states(broker)
-            states[dropped_state(broker)] = 0
-        MESSAGES.commit(
-            place,
-            table,
-            kept,
-            removed=[file.path for file in files],
-            states=states,
-        )
-        drop_gaps(place, broker, todo.log_from)
-        take_out(place, broker, todo.log_from)
-        bring_up(place)
+    writer = ArrowWriter()
+    with place.locked(UPKEEP):
+        catch_up(place, writer)
+        with place.locked():
+            todo = _rebuilt(place, source)
+        catch_up(place, writer)
+        iceberg.follow(place)
         return todo
 
 
-def rebuild_gold(place: LakePlace) -> bool:
-    """Count each day that bronze has from the beginning; return whether there is a bronze.
+def _rebuilt(place: LakePlace, source: Source) -> Rebuilding:
+    """Remove the rows, and move the watermark back."""
+    todo = rebuilding(place, source)
+    broker = source.broker
+    files = _files_from(place, broker, todo.log_from)
+    table = MESSAGES.open(place)
+    kept = rewritten(
+        place,
+        files,
+        lambda batch: batch.filter(pc.invert(_is_from(batch, broker, todo.log_from))),
+    )
+    reader = source.task(place).reader()
+    moved = Watermark(todo.log_from, fingerprint_before(reader.files(), todo.log_from) or 0, 0)
+    states = moved.states(broker)
+    if not _is_same_log(place, source, reader):
+        # The offsets where the dropped days end in this log are unknown.
+        states |= ReadAgain(todo.log_to, dropped_before_ms(table)).states(broker)
+        states[dropped_state(broker)] = 0
+    MESSAGES.commit(
+        place,
+        table,
+        kept,
+        removed=[file.path for file in files],
+        states=states,
+    )
+    drop_gaps(place, broker, todo.log_from)
+    events.remove_from(place, broker, todo.log_from)
+    return todo
 
-    What bronze has no more stays in gold.
+
+def rebuild_gold(place: LakePlace) -> bool:
+    """Count each day of bronze from the beginning; return whether bronze exists.
+
+    Gold keeps the counts of days that bronze has dropped.
     """
-    with place.locked():
-        return bring_up(place, anew=True)
+    with place.locked(UPKEEP):
+        is_there = catch_up(place, ArrowWriter(), recount=True)
+        iceberg.follow(place)
+    return is_there
 
 
 def forget(place: LakePlace, key: str) -> int:
-    """Erase what messages with a key say, in the lake; return how many there were.
+    """Erase the content of messages with a key from the lake; return their number.
 
-    A key is one of KEYS, or the UNIQ_KEY. That there was a message, when and in which topic, stays:
-    numbers of messages do not change. Files with the content are deleted at once.
+    A key is one of KEYS, or the UNIQ_KEY. Facts that don't identify anyone stay: when each message
+    was stored, where, with which tags, from which host. Files with the content are deleted at once.
     """
     if not key.strip():
         raise LakeError("forget needs a key: one of a message's KEYS, or its UNIQ_KEY.")
-    with place.locked():
+    with place.locked(UPKEEP):
         if not MESSAGES.exists(place):
             return 0
-        # Before anything else: what is cut short here is found when it is done again.
-        erase_key(place, key)
-        table = MESSAGES.open(place)
-        found: dict[str, set[int]] = {}
-        uniq_keys = {key}
-        files: list[LakeFile] = []
-        for file in files_of(table):
-            had = len(files)
-            for batch in rows_of(place, file, ("broker", OFFSET, "keys", "uniq_key")):
-                rows = batch.filter(_has_key(batch, key))
-                uniq_keys |= set(rows.column("uniq_key").drop_null().to_pylist())
-                for broker, offset in zip(
-                    rows.column("broker").to_pylist(), rows.column(OFFSET).to_pylist(), strict=True
-                ):
-                    found.setdefault(broker, set()).add(offset)
-                    files[had:] = [file]
-        events = erase(place, uniq_keys)
-        if files or events:
-            _remember(
-                place,
-                {
-                    broker: found.get(broker, set()) | events.get(broker, set())
-                    for broker in found | events
-                },
-            )
-        if files:
-            written = rewritten(place, files, lambda batch: _masked(batch, found))
-            MESSAGES.commit(place, table, written, removed=[file.path for file in files])
-            bring_up(place)
-        # Files that no version of the future names, however young: they hold the content. So do
-        # those of a call that was killed.
-        for each in (MESSAGES, EVENTS, KEYS.table):
-            if each.exists(place):
-                each.existing(place).vacuum(
-                    retention_hours=0, dry_run=False, enforce_retention_duration=False
-                )
-                place.sync_log(each.name)
+        with place.locked():
+            found = _erased(place, key)
+        catch_up(place, ArrowWriter())
+        # Delete unreferenced files however new they are, because they contain the content. This
+        # includes files of a killed call and of a batch in progress.
+        with place.locked():
+            of_silver = [table for topic in silver_in(place) for table in topic.tables]
+            for each in (MESSAGES, EVENTS, KEYS.table, *of_silver):
+                if each.exists(place):
+                    each.existing(place).vacuum(
+                        retention_hours=0, dry_run=False, enforce_retention_duration=False
+                    )
+                    place.clear_staging(each.name)
+                    place.sync_log(each.name)
+        # Older snapshots name deleted files.
+        iceberg.tidy(place, hours=0)
         return sum(len(offsets) for offsets in found.values())
 
 
+def _erased(place: LakePlace, key: str) -> dict[str, set[int]]:
+    """Erase a key from each table; return, for each broker, the offsets of its messages."""
+    # First, so that repeating an interrupted call finds the key again.
+    erase_key(place, key)
+    table = MESSAGES.open(place)
+    found: dict[str, set[int]] = {}
+    uniq_keys = {key}
+    files: list[LakeFile] = []
+    for file in files_of(table):
+        had = len(files)
+        for batch in rows_of(place, file, ("broker", OFFSET, "keys", "uniq_key")):
+            rows = batch.filter(_has_key(batch, key))
+            uniq_keys |= set(rows.column("uniq_key").drop_null().to_pylist())
+            brokers, offsets = rows.column("broker").to_pylist(), rows.column(OFFSET).to_pylist()
+            for broker, offset in zip(brokers, offsets, strict=True):
+                found.setdefault(broker, set()).add(offset)
+                files[had:] = [file]
+    of_events = events.erase(place, uniq_keys)
+    if files or of_events:
+        every = {
+            broker: found.get(broker, set()) | of_events.get(broker, set())
+            for broker in found | of_events
+        }
+        _remember(place, every)
+    if files:
+        written = rewritten(place, files, lambda batch: _masked(batch, found))
+        MESSAGES.commit(place, table, written, removed=[file.path for file in files])
+    return found
+
+
 def verify(place: LakePlace, source: Source) -> Verified:
-    """Compare the messages of the lake with those of the log, where both have the range.
+    """Compare the messages of the lake with the log, in the range that both have.
 
     Raises:
-        LakeError: the lake has nothing of this broker yet.
+        LakeError: there is no such range yet.
     """
-    with place.locked():
-        watermark = None
-        if MESSAGES.exists(place):
-            watermark = Watermark.of(MESSAGES.open(place), source.broker)
-        if watermark is None:
-            raise LakeError(f"The lake {place.uri} has nothing of {source.broker} yet.")
-        bring_up(place)
+    writer = ArrowWriter()
+    with place.locked(UPKEEP):
+        catch_up(place, writer)
+        # Batches continue meanwhile, so compare the version that gold has counted.
+        table = counted_bronze(place) if MESSAGES.exists(place) else None
+        watermark = None if table is None else Watermark.of(table, source.broker)
+        if table is None or watermark is None:
+            raise LakeError(f"The lake {place.uri} has no data from {source.broker} yet.")
         reader = source.task(place).reader()
-        table = MESSAGES.existing(place)
         again = ReadAgain.of(table, source.broker)
         first, _ = reader.extent()
         first = max(first, dropped_to(table, source.broker))
-        start = min(first, watermark.offset)
-        schema = pa.schema([(OFFSET, COLUMN_TYPES[OFFSET])])
-        messages = repeated = 0
+        last = max(first, watermark.offset)
+        if first == last < reader.end(first):
+            raise LakeError(
+                f"There is nothing to compare yet: the lake {place.uri} has none of the messages "
+                f"that the log of {source.broker} has from {first} on, because it was rebuilt or "
+                "fell behind. The next batch reads them; `manage.py lake ingest` does it now."
+            )
+        edge = min(max(first, again.to), last)
+        messages = repeated = of_events = 0
         missing: list[int] = []
         surplus: list[int] = []
-        last = max(first, watermark.offset)
-        edge = min(max(first, again.to), last)
-        splits = [
-            *reader.plan(from_offset=first, to_offset=edge).splits,
-            *reader.plan(from_offset=edge, to_offset=last).splits,
-        ]
-        for split in splits:
-            wanted = RowFilter(from_ms=again.from_ms_at(split.commit_log_from))
-            batches = list(reader.read(split, schema, wanted, fail_on_data_loss=False))
-            of_log = np.unique(pa.Table.from_batches(batches, schema)[OFFSET].to_numpy())
-            every = _offsets(place, source.broker, split.commit_log_from, split.commit_log_to)
-            of_lake = np.unique(every)
-            repeated += len(every) - len(of_lake)
-            messages += len(of_lake)
-            missing += np.setdiff1d(of_log, of_lake).tolist()
-            surplus += np.setdiff1d(of_lake, of_log).tolist()
-        task = source.task(place)
-        files = [file for file in files_of(table) if file.may_hold(source.broker, first, last)]
-        events = 0
+        schema = pa.schema([(OFFSET, COLUMN_TYPES[OFFSET])])
         for log_from, log_to in ((first, edge), (edge, last)):
-            kept = replace(
-                task,
-                forgotten=forgotten_offsets(place, source.broker, log_from, log_to),
-                from_ms=again.from_ms_at(log_from),
+            from_ms = again.from_ms_at(log_from)
+            splits = reader.plan(from_offset=log_from, to_offset=log_to).splits
+            for split in splits:
+                rows = reader.read(
+                    split, schema, RowFilter(from_ms=from_ms), fail_on_data_loss=False
+                )
+                of_log = np.unique(pa.Table.from_batches(rows, schema)[OFFSET].to_numpy())
+                every = _offsets(place, table, source.broker, split)
+                of_lake = np.unique(every)
+                repeated += len(every) - len(of_lake)
+                messages += len(of_lake)
+                missing += np.setdiff1d(of_log, of_lake).tolist()
+                surplus += np.setdiff1d(of_lake, of_log).tolist()
+            of_events += events.differences(
+                source.task(place, from_ms=from_ms), splits, log_from, log_to
             )
-            events += EventNotes(place, kept, reader).differences(files, log_from, log_to)
-        found = (messages, repeated, missing, surplus, differences(place), events)
-        return Verified(max(start, first), watermark.offset, *found)
+        in_gold = differences(place, table, writer) + silver.differences(place, writer)
+        found = (messages, repeated, missing, surplus, in_gold, of_events)
+        return Verified(first, watermark.offset, *found)
 
 
 def _is_same_log(place: LakePlace, source: Source, reader: StoreReader) -> bool:
@@ -293,9 +318,11 @@ def _remember(place: LakePlace, found: dict[str, set[int]]) -> None:
     FORGOTTEN.commit(place, table, writer.written)
 
 
-def _offsets(place: LakePlace, broker: str, log_from: int, log_to: int) -> NDArray[np.int64]:
+def _offsets(place: LakePlace, table: DeltaTable, broker: str, split: Split) -> NDArray[np.int64]:
+    """Return the offsets of a broker's messages in a range, including duplicates."""
+    log_from, log_to = split.commit_log_from, split.commit_log_to
     found: list[NDArray[np.int64]] = []
-    for file in files_of(MESSAGES.existing(place)):
+    for file in files_of(table):
         if file.may_hold(broker, log_from, log_to):
             for batch in rows_of(place, file, ("broker", OFFSET)):
                 is_of = pc.equal(batch.column("broker"), broker).to_numpy(zero_copy_only=False)

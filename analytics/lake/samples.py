@@ -1,9 +1,9 @@
-"""bronze.samples: what the console's collector sampled, by the minute, each hour once.
+"""bronze.samples: the samples of the console's collector, by the minute, each hour once.
 
-The collector writes hours that are over as files (`console/collector/hours.py` says what is in
-them) and knows nothing of the lake; we read files, and import nothing of the console. The rows of
-some hours and the number of the last of them are one commit, so that an hour is taken once, however
-often the process is killed; histories have names, so that several may go into one lake.
+The collector writes finished hours as files (`console/collector/hours.py` describes their content)
+and doesn't depend on the lake; this module reads the files and imports nothing from the console.
+The rows of some hours and the number of the last of them are one commit, so an hour is ingested
+only once, however often the process is killed. Histories have names, so several can use one lake.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VERSION = 1
 HOUR_MS = 3_600_000
 MINUTE_US = 60_000_000
 MINUTES_AN_HOUR = 60
-# A lake that is new finds three days of them.
+# A new lake finds three days of hours.
 HOURS_AT_ONCE = 24
 ROWS_AT_ONCE = 64 * 1024
 T = TypeVar("T")
@@ -62,41 +62,41 @@ class _Line(msgspec.Struct):
     at_most_ms: float | None = None
 
     def is_whole(self) -> bool:
-        """Whether it says everything of each of its minutes."""
+        """Whether the hour is complete for each of its minutes."""
         lengths = {len(each) for each in (self.minutes, self.weights, self.sums, self.maxima)}
         return len(lengths) == 1 and all(0 <= each < MINUTES_AN_HOUR for each in self.minutes)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What was taken at once."""
+class IngestedHours:
+    """The hours that were ingested together."""
 
     hours: int
     rows: int
 
 
 class SampledHours:
-    """Takes the hours of a folder into a lake. One thread; the caller has the lake's lock."""
+    """Ingests the hours of a folder into a lake. Use from one thread, holding the lake's lock."""
 
     def __init__(
         self, place: LakePlace, folder: Path, observer: Callable[[str], None] | None = None
     ) -> None:
-        """The observer is told the name of each step that has been done."""
+        """`observer` is called with the name of each finished step."""
         self._place = place
         self._folder = folder
         self._tell = observer or (lambda _: None)
         self._known: frozenset[str] = frozenset()
 
     def waiting(self) -> bool:
-        """Whether there may be hours to take; costs a look at the folder."""
+        """Return whether there may be hours to ingest; lists the folder."""
         return not frozenset(self._names()) <= self._known
 
-    def take(self) -> Taken | None:
-        """Take the oldest hours that the lake does not have, None when there are none.
+    def take(self) -> IngestedHours | None:
+        """Ingest the oldest hours that the lake lacks, or return None.
 
         Raises:
-            LakeBusyError: somebody else has written to the table meanwhile.
-            LakeError: a file is none of the collector's, or the lake cannot be used.
+            LakeBusyError: another process wrote to the table meanwhile.
+            LakeError: a file isn't one of the collector's, or the lake isn't usable.
         """
         table = SAMPLES.open(self._place)
         states: dict[str, int] = {}
@@ -123,7 +123,7 @@ class SampledHours:
         self._tell("samples committed")
         SAMPLES.checkpoint(self._place)
         self._known |= set(taken)
-        return Taken(len(taken), sum(file.rows for file in writer.written))
+        return IngestedHours(len(taken), sum(file.rows for file in writer.written))
 
     def _names(self) -> Iterator[str]:
         try:
@@ -136,7 +136,7 @@ class SampledHours:
         for line in self._lines(name):
             head = self._read(name, line, _Head)
             if head.version != VERSION:
-                raise self._refused(name, f"it is of version {head.version}")
+                raise self._refused(name, f"it has version {head.version}")
             return head
         raise self._refused(name, "it is empty")
 
@@ -206,7 +206,7 @@ class _Rows:
         self.count += count
 
     def taken(self) -> pa.RecordBatch:
-        """Return the rows, and have none any more."""
+        """Return and clear the rows."""
         schema = SAMPLES.schema
         given = {**self._columns, DAY: [self._day] * self.count}
         batch = pa.RecordBatch.from_arrays(

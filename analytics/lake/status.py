@@ -1,4 +1,14 @@
-"""The status of a lake: a small file that its keeper writes, and what tables and log say."""
+"""The status of a lake: a small file that its jobs write, and the state of tables and log.
+
+    {"engine": "spark", "checked_ms": ..., "maintained_ms": ..., "deleted_ms": ...,
+     "error": "", "error_ms": 0,
+     "brokers": {"broker-a": {"watermark": ..., "log_from": ..., "log_to": ..., "warning": "",
+                              "batch": {...}, "next": [[PATH, POSITION], ...]}}}
+
+`next` lists the positions where the next record of the log may be written. A reader that can't
+parse the log can tell that there is a new record when the four bytes at one of these positions are
+no longer zero, or when the first of these files is gone.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from analytics.lake.gold_tables import EVERY_TABLE
-from analytics.lake.rewriting import files_of
+from analytics.lake.rewriting import brokers_in
+from analytics.lake.silver_tables import tables_in
 from analytics.lake.tables import DAY, MESSAGES
 from analytics.lake.watermark import Watermark
 
@@ -24,32 +34,51 @@ STATUS_FILE = "status.json"
 BROKER_DEFAULT = "broker-a"
 NEAR_ITS_END = (
     "The lake has not read the oldest file of the log to its end, and that file is the next to "
-    "expire: what is lost then becomes a gap. Is the lake's process running, and fast enough?"
+    "expire: what is lost then becomes a gap. Is the pipeline running, and fast enough?"
 )
 
 
 @dataclass(slots=True)
 class Status:
-    """What the keeper of a lake last did; times are ms since epoch, 0 for never."""
+    """The last results of a lake's jobs; times are ms since epoch, 0 for never.
+
+    Attributes:
+        maintained_ms: when maintenance last had nothing left to do.
+        deleted_ms: when it last deleted unreferenced files.
+    """
 
     lake: str
-    broker: str
-    pid: int
+    engine: str = ""
     checked_ms: int = 0
-    watermark: int = 0
-    log_from: int = 0
-    log_to: int = 0
-    batch: dict[str, Any] = field(default_factory=dict)
     maintained_ms: int = 0
+    deleted_ms: int = 0
     error: str = ""
     error_ms: int = 0
-    warning: str = ""
+    brokers: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, place: LakePlace) -> Status:
+        """Return the last written status, with defaults for missing fields."""
+        known = read_status(place.state) or {}
+        status = cls(place.uri)
+        for name in ("engine", "checked_ms", "maintained_ms", "deleted_ms", "error", "error_ms"):
+            if isinstance(known.get(name), type(getattr(status, name))):
+                setattr(status, name, known[name])
+        if isinstance(known.get("brokers"), dict):
+            status.brokers = known["brokers"]
+        return status
+
+    def looked(self, ingest: Ingest, broker: str, look: Look) -> None:
+        """Update the positions of a broker's lake and log."""
+        about = self.brokers.setdefault(broker, {})
+        about |= asdict(look) | {"warning": warning_of(look, ingest)}
+        about["next"] = ingest.next_records(max(look.watermark, look.log_from))
 
     def write(self, place: LakePlace) -> None:
-        """Replace the file; readers see the old one or the new one.
+        """Replace the file atomically.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file couldn't be written.
         """
         place.state.mkdir(parents=True, exist_ok=True)
         target = place.state / STATUS_FILE
@@ -59,7 +88,7 @@ class Status:
 
 
 def read_status(state: Path) -> dict[str, Any] | None:
-    """Return what the keeper wrote last, None when there is nothing that can be read."""
+    """Return the last written status, or None if it isn't readable."""
     try:
         found = json.loads((state / STATUS_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -68,15 +97,15 @@ def read_status(state: Path) -> dict[str, Any] | None:
 
 
 def broker_of(place: LakePlace, environment: Mapping[str, str]) -> str:
-    """Return whose log a lake is kept of here: as the environment, or the keeper's status says."""
+    """Return the broker whose log this lake ingests, from the environment or the status."""
     named = environment.get("TREBUCHET_LAKE_BROKER", "")
-    return named or str((read_status(place.state) or {}).get("broker", BROKER_DEFAULT))
+    return named or next(iter(Status.of(place).brokers), BROKER_DEFAULT)
 
 
 def tables_of(place: LakePlace) -> list[dict[str, Any]]:
-    """Return of each table its name, version, files, rows, bytes, and its days where it has any."""
+    """Return name, version, files, rows, bytes and, if any, days of each table."""
     found = []
-    for table in EVERY_TABLE:
+    for table in tables_in(place):
         if not table.exists(place):
             found.append({"table": table.name, "version": None, "files": 0, "rows": 0, "bytes": 0})
             continue
@@ -98,19 +127,18 @@ def tables_of(place: LakePlace) -> list[dict[str, Any]]:
 
 
 def brokers_of(place: LakePlace, source: Source) -> list[str]:
-    """Return whose messages the lake has, and the broker that was asked for."""
+    """Return the brokers whose messages the lake has, and the requested broker."""
     found = {source.broker}
     if MESSAGES.exists(place):
-        for file in files_of(MESSAGES.existing(place)):
-            found |= {file.broker_from, file.broker_to}
+        found |= brokers_in(MESSAGES.existing(place))
     return sorted(found)
 
 
 def status_of(place: LakePlace, source: Source, ingest: Ingest) -> dict[str, Any]:
-    """Return everything as of now.
+    """Return the current status of the lake.
 
     Raises:
-        LakeError: the lake or the store cannot be read.
+        LakeError: the lake or the store isn't readable.
     """
     look = ingest.look()
     watermark = None
@@ -126,13 +154,14 @@ def status_of(place: LakePlace, source: Source, ingest: Ingest) -> dict[str, Any
         "log_from": look.log_from,
         "log_to": look.log_to,
         "pending_bytes": look.pending,
+        "pending_since_ms": ingest.pending_since_ms(look),
         "warning": warning_of(look, ingest),
-        "keeper": read_status(place.state),
+        "jobs": read_status(place.state),
     }
 
 
 def warning_of(look: Look, ingest: Ingest) -> str:
-    """Return a sentence when messages may soon expire unread, nothing otherwise."""
+    """Return a warning sentence if messages may soon expire unread, else ""."""
     second = ingest.second_file_from()
     is_near = second is not None and look.pending and look.watermark < second
     return NEAR_ITS_END if is_near else ""

@@ -1,8 +1,8 @@
 """The tables of the lake: their schemas, and how they are opened and committed to.
 
 Invariant: columns are only ever added, at the end.
-Invariant: a commit names files that are durable, and fails when somebody else committed since the
-table was opened.
+Invariant: a commit names only durable files, and fails if another process committed after the table
+was opened.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.fs
 from deltalake import (
     CommitProperties,
     DeltaTable,
+    Field,
     PostCommitHookProperties,
     Schema,
     Transaction,
@@ -24,6 +26,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from analytics.errors import LakeBusyError, LakeError
+from analytics.lake.columns import COMMENT, comment_of
 from analytics.store.decode import COLUMN_TYPES, UTC_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -38,11 +41,15 @@ logger = logging.getLogger(__name__)
 DAY = "day"
 OFFSET = "commit_log_offset"
 COMMITS_A_CHECKPOINT = 50
-CONFIGURATION: dict[str, str | None] = {
+CONFIGURATION: dict[str, str] = {
     "delta.checkpointInterval": str(COMMITS_A_CHECKPOINT),
     "delta.deletedFileRetentionDuration": "interval 1 days",
-    "delta.logRetentionDuration": "interval 7 days",
+    "delta.enableChangeDataFeed": "true",
+    # A batch is five commits, so a week of them would be hundreds of thousands of files.
+    "delta.logRetentionDuration": "interval 1 days",
 }
+# A field of the commit record, which `DeltaTable.history` shows.
+ENGINE = "trebuchetEngine"
 OF_A_MESSAGE = (
     "commit_log_offset",
     "topic",
@@ -69,14 +76,16 @@ OF_A_MESSAGE = (
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """A table that the lake keeps.
+    """A table of the lake.
 
     Attributes:
         statistics: the columns whose least and greatest value a commit states for each file.
         sought: the columns that have a Bloom filter in each file.
-        repeated: the columns with few different values, as a file names them; all when empty.
-        ascending: the columns of numbers that are near the one before.
-        merged: the query that makes one row of those that add up; it knows them as `given`.
+        repeated: the columns with few distinct values, under their names in files; empty for all.
+        ascending: integer columns whose values are close to the previous row's.
+        merged: the query over `given` that combines rows that add up into one.
+        properties: further properties of the table.
+        of_bodies: the columns with content from bodies.
     """
 
     name: str
@@ -88,59 +97,94 @@ class LakeTable:
     repeated: tuple[str, ...] = ()
     ascending: tuple[str, ...] = ()
     merged: str = "SELECT * FROM given"
+    properties: tuple[tuple[str, str], ...] = ()
+    of_bodies: tuple[str, ...] = ()
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns that are in files: a partition's are in its name."""
+        """The columns in files; partition columns are in the path."""
         return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
-    def _configuration(self) -> dict[str, str | None]:
-        # Readers take a column without statistics for one without values, unless they are told.
-        return {**CONFIGURATION, "delta.dataSkippingStatsColumns": ",".join(self.statistics)}
+    @property
+    def configuration(self) -> dict[str, str]:
+        """The table's properties."""
+        # Unless told otherwise, readers treat a column without statistics as all null.
+        skipping = {"delta.dataSkippingStatsColumns": ",".join(self.statistics)}
+        return {**CONFIGURATION, **skipping, **dict(self.properties)}
+
+    @property
+    def _delta_schema(self) -> Schema:
+        """The columns with their comments."""
+        return Schema(
+            [
+                Field(
+                    each.name, each.type, nullable=each.nullable, metadata=self._comment(each.name)
+                )
+                for each in Schema.from_arrow(self.schema).fields
+            ]
+        )
 
     def exists(self, place: LakePlace) -> bool:
         return DeltaTable.is_deltatable(place.table(self.name), place.storage_options())
 
     def open(self, place: LakePlace) -> DeltaTable:
-        """Return the table as it is now, made when it is not there, with all our columns.
+        """Return the current table with all our columns, creating it if needed.
+
+        The caller holds the lake's lock.
 
         Raises:
-            LakeError: it cannot be read or made, or has a column of ours with another type.
+            LakeError: the table couldn't be read or created, or one of our columns has another
+                type.
         """
-        for name in place.mend(self.name):
-            logger.warning("%s: %s was half written and is taken away", self.name, name)
+        for name in place.repair_log(self.name):
+            logger.warning("half-written commit removed table=%s file=%s", self.name, name)
         try:
             try:
                 found = self.existing(place)
             except TableNotFoundError:
-                DeltaTable.create(
-                    place.table(self.name),
-                    self.schema,
-                    "ignore",
-                    list(self.partition_by) or None,
-                    self.name,
-                    self.description,
-                    self._configuration(),
-                    place.storage_options(),
-                )
-                place.sync_log(self.name)
+                self.create(place, "ignore")
                 found = self.existing(place)
-            return self._with_all_columns(place, found)
+            return self._upgraded(place, found)
         except (DeltaError, OSError) as error:
             raise LakeError(f"The lake {place.uri} cannot be used: {_line(error)}.") from error
 
+    def create(self, place: LakePlace, mode: Literal["ignore", "overwrite"]) -> None:
+        """Create the table in one commit; the mode `overwrite` removes its rows and columns."""
+        DeltaTable.create(
+            place.table(self.name),
+            self._delta_schema,
+            mode,
+            list(self.partition_by) or None,
+            self.name,
+            self.description,
+            dict(self.configuration),
+            place.storage_options(),
+            raise_if_key_not_exists=False,
+        )
+        place.sync_log(self.name)
+
     def existing(self, place: LakePlace) -> DeltaTable:
-        """Return the table as it is now.
+        """Return the current table.
 
         Raises:
-            TableNotFoundError: there is none.
+            TableNotFoundError: the table doesn't exist.
         """
         return DeltaTable(place.table(self.name), storage_options=place.storage_options())
 
-    def _with_all_columns(self, place: LakePlace, found: DeltaTable) -> DeltaTable:
+    def dataset(self, place: LakePlace) -> Any:
+        """Return the current table as a pyarrow dataset, local or in S3.
+
+        Raises:
+            TableNotFoundError: the table doesn't exist.
+        """
+        root = pyarrow.fs.SubTreeFileSystem(place.path_of(self.name), place.filesystem())
+        return self.existing(place).to_pyarrow_dataset(filesystem=root)
+
+    def _upgraded(self, place: LakePlace, found: DeltaTable) -> DeltaTable:
+        """Add missing columns and properties to a table from an older version."""
         there = {field.name: field for field in found.schema().fields}
         missing = []
-        for field in Schema.from_arrow(self.schema).fields:
+        for field in self._delta_schema.fields:
             if field.name not in there:
                 missing.append(field)
             elif there[field.name].type != field.type:
@@ -149,9 +193,23 @@ class LakeTable:
                     f"with the type {there[field.name].type} instead of {field.type}: it was not "
                     "made by this program."
                 )
-        if not missing:
+        silent = [
+            each.name
+            for each in self.schema
+            if each.name in there and comment_of(each) and not there[each.name].metadata
+        ]
+        known = found.metadata().configuration
+        properties = {
+            name: value for name, value in self.configuration.items() if known.get(name) != value
+        }
+        if not (missing or silent or properties):
             return found
-        found.alter.add_columns(missing)
+        if missing:
+            found.alter.add_columns(missing)
+        for name in silent:
+            self.existing(place).alter.set_column_metadata(name, self._comment(name))
+        if properties:
+            self.existing(place).alter.set_table_properties(properties)
         place.sync_log(self.name)
         return self.existing(place)
 
@@ -164,17 +222,23 @@ class LakeTable:
         removed: Sequence[str] = (),
         states: Mapping[str, int] | None = None,
         changes_data: bool = True,
+        engine: str = "",
     ) -> None:
-        """Commit all of this at once to the table as it was opened; files without rows are not.
+        """Publish new files and commit all changes at once to the opened version of the table.
+
+        Files without rows are discarded. The caller holds the lake's lock; `engine` names the
+        engine that made the rows.
 
         Raises:
-            LakeBusyError: somebody else has committed since then; nothing is committed.
+            LakeBusyError: another process has committed since; nothing is committed.
         """
         now_ms = time.time_ns() // 1_000_000
+        kept = [one for one in added if one.rows]
+        place.discard(self.name, [one.path for one in added if not one.rows])
+        place.publish(self.name, [one.path for one in kept])
         adds = [
             AddAction(one.path, one.size, one.partition, now_ms, changes_data, one.statistics)
-            for one in added
-            if one.rows
+            for one in kept
         ]
         removes = [RemoveAction(path, changes_data, now_ms) for path in removed]
         transactions = [Transaction(name, number) for name, number in (states or {}).items()]
@@ -185,17 +249,17 @@ class LakeTable:
                 opened.schema(),
                 list(self.partition_by) or None,
                 commit_properties=CommitProperties(
-                    max_commit_retries=0, app_transactions=transactions
+                    _about(kept, removed, engine), 0, app_transactions=transactions
                 ),
-                # Whatever this wrote would not be durable: see checkpoint.
+                # A checkpoint that the hook wrote wouldn't be durable: see checkpoint.
                 post_commithook_properties=PostCommitHookProperties(
                     create_checkpoint=False, cleanup_expired_logs=False
                 ),
             )
         except CommitFailedError as error:
             raise LakeBusyError(
-                f"Somebody else has just written to the table {self.name} of the lake "
-                f"{place.uri}: nothing was committed."
+                f"Another process has just written to the table {self.name} of the lake "
+                f"{place.uri}, so nothing was committed."
             ) from error
         place.sync_log(self.name)
 
@@ -206,23 +270,49 @@ class LakeTable:
         removed: Sequence[StoredFile],
         *,
         changes_data: bool = True,
+        engine: str = "",
     ) -> None:
-        """Commit new files in the place of some to the table as it is now.
+        """Commit new files in place of some files of the current table.
 
         Raises:
-            LakeBusyError: somebody else has committed meanwhile; nothing is committed.
+            LakeBusyError: another process committed meanwhile; nothing is committed.
         """
-        paths = [file.path for file in removed]
-        self.commit(place, self.existing(place), added, removed=paths, changes_data=changes_data)
+        with place.locked():
+            self.commit(
+                place,
+                self.existing(place),
+                added,
+                removed=[file.path for file in removed],
+                changes_data=changes_data,
+                engine=engine,
+            )
+
+    def _comment(self, name: str) -> dict[str, str]:
+        said = comment_of(self.schema.field(name))
+        return {COMMENT: said} if said else {}
 
     def checkpoint(self, place: LakePlace) -> bool:
-        """Write a checkpoint when enough commits follow the last; return whether that was so."""
+        """Write a checkpoint if enough commits follow the last one; return whether it did."""
         opened = self.existing(place)
         if not opened.version() or opened.version() % COMMITS_A_CHECKPOINT:
             return False
         opened.create_checkpoint()
         place.sync_log(self.name)
         return True
+
+
+def _about(added: Sequence[WrittenFile], removed: Sequence[str], engine: str) -> dict[str, Any]:
+    """Return the description of a commit, under Delta's names if they exist."""
+    metrics = {
+        "numFiles": len(added),
+        "numOutputRows": sum(one.rows for one in added),
+        "numOutputBytes": sum(one.size for one in added),
+        "numRemovedFiles": len(removed),
+    }
+    about: dict[str, Any] = {
+        "operationMetrics": {name: str(each) for name, each in metrics.items()}
+    }
+    return about | ({ENGINE: engine} if engine else {})
 
 
 def _line(error: Exception) -> str:
@@ -306,7 +396,7 @@ EVENTS = LakeTable(
         ]
     ),
     partition_by=(DAY,),
-    # Never the uniq_key: the table's log would tell what was forgotten.
+    # Never the uniq_key: the table's log would reveal erased values.
     statistics=("broker", "commit_log_offset", "event", "topic"),
 )
 SAMPLES = LakeTable(

@@ -1,28 +1,32 @@
-"""Views: the lake as SQL sees it, one view for each table, by DuckDB.
+"""Views: the lake's tables in SQL, one DuckDB view for each table.
 
-Pure: the reader that opens DuckDB, and limits it, is the caller's.
+Pure: the caller opens DuckDB and sets its limits.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 
+from analytics.lake.columns import DESCRIPTIONS, comment_of
 from analytics.lake.gold_tables import EVERY_TABLE
-from analytics.lake.masks import MASKED, masked_columns, quoted
+from analytics.lake.masks import MASKED, hidden_columns, masked_columns, quoted
 from analytics.lake.tables import DAY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from analytics.lake.masks import Mask
     from analytics.lake.tables import LakeTable
 
 TOPIC = "topic"
 ANY = "*"
+PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 WILDCARD = re.compile(r"([*?\[])")
 _TYPES = {
     pa.date32(): "DATE",
@@ -34,60 +38,6 @@ _TYPES = {
     pa.string(): "VARCHAR",
     pa.binary(): "BLOB",
     pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
-}
-_DESCRIPTIONS = {
-    DAY: "the day of storing, in UTC",
-    "broker": "brokerName",
-    "commit_log_offset": "where the record begins in the broker's log; unique for each broker",
-    "topic": "the topic it was stored in",
-    "queue_id": "its queue",
-    "queue_offset": "its place in the queue",
-    "store_timestamp": "when the broker stored it",
-    "born_timestamp": "when the producer made it, by the producer's clock",
-    "store_size": "bytes of the whole record",
-    "body_size": "bytes of the body, as stored",
-    "flag": "the producer's own number",
-    "sys_flag": "RocketMQ's bits: compressed, transaction state, IPv6 hosts",
-    "reconsume_times": "how often consumers had given it back",
-    "prepared_transaction_offset": "of a committed message: where its half message is",
-    "body_crc": "CRC32 of the body",
-    "tags": "TAGS",
-    "keys": "KEYS, one by one",
-    "uniq_key": "UNIQ_KEY, the message id that the client gave",
-    "properties": "all properties",
-    "born_host": "the producer's address",
-    "store_host": "the broker's address",
-    "body": "the body, where a rule keeps it",
-    "event": "retry, dead_letter, delay; half, check, commit, ended, given_up of a transaction",
-    "consumer_group": "who is to try it again, or has given it up",
-    "producer_group": "who began the transaction",
-    "delay_level": "of a delay: how long, by the broker's messageDelayLevel",
-    "half_queue_offset": "the place of the half message among them; of ended, which one ended",
-    "commit_log_from": "where the range of the log begins",
-    "commit_log_to": "where it ends",
-    "reason": "why",
-    "found_at": "when the lake found it",
-    "forgotten_at": "when the content was erased",
-    "minute": "when the minute begins",
-    "messages": "how many messages",
-    "bytes": "bytes of their records",
-    "body_bytes": "bytes of their bodies, as stored",
-    "at_most_ms": "the upper bound of the bucket in ms; in gold -1 for messages from the future",
-    "sum_ms": "milliseconds of all of them together",
-    "max_ms": "the longest",
-    "key": "one of KEYS; null for all the others together",
-    "key_count": "how many keys the row is of",
-    "kind": "whose figure it is: topic, group, progress of a group in a topic, broker, process; "
-    "consumers and producers are clients of a group that are alike",
-    "name": "of a broker its id, of a process what it is, of consumers their language and version, "
-    "of producers the same behind their group and an @",
-    "metric": "the figure: put, got, lag, ...",
-    "unit": "msg, B, ms, calls; of bare numbers none",
-    "is_counter": "whether it counts what was added; otherwise it is a reading",
-    "part": "the queue, or the bucket of a histogram; null for all of it",
-    "total": "what was added in the minute; of readings their sum",
-    "highest": "the highest reading; of a counter what ten seconds had at most",
-    "weight": "ms that a counter's total covers, or how many readings there are",
 }
 
 
@@ -102,16 +52,27 @@ class ViewColumn:
 
 @dataclass(frozen=True, slots=True)
 class LakeView:
-    """A view that bears its table's name, `bronze.messages` being `messages` of schema `bronze`."""
+    """A view with its table's name: `bronze.messages` is `messages` in schema `bronze`.
+
+    Attributes:
+        of_bodies: the columns with content from bodies.
+    """
 
     name: str
     description: str
     columns: tuple[ViewColumn, ...]
     merged: str
+    of_bodies: frozenset[str] = frozenset()
+
+    @property
+    def sql_name(self) -> str:
+        """The name in a query."""
+        schema, _, table = self.name.partition(".")
+        return f"{schema}.{identifier(table)}"
 
     @property
     def has_topic(self) -> bool:
-        """Whether its rows are of topics, so that a right to topics can narrow them."""
+        """Whether rows have a topic, so that topic permissions can filter them."""
         return any(column.name == TOPIC for column in self.columns)
 
     def query(
@@ -120,7 +81,8 @@ class LakeView:
         topics: Collection[str] | None = None,
         masks: Sequence[Mask] = (),
     ) -> str:
-        """Return the query of its rows in these files of its table; without files it has none.
+        """Return the query for its rows in some files of its table; without files, it returns no
+        rows.
 
         Args:
             topics, masks: as for `query_over`.
@@ -137,24 +99,29 @@ class LakeView:
     def query_over(
         self, source: str, topics: Collection[str] | None = None, masks: Sequence[Mask] = ()
     ) -> str:
-        """Return the query of its rows over those of its table, which `source` has.
+        """Return the query for its rows over the table's rows in `source`.
 
-        A column that the source lacks is null. No query that somebody else wrote may be joined to
-        this one: DuckDB tries filters in any order, and the error of one tells what was in a row.
+        A column that the source lacks is null. Never join this query with one from a user: DuckDB
+        evaluates filters in any order, and an error in the user's filter would reveal a row.
 
         Args:
-            topics: where given, the query returns no rows of other topics; `*` in a name stands for
-                any characters. A view without a topic column is not narrowed: whether such a reader
-                may have it is the caller's to decide.
-            masks: what is hidden in messages.
+            topics: if given, rows of other topics are left out; `*` in a name matches any
+                characters. A view without a topic column isn't filtered: the caller decides whether
+                the reader may use it.
+            masks: the masking rules for messages.
         """
-        every = ", ".join(f"NULL::{column.type} AS {column.name}" for column in self.columns)
+        every = ", ".join(
+            f"NULL::{column.type} AS {identifier(column.name)}" for column in self.columns
+        )
         rows = f"SELECT {every} WHERE false"
         if source:
             rows += f" UNION ALL BY NAME SELECT * FROM {source}"
         names = [column.name for column in self.columns]
         masked = masked_columns(masks) if set(names) >= MASKED else {}
-        selected = ", ".join(f"{masked.get(name, f'found.{name}')} AS {name}" for name in names)
+        masked |= hidden_columns(masks, map(identifier, self.of_bodies))
+        selected = ", ".join(
+            f"{masked.get(name, f'found.{name}')} AS {name}" for name in map(identifier, names)
+        )
         where = "" if topics is None or not self.has_topic else f" WHERE {_allowed(topics)}"
         return (
             f"WITH given AS NOT MATERIALIZED (SELECT {selected} FROM ({rows}) AS found{where}) "
@@ -163,15 +130,15 @@ class LakeView:
 
 
 def file_list(files: Sequence[str]) -> str:
-    """Return files as a list for read_parquet, which takes names with * ? [ for patterns."""
+    """Return files as a list for read_parquet, which treats * ? [ in names as patterns."""
     names = ", ".join(quoted(WILDCARD.sub(r"[\1]", file)) for file in files)
     return f"[{names}]"
 
 
 def _allowed(topics: Collection[str]) -> str:
-    """Return the condition that a row is of these topics."""
+    """Return the condition that a row has one of these topics."""
     names = [each for each in topics if ANY not in each]
-    # An empty list would be no SQL.
+    # An empty list isn't valid SQL.
     allowed = [f"found.{TOPIC} IN ({', '.join(map(quoted, names)) or 'NULL'})"]
     for pattern in topics:
         if ANY in pattern:
@@ -180,9 +147,24 @@ def _allowed(topics: Collection[str]) -> str:
     return f"({' OR '.join(allowed)})"
 
 
-def lake_views() -> tuple[LakeView, ...]:
-    """Return every view that a reader may be given."""
-    return tuple(_view_of(table) for table in EVERY_TABLE)
+def identifier(name: str) -> str:
+    """Return a name as an SQL identifier; field names of bodies may be SQL keywords."""
+    if name in DESCRIPTIONS or (PLAIN_NAME.fullmatch(name) and name.lower() not in _words()):
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+@cache
+def _words() -> frozenset[str]:
+    """Return the SQL keywords that can't be identifiers."""
+    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+        found = connection.execute("SELECT keyword_name, keyword_category FROM duckdb_keywords()")
+        return frozenset(name for name, kind in found.fetchall() if kind != "unreserved")
+
+
+def lake_views(tables: Iterable[LakeTable] = EVERY_TABLE) -> tuple[LakeView, ...]:
+    """Return the view of each table that readers may query."""
+    return tuple(_view_of(table) for table in tables)
 
 
 def _view_of(table: LakeTable) -> LakeView:
@@ -190,10 +172,11 @@ def _view_of(table: LakeTable) -> LakeView:
         table.name,
         table.description,
         tuple(
-            ViewColumn(field.name, _type_of(field.type), _DESCRIPTIONS[field.name])
+            ViewColumn(field.name, _type_of(field.type), comment_of(field))
             for field in table.schema
         ),
         table.merged,
+        frozenset(table.of_bodies),
     )
 
 
@@ -202,4 +185,9 @@ def _type_of(kind: pa.DataType) -> str:
         return f"{_type_of(kind.value_type)}[]"
     if pa.types.is_map(kind):
         return f"MAP({_type_of(kind.key_type)}, {_type_of(kind.item_type)})"
+    if pa.types.is_struct(kind):
+        fields = (f"{identifier(each.name)} {_type_of(each.type)}" for each in kind)
+        return f"STRUCT({', '.join(fields)})"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
     return _TYPES[kind]

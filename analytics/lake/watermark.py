@@ -1,10 +1,10 @@
-"""Watermark: up to where a broker's log is in the lake, kept in the table's own log.
+"""Watermark: the offset up to which a broker's log is in the lake, stored in the table's own log.
 
-Delta commits it with the files of a batch, as three numbers of applications: a batch and its
-watermark are there together, or neither is.
+Delta commits it with the files of a batch, as three application transaction numbers: a batch and
+its watermark appear together or not at all.
 
-The bytes before it have a fingerprint: a log that lost its end, or whose broker took over another
-one's, uses offsets a second time, and must not be read on as if nothing had been.
+The bytes before it have a fingerprint. A log that lost its end, or a broker that took over another
+log, reuses offsets, and must not be read on as if nothing had changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DROPPED_BEFORE_STATE = "dropped-before"
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """The next batch begins at `offset`; `batch_ms` is when the last one was committed."""
+    """The next batch begins at `offset`; `batch_ms` is when the last batch was committed."""
 
     offset: int
     fingerprint: int
@@ -38,7 +38,7 @@ class Watermark:
         return cls(offset, fingerprint or NO_FINGERPRINT, batch_ms or 0)
 
     def states(self, broker: str) -> dict[str, int]:
-        """Return what a commit says to set this watermark."""
+        """Return the numbers that set this watermark in a commit."""
         numbers = (self.offset, self.fingerprint, self.batch_ms)
         return dict(zip(_names(broker), numbers, strict=True))
 
@@ -50,10 +50,10 @@ def _names(broker: str) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
-    """What a rebuild must not bring back of a log that is not the one which was read first.
+    """The part of a log that a rebuild must not restore.
 
-    Of the log up to `to`, messages stored before `from_ms` are those of days that the retention
-    has dropped: gold has counted them.
+    In the log up to `to`, messages stored before `from_ms` belong to days that retention has
+    dropped; gold has counted them already.
     """
 
     to: int = 0
@@ -61,16 +61,16 @@ class ReadAgain:
 
     @classmethod
     def of(cls, opened_table: DeltaTable, broker: str) -> ReadAgain:
-        """Return what holds for a broker's log; nothing is kept back before there was a rebuild."""
+        """Return the limits for a broker's log; they restrict nothing before the first rebuild."""
         to, from_ms = map(opened_table.transaction_version, _names_again(broker))
         return cls(to or 0, from_ms or 0)
 
     def states(self, broker: str) -> dict[str, int]:
-        """Return what a commit says to set this."""
+        """Return the numbers that set these limits in a commit."""
         return dict(zip(_names_again(broker), (self.to, self.from_ms), strict=True))
 
     def from_ms_at(self, offset: int) -> int | None:
-        """Return from when on messages at an offset are taken, None where all are."""
+        """Return the store time from which messages at an offset are ingested, None for all."""
         return self.from_ms if offset < self.to else None
 
 
@@ -79,12 +79,12 @@ def _names_again(broker: str) -> tuple[str, str]:
 
 
 def dropped_before_ms(opened_table: DeltaTable) -> int:
-    """Return before which time the retention has dropped the messages of all brokers."""
+    """Return the time before which retention has dropped the messages of all brokers."""
     return opened_table.transaction_version(DROPPED_BEFORE_STATE) or 0
 
 
 def dropped_to(opened_table: DeltaTable, broker: str) -> int:
-    """Return up to where of a broker's log the retention has dropped the messages."""
+    """Return the offset up to which retention has dropped a broker's messages."""
     return opened_table.transaction_version(dropped_state(broker)) or 0
 
 

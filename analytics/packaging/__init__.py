@@ -1,1 +1,1 @@
-"""How the Spark sources become a package of their own; see build_hook."""
+"""Packages the Spark sources as a separate wheel; see build_hook."""

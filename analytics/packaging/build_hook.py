@@ -1,17 +1,17 @@
-"""Build hook for hatchling: the Spark sources as a package of their own, `trebuchet_spark`.
+"""Build hook for hatchling: packages the Spark sources as `trebuchet_spark`.
 
     pip wheel --no-deps --wheel-dir DIR CHECKOUT
 
-The wheel has the modules that the sources import, found by following imports from ENTRIES, and no
-others. `analytics.x` becomes `trebuchet_spark.x`, and `broker_core.x` becomes
-`trebuchet_spark.broker_core.x`, so that the package collides with no other that is called
-analytics, and with no checkout.
+The wheel has only the modules that the sources import, found by following imports from ENTRIES.
+`analytics.x` becomes `trebuchet_spark.x`, and `broker_core.x` becomes
+`trebuchet_spark.broker_core.x`, so that the package doesn't collide with another package called
+analytics, or with a checkout.
 
-More than half of the modules are the broker's own: its wire and file formats. They can't move into
-a directory of the sources, because the broker needs nothing of analytics; a wheel under one name
-has to rename them in any case. So all modules are renamed by one rule while the wheel is built, and
-the checkout has each of them once. The rule changes import statements where the parser finds them,
-and the build fails if anything else names a module by its old name.
+More than half of the modules belong to the broker: its wire and file formats. They can't move next
+to the sources, because the broker doesn't depend on analytics, and a wheel with a single name has
+to rename them in any case. So all modules are renamed by one rule while the wheel is built, and the
+checkout has each of them once. The rule rewrites import statements, and the build fails if anything
+else refers to a module by its old name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "trebuchet_spark"
 RENAMED = {"analytics": PACKAGE, "broker_core": f"{PACKAGE}.broker_core"}
-# Module -> where it is in the wheel.
+# Module -> path in the wheel.
 ENTRIES = {
     "analytics.packaging.trebuchet_spark": f"{PACKAGE}/__init__.py",
     "analytics.packaging.pyspark_commitlog": "pyspark_commitlog.py",
@@ -39,7 +39,7 @@ PACKAGES_OF_ENTRIES = ("analytics", "analytics.packaging")
 
 
 class SparkWheel(BuildHookInterface[Any]):
-    """Gives hatchling the renamed modules."""
+    """Passes the renamed modules to hatchling."""
 
     PLUGIN_NAME = "custom"
 
@@ -57,10 +57,10 @@ class SparkWheel(BuildHookInterface[Any]):
 
 
 def renamed_modules(root: Path) -> dict[str, str]:
-    """Return the modules of the wheel: where each is, and its text.
+    """Return the path and text of each module in the wheel.
 
     Raises:
-        ValueError: a module names another one in a way that can't be renamed.
+        ValueError: a module refers to another one in a way that can't be renamed.
     """
     found: dict[str, str] = {}
     waiting = list(ENTRIES)
@@ -98,7 +98,7 @@ def _renamed(module: str) -> str:
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
-    """Yield what is imported at run time, wherever in the module; names may be no modules."""
+    """Yield the names imported at run time anywhere in a module; some may not be modules."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -132,14 +132,14 @@ def _with_renamed_imports(text: str, file: Path) -> str:
 
 
 def _old_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield what still names a module by its old name: imports and texts such as `analytics.x`."""
+    """Yield remaining uses of a module's old name: imports and strings such as `analytics.x`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = ["." if node.level else str(node.module)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            # A documentation string has more than a name in it.
+            # A docstring contains more than a name.
             names = [node.value] if all(map(str.isidentifier, node.value.split("."))) else []
             names = [name for name in names if "." in name]
         else:

@@ -1,7 +1,7 @@
-"""Where Spark finds the `commitlog` source by itself, once the wheel is installed.
+"""Lets Spark discover the `commitlog` source once the wheel is installed.
 
 Spark imports each top-level module whose name begins with pyspark_ and registers its DefaultSource.
-In the wheel this module is at the top.
+In the wheel, this module is at the top level.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where Spark finds the `rocketmq` source by itself, once the wheel is installed."""
+"""Lets Spark discover the `rocketmq` source once the wheel is installed."""
 
 from __future__ import annotations
 

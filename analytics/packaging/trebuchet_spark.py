@@ -1,6 +1,6 @@
 """Spark data sources for Apache RocketMQ: `commitlog` and `rocketmq`.
 
-Spark finds both by itself where the package is installed; elsewhere they are registered:
+Spark discovers both if the package is installed. Otherwise, register them:
 
     spark.dataSource.register(trebuchet_spark.sources.commitlog.CommitLogDataSource)
     spark.dataSource.register(trebuchet_spark.sources.rocketmq.RocketMqDataSource)

@@ -1,1 +1,1 @@
-"""SQL over the lake, for one person at a time, in a process that can reach nothing else."""
+"""SQL over the lake, for one person at a time, in a sandboxed process."""

@@ -1,16 +1,17 @@
-"""`python -m analytics.query`: runs one query over the lake, and ends.
+"""`python -m analytics.query`: run one query over the lake.
 
 Standard input is a line of JSON, {"sql", "zone", "rows_max", "bytes_max", "seconds_max", "topics",
-"masks"}, and stays open: the process ends with whoever started it. Topics are those that the asker
-may read, null for all; masks are the rules of what is hidden from everybody ({"topics", "kind",
-"what"}, analytics.lake.masks). Standard output is a line of JSON for each event:
+"masks"}, and stays open: the process exits when the parent closes it. `topics` lists the topics
+that the person may read, null for all; `masks` are the masking rules that apply to everybody
+({"topics", "kind", "what"}, analytics.lake.masks). Standard output is a line of JSON for each
+event:
 
     {"event": "progress", "percent": 41.5, "rows": 0}
     {"event": "done", "columns": [...], "rows": 2, "bytes": 31, "cut": ""}
     {"event": "failed", "message": "..."}
 
-Rows go to two open files of the one who asks, as JSON lines and as Parquet. `--describe` says which
-tables and columns there are instead. Exit codes: 0 done, 1 failed, 2 bad arguments.
+Rows are written to two files that the parent opened, as JSON lines and as Parquet. `--describe`
+prints the tables and columns instead. Exit codes: 0 done, 1 failed, 2 bad arguments.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from typing import TYPE_CHECKING, Any
 from analytics.errors import ReportError
 from analytics.lake.masks import Mask
 from analytics.lake.place import LakePlace
-from analytics.query.checking import OUT_OF_MEMORY, QueryError
+from analytics.low_priority import lower_session
 from analytics.query.engine import Engine, write
+from analytics.query.validation import OUT_OF_MEMORY, QueryError
 from analytics.query.views import views_of
 
 if TYPE_CHECKING:
@@ -38,17 +40,17 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 PROGRESS_SECONDS = 0.25
 NICENESS = 10
-# DuckDB keeps to its own limit; this one is for what is around it: Arrow, and an error in either.
+# DuckDB enforces its own limit; this one covers Arrow, and bugs in either.
 MEMORY_BYTES_MAX = 1 << 30
 FILES_MAX = 1024
-# What a Parquet file has besides its rows.
+# Size of a Parquet file besides its rows.
 FILE_BYTES_MORE = 1 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 DATA_PAGES_FIELD = 5
 
 
 class Events:
-    """Writes events, from two threads."""
+    """Writes events. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,7 +62,7 @@ class Events:
 
 
 def limit(bytes_max: int, seconds_max: int) -> None:
-    """Let the system hold what a query may use, on top of what stands before it begins."""
+    """Set system limits on a query's resources, on top of current use."""
     used = int(Path("/proc/self/statm").read_text().split()[DATA_PAGES_FIELD]) * PAGE_BYTES
     for name, value in (
         (resource.RLIMIT_CORE, 0),
@@ -75,15 +77,15 @@ def limit(bytes_max: int, seconds_max: int) -> None:
 
 
 def read_line(descriptor: int) -> bytes:
-    """Read a line without a buffer: another thread waits for what follows it."""
+    """Read a line without buffering, because another thread reads the rest."""
     line = bytearray()
     while (read := os.read(descriptor, 1)) not in {b"", b"\n"}:
         line += read
     return bytes(line)
 
 
-def follow_parent() -> None:
-    """End this process when whoever started it closes its input, or ends."""
+def exit_with_parent() -> None:
+    """Exit when the parent process closes our input or ends."""
     while os.read(sys.stdin.fileno(), 1):
         pass
     os._exit(EXIT_FAILED)
@@ -91,7 +93,7 @@ def follow_parent() -> None:
 
 @contextmanager
 def progress_written(engine: Engine, events: Events) -> Iterator[None]:
-    """Write how far the query is until the block ends: how it ended is the last event."""
+    """Write the query's progress until the block ends, before the last event."""
     ended = threading.Event()
 
     def tell() -> None:
@@ -108,11 +110,11 @@ def progress_written(engine: Engine, events: Events) -> Iterator[None]:
 
 
 def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int]) -> None:
-    """Run one query and write how it went.
+    """Run one query and write its result.
 
     Raises:
-        QueryError: it isn't allowed, or failed.
-        LakeError: the lake can't be read.
+        QueryError: the query isn't allowed, or failed.
+        LakeError: the lake isn't readable.
     """
     topics = request["topics"]
     try:
@@ -141,11 +143,11 @@ def query(place: LakePlace, request: dict[str, Any], descriptors: tuple[int, int
 
 
 def describe(place: LakePlace) -> dict[str, Any]:
-    """Return the tables with their columns, as DuckDB knows them."""
+    """Return the tables with their DuckDB columns."""
     return {
         "tables": [
             {
-                "name": view.name,
+                "name": view.sql_name,
                 "description": view.description,
                 "has_topic": view.has_topic,
                 "columns": [
@@ -177,15 +179,16 @@ def main(arguments: Sequence[str]) -> int:
             print(json.dumps(describe(place)))
             return 0
         request = json.loads(read_line(sys.stdin.fileno()))
-        threading.Thread(target=follow_parent, daemon=True).start()
-        # Somebody waits for the answer, so this is no guest as reports are; the broker comes first.
+        threading.Thread(target=exit_with_parent, daemon=True).start()
+        # A person waits for the answer, so it gets more than a report does; the broker comes first.
         os.nice(NICENESS)
+        lower_session(NICENESS)
         query(place, request, (given.rows_fd, given.parquet_fd))
     except ReportError as error:
         return failed(str(error))
     except MemoryError:
         return failed(OUT_OF_MEMORY)
-    except OSError as error:  # such as a result that is larger than its files may be
+    except OSError as error:  # for example, the result exceeds the file size limit
         return failed(f"Couldn't write the result: {error.strerror}. Select fewer rows or columns.")
     return 0
 
@@ -193,5 +196,5 @@ def main(arguments: Sequence[str]) -> int:
 if __name__ == "__main__":
     code = main(sys.argv[1:])
     sys.stdout.flush()
-    # Nothing is left to do, and the interpreter's own end waits for threads that read and run.
+    # Nothing is left to do, and a normal exit would wait for running threads.
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Cells of a result as JSON, nothing lost: whole numbers of any length, points in time in UTC."""
+"""Result cells as lossless JSON: integers of any length, timestamps in UTC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from analytics.query.checking import QueryError
+from analytics.query.validation import QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def kind_of(kind: pa.DataType) -> str:
         ("null", kinds.is_null),
     ):
         if fits(kind):
-            # A sum of whole numbers is as long as they need: a decimal without decimals.
+            # A sum of integers is a decimal with scale 0.
             whole = name == "decimal" and kind.scale == 0
             return "integer" if whole else name
     if kinds.is_timestamp(kind):
@@ -50,7 +50,7 @@ def lines_of(batch: pa.RecordBatch) -> Iterator[bytes]:
 def _cells(column: pa.Array) -> list[Any]:
     kind = column.type
     if kinds.is_timestamp(kind):
-        # Through its number: a time zone is of no use here, and a year may be any.
+        # Convert via integers: a time zone isn't needed, and the year may be out of range.
         numbers = column.cast(pa.int64()).cast(pa.timestamp(kind.unit))
         end = "" if kind.tz is None else "Z"
         texts = numbers.cast(pa.string()).to_pylist()
@@ -67,7 +67,7 @@ def _cells(column: pa.Array) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return any value as JSON knows it."""
+    """Convert any value to plain JSON types."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,10 +1,12 @@
-"""Conditions that DuckDB offers a table, as SQL for the DuckDB that reads the table's files."""
+"""Translates filters that DuckDB pushes down into SQL over the table's files."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from duckdb._sources import nodes
+
+from analytics.lake.views import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +22,7 @@ TYPES = frozenset(
 
 
 class Condition:
-    """Predicates of DuckDB's as SQL, their constants as values of its parameters."""
+    """DuckDB predicates as SQL, with their constants as parameters."""
 
     def __init__(self, columns: Iterable[str]) -> None:
         self.values: list[Any] = []
@@ -32,10 +34,10 @@ class Condition:
         return " AND ".join(self._parts) or "true"
 
     def add(self, predicate: Predicate) -> None:
-        """Require one more predicate.
+        """Add a predicate.
 
         Raises:
-            ValueError: it has a part of an unknown kind.
+            ValueError: the predicate has a part of an unknown kind.
         """
         count = len(self.values)
         try:
@@ -64,12 +66,12 @@ class Condition:
     def _column(self, column: nodes.Col) -> str:
         if len(column.parts) != 1 or column.parts[0] not in self._columns:
             raise ValueError(f"no column {column.parts}")
-        return column.parts[0]
+        return identifier(column.parts[0])
 
     def _parameter(self, node: Predicate) -> str:
         if not isinstance(node, nodes.Lit) or node.type not in TYPES:
             raise ValueError(f"no value of a column {node}")
         self.values.append(node.value)
-        if node.type == TIMESTAMPTZ:  # whose value is microseconds since the epoch
+        if node.type == TIMESTAMPTZ:  # the value is microseconds since the epoch
             return f"make_timestamptz(${len(self.values)}::BIGINT)"
         return f"${len(self.values)}::{node.type}"

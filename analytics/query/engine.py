@@ -1,8 +1,8 @@
-"""Engine: the DuckDB that runs a person's SQL, without anything that the person may not see.
+"""Engine: the DuckDB that runs a person's SQL, with access only to permitted rows.
 
-It opens no file, no connection and no extension. Its tables are streams of Arrow, whose rows are
-narrowed and masked before they arrive (analytics.query.lake_reader). So even a query that gets
-around the checks (analytics.query.checking) finds nothing else.
+It opens no file, no connection and no extension. The tables are streams of Arrow, whose rows are
+filtered and masked before they arrive (analytics.query.lake_reader). So even a query that bypasses
+the checks (analytics.query.validation) finds nothing else.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analytics.query.cells import kind_of, lines_of
-from analytics.query.checking import QueryError, check, sentence_of
 from analytics.query.lake_reader import LakeReader
 from analytics.query.scan import TableScan
+from analytics.query.validation import QueryError, check, sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -62,25 +62,26 @@ class Engine:
         self._connection.execute("SET lock_configuration = true")
 
     def _add(self, view: View) -> None:
+        name = view.lake_view.sql_name
         schema = view.name.partition(".")[0]
         maps = ", ".join(f"map_from_entries({name}) AS {name}" for name in view.maps)
         columns = f"* REPLACE ({maps})" if maps else "*"
         self._connection.register(view.name, TableScan(self._lake, view))
         self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        self._connection.execute(f'CREATE VIEW {view.name} AS SELECT {columns} FROM "{view.name}"')
+        self._connection.execute(f'CREATE VIEW {name} AS SELECT {columns} FROM "{view.name}"')
 
     def progress(self) -> float:
-        """Return how many percent of the query are done, from any thread."""
-        # DuckDB doesn't know how long a stream is; of other tables it does.
+        """Return the percentage of the query that is done. Thread-safe."""
+        # DuckDB doesn't know the length of a stream, only of other tables.
         return max(0.0, self._connection.query_progress(), self._lake.percent())
 
     @contextmanager
     def reader(self, sql: str) -> Iterator[pa.RecordBatchReader]:
-        """Check a query and start it; its rows come as they are read.
+        """Check a query and start it; rows arrive as they are read.
 
         Raises:
             QueryError: the query isn't allowed, or fails at any point.
-            LakeError: a table of the lake can't be read.
+            LakeError: a table of the lake isn't readable.
         """
         self._lake.failure = None
         try:
@@ -103,7 +104,7 @@ def write(
     """Write rows as JSON lines and as Parquet until a limit of rows or bytes.
 
     Returns:
-        The columns, how many rows and bytes there are, and which limit cut them off, if one did.
+        The columns, the number of rows and bytes, and the limit that cut them off, if any.
     """
     rows_max, bytes_max = limits
     rows = size = 0

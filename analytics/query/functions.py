@@ -1,12 +1,12 @@
-"""The functions that a query may call: those that work on their arguments and nothing else.
+"""The functions that a query may call: pure functions of their arguments.
 
-Everything else that DuckDB has, or gets with a new version, is refused: functions that read files,
-settings, variables or the catalogue, that write, wait or take addresses of memory, and those whose
-arguments DuckDB trusts, such as states of aggregates.
+All other DuckDB functions, including those of future versions, are rejected: functions that read
+files, settings, variables or the catalogue, that write, wait or use memory addresses, and functions
+that trust their arguments, such as aggregate states.
 """
 
 TABLE_FUNCTIONS = frozenset({"generate_series", "range", "repeat", "repeat_row", "unnest"})
-"""Functions that stand in the place of a table."""
+"""Functions that can be used as a table."""
 
 OPERATORS = """
 != !__postfix !~~ !~~* !~ % & && * ** + - -> ->> / // < <-> << <= <=> <@ = > >= >> @ @> ^ ^@ |
@@ -107,4 +107,4 @@ FUNCTIONS = frozenset(
         )
     ).split()
 )
-"""Functions and operators of values, groups and windows, in lower case."""
+"""Scalar, aggregate and window functions and operators, in lower case."""

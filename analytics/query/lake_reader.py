@@ -1,8 +1,8 @@
 """LakeReader: the only part of a query's process that opens the lake's files.
 
-It has a DuckDB of its own, runs only SQL that this program wrote, and hands out rows that are
-already narrowed to a person's topics and masked. SQL that a person wrote runs in another DuckDB
-(analytics.query.engine), which sees these rows and nothing else.
+It has its own DuckDB, runs only SQL that this program wrote, and returns rows that are already
+filtered to a person's topics and masked. SQL from a person runs in another DuckDB
+(analytics.query.engine), which sees only these rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from deltalake.exceptions import DeltaError
 from analytics.errors import LakeError
 from analytics.lake.masks import add_hiding
 from analytics.lake.tables import DAY
-from analytics.query.checking import OUT_OF_MEMORY
+from analytics.lake.views import identifier
+from analytics.query.validation import OUT_OF_MEMORY
 from analytics.query.views import unreadable
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 THREADS = 2
 MEMORY = "256MB"
-# Long batches cost less for each row. Those with bodies must fit into memory several times.
+# Long batches cost less per row. Batches with bodies must fit into memory several times.
 ROWS_A_BATCH, ROWS_A_BATCH_OF_CONTENT = 16_384, 2_048
 CONTENT = frozenset({"body", "properties"})
 STORED = "stored"
@@ -46,7 +47,7 @@ class LakeReader:
     Any thread may read, and several streams may be open at once.
 
     Attributes:
-        failure: why reading failed, which is why the query that reads from here failed.
+        failure: why reading failed, which is also why the query failed.
     """
 
     def __init__(self, place: LakePlace) -> None:
@@ -74,14 +75,15 @@ class LakeReader:
         """Read columns of the rows that meet a condition.
 
         Args:
-            of_day: what the condition says of their day, by which files aren't even opened.
+            of_day: the part of the condition that concerns the day; skips whole files.
 
         Raises:
-            LakeError: the table can't be read; so does the reader when that shows later.
+            LakeError: the table isn't readable; the returned reader raises it, too.
         """
         schema = pa.schema([view.streamed.field(name) for name in columns])
         selected = ", ".join(
-            f"map_entries({name}) AS {name}" if name in view.maps else name for name in columns
+            f"map_entries({name}) AS {name}" if name in view.maps else identifier(name)
+            for name in columns
         )
         try:
             if view.name not in self._tables:
@@ -95,7 +97,7 @@ class LakeReader:
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def percent(self) -> float:
-        """Return how much of the streams that were opened has been read, from any thread."""
+        """Return the percentage of the opened streams that has been read. Thread-safe."""
         streams = list(self._streams)
         return sum(each.percent() for each in streams) / max(len(streams), 1)
 
@@ -114,7 +116,7 @@ class LakeReader:
     ) -> Iterator[pa.RecordBatch]:
         rows = ROWS_A_BATCH if is_narrow else ROWS_A_BATCH_OF_CONTENT
         try:
-            # A connection has one result at a time, and temporary names of its own.
+            # A connection has one result at a time, and its own temporary names.
             with self._connection.cursor() as connection:
                 stream = _Stream(connection)
                 self._streams.append(stream)
@@ -128,7 +130,7 @@ class LakeReader:
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> LakeError:
-        """Keep and return the error to show."""
+        """Record and return the error to show."""
         is_full = isinstance(error, duckdb.OutOfMemoryException)
         self.failure = LakeError(OUT_OF_MEMORY) if is_full else unreadable(error)
         return self.failure
@@ -138,8 +140,8 @@ class _Table:
     """A table as it was when it was opened.
 
     Attributes:
-        files: the files on this machine, each with its day where the table has days.
-        stored: the rows as Arrow reads them, where they're in S3.
+        files: the files on this machine, each with its day if the table has days.
+        stored: the rows as Arrow reads them, if they are in S3.
     """
 
     def __init__(self, place: LakePlace, view: View) -> None:
@@ -157,7 +159,7 @@ class _Table:
             self.stored = opened.to_pyarrow_dataset(filesystem=root)
 
     def query(self, days: Collection[date | None] | None) -> str:
-        """Return the query of the rows of these days, None for all."""
+        """Return the query for the rows of these days, None for all."""
         view = self._view
         if self.stored is not None:
             return view.lake_view.query_over(STORED, view.topics, view.masks)
@@ -166,7 +168,7 @@ class _Table:
 
 
 class _Stream:
-    """Rows that are being read, by a connection of their own."""
+    """Rows that are being read, through their own connection."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.has_ended = False
@@ -177,7 +179,7 @@ class _Stream:
     def percent(self) -> float:
         try:
             return 100.0 if self.has_ended else max(0.0, self._connection.query_progress())
-        except duckdb.Error:  # it has ended just now
+        except duckdb.Error:  # the query has just ended
             return 100.0
 
 

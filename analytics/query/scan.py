@@ -1,7 +1,7 @@
-"""A lake table as DuckDB scans it: its columns and filters go to the LakeReader, rows come back.
+"""A lake table as DuckDB scans it: columns and filters go to the LakeReader, rows come back.
 
-DuckDB offers each condition of a WHERE that compares a column with constants, such as
-`day = DATE '2026-11-21'`. The LakeReader applies it to masked rows, and skips files by it.
+DuckDB pushes down each condition of a WHERE that compares a column with constants, such as
+`day = DATE '2026-11-21'`. The LakeReader applies it to masked rows, and uses it to skip files.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-# DuckDB's public classes of Arrow sources are handed all filters as one opaque expression of
-# pyarrow's, which can't be turned into SQL.
+# DuckDB's public classes of Arrow sources receive all filters as one opaque pyarrow expression,
+# which can't be turned into SQL.
 from duckdb._sources import arrow
 
 from analytics.lake.tables import DAY
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TableScan(arrow.ArrowScanSource):
-    """One table of the lake, as the person of a view sees it."""
+    """One table of the lake, as one person sees it."""
 
     schema_is_stable = True
 
@@ -38,7 +38,7 @@ class TableScan(arrow.ArrowScanSource):
         return self._view.streamed.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return all rows; DuckDB takes only what has this for an Arrow source."""
+        """Return all rows; DuckDB requires this method of an Arrow source."""
         return self.stream(None, ())[0]
 
     def accepts(self, predicate: Predicate) -> bool:
@@ -52,7 +52,7 @@ class TableScan(arrow.ArrowScanSource):
     def stream(
         self, columns: Sequence[int] | None, filters: Iterable[Predicate]
     ) -> tuple[object, bool]:
-        """Return the rows that meet all filters, with the columns of these numbers."""
+        """Return the rows that meet all filters, with the columns at these indices."""
         names = self._view.streamed.names
         condition, of_day = Condition(names), Condition([DAY])
         for predicate in filters:

@@ -1,4 +1,4 @@
-"""The lake's tables that one person may query: which tables, which topics, what is masked."""
+"""The lake's tables as one person may query them: which tables, which topics, which masks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from analytics.errors import LakeError
-from analytics.lake.gold_tables import EVERY_TABLE
+from analytics.lake.silver_tables import tables_in
 from analytics.lake.tables import MESSAGES
 from analytics.lake.views import lake_views
 
@@ -33,10 +33,11 @@ class View:
 
     Attributes:
         topics: the only topics whose rows the person sees, None for all.
-        masks: the rules of masking that apply to its messages.
+        masks: the masking rules that apply to its messages.
     """
 
     lake_view: LakeView
+    table: LakeTable
     topics: tuple[str, ...] | None
     masks: tuple[Mask, ...] = ()
 
@@ -45,20 +46,16 @@ class View:
         return self.lake_view.name
 
     @property
-    def table(self) -> LakeTable:
-        return next(table for table in EVERY_TABLE if table.name == self.name)
-
-    @property
     def maps(self) -> frozenset[str]:
         """The columns that are maps."""
         return frozenset(each.name for each in self.table.schema if pa.types.is_map(each.type))
 
     @property
     def streamed(self) -> pa.Schema:
-        """The columns as they are streamed: of a map, the list of its entries.
+        """The columns as they are streamed: a map is a list of its entries.
 
-        DuckDB looks through each map that arrives for keys that are there twice, which takes
-        longer than reading it. A list becomes a map again only in rows that pass the filters.
+        DuckDB searches each map that arrives for duplicate keys, which takes longer than reading
+        it. A list becomes a map again only in rows that pass the filters.
         """
         return pa.schema(
             [
@@ -75,31 +72,34 @@ def _entries(kind: pa.MapType) -> pa.ListType:
 def views_of(
     place: LakePlace, topics: Collection[str] | None = None, masks: Sequence[Mask] = ()
 ) -> list[View]:
-    """Return the tables that a person may query, none while the lake has no messages.
+    """Return the tables that a person may query, empty while the lake has no messages.
 
     Args:
         topics: the topics that the person may query, None for all. Tables without a topic column
             are left out unless the person may query all topics.
-        masks: the rules of masking.
+        masks: the masking rules.
 
     Raises:
-        LakeError: the lake can't be read.
+        LakeError: the lake isn't readable.
     """
     kept = None if topics is None else tuple(sorted(topics))
     try:
         if not MESSAGES.exists(place):
             return []
+        tables = tables_in(place)
     except (DeltaError, OSError) as error:
         raise unreadable(error) from error
     return [
-        View(view, kept, tuple(masks)) for view in lake_views() if kept is None or view.has_topic
+        View(view, table, kept, tuple(masks))
+        for view, table in zip(lake_views(tables), tables, strict=True)
+        if kept is None or view.has_topic
     ]
 
 
 def unreadable(error: Exception) -> LakeError:
-    """Return the error to show for a lake that can't be read; the cause goes to the log only.
+    """Return the error to show for an unreadable lake; only the log has the cause.
 
-    The cause may name files, and their names are not for everybody who may query.
+    The cause may contain file names, which not everybody who queries may see.
     """
     logger.error("lake unreadable error=%r", str(error).partition("\n")[0])
     return LakeError(UNREADABLE)

@@ -1,4 +1,4 @@
-"""Access: where a cluster is, which account is used, and how its brokers are asked."""
+"""Access: a cluster's addresses, the account to use, and the request settings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ROUTE_POLL_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What every process that talks to the cluster needs; each process reads the files itself.
+    """Connection settings for every process that talks to the cluster; each reads the files itself.
 
-    A request that fails is repeated `retries` times, after `retry_interval_s` and then after twice
-    as long each time. A route is used for `route_poll_s` before it is looked up again. A pull asks
-    for at most `pull_batch_size` messages, where that is set. `send_timeout_s` replaces `timeout_s`
-    for sends, where that is set.
+    A failed request is repeated `retries` times, after `retry_interval_s` and then after twice as
+    long each time. A route is used for `route_poll_s` before it is looked up again. A pull asks for
+    at most `pull_batch_size` messages, if set. `send_timeout_s` replaces `timeout_s` for sends, if
+    set.
     """
 
     namesrv_addr: tuple[str, ...]
@@ -42,10 +42,10 @@ class Access:
     compress_over: int | None = None
 
     def credentials(self) -> Credentials | None:
-        """Return the account, None without one.
+        """Return the account, or None.
 
         Raises:
-            ReportError: the file of the secret key cannot be read, or is empty.
+            ReportError: the secret key file isn't readable, or is empty.
         """
         if not self.access_key:
             return None
@@ -55,19 +55,19 @@ class Access:
                 lines = Path(self.secret_key_file).read_text(encoding="utf-8").splitlines()
             except (OSError, UnicodeDecodeError) as error:
                 raise ReportError(
-                    f"The secret key cannot be read from {self.secret_key_file}: it must be a "
-                    "text file that this user may read, on every machine that reads messages."
+                    f"The secret key can't be read from {self.secret_key_file}. It must be a "
+                    "text file that this user can read, on every machine that reads messages."
                 ) from error
             secret = lines[0].strip() if lines else ""
         if not secret:
-            raise ReportError(f"There is no secret key for the access key {self.access_key}.")
+            raise ReportError(f"The access key {self.access_key} has no secret key.")
         return Credentials(self.access_key, secret)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Return how connections are secured, None for plain ones.
+        """Return the TLS context, None for plain connections.
 
         Raises:
-            ReportError: the certificates of authorities cannot be read.
+            ReportError: the CA certificates aren't readable.
         """
         if not self.tls:
             return None

@@ -1,4 +1,4 @@
-"""Cluster: requests to the name servers and brokers of a cluster, each answered or one sentence.
+"""Cluster: requests to a cluster's name servers and brokers; failures are one sentence.
 
     async with Cluster(access) as cluster:
         for queue in await cluster.queues("orders"):
@@ -40,7 +40,7 @@ _ORDINARY = frozenset({ResponseCode.SUCCESS})
 
 
 class RefusedError(ReportError):
-    """A broker answered, and refused the request."""
+    """A broker refused the request."""
 
     def __init__(self, sentence: str, code: int) -> None:
         super().__init__(sentence)
@@ -48,11 +48,11 @@ class RefusedError(ReportError):
 
 
 class NoTopicError(ReportError):
-    """The name servers have no such topic."""
+    """The topic doesn't exist on the name servers."""
 
 
 class Queue(NamedTuple):
-    """One queue of a topic, where it is."""
+    """One queue of a topic on one broker."""
 
     topic: str
     broker_name: str
@@ -63,7 +63,7 @@ class Queue(NamedTuple):
 
 
 class Route(NamedTuple):
-    """The queues of a topic for readers and for writers, and the addresses of their brokers."""
+    """The readable and writable queues of a topic, and the addresses of their brokers."""
 
     reads: tuple[Queue, ...]
     writes: tuple[Queue, ...]
@@ -71,7 +71,7 @@ class Route(NamedTuple):
 
 
 class Cluster:
-    """Asks the brokers of a cluster. Belongs to one event loop; close it by leaving its block."""
+    """A client of a cluster. Belongs to one event loop; close it by leaving its block."""
 
     def __init__(self, access: Access, clock: Clock | None = None) -> None:
         self.access = access
@@ -80,7 +80,7 @@ class Cluster:
             clock=self._clock,
             tls=access.tls_context(),
             signer=access.credentials(),
-            # Brokers' addresses come from name servers.
+            # Only name servers are trusted by address; they supply the brokers' addresses.
             trusts=lambda address: address in access.namesrv_addr,
         )
         self._routes: dict[str, tuple[Route, float]] = {}
@@ -101,25 +101,25 @@ class Cluster:
         await self._client.shutdown()
 
     async def topics(self) -> list[str]:
-        """Return all topics that the name servers know.
+        """Return all topics that the name servers list.
 
         Raises:
-            ReportError: no name server answers.
+            ReportError: no name server responds.
         """
         answer = await self._ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
         body = java_json.decode(answer.body) if answer.body else {}
         return sorted(str(topic) for topic in (body or {}).get("topicList") or [])
 
     def forget_routes(self) -> None:
-        """Look every route up again: topics may have been created, deleted or moved."""
+        """Discard all routes, because topics may have been created, deleted or moved."""
         self._routes.clear()
 
     async def route(self, topic: str) -> Route:
-        """Return where a topic is.
+        """Return the route of a topic.
 
         Raises:
             NoTopicError: no name server has the topic.
-            ReportError: no name server answers.
+            ReportError: no name server responds.
         """
         now = self._clock.monotonic()
         route, found_at = self._routes.get(topic, (None, 0.0))
@@ -132,24 +132,24 @@ class Cluster:
             )
             if answer.code == ResponseCode.TOPIC_NOT_EXIST:
                 where = ";".join(self.access.namesrv_addr)
-                raise NoTopicError(f"There is no topic {topic} at the name server {where}.")
+                raise NoTopicError(f"The name server {where} has no topic {topic}.")
             route = _route_of(topic, answer.body)
             self._routes[topic] = route, now
         return route
 
     async def extents(self, queues: Sequence[Queue]) -> dict[Queue, tuple[int, int]]:
-        """Return the extent of each queue; some are asked for at once.
+        """Return the extent of each queue, querying several at a time.
 
         Raises:
-            ReportError: a broker does not answer.
+            ReportError: a broker doesn't respond.
         """
         return dict(zip(queues, await at_once(self.extent, queues), strict=True))
 
     async def extent(self, queue: Queue) -> tuple[int, int]:
-        """Return the least offset of a queue and the one behind its last message.
+        """Return the least offset of a queue and the offset after its last message.
 
         Raises:
-            ReportError: the broker does not answer.
+            ReportError: the broker doesn't respond.
         """
         fields = {"topic": queue.topic, "queueId": str(queue.queue_id)}
         least, behind = [
@@ -159,10 +159,11 @@ class Cluster:
         return least, max(least, behind)
 
     async def offset_by_time(self, queue: Queue, timestamp_ms: int) -> int:
-        """Return an offset near the messages stored at a time; brokers differ in which.
+        """Return an offset near the messages stored at a time; brokers differ in which offset they
+        return.
 
         Raises:
-            ReportError: the broker does not answer.
+            ReportError: the broker doesn't respond.
         """
         fields = {
             "topic": queue.topic,
@@ -183,13 +184,14 @@ class Cluster:
         retries: int | None = None,
         timeout_s: float | None = None,
     ) -> RemotingCommand:
-        """Ask the broker of a queue; repeat the request while the broker is busy or away.
+        """Send a request to the broker of a queue; repeat it while the broker is busy or
+        unreachable.
 
-        `retries` and `timeout_s` replace those of the access.
+        `retries` and `timeout_s` override the settings in Access.
 
         Raises:
-            RefusedError: the broker's answer is neither success nor in `also`.
-            ReportError: the broker doesn't answer.
+            RefusedError: the response code is neither success nor in `also`.
+            ReportError: the broker doesn't respond.
         """
         problem = ReportError("")
         for attempt in range(1 + (self.access.retries if retries is None else retries)):
@@ -225,7 +227,7 @@ class Cluster:
         raise problem
 
     async def pause(self, attempt: int) -> None:
-        """Wait before an attempt; before the first one, 0, not at all."""
+        """Wait before an attempt; don't wait before the first one, 0."""
         if attempt:
             await self._clock.sleep(self.access.retry_interval_s * 2 ** (attempt - 1))
 
@@ -254,7 +256,7 @@ class Cluster:
 
 
 async def at_once(ask: Callable[[A], Awaitable[T]], items: Sequence[A]) -> list[T]:
-    """Return the answer for each item; some are asked for at the same time."""
+    """Return the result for each item, running several calls at a time."""
     turn = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def one(item: A) -> T:
@@ -269,7 +271,7 @@ def _route_of(topic: str, body: bytes) -> Route:
         data = TopicRouteData.decode(body)
     except ValueError as error:
         raise ReportError(f"The name server's route of {topic} cannot be read: {error}.") from error
-    # Where no master is, its slave may still be read.
+    # Without a master, its slave may still serve reads.
     addresses = {
         broker.broker_name: broker.broker_addrs.get(
             MASTER_ID, broker.broker_addrs[min(broker.broker_addrs)]

@@ -1,4 +1,4 @@
-"""Pulling a range of a queue: the records as the broker stores them.
+"""Pulls a range of a queue: the records as the broker stores them.
 
 Source: broker/processor/PullMessageProcessor.java, common/sysflag/PullSysFlag.java (4.9.7).
 """
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from analytics.remote.cluster import Cluster, Queue
 
 SUBSCRIPTION = 4
-"""The request brings its subscription: no consumer is known by the group's name."""
+"""The request contains its subscription, because the group has no registered consumer."""
 MESSAGES_A_PULL = 4096
-"""The broker has a bound of its own (maxTransferCountOnMessageInMemory)."""
+"""The broker applies a limit as well (maxTransferCountOnMessageInMemory)."""
 PULLS_WITHOUT_PROGRESS_MAX = 8
 MOVED = frozenset(
     {
@@ -30,10 +30,10 @@ MOVED = frozenset(
 
 
 class PulledRange:
-    """Pulls the messages `[first, behind)` of a queue once, under the name of a group.
+    """Pulls the messages `[first, behind)` of a queue once, in the name of a group.
 
     Attributes:
-        lost: ranges of queue offsets that the broker does not have (any more).
+        lost: ranges of queue offsets that the broker doesn't have, or no longer has.
     """
 
     def __init__(self, queue: Queue, first: int, behind: int, group: str) -> None:
@@ -44,10 +44,10 @@ class PulledRange:
         self._group = group
 
     async def bodies(self, cluster: Cluster) -> AsyncGenerator[bytes]:
-        """Yield records, one behind the other, of messages of the range and maybe behind it.
+        """Yield concatenated records of messages in the range, and possibly after it.
 
         Raises:
-            ReportError: the broker does not answer, or not as one does.
+            ReportError: the broker doesn't respond, or its response isn't valid.
         """
         position, idle = self._first, 0
         most_a_pull = cluster.access.pull_batch_size or MESSAGES_A_PULL
@@ -59,12 +59,12 @@ class PulledRange:
                 following = int(answer.ext_fields["nextBeginOffset"])
             except (KeyError, ValueError) as error:
                 raise ReportError(
-                    f"The broker's answer about {self._queue} does not say where to go on."
+                    f"The broker's answer about {self._queue} has no next offset."
                 ) from error
             if answer.code == ResponseCode.SUCCESS:
                 yield answer.body
             elif answer.code == ResponseCode.PULL_NOT_FOUND or following < position:
-                # Behind the end of the queue, or of another one with this name.
+                # After the end of the queue, or of another queue with this name.
                 self.lost.append((position, self._behind))
                 return
             elif following > position:
@@ -77,10 +77,10 @@ class PulledRange:
 
 
 async def record_at(cluster: Cluster, queue: Queue, offset: int, group: str) -> bytes:
-    """Return the record at an offset of a queue as the broker stores it, empty where none is.
+    """Return the record at an offset of a queue as the broker stores it, or empty bytes.
 
     Raises:
-        ReportError: the broker doesn't answer.
+        ReportError: the broker doesn't respond.
     """
     fields = pull_fields(queue, offset, 1, group)
     answer = await cluster.ask(queue, RequestCode.PULL_MESSAGE, fields, also=MOVED)

@@ -1,4 +1,4 @@
-"""Sender: messages to the queues of their topics, each until a broker has acknowledged it.
+"""Sender: sends messages to the queues of their topics until a broker acknowledges each of them.
 
 Source: common/protocol/header/SendMessageRequestHeaderV2.java, client/producer/selector/
 SelectMessageQueueByHash.java, client/impl/producer/DefaultMQProducerImpl.java (4.9.7).
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 IN_FLIGHT = 64
 DEFAULT_TOPIC_QUEUE_NUMS = 4
 COMPRESSED = int(MessageSysFlag.COMPRESSED | MessageSysFlag.COMPRESSION_ZLIB)
-# A broker that answers with one of these may store the message later, or another broker may.
+# After one of these responses, the same broker may store the message later, or another may.
 MAY_SUCCEED = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
@@ -48,8 +48,8 @@ MAY_SUCCEED = frozenset(
 class Outgoing(NamedTuple):
     """A message to send.
 
-    Messages with a sharding key, and those with a queue, keep their order within their queue. A
-    queue without a broker's name is that of the only broker that has it.
+    Messages with a sharding key, or with a queue, keep their order within the queue. A queue
+    without a broker name means the only broker that has a queue with this number.
     """
 
     topic: str
@@ -65,10 +65,10 @@ class Outgoing(NamedTuple):
 
 
 class Sender:
-    """Sends under the name of a producer group; belongs to its cluster's event loop.
+    """Sends in the name of a producer group; belongs to its cluster's event loop.
 
-    A message whose acknowledgement is lost, or says that it may not survive, is sent again: it
-    may be stored twice, each time with the same UNIQ_KEY.
+    If an acknowledgement is lost, or reports that the message may not survive, the message is sent
+    again. It may then be stored twice, each time with the same UNIQ_KEY.
     """
 
     def __init__(self, cluster: Cluster, group: str) -> None:
@@ -78,10 +78,10 @@ class Sender:
         self._turn = itertools.count()
 
     async def send_all(self, messages: Sequence[Outgoing]) -> None:
-        """Send messages, IN_FLIGHT of them at once; all are acknowledged on return.
+        """Send messages, up to IN_FLIGHT at a time; all are acknowledged on return.
 
         Raises:
-            ReportError: one is refused, or nobody acknowledges it; others may have been stored.
+            ReportError: a message is refused or not acknowledged; others may have been stored.
         """
         runs = iter(await self._runs(messages))
         has_failed = False
@@ -107,7 +107,9 @@ class Sender:
     async def _runs(
         self, messages: Sequence[Outgoing]
     ) -> list[tuple[Queue | None, list[Outgoing]]]:
-        """Return what is sent one after the other: a queue's messages, and others by themselves."""
+        """Return lists of messages to send in order: one for each queue, and one for each other
+        message.
+        """
         ordered: dict[Queue, list[Outgoing]] = {}
         runs: list[tuple[Queue | None, list[Outgoing]]] = []
         for message in messages:
@@ -148,7 +150,7 @@ class Sender:
     async def _writes(self, topic: str) -> tuple[Queue, ...]:
         queues = (await self._cluster.route(topic)).writes
         if not queues:
-            raise ReportError(f"Nobody may write to the topic {topic} now.")
+            raise ReportError(f"The topic {topic} doesn't allow writes now.")
         return queues
 
     async def _send(self, message: Outgoing, fixed: Queue | None) -> None:
@@ -158,7 +160,7 @@ class Sender:
         for attempt in range(1 + self._access.send_retries):
             await self._cluster.pause(attempt)
             queues = await self._writes(message.topic)
-            # Another attempt goes to another queue, and so to another broker if there is one.
+            # Each attempt uses another queue, and so another broker if there is one.
             queue = fixed or queues[next(self._turn) % len(queues)]
             fields = self._fields(message.topic, queue.queue_id, sys_flag, text)
             try:
@@ -196,7 +198,7 @@ class Sender:
         return body, sys_flag
 
     def _fields(self, topic: str, queue_id: int, sys_flag: int, text: str) -> dict[str, str]:
-        # One letter a field, in this order.
+        # Each field has a single-letter name, in this order.
         return {
             "a": self._group,
             "b": topic,
@@ -214,7 +216,7 @@ class Sender:
 
 
 def java_hash(text: str) -> int:
-    """Return what Java's String.hashCode returns."""
+    """Return the result of Java's String.hashCode."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):
@@ -223,11 +225,11 @@ def java_hash(text: str) -> int:
 
 
 def check_properties(found: Mapping[str, str]) -> None:
-    """Check that a broker can store properties as they are.
+    """Check that a broker can store the properties unchanged.
 
     Raises:
-        ReportError: a name is empty, a name or a value has a character that breaks their text form,
-            or all are too long.
+        ReportError: a name is empty, a name or value contains a separator character, or the
+            properties are too long in total.
     """
     try:
         properties.require_sendable(found)

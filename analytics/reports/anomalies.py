@@ -1,4 +1,4 @@
-"""The anomalies report: hours in which a topic stored much more or less than it uses to."""
+"""The anomalies report: hours in which a topic stored much more or less than usual."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 SCORE_DEFAULT, SCORE_MAX = 5, 1_000
 MORE, LESS = "more", "less"
-# Fewer hours to compare with say nothing about what is usual.
+# With fewer hours to compare, there is no usual value.
 HOURS_THAT_TELL = 6
 HOUR_S, WEEK_HOURS = 3_600, 168
-# As large as the standard deviation where values are normally distributed.
+# Scales the MAD to the standard deviation of normally distributed values.
 DEVIATION_OF_MAD = 1.4826
 
 SCORE = Parameter(
     name="score",
     type="integer",
-    label=gettext_noop("Unusual from"),
-    help=gettext_noop("How many times the usual deviation from the median an hour is away."),
+    label=gettext_noop("Anomaly threshold"),
+    help=gettext_noop("How many times the typical deviation an hour must differ from the median."),
     default=SCORE_DEFAULT,
     minimum=2,
     maximum=SCORE_MAX,
@@ -53,17 +53,17 @@ SCORE = Parameter(
 def unusual_hours(messages: DataFrame, parameters: Mapping[str, Value], _step: int) -> DataFrame:
     """MESSAGES -> ANOMALIES: one row for each topic and hour that is far from the median.
 
-    An hour is compared with the same hours of the week of its topic, where each of these occurs at
-    least HOURS_THAT_TELL times, else with all hours of its topic; fewer are not judged. Hours
-    without a message count from the topic's first message on. The first and the last hour of the
-    log are left out: they are not whole. The score is the distance from the median in usual
-    deviations: the median of absolute deviations, at least the square root of the median, which
-    chance alone explains.
+    An hour is compared with the same hours of the week of its topic if each of these occurs at
+    least HOURS_THAT_TELL times, else with all hours of its topic; with fewer hours, it isn't
+    judged. Hours without a message count from the topic's first message on. The first and the last
+    hour of the log are incomplete and left out. The score is the distance from the median in usual
+    deviations: the median of absolute deviations, but at least the square root of the median, which
+    is expected by chance.
     """
     wide = Window.partitionBy("topic")
     same_hour = Window.partitionBy("topic", F.col("hour") % WEEK_HOURS)
     group = Window.partitionBy("topic", "kind")
-    # Window functions do not nest: each has a column of its own first.
+    # Window functions don't nest, so each needs its own column first.
     same = _every_hour(messages).select("*", F.count(F.lit(1)).over(same_hour).alias("same"))
     fewest = same.select("*", F.min("same").over(wide).alias("fewest"))
     kind = F.when(F.col("fewest") >= HOURS_THAT_TELL, F.col("hour") % WEEK_HOURS).otherwise(-1)
@@ -91,7 +91,9 @@ def unusual_hours(messages: DataFrame, parameters: Mapping[str, Value], _step: i
 
 
 def _every_hour(messages: DataFrame) -> DataFrame:
-    """Return topic, hour since the epoch and messages, for each whole hour, those with 0 too."""
+    """Return topic, hour since the epoch and messages for each complete hour, including empty
+    hours.
+    """
     hour = F.floor(F.unix_seconds("store_timestamp") / HOUR_S).cast("bigint").alias("hour")
     counted = messages.groupBy("topic", hour).agg(F.count(F.lit(1)).alias("messages"))
     everything = Window.partitionBy(F.lit(1))
@@ -112,12 +114,12 @@ def _every_hour(messages: DataFrame) -> DataFrame:
 
 
 def most_unusual(table: pa.Table) -> Finding:
-    """Say which hour of which topic is furthest from what is usual."""
+    """Return the finding on the hour that is furthest from usual."""
     first = top(table, "score", "time", "topic")
     return Finding(
         gettext_noop(
-            "%(topic)s is furthest from what is usual: %(messages)s messages in the hour from "
-            "%(time)s UTC, where %(usual)s are the median of %(number)s hours."
+            "%(topic)s had the largest anomaly: %(messages)s messages in the hour from "
+            "%(time)s UTC, compared with a median of %(usual)s over %(number)s hours."
         ),
         {
             "topic": Figure(first["topic"]),
@@ -132,7 +134,9 @@ def most_unusual(table: pa.Table) -> Finding:
 REPORT = Report(
     name="anomalies",
     title=gettext_noop("Unusual hours"),
-    question=gettext_noop("In which hours did a topic store far more or less than it uses to?"),
+    question=gettext_noop(
+        "In which hours did a topic store far more or fewer messages than usual?"
+    ),
     parameters=(*MESSAGE_PARAMETERS, SCORE),
     reads=("topic", "store_timestamp"),
     transform=unusual_hours,
@@ -150,7 +154,7 @@ REPORT = Report(
                 LESS: gettext_noop("less than usual"),
             },
         ),
-        Column("score", LongType(), gettext_noop("Usual deviations away")),
+        Column("score", LongType(), gettext_noop("Deviations from median")),
         Column("compared_with", LongType(), gettext_noop("Hours compared")),
         Column("hours", LongType(), gettext_noop("Hours")),
     ),
@@ -158,7 +162,7 @@ REPORT = Report(
     totals=(
         Total("hours", gettext_noop("Unusual hours"), "rows"),
         Total("topics", gettext_noop("Topics"), "distinct", "topic"),
-        Total("score", gettext_noop("Furthest away"), "max", "score"),
+        Total("score", gettext_noop("Largest deviation"), "max", "score"),
     ),
     bars=Bars(gettext_noop("Unusual hours by topic"), by="topic", value="hours"),
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("hours", "score")),

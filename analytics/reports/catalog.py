@@ -1,4 +1,4 @@
-"""The reports there are, by name."""
+"""All reports, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The changes report: which hosts began or ceased to send to a topic."""
+"""The changes report: which hosts started or stopped sending to a topic."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ RECENT = Parameter(
     name="recent",
     type="integer",
     label=gettext_noop("Recent (hours)"),
-    help=gettext_noop("Compared with all that was read before; counted from the last message."),
+    help=gettext_noop(
+        "Compared with all earlier data that was read; counted back from the last message."
+    ),
     default=RECENT_DEFAULT,
     minimum=1,
     maximum=RECENT_MAX,
@@ -50,10 +52,10 @@ RECENT = Parameter(
 def by_host_and_topic(
     messages: DataFrame, parameters: Mapping[str, Value], _step: int
 ) -> DataFrame:
-    """MESSAGES -> CHANGES: one row for each host and topic, with what became of the pair.
+    """MESSAGES -> CHANGES: one row for each host and topic, with the state of the pair.
 
-    Recent are the last hours, each from its beginning, up to that of the newest message. A pair is
-    new when it sent in them only, vanished when it sent before them only.
+    The recent period is the last hours up to the newest message, in whole hours. A pair is new if
+    it sent only in this period, and vanished if it sent only before it.
     """
     recent = int(parameters.get(RECENT.name, RECENT_DEFAULT))
     everything = Window.partitionBy(F.lit(1))
@@ -90,13 +92,14 @@ def by_host_and_topic(
     return found.select(*REPORT.schema.names)
 
 
-def what_changed(table: pa.Table) -> Finding:
-    """Say how many senders are new and how many are gone."""
+def changes_finding(table: pa.Table) -> Finding:
+    """Return the finding on how many senders are new and how many are gone."""
     states = table["state"].to_pylist()
     return Finding(
         gettext_noop(
-            "%(new)s pairs of host and topic are new, %(vanished)s have vanished, and %(stayed)s "
-            "stayed; the recent hours hold %(recent)s messages, the time before %(before)s."
+            "%(new)s pairs of host and topic are new, %(vanished)s have disappeared and "
+            "%(stayed)s are unchanged. The recent hours have %(recent)s messages, the time "
+            "before %(before)s."
         ),
         {
             **{state: Figure(states.count(state), "messages") for state in (NEW, VANISHED, STAYED)},
@@ -108,8 +111,8 @@ def what_changed(table: pa.Table) -> Finding:
 
 REPORT = Report(
     name="changes",
-    title=gettext_noop("New and vanished senders"),
-    question=gettext_noop("Which hosts began, or ceased, to send to a topic?"),
+    title=gettext_noop("New and missing senders"),
+    question=gettext_noop("Which hosts started or stopped sending to a topic?"),
     parameters=(HOURS, TOPIC, RECENT),
     reads=("topic", "born_host", "store_timestamp"),
     transform=by_host_and_topic,
@@ -120,14 +123,14 @@ REPORT = Report(
             gettext_noop("State"),
             words={
                 NEW: gettext_noop("new"),
-                VANISHED: gettext_noop("vanished"),
-                STAYED: gettext_noop("stayed"),
+                VANISHED: gettext_noop("missing"),
+                STAYED: gettext_noop("unchanged"),
             },
         ),
         Column("host", StringType(), gettext_noop("Host")),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
-        Column("messages_before", LongType(), gettext_noop("Messages before"), "messages"),
-        Column("messages_recent", LongType(), gettext_noop("Messages recently"), "messages"),
+        Column("messages_before", LongType(), gettext_noop("Earlier messages"), "messages"),
+        Column("messages_recent", LongType(), gettext_noop("Recent messages"), "messages"),
         Column("first_stored", TimestampType(), gettext_noop("First (UTC)")),
         Column("last_stored", TimestampType(), gettext_noop("Last (UTC)")),
         Column("pairs", LongType(), gettext_noop("Pairs")),
@@ -142,7 +145,7 @@ REPORT = Report(
     breakdown=Breakdown(
         gettext_noop("By state"), by="state", sums=("pairs", "messages_before", "messages_recent")
     ),
-    find=what_changed,
+    find=changes_finding,
     needs=(JAVA,),
     behind=Behind(first="first_stored", last="last_stored"),
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from typing import TYPE_CHECKING
+
 import pyarrow.compute as pc
 from pyspark.sql.types import LongType, StringType, TimestampType
 
 from analytics.reports.findings import top, total
 from analytics.reports.report import (
     COMPARE,
+    JAVA,
     SAMPLED_HOURS,
     Breakdown,
     Chart,
@@ -16,39 +18,49 @@ from analytics.reports.report import (
     Figure,
     Finding,
     Report,
-    SamplesQuery,
     Total,
     gettext_noop,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from analytics.reports.report import Value
+
 NEW, GONE = "new", "gone"
 
-# A client connects to every master, so that brokers do not add up. What a step has and the one
-# before did not is new; what that one had is gone. A step in which nothing was sampled is no step.
-# The last step of an hour is whole: an hour is in the lake or is not.
+# A client connects to every master, so brokers aren't added up. A version is new if the previous
+# step didn't have it, and gone if only the previous step had it. Steps without samples are ignored.
+# The last step of an hour is complete, because the lake ingests whole hours.
 CHANGES = """
-, steps AS (
+WITH stepped AS (
+    SELECT timestamp_seconds(floor(unix_seconds(minute) / :step) * :step) AS time, *
+    FROM {samples}
+), steps AS (
     SELECT time, lag(time) OVER (ORDER BY time) AS before, lead(time) OVER (ORDER BY time) AS after
-    FROM (
-        SELECT DISTINCT start_of_step(minute, $step) AS time
-        FROM given WHERE kind IN ('broker', 'group')
-    )
+    FROM (SELECT DISTINCT time FROM stepped WHERE kind IN ('broker', 'group'))
 ), counted AS (
-    SELECT start_of_step(minute, $step) AS time,
-        kind, consumer_group, name, broker, max(highest) AS clients
-    FROM given WHERE kind IN ('consumers', 'producers') GROUP BY ALL
+    SELECT time, kind, consumer_group, name, broker, max(highest) AS clients
+    FROM stepped WHERE kind IN ('consumers', 'producers')
+    GROUP BY time, kind, consumer_group, name, broker
 ), found AS (
-    SELECT time, kind AS role,
-        CASE WHEN kind = 'consumers' THEN consumer_group END AS consumer_group,
-        CASE WHEN kind = 'producers' THEN split_part(name, '@', 1) END AS producer_group,
-        CASE WHEN kind = 'consumers' THEN name ELSE split_part(name, '@', 2) END AS client,
-        max(clients) AS clients
-    FROM counted GROUP BY ALL
+    SELECT time, role, consumer_group, producer_group, client, max(clients) AS clients
+    FROM (
+        SELECT time, kind AS role, clients,
+            CASE WHEN kind = 'consumers' THEN consumer_group END AS consumer_group,
+            CASE WHEN kind = 'producers' THEN split_part(name, '@', 1) END AS producer_group,
+            CASE WHEN kind = 'consumers' THEN name ELSE split_part(name, '@', 2) END AS client
+        FROM counted
+    )
+    GROUP BY time, role, consumer_group, producer_group, client
 ), there AS (
     SELECT found.*, before, after,
-        lag(time) OVER each AS time_before, lead(time) OVER each AS time_after
+        lag(time) OVER alike AS time_before, lead(time) OVER alike AS time_after
     FROM found JOIN steps USING (time)
-    WINDOW each AS (PARTITION BY role, consumer_group, producer_group, client ORDER BY time)
+    WINDOW alike AS (PARTITION BY role, consumer_group, producer_group, client ORDER BY time)
 ), changes AS (
     SELECT time, role, consumer_group, producer_group, client, clients,
         before IS NOT NULL AND time_before IS DISTINCT FROM before AS is_new, false AS is_gone
@@ -59,15 +71,23 @@ CHANGES = """
 )
 SELECT time, role, consumer_group, producer_group, client,
     split_part(client, ' ', 1) AS language, split_part(client, ' ', 2) AS version,
-    clients::BIGINT AS clients,
+    CAST(clients AS BIGINT) AS clients,
     CASE WHEN is_new THEN 'new' WHEN is_gone THEN 'gone' ELSE '' END AS change,
-    is_new::BIGINT AS came, is_gone::BIGINT AS went
+    CAST(is_new AS BIGINT) AS came, CAST(is_gone AS BIGINT) AS went
 FROM changes
 """
 
 
-def what_is_connected(table: pa.Table) -> Finding:
-    """Say what most clients are in the end, and what changed last."""
+def versions_and_changes(
+    samples: DataFrame, _: Mapping[str, Value], step_seconds: int
+) -> DataFrame:
+    """SAMPLES -> CLIENTS: one row for each group, version and time step that had it."""
+    found = samples.sparkSession.sql(CHANGES, {"step": step_seconds}, samples=samples)
+    return found.select(*REPORT.schema.names)
+
+
+def versions_finding(table: pa.Table) -> Finding:
+    """Return the finding on the most common version at the end, and the last change."""
     last = table.filter(pc.equal(table["time"], pc.max(table["time"])))
     kinds = last.group_by("client").aggregate([("clients", "sum")])
     most = top(kinds, "clients_sum", "client")
@@ -82,7 +102,8 @@ def what_is_connected(table: pa.Table) -> Finding:
     if not changed.num_rows:
         return Finding(
             gettext_noop(
-                "No group's versions changed; in the end %(part)s of %(all)s clients are %(most)s."
+                "No group changed client versions. At the end, %(part)s of %(all)s clients run "
+                "%(most)s."
             ),
             figures,
         )
@@ -94,25 +115,27 @@ def what_is_connected(table: pa.Table) -> Finding:
     }
     if row["change"] == NEW:
         text = gettext_noop(
-            "New versions in groups: %(new)s, gone: %(gone)s; the last change: %(client)s came to "
-            "%(group)s. In the end %(part)s of %(all)s clients are %(most)s."
+            "Client versions in groups: %(new)s added, %(gone)s removed. The last change: "
+            "%(client)s joined %(group)s. At the end, %(part)s of %(all)s clients run %(most)s."
         )
     else:
         text = gettext_noop(
-            "New versions in groups: %(new)s, gone: %(gone)s; the last change: %(client)s went "
-            "from %(group)s. In the end %(part)s of %(all)s clients are %(most)s."
+            "Client versions in groups: %(new)s added, %(gone)s removed. The last change: "
+            "%(client)s left %(group)s. At the end, %(part)s of %(all)s clients run %(most)s."
         )
     return Finding(text, figures)
 
 
 REPORT = Report(
     name="clients",
-    title=gettext_noop("Versions of clients"),
+    title=gettext_noop("Client versions"),
     question=gettext_noop(
         "Which client versions and languages were connected to each group, and what changed?"
     ),
     parameters=(SAMPLED_HOURS, COMPARE),
-    samples=SamplesQuery(metrics=("members", "log_bytes"), text=CHANGES),
+    samples=("members", "log_bytes"),
+    transform=versions_and_changes,
+    needs=(JAVA,),
     columns=(
         Column("time", TimestampType(), gettext_noop("From (UTC)")),
         Column(
@@ -138,14 +161,14 @@ REPORT = Report(
     ),
     sorted_by=("time", "change", "role", "consumer_group", "producer_group", "client"),
     totals=(
-        Total("kinds", gettext_noop("Kinds of clients"), "distinct", "client"),
+        Total("kinds", gettext_noop("Types of clients"), "distinct", "client"),
         Total("came", gettext_noop("New"), "sum", "came"),
         Total("went", gettext_noop("Gone"), "sum", "went"),
         Total("groups", gettext_noop("Consumer groups"), "distinct", "consumer_group"),
         Total("producers", gettext_noop("Producer groups"), "distinct", "producer_group"),
     ),
     chart=Chart(
-        gettext_noop("Clients by version, once for each of their groups"),
+        gettext_noop("Clients by version, counted once for each of their groups"),
         time="time",
         value="clients",
         series="client",
@@ -153,5 +176,5 @@ REPORT = Report(
         is_reading=True,
     ),
     breakdown=Breakdown(gettext_noop("Changes by client"), by="client", sums=("came", "went")),
-    find=what_is_connected,
+    find=versions_finding,
 )

@@ -1,6 +1,6 @@
 """The consumption report: how long messages take from the log to their consumers, by topic, group.
 
-Consumers say it in the traces that they send. The log says when a message was stored.
+The times of consumption are from the traces that consumers send, the store times from the log.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ EVENT = (
 def by_group_and_time(
     messages: DataFrame, parameters: Mapping[str, Value], step_seconds: int
 ) -> DataFrame:
-    """MESSAGES with traces -> CONSUMPTION: a row for each topic, group and step, by storing.
+    """MESSAGES with traces -> CONSUMPTION: a row for each topic, group and step of the store time.
 
-    A message is its UNIQ_KEY as it was first stored in a topic that is not a group's own. It begins
-    to be consumed with the first try of a group, by the consumer's clock, and is acknowledged when
-    a try first ends with success: its beginning and what it took by one clock. One that began
-    before it was stored counts in `from_the_future` and in no percentile.
+    A message is identified by its UNIQ_KEY, where it was first stored in a topic that isn't a
+    group's. Consumption begins with the first try of a group, by the consumer's clock. It is
+    acknowledged when a try first ends with success: the try's beginning plus its duration, both by
+    the consumer's clock. A consumption that began before the message was stored counts in
+    `from_the_future` and in no percentile.
     """
     slow = int(parameters.get(SLOW.name, SLOW_MS_DEFAULT))
     tries = _tries(messages)
@@ -88,7 +89,7 @@ def by_group_and_time(
 
 
 def _percentiles() -> list[Expression]:
-    # Each text by itself: none is put together of others.
+    # Complete texts, not assembled from parts, so that they can be translated.
     values = {
         "wait_p50_ms": F.expr("percentile_disc(0.5) WITHIN GROUP (ORDER BY sound_ms)"),
         "wait_p95_ms": F.expr("percentile_disc(0.95) WITHIN GROUP (ORDER BY sound_ms)"),
@@ -101,7 +102,7 @@ def _percentiles() -> list[Expression]:
 
 
 def _tries(messages: DataFrame) -> DataFrame:
-    """Return one row for each try of a group to consume a message that is among these."""
+    """Return one row for each try of a group to consume a message in the input."""
     events = messages.select(F.explode(F.coalesce(_of_trace(), _of_message())).alias("event"))
     tries = (
         events.select("event.*")
@@ -112,7 +113,7 @@ def _tries(messages: DataFrame) -> DataFrame:
             *(F.max(name).alias(name) for name in ("consumer_group", "cost_ms", "is_success")),
         )
     )
-    # A consumer that takes several messages at once says what one of them took on average.
+    # For several messages consumed at once, the trace has the average duration of one.
     together = F.count(F.lit(1)).over(Window.partitionBy("request"))
     with_end = tries.withColumn("ended_ms", F.col("began_ms") + F.col("cost_ms") * together)
     of_id = Window.partitionBy("id")
@@ -124,12 +125,12 @@ def _tries(messages: DataFrame) -> DataFrame:
 
 
 def _of_message() -> Expression:
-    """Return when and where a message was stored, nothing of what a group keeps for itself."""
+    """Return when and where a message was stored; leaves out messages in a group's own topics."""
     topic, null = F.col("topic"), F.lit(None)
     is_own = topic.startswith(names.RETRY_GROUP_TOPIC_PREFIX) | topic.startswith(
         names.DLQ_GROUP_TOPIC_PREFIX
     )
-    # The request is the message's own, so that no task gets all messages.
+    # The join key is the message's own, so that no single task gets all messages.
     request = F.concat(F.lit(" "), "uniq_key")
     event = F.struct(
         "uniq_key", request, topic, F.unix_millis("store_timestamp"), null, null, null, null
@@ -139,7 +140,7 @@ def _of_message() -> Expression:
 
 
 def _of_trace() -> Expression:
-    """Return the beginnings and ends that a trace tells, null of other messages."""
+    """Return the beginnings and ends of tries in a trace, null for other messages."""
     kinds = (client_traces.SUB_BEFORE, client_traces.SUB_AFTER)
     told = F.filter(client_traces.records(), lambda record: record[0].isin(*kinds))
 
@@ -160,7 +161,7 @@ def _of_trace() -> Expression:
 
 
 def slowest_group(table: pa.Table) -> Finding:
-    """Say which group kept messages waiting, or how long the longest wait was."""
+    """Return the finding on the group that kept messages waiting, or the longest wait."""
     slow, messages = total(table, "slow"), total(table, "messages")
     if slow:
         first = top(
@@ -170,7 +171,7 @@ def slowest_group(table: pa.Table) -> Finding:
         )
         return Finding(
             gettext_noop(
-                "%(slow)s of %(messages)s traced messages waited long for their consumer, "
+                "%(slow)s of %(messages)s traced messages waited a long time to be consumed, "
                 "%(part)s of them for %(group)s."
             ),
             {
@@ -183,8 +184,8 @@ def slowest_group(table: pa.Table) -> Finding:
     last = top(table, "wait_max_ms", "consumer_group")
     return Finding(
         gettext_noop(
-            "None of %(messages)s traced messages waited long for its consumer: at most %(ms)s, "
-            "for %(group)s."
+            "None of the %(messages)s traced messages waited a long time to be consumed. The "
+            "longest wait was %(ms)s, for %(group)s."
         ),
         {
             "messages": Figure(messages, "messages"),
@@ -196,8 +197,10 @@ def slowest_group(table: pa.Table) -> Finding:
 
 REPORT = Report(
     name="consumption",
-    title=gettext_noop("Latency to consumers"),
-    question=gettext_noop("How long do stored messages wait for each group, and until it is done?"),
+    title=gettext_noop("Consumption latency"),
+    question=gettext_noop(
+        "How long do messages wait for each group, from stored until acknowledged?"
+    ),
     parameters=(*MESSAGE_PARAMETERS, SLOW),
     reads=("topic", "store_timestamp", "uniq_key", "body"),
     client_traces=True,
@@ -208,17 +211,17 @@ REPORT = Report(
         Column("time", TimestampType(), gettext_noop("Stored from (UTC)")),
         Column("messages", LongType(), gettext_noop("Messages traced"), "messages"),
         Column("acknowledged", LongType(), gettext_noop("Acknowledged"), "messages"),
-        Column("tries", LongType(), gettext_noop("Tries")),
+        Column("tries", LongType(), gettext_noop("Attempts")),
         Column("wait_p50_ms", LongType(), gettext_noop("First consumed: median"), "milliseconds"),
-        Column("wait_p95_ms", LongType(), gettext_noop("First consumed: 95 %"), "milliseconds"),
-        Column("wait_p99_ms", LongType(), gettext_noop("First consumed: 99 %"), "milliseconds"),
-        Column("wait_max_ms", LongType(), gettext_noop("First consumed: longest"), "milliseconds"),
+        Column("wait_p95_ms", LongType(), gettext_noop("First consumed: p95"), "milliseconds"),
+        Column("wait_p99_ms", LongType(), gettext_noop("First consumed: p99"), "milliseconds"),
+        Column("wait_max_ms", LongType(), gettext_noop("First consumed: max"), "milliseconds"),
         Column("whole_p50_ms", LongType(), gettext_noop("Acknowledged: median"), "milliseconds"),
-        Column("whole_p95_ms", LongType(), gettext_noop("Acknowledged: 95 %"), "milliseconds"),
-        Column("whole_p99_ms", LongType(), gettext_noop("Acknowledged: 99 %"), "milliseconds"),
-        Column("whole_max_ms", LongType(), gettext_noop("Acknowledged: longest"), "milliseconds"),
+        Column("whole_p95_ms", LongType(), gettext_noop("Acknowledged: p95"), "milliseconds"),
+        Column("whole_p99_ms", LongType(), gettext_noop("Acknowledged: p99"), "milliseconds"),
+        Column("whole_max_ms", LongType(), gettext_noop("Acknowledged: max"), "milliseconds"),
         Column("slow", LongType(), gettext_noop("Slow"), "messages"),
-        Column("from_the_future", LongType(), gettext_noop("From the future"), "messages"),
+        Column("from_the_future", LongType(), gettext_noop("Negative latency"), "messages"),
     ),
     sorted_by=("time", "topic", "consumer_group"),
     totals=(
@@ -226,21 +229,21 @@ REPORT = Report(
         Total("slow", gettext_noop("Slow"), "sum", "slow", "messages"),
         Total(
             "wait_max_ms",
-            gettext_noop("First consumed: longest"),
+            gettext_noop("First consumed: max"),
             "max",
             "wait_max_ms",
             "milliseconds",
         ),
         Total(
             "whole_max_ms",
-            gettext_noop("Acknowledged: longest"),
+            gettext_noop("Acknowledged: max"),
             "max",
             "whole_max_ms",
             "milliseconds",
         ),
     ),
     chart=Chart(
-        gettext_noop("Messages that waited long, by group"),
+        gettext_noop("Slow messages by group"),
         time="time",
         value="slow",
         series="consumer_group",

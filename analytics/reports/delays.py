@@ -1,4 +1,4 @@
-"""The delays report: whether delayed messages and retries came when they were asked for."""
+"""The delays report: whether delayed messages and retries were delivered on time."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ PARKED = names.RMQ_SYS_SCHEDULE_TOPIC
 
 
 def by_level_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFrame:
-    """MESSAGES with the broker's own -> DELAYS: one row for each delay level and real topic.
+    """MESSAGES with internal ones -> DELAYS: one row for each delay level and real topic.
 
-    A message waits as a record of SCHEDULE_TOPIC_XXXX and comes as a record of its real topic, with
-    the same UNIQ_KEY and the same number of tries. The wait is the time between both. Its level is
-    known by the queue it waits in; what a level means is the broker's messageDelayLevel, which the
-    log does not say: lateness is how much longer a message waited than the shortest of its level.
+    A message waits as a record of SCHEDULE_TOPIC_XXXX and is delivered as a record of its real
+    topic, with the same UNIQ_KEY and the same number of tries. The wait is the time between both.
+    The queue that it waits in identifies its level. The log doesn't have the duration of a level
+    (the broker's messageDelayLevel), so lateness is how much longer a message waited than the
+    shortest wait of its level.
     """
     is_parked = F.col("topic") == PARKED
     real_topic = F.col("properties")[names.PROPERTY_REAL_TOPIC]
@@ -77,17 +78,21 @@ def by_level_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) 
 
 
 def least_punctual(table: pa.Table) -> Finding:
-    """Say how far apart waits of one level were, or that everything still waits."""
+    """Return the finding on the largest spread of waits in a level, or that all messages still
+    wait.
+    """
     first = top(table, "spread_ms", "level", "topic")
     if first["spread_ms"] is None:
         return Finding(
-            gettext_noop("%(waiting)s delayed messages wait; none came in this time."),
+            gettext_noop(
+                "%(waiting)s delayed messages are waiting. None were delivered in this time range."
+            ),
             {"waiting": Figure(total(table, "waiting"), "messages")},
         )
     return Finding(
         gettext_noop(
-            "Waits of level %(level)s for %(topic)s differ most: from %(shortest)s to %(longest)s. "
-            "%(waiting)s delayed messages still wait."
+            "Level %(level)s of %(topic)s has the largest spread of waiting times: "
+            "%(shortest)s to %(longest)s. %(waiting)s delayed messages are still waiting."
         ),
         {
             "level": Figure(str(first["level"])),
@@ -102,7 +107,9 @@ def least_punctual(table: pa.Table) -> Finding:
 REPORT = Report(
     name="delays",
     title=gettext_noop("Delayed messages"),
-    question=gettext_noop("How long did delayed messages wait, by level, and which still do?"),
+    question=gettext_noop(
+        "How long did delayed messages wait, by level, and which are still waiting?"
+    ),
     parameters=MESSAGE_PARAMETERS,
     reads=("topic", "queue_id", "store_timestamp", "reconsume_times", "uniq_key", "properties"),
     system_topics=True,
@@ -112,20 +119,20 @@ REPORT = Report(
         Column("level", LongType(), gettext_noop("Delay level")),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
         Column("delayed", LongType(), gettext_noop("Delayed"), "messages"),
-        Column("delivered", LongType(), gettext_noop("Came"), "messages"),
-        Column("waiting", LongType(), gettext_noop("Still wait"), "messages"),
+        Column("delivered", LongType(), gettext_noop("Delivered"), "messages"),
+        Column("waiting", LongType(), gettext_noop("Still waiting"), "messages"),
         Column("shortest_ms", LongType(), gettext_noop("Shortest wait"), "milliseconds"),
         Column("p50_ms", LongType(), gettext_noop("Median"), "milliseconds"),
-        Column("p95_ms", LongType(), gettext_noop("95 % within"), "milliseconds"),
-        Column("longest_ms", LongType(), gettext_noop("Longest"), "milliseconds"),
-        Column("spread_ms", LongType(), gettext_noop("Longest less shortest"), "milliseconds"),
+        Column("p95_ms", LongType(), gettext_noop("p95"), "milliseconds"),
+        Column("longest_ms", LongType(), gettext_noop("Longest wait"), "milliseconds"),
+        Column("spread_ms", LongType(), gettext_noop("Spread"), "milliseconds"),
     ),
     sorted_by=("level", "delayed", "topic"),
     totals=(
         Total("delayed", gettext_noop("Delayed"), "sum", "delayed", "messages"),
-        Total("delivered", gettext_noop("Came"), "sum", "delivered", "messages"),
-        Total("waiting", gettext_noop("Still wait"), "sum", "waiting", "messages"),
-        Total("spread_ms", gettext_noop("Largest difference"), "max", "spread_ms", "milliseconds"),
+        Total("delivered", gettext_noop("Delivered"), "sum", "delivered", "messages"),
+        Total("waiting", gettext_noop("Still waiting"), "sum", "waiting", "messages"),
+        Total("spread_ms", gettext_noop("Largest spread"), "max", "spread_ms", "milliseconds"),
     ),
     bars=Bars(gettext_noop("Delayed messages by level"), by="level", value="delayed", ranked=False),
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("delayed", "waiting")),

@@ -1,4 +1,4 @@
-"""The description of a report as JSON values: all that a form, a page or a scheduler needs.
+"""The description of a report as JSON values, for forms, pages and schedulers.
 
     {"name": "traffic", "title": ..., "question": ...,
      "parameters": [{"name": "hours", "type": "integer", "label": ..., "help": ..., "default": 24,
@@ -18,7 +18,7 @@
      "reads_samples": false,
      "needs": [{"name": "java", "label": ..., "check": [program, arguments ...]}]}
 
-`check` ends with code 0 when what is needed is there. Otherwise it ends with 1 and prints one line,
+`check` exits with code 0 if the requirement is met. Otherwise it exits with 1 and prints one line,
 {"sentence": ..., "remedy": ..., "command": ...}. It starts no JVM beyond `java -version`.
 """
 
@@ -65,7 +65,7 @@ def description(report: Report) -> dict[str, Any]:
         "breakdown": None if report.breakdown is None else asdict(report.breakdown),
         "bars": None if report.bars is None else asdict(report.bars),
         "behind": None if report.behind is None else asdict(report.behind),
-        "reads_samples": report.samples is not None,
+        "reads_samples": bool(report.samples),
         "needs": [
             {"name": need.name, "label": need.label, "check": [sys.executable, "-m", need.module]}
             for need in report.needs
@@ -74,5 +74,5 @@ def description(report: Report) -> dict[str, Any]:
 
 
 def catalog(reports: Iterable[Report]) -> dict[str, Any]:
-    """Return what `python -m analytics describe` prints."""
+    """Return the output of `python -m analytics describe`."""
     return {"format": FORMAT, "reports": [description(report) for report in reports]}

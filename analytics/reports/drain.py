@@ -1,4 +1,4 @@
-"""The drain report: how far behind each group was, its speed, and when it has caught up."""
+"""The drain report: how far behind each group was, its speed, and when it will catch up."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyspark.sql.types import LongType, StringType, TimestampType
 from analytics.reports.findings import top
 from analytics.reports.report import (
     COMPARE,
+    JAVA,
     SAMPLED_HOURS,
     TOPIC,
     Behind,
@@ -20,91 +21,108 @@ from analytics.reports.report import (
     Finding,
     Parameter,
     Report,
-    SamplesQuery,
     Total,
     gettext_noop,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from analytics.reports.report import Value
 
 GROUP = Parameter(
     name="group",
     type="text",
     label=gettext_noop("Consumer group"),
-    help=gettext_noop("Empty: all groups."),
+    help=gettext_noop("Leave empty for all groups."),
     maximum=255,
 )
 
-# A backlog is what the last minute of a step says; what was read and what came is all of the step.
-# A group that reads no faster than messages come never catches up: it has no time to drain.
+# The backlog is from the last minute of a step; messages read and stored are from the whole step. A
+# group that reads no faster than messages arrive never catches up, so its drain time is null.
 SPEEDS = """
-, progress AS (
-    SELECT start_of_step(minute, $step) AS time, *
-    FROM given
-    WHERE kind = 'progress' AND part IS NULL
-        AND ($topic IS NULL OR topic = $topic)
-        AND ($group IS NULL OR consumer_group = $group)
+WITH stepped AS (
+    SELECT timestamp_seconds(floor(unix_seconds(minute) / :step) * :step) AS time, *
+    FROM {samples} WHERE part IS NULL
+), progress AS (
+    SELECT * FROM stepped
+    WHERE kind = 'progress'
+        AND (:topic IS NULL OR topic = :topic)
+        AND (:group IS NULL OR consumer_group = :group)
 ), backlogs AS (
     SELECT time, consumer_group, topic, broker,
-        arg_max(total // weight, minute) AS backlog, max(highest) AS highest
-    FROM progress WHERE metric = 'lag' GROUP BY ALL
+        max_by(total div nullif(weight, 0), minute) AS backlog, max(highest) AS highest
+    FROM progress WHERE metric = 'lag' GROUP BY time, consumer_group, topic, broker
 ), reading AS (
     SELECT time, consumer_group, topic, broker, sum(total) AS consumed,
-        sum(total) / sum(weight) AS speed
-    FROM progress WHERE metric = 'consumed' GROUP BY ALL
+        sum(total) / nullif(sum(weight), 0) AS speed
+    FROM progress WHERE metric = 'consumed' GROUP BY time, consumer_group, topic, broker
 ), coming AS (
-    SELECT start_of_step(minute, $step) AS time,
-        topic, broker, sum(total) AS arrived, sum(total) / sum(weight) AS speed
-    FROM given WHERE kind = 'topic' AND metric = 'put' AND part IS NULL GROUP BY ALL
+    SELECT time, topic, broker, sum(total) AS arrived,
+        sum(total) / nullif(sum(weight), 0) AS speed
+    FROM stepped WHERE kind = 'topic' AND metric = 'put' GROUP BY time, topic, broker
 ), steps AS (
-    SELECT backlogs.time, consumer_group, topic,
-        sum(backlog)::BIGINT AS backlog,
-        sum(highest)::BIGINT AS highest,
-        coalesce(sum(consumed), 0)::BIGINT AS consumed,
-        coalesce(sum(arrived), 0)::BIGINT AS arrived,
+    SELECT time, consumer_group, topic,
+        sum(backlog) AS backlog, sum(highest) AS highest,
+        coalesce(sum(consumed), 0) AS consumed, coalesce(sum(arrived), 0) AS arrived,
         coalesce(sum(reading.speed), 0) AS reads_a_ms,
         coalesce(sum(coming.speed), 0) AS comes_a_ms
     FROM backlogs
         LEFT JOIN reading USING (time, consumer_group, topic, broker)
         LEFT JOIN coming USING (time, topic, broker)
-    GROUP BY ALL
+    GROUP BY time, consumer_group, topic
 )
 SELECT time, consumer_group, topic, backlog, highest, consumed, arrived,
-    floor(reads_a_ms * 60000)::BIGINT AS reads_a_minute,
-    floor(comes_a_ms * 60000)::BIGINT AS comes_a_minute,
-    CASE WHEN backlog = 0 THEN 0
+    CAST(floor(reads_a_ms * 60000) AS BIGINT) AS reads_a_minute,
+    CAST(floor(comes_a_ms * 60000) AS BIGINT) AS comes_a_minute,
+    CAST(CASE WHEN backlog = 0 THEN 0
         WHEN reads_a_ms > comes_a_ms THEN ceil(backlog / (reads_a_ms - comes_a_ms))
-    END::BIGINT AS drain_ms
+    END AS BIGINT) AS drain_ms
 FROM steps
 """
 
 
+def backlogs_and_speeds(
+    samples: DataFrame, parameters: Mapping[str, Value], step_seconds: int
+) -> DataFrame:
+    """SAMPLES -> DRAIN: one row for each group, topic and time step."""
+    known = {name: parameters.get(name) for name in (TOPIC.name, GROUP.name)}
+    found = samples.sparkSession.sql(SPEEDS, {**known, "step": step_seconds}, samples=samples)
+    return found.select(*REPORT.schema.names)
+
+
 def furthest_behind(table: pa.Table) -> Finding:
-    """Say which group was furthest behind in the end, and when it has caught up."""
+    """Return the finding on the group that was furthest behind at the end, and when it will catch
+    up.
+    """
     last = table.filter(pc.equal(table["time"], pc.max(table["time"])))
     row = top(last, "backlog", "consumer_group", "topic")
     if not row["backlog"]:
         most = top(table, "highest", "consumer_group", "topic")
         return Finding(
             gettext_noop(
-                "In the end every group has read all; the longest backlog was that of %(name)s "
-                "in %(topic)s, %(backlog)s messages."
+                "At the end, every group had read everything. The longest backlog was that of "
+                "%(name)s in %(topic)s: %(backlog)s messages."
             ),
             _figures(most, backlog=most["highest"]),
         )
     if row["drain_ms"] is None:
         return Finding(
             gettext_noop(
-                "%(name)s is furthest behind in %(topic)s, %(backlog)s messages in the end, and "
-                "does not catch up: it reads %(reads)s a minute, and %(comes)s come."
+                "%(name)s is furthest behind in %(topic)s, with %(backlog)s messages at the "
+                "end, and isn't catching up: it reads %(reads)s a minute while %(comes)s "
+                "arrive."
             ),
             _figures(row, backlog=row["backlog"]),
         )
     return Finding(
         gettext_noop(
-            "%(name)s is furthest behind in %(topic)s, %(backlog)s messages in the end, and needs "
-            "%(drain)s to catch up: it reads %(reads)s a minute, and %(comes)s come."
+            "%(name)s is furthest behind in %(topic)s, with %(backlog)s messages at the end, "
+            "and needs %(drain)s to catch up: it reads %(reads)s a minute while %(comes)s "
+            "arrive."
         ),
         {
             **_figures(row, backlog=row["backlog"]),
@@ -125,27 +143,29 @@ def _figures(row: dict[str, Any], backlog: int) -> dict[str, Figure]:
 
 REPORT = Report(
     name="drain",
-    title=gettext_noop("Backlogs and time to drain"),
+    title=gettext_noop("Backlog and drain time"),
     question=gettext_noop(
-        "How far behind was each group, how fast does it read, and when has it caught up?"
+        "How far behind is each group, how fast does it read, and when will it catch up?"
     ),
     parameters=(SAMPLED_HOURS, TOPIC, COMPARE, GROUP),
-    samples=SamplesQuery(metrics=("lag", "consumed", "put"), text=SPEEDS),
+    samples=("lag", "consumed", "put"),
+    transform=backlogs_and_speeds,
+    needs=(JAVA,),
     columns=(
         Column("time", TimestampType(), gettext_noop("From (UTC)")),
         Column("consumer_group", StringType(), gettext_noop("Consumer group"), link="group"),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
-        Column("backlog", LongType(), gettext_noop("Backlog in the end"), "messages"),
+        Column("backlog", LongType(), gettext_noop("Backlog at end"), "messages"),
         Column(
             "drain_ms",
             LongType(),
             gettext_noop("Time to drain"),
             "milliseconds",
-            missing=gettext_noop("not at this speed"),
+            missing=gettext_noop("not at this rate"),
         ),
-        Column("reads_a_minute", LongType(), gettext_noop("Reads a minute"), "messages"),
-        Column("comes_a_minute", LongType(), gettext_noop("Come a minute"), "messages"),
-        Column("arrived", LongType(), gettext_noop("Messages that came"), "messages"),
+        Column("reads_a_minute", LongType(), gettext_noop("Read per minute"), "messages"),
+        Column("comes_a_minute", LongType(), gettext_noop("Received per minute"), "messages"),
+        Column("arrived", LongType(), gettext_noop("Messages received"), "messages"),
         Column("highest", LongType(), gettext_noop("Longest backlog"), "messages", is_shown=False),
         Column("consumed", LongType(), gettext_noop("Messages read"), "messages", is_shown=False),
     ),
@@ -157,16 +177,16 @@ REPORT = Report(
             "max",
             "highest",
             "messages",
-            gettext_noop("of a group in a topic"),
+            gettext_noop("of one group in one topic"),
         ),
         Total("consumed", gettext_noop("Messages read"), "sum", "consumed", "messages"),
         Total(
             "arrived",
-            gettext_noop("Messages that came"),
+            gettext_noop("Messages received"),
             "sum",
             "arrived",
             "messages",
-            gettext_noop("once for each group of the topic"),
+            gettext_noop("counted once for each group of the topic"),
         ),
         Total("groups", gettext_noop("Consumer groups"), "distinct", "consumer_group"),
     ),

@@ -1,8 +1,7 @@
-"""The failures report: what consumers' failed tries have in common, by group, topic and reason.
+"""The failures report: why consumers' tries failed, by group, topic and reason.
 
-A retry or a dead letter is a record of the log, which does not hold why a consumer failed. The
-trace of its consumer, where it sends one, says how the try ended: no exception's name, but whether
-there was one.
+The log records retries and dead letters, but not why the consumer failed. The consumer's trace, if
+it sends one, says how the try ended, and whether there was an exception, but not its name.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 RETRY, DEAD = names.RETRY_GROUP_TOPIC_PREFIX, names.DLQ_GROUP_TOPIC_PREFIX
 UNTOLD = "untold"
-# By their number in a trace: ConsumeReturnType, without SUCCESS.
+# By number in a trace: ConsumeReturnType, without SUCCESS.
 REASONS = {1: "time out", 2: "exception", 3: "returned null", 4: "asked for a retry"}
 EVENT = (
     "array<struct<id:string,request:string,consumer_group:string,number:bigint,ms:bigint,"
@@ -51,14 +50,14 @@ _OF_A_TRY = ("id", "consumer_group", "number")
 
 
 def by_reason_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds: int) -> DataFrame:
-    """MESSAGES with traces -> FAILURES: one row for each group, topic of origin, reason and step.
+    """MESSAGES with traces -> FAILURES: one row for each group, original topic, reason and step.
 
-    A failed try is what a record in a group's retry or dead letter topic tells, or a trace, or
-    both: of the same UNIQ_KEY, group and number of tries before. The time is that of the record,
-    or of the beginning of the try where a trace alone tells of it.
+    A failed try is recorded by a message in a group's retry or dead-letter topic, by a trace, or by
+    both, which share UNIQ_KEY, group and number of earlier tries. The time of a try is that of
+    the record, or of its beginning if only a trace records it.
     """
     events = messages.select(F.explode(F.coalesce(_of_trace(), _of_record())).alias("event"))
-    # The end of a try names neither group nor number: its beginning does.
+    # The trace of a try's end has no group and number, so use those of its beginning.
     told = (
         events.select("event.*")
         .groupBy("id", "request")
@@ -107,16 +106,16 @@ def by_reason_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds
 
 
 def _of_record() -> Expression:
-    """Return the failed try behind a retry or a dead letter, null of other messages."""
+    """Return the failed try of a retry or dead letter, null for other messages."""
     topic, null = F.col("topic"), F.lit(None)
     is_retry, is_dead = topic.startswith(RETRY), topic.startswith(DEAD)
     start = F.when(is_retry, F.lit(len(RETRY) + 1)).otherwise(F.lit(len(DEAD) + 1))
     origin = F.col("properties")[names.PROPERTY_RETRY_TOPIC]
-    # A record without an id is a try of its own, or one of those of its topic and millisecond.
+    # Without an ID, identify a record by its topic and millisecond.
     own_id = F.concat_ws(" ", F.lit(""), F.unix_millis("store_timestamp"), origin)
     event = F.struct(
         F.coalesce("uniq_key", own_id),
-        # Every record by itself: no try of a trace has such a request.
+        # Unique for each record, so that no traced try matches it.
         F.concat_ws(" ", topic, "reconsume_times"),
         F.substring(topic, start, F.lit(names.GROUP_LENGTH_MAX)),
         F.col("reconsume_times") - 1,
@@ -132,7 +131,7 @@ def _of_record() -> Expression:
 
 
 def _of_trace() -> Expression:
-    """Return the beginnings of tries, and the ends of failed ones, null of other messages."""
+    """Return the beginnings of tries, and the ends of failed tries, null for other messages."""
     told = F.filter(
         client_traces.records(),
         lambda record: (
@@ -169,7 +168,7 @@ def _of_trace() -> Expression:
 
 
 def commonest_reason(table: pa.Table) -> Finding:
-    """Say why most tries failed, and of how many nobody tells."""
+    """Return the finding on the most common reason, and how many tries have no recorded reason."""
     failures = total(table, "failures")
     known = table.filter(pc.not_equal(table["reason"], UNTOLD))
     untold = failures - total(known, "failures")
@@ -177,7 +176,7 @@ def commonest_reason(table: pa.Table) -> Finding:
     if not known.num_rows:
         return Finding(
             gettext_noop(
-                "%(all)s tries failed, and nobody tells why: their consumers send no traces."
+                "%(all)s attempts failed for unknown reasons: their consumers don't send traces."
             ),
             figures,
         )
@@ -185,8 +184,8 @@ def commonest_reason(table: pa.Table) -> Finding:
     first = top(reasons, "failures_sum", "reason", "consumer_group")
     return Finding(
         gettext_noop(
-            "The commonest reason is: %(reason)s, in %(group)s, for %(part)s of %(all)s failed "
-            "tries; of %(untold)s nobody tells why."
+            "The most common reason is %(reason)s, in %(group)s, for %(part)s of %(all)s "
+            "failed attempts. For %(untold)s the reason is unknown."
         ),
         {
             "reason": Figure(first["reason"]),
@@ -199,8 +198,10 @@ def commonest_reason(table: pa.Table) -> Finding:
 
 REPORT = Report(
     name="failures",
-    title=gettext_noop("Why consumers failed"),
-    question=gettext_noop("How did the tries end that became retries and dead letters?"),
+    title=gettext_noop("Consumption failures"),
+    question=gettext_noop(
+        "Why did consumption fail before messages were retried or became dead letters?"
+    ),
     parameters=MESSAGE_PARAMETERS,
     reads=("topic", "store_timestamp", "reconsume_times", "uniq_key", "properties", "body"),
     client_traces=True,
@@ -209,24 +210,24 @@ REPORT = Report(
     transform=by_reason_and_time,
     columns=(
         Column("consumer_group", StringType(), gettext_noop("Consumer group"), link="group"),
-        Column("origin_topic", StringType(), gettext_noop("Topic of origin"), link="topic"),
+        Column("origin_topic", StringType(), gettext_noop("Original topic"), link="topic"),
         Column("reason", StringType(), gettext_noop("Reason")),
         Column("time", TimestampType(), gettext_noop("From (UTC)")),
-        Column("failures", LongType(), gettext_noop("Failed tries"), "messages"),
+        Column("failures", LongType(), gettext_noop("Failed attempts"), "messages"),
         Column("retries", LongType(), gettext_noop("Retries"), "messages"),
         Column("dead_letters", LongType(), gettext_noop("Dead letters"), "messages"),
         Column("p50_ms", LongType(), gettext_noop("Median"), "milliseconds"),
-        Column("max_ms", LongType(), gettext_noop("Longest"), "milliseconds"),
+        Column("max_ms", LongType(), gettext_noop("Longest wait"), "milliseconds"),
     ),
     sorted_by=("time", "failures", "consumer_group", "origin_topic", "reason"),
     totals=(
-        Total("failures", gettext_noop("Failed tries"), "sum", "failures", "messages"),
+        Total("failures", gettext_noop("Failed attempts"), "sum", "failures", "messages"),
         Total("retries", gettext_noop("Retries"), "sum", "retries", "messages"),
         Total("dead_letters", gettext_noop("Dead letters"), "sum", "dead_letters", "messages"),
         Total("groups", gettext_noop("Groups affected"), "distinct", "consumer_group"),
     ),
     chart=Chart(
-        gettext_noop("Failed tries by reason"),
+        gettext_noop("Failed attempts by reason"),
         time="time",
         value="failures",
         series="reason",

@@ -1,4 +1,4 @@
-"""The arithmetic of findings: what a sentence says about a result that has rows."""
+"""Helpers for findings, the sentences about a non-empty result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PERMILLE = 1_000
 
 
 def permille(part: int, of: int) -> int:
-    """Return the share in thousandths, rounded down; 0 of nothing."""
+    """Return a share in thousandths, rounded down; 0 if the whole is 0."""
     return part * PERMILLE // of if of else 0
 
 
@@ -38,7 +38,7 @@ def largest(table: pa.Table, by: str, value: str, text: str, unit: Unit = "") ->
 
 
 def top(table: pa.Table, value: str, *ties: str) -> dict[str, Any]:
-    """Return the row with the largest value; among equals the first by the columns `ties`."""
+    """Return the row with the largest value; the columns `ties` break ties."""
     order = [(value, "descending"), *((name, "ascending") for name in ties)]
     at = pc.sort_indices(table, sort_keys=order)[0].as_py()
     row: dict[str, Any] = table.slice(at, 1).to_pylist()[0]

@@ -1,4 +1,4 @@
-"""The keys report: which keys occur most, and how much of a topic they are."""
+"""The keys report: the most frequent keys, and their share of a topic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from analytics.reports.report import (
     Column,
     Figure,
     Finding,
-    LakeQuery,
     Parameter,
     Report,
     Total,
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
     from analytics.reports.report import Value
 
 KEYS_DEFAULT, KEYS_MAX = 100, 10_000
-# A key may be as long as the properties, 32 767 bytes; a table shows its beginning.
+# A key may be as long as the properties, 32 767 bytes; a table shows only its beginning.
 KEY_CHARS_MAX = 200
 
 KEYS = Parameter(
     name="keys",
     type="integer",
-    label=gettext_noop("Keys shown"),
-    help=gettext_noop("The most frequent ones, over all topics."),
+    label=gettext_noop("Number of keys"),
+    help=gettext_noop("The most frequent keys across all topics."),
     default=KEYS_DEFAULT,
     minimum=1,
     maximum=KEYS_MAX,
@@ -49,8 +48,8 @@ KEYS = Parameter(
 def most_frequent(messages: DataFrame, parameters: Mapping[str, Value], _step: int) -> DataFrame:
     """MESSAGES -> KEYS: the most frequent pairs of topic and key.
 
-    A message with several keys counts for each, and one that repeats a key counts once for it.
-    Keys are compared whole, and shown up to KEY_CHARS_MAX characters.
+    A message with several keys counts once for each distinct key. Keys are compared in full, and
+    shown up to KEY_CHARS_MAX characters.
     """
     topic = Window.partitionBy("topic")
     one_each = messages.select(
@@ -85,32 +84,13 @@ def most_frequent(messages: DataFrame, parameters: Mapping[str, Value], _step: i
     )
 
 
-FROM_BRONZE = f"""
-SELECT topic, substring(key, 1, {KEY_CHARS_MAX}) AS key, messages, body_bytes,
-    messages * 1000 // of_topic AS share, keys_of_topic, first_stored, last_stored
-FROM (
-    SELECT *, count(*) OVER (PARTITION BY topic) AS keys_of_topic,
-        sum(messages) OVER (PARTITION BY topic) AS of_topic
-    FROM (
-        SELECT topic, key, count(*) AS messages, sum(body_size)::BIGINT AS body_bytes,
-            min(store_timestamp) AS first_stored, max(store_timestamp) AS last_stored
-        FROM (
-            SELECT topic, store_timestamp, body_size, unnest(list_distinct(keys)) AS key FROM given
-        )
-        GROUP BY topic, key
-    )
-)
-ORDER BY messages DESC, topic, key LIMIT $keys
-"""
-
-
 def hottest_key(table: pa.Table) -> Finding:
-    """Say which key occurs most, and how much of its topic that is."""
+    """Return the finding on the most frequent key and its share of the topic."""
     first = top(table, "messages", "topic", "key")
     return Finding(
         gettext_noop(
-            "The key %(key)s occurs most: %(messages)s times in %(topic)s, which is %(share)s of "
-            "all that its %(keys)s keys occur."
+            "The most frequent key is %(key)s: %(messages)s times in %(topic)s, %(share)s of "
+            "all occurrences of its %(keys)s keys."
         ),
         {
             "key": Figure(first["key"]),
@@ -125,7 +105,7 @@ def hottest_key(table: pa.Table) -> Finding:
 REPORT = Report(
     name="keys",
     title=gettext_noop("Hot keys"),
-    question=gettext_noop("Which message keys occur most, and do a few of them dominate?"),
+    question=gettext_noop("Which message keys occur most often, and do a few of them dominate?"),
     parameters=(*MESSAGE_PARAMETERS, KEYS),
     reads=("topic", "keys", "body_size", "store_timestamp"),
     transform=most_frequent,
@@ -133,22 +113,21 @@ REPORT = Report(
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
         Column("key", StringType(), gettext_noop("Key"), from_messages_of="topic"),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
-        Column("body_bytes", LongType(), gettext_noop("Bytes of bodies"), "bytes"),
-        Column("share", LongType(), gettext_noop("Share of its topic"), "permille"),
-        Column("keys_of_topic", LongType(), gettext_noop("Keys of the topic")),
+        Column("body_bytes", LongType(), gettext_noop("Body bytes"), "bytes"),
+        Column("share", LongType(), gettext_noop("Share of topic"), "permille"),
+        Column("keys_of_topic", LongType(), gettext_noop("Keys in topic")),
         Column("first_stored", TimestampType(), gettext_noop("First (UTC)")),
         Column("last_stored", TimestampType(), gettext_noop("Last (UTC)")),
     ),
     sorted_by=("messages", "topic", "key"),
     totals=(
         Total("messages", gettext_noop("Messages"), "sum", "messages", "messages"),
-        Total("keys", gettext_noop("Keys shown"), "rows"),
+        Total("keys", gettext_noop("Number of keys"), "rows"),
         Total("hottest", gettext_noop("Most frequent key"), "max", "messages", "messages"),
         Total("share", gettext_noop("Largest share"), "max", "share", "permille"),
     ),
     bars=Bars(gettext_noop("Messages by key"), by="key", value="messages"),
     find=hottest_key,
-    lake=LakeQuery("bronze.messages", FROM_BRONZE, {KEYS.name: KEYS_DEFAULT}),
     needs=(JAVA,),
     behind=Behind(first="first_stored", last="last_stored", key="key"),
 )

@@ -1,4 +1,4 @@
-"""The lag report: what each group has not read yet, and when that was stored."""
+"""The lag report: the messages that each group hasn't read yet, and when they were stored."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ OFFSETS = "consumer_group string, topic string, queue_id int, next_offset bigint
 
 
 def unread(messages: DataFrame, facts: StoreFacts) -> DataFrame:
-    """Return each message once for each group that has an offset in its queue and has not read it.
+    """Return each message once for each group that has an offset in its queue and hasn't read it.
 
-    A group that never committed an offset for a queue has no row: whether it wants the queue is
-    not known to the store.
+    A group that never committed an offset for a queue has no row, because the store doesn't record
+    whether it subscribes to the queue.
     """
     rows = [
         (offset.consumer_group, offset.topic, offset.queue_id, offset.queue_offset)
@@ -58,7 +58,7 @@ def unread(messages: DataFrame, facts: StoreFacts) -> DataFrame:
 def by_group_and_time(
     unread_messages: DataFrame, _: Mapping[str, Value], step_seconds: int
 ) -> DataFrame:
-    """UNREAD -> LAG: one row for each group, topic and step of the time of storing."""
+    """UNREAD -> LAG: one row for each group, topic and step of the store time."""
     start = start_of_step(F.unix_seconds("store_timestamp"), step_seconds)
     found = unread_messages.groupBy("consumer_group", "topic", start.alias("time")).agg(
         F.count(F.lit(1)).alias("unread"),
@@ -70,14 +70,14 @@ def by_group_and_time(
 
 
 def longest_backlog(table: pa.Table) -> Finding:
-    """Say which group has most left to read."""
+    """Return the finding on the group with the most unread messages."""
     return largest(
         table,
         "consumer_group",
         "unread",
         gettext_noop(
-            "%(name)s is behind most: %(part)s of %(all)s unread messages wait for it, "
-            "%(share)s of them."
+            "%(name)s is furthest behind: it accounts for %(part)s of %(all)s unread messages "
+            "(%(share)s)."
         ),
         "messages",
     )
@@ -86,7 +86,9 @@ def longest_backlog(table: pa.Table) -> Finding:
 REPORT = Report(
     name="lag",
     title=gettext_noop("Unread messages"),
-    question=gettext_noop("What has each group not read yet, and since when does it wait?"),
+    question=gettext_noop(
+        "Which messages hasn't each group read yet, and how long have they been waiting?"
+    ),
     parameters=(HOURS, TOPIC),
     reads=("topic", "queue_id", "queue_offset", "store_timestamp", "store_size"),
     prepare=unread,
@@ -108,7 +110,7 @@ REPORT = Report(
             "sum",
             "unread",
             "messages",
-            gettext_noop("once for each group that has not read it"),
+            gettext_noop("counted once for each group that hasn't read it"),
         ),
         Total("bytes", gettext_noop("Bytes"), "sum", "bytes", "bytes"),
         Total("groups", gettext_noop("Groups behind"), "distinct", "consumer_group"),

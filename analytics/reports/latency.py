@@ -1,4 +1,4 @@
-"""The latency report: how long messages take from their client to the log."""
+"""The latency report: how long messages take from the client to the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from analytics.reports.report import (
     Column,
     Figure,
     Finding,
-    LakeQuery,
     Parameter,
     Report,
     Total,
@@ -39,7 +38,7 @@ SLOW = Parameter(
     name="slow",
     type="integer",
     label=gettext_noop("Slow from (ms)"),
-    help=gettext_noop("A message that takes as long or longer counts as slow."),
+    help=gettext_noop("Messages that take at least this long count as slow."),
     default=SLOW_MS_DEFAULT,
     minimum=1,
     maximum=SLOW_MS_MAX,
@@ -49,11 +48,11 @@ SLOW = Parameter(
 def by_topic_and_time(
     messages: DataFrame, parameters: Mapping[str, Value], step_seconds: int
 ) -> DataFrame:
-    """MESSAGES -> LATENCY: one row for each topic and step of time, by the time of storing.
+    """MESSAGES -> LATENCY: one row for each topic and step of the store time.
 
-    The latency is store_timestamp - born_timestamp; the second is the client's clock. A message
+    The latency is store_timestamp - born_timestamp; the latter is by the client's clock. A message
     from the future counts in `from_the_future` and in no percentile. Percentiles are values that
-    occur: the least that so many messages do not exceed.
+    occur (nearest rank).
     """
     slow = int(parameters.get(SLOW.name, SLOW_MS_DEFAULT))
     start = start_of_step(F.unix_seconds("store_timestamp"), step_seconds)
@@ -82,40 +81,15 @@ def by_topic_and_time(
     return found.select(*REPORT.schema.names)
 
 
-def _within(percent: int) -> str:
-    return f"(min(ms) FILTER (WHERE ms >= 0 AND 100 * up_to >= {percent} * sound))::BIGINT"
-
-
-# By distinct times first, which are few: percentiles of all rows would keep all of them.
-FROM_BRONZE = f"""
-SELECT topic, time, coalesce(sum(number) FILTER (WHERE ms >= 0), 0)::BIGINT AS messages,
-    {_within(50)} AS p50_ms, {_within(95)} AS p95_ms, {_within(99)} AS p99_ms,
-    (max(ms) FILTER (WHERE ms >= 0))::BIGINT AS max_ms,
-    coalesce(sum(number) FILTER (WHERE ms >= $slow), 0)::BIGINT AS slow,
-    coalesce(sum(number) FILTER (WHERE ms < 0), 0)::BIGINT AS from_the_future
-FROM (
-    SELECT *, sum(number) FILTER (WHERE ms >= 0) OVER (alike ORDER BY ms) AS up_to,
-        sum(number) FILTER (WHERE ms >= 0) OVER alike AS sound
-    FROM (
-        SELECT topic, start_of_step(store_timestamp, $step) AS time,
-            (epoch_us(store_timestamp) - epoch_us(born_timestamp)) // 1000 AS ms, count(*) AS number
-        FROM given WHERE born_timestamp IS NOT NULL GROUP BY ALL
-    )
-    WINDOW alike AS (PARTITION BY topic, time)
-)
-GROUP BY ALL
-"""
-
-
 def slowest_topic(table: pa.Table) -> Finding:
-    """Say where messages were slow, or how fast the slowest one was."""
+    """Return the finding on slow messages, or on the largest latency."""
     slow, messages = total(table, "slow"), total(table, "messages")
     if slow:
         topics = table.group_by("topic").aggregate([("slow", "sum")])
         first = top(topics, "slow_sum", "topic")
         return Finding(
             gettext_noop(
-                "%(slow)s of %(messages)s messages were slow on their way to the log, %(part)s of "
+                "%(slow)s of %(messages)s messages were slow to reach the log, %(part)s of "
                 "them in %(topic)s."
             ),
             {
@@ -127,15 +101,17 @@ def slowest_topic(table: pa.Table) -> Finding:
         )
     last = top(table, "max_ms", "topic")
     return Finding(
-        gettext_noop("No message was slow: the longest way to the log took %(ms)s, in %(topic)s."),
+        gettext_noop(
+            "No messages were slow. The slowest took %(ms)s to reach the log, in %(topic)s."
+        ),
         {"ms": Figure(last["max_ms"] or 0, "milliseconds"), "topic": Figure(last["topic"])},
     )
 
 
 REPORT = Report(
     name="latency",
-    title=gettext_noop("Latency to the log"),
-    question=gettext_noop("How long do messages take from their client until they are stored?"),
+    title=gettext_noop("Ingestion latency"),
+    question=gettext_noop("How long do messages take from the client until they're stored?"),
     parameters=(*MESSAGE_PARAMETERS, SLOW),
     reads=("topic", "store_timestamp", "born_timestamp"),
     transform=by_topic_and_time,
@@ -144,20 +120,20 @@ REPORT = Report(
         Column("time", TimestampType(), gettext_noop("From (UTC)")),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
         Column("p50_ms", LongType(), gettext_noop("Median"), "milliseconds"),
-        Column("p95_ms", LongType(), gettext_noop("95 % within"), "milliseconds"),
-        Column("p99_ms", LongType(), gettext_noop("99 % within"), "milliseconds"),
-        Column("max_ms", LongType(), gettext_noop("Longest"), "milliseconds"),
+        Column("p95_ms", LongType(), gettext_noop("p95"), "milliseconds"),
+        Column("p99_ms", LongType(), gettext_noop("p99"), "milliseconds"),
+        Column("max_ms", LongType(), gettext_noop("Longest wait"), "milliseconds"),
         Column("slow", LongType(), gettext_noop("Slow"), "messages"),
-        Column("from_the_future", LongType(), gettext_noop("From the future"), "messages"),
+        Column("from_the_future", LongType(), gettext_noop("Negative latency"), "messages"),
     ),
     sorted_by=("time", "topic"),
     totals=(
         Total("messages", gettext_noop("Messages"), "sum", "messages", "messages"),
         Total("slow", gettext_noop("Slow"), "sum", "slow", "messages"),
-        Total("max_ms", gettext_noop("Longest"), "max", "max_ms", "milliseconds"),
+        Total("max_ms", gettext_noop("Longest wait"), "max", "max_ms", "milliseconds"),
         Total(
             "from_the_future",
-            gettext_noop("From the future"),
+            gettext_noop("Negative latency"),
             "sum",
             "from_the_future",
             "messages",
@@ -173,7 +149,6 @@ REPORT = Report(
     ),
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("slow", "messages")),
     find=slowest_topic,
-    lake=LakeQuery("bronze.messages", FROM_BRONZE, {SLOW.name: SLOW_MS_DEFAULT}),
     needs=(JAVA,),
     behind=Behind(first="time"),
 )

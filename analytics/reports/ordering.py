@@ -1,4 +1,4 @@
-"""The ordering report: whether messages of one sharding key kept their order."""
+"""The ordering report: whether messages with the same sharding key kept their order."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ SHARDING_KEY = "__SHARDINGKEY"
 def by_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFrame:
     """MESSAGES -> ORDERING: one row for each topic with sharding keys.
 
-    A key that lies in several queues cannot be consumed in order. A message that was born before
-    the one that was stored before it, of the same key in the same queue, came out of order; both
-    times are the client's.
+    A key in several queues can't be consumed in order. A message is out of order if it was born
+    before the previous message with the same key in the same queue; both times are by the client's
+    clock.
     """
     key = F.col("properties")[SHARDING_KEY].alias("key")
     before = Window.partitionBy("topic", "key", "queue_id").orderBy("commit_log_offset")
@@ -63,18 +63,21 @@ def by_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFra
 
 
 def worst_topic(table: pa.Table) -> Finding:
-    """Say which topic lost its order most, or that all kept it."""
+    """Return the finding on the topic with the most messages out of order, or that all kept their
+    order.
+    """
     spread, wrong = total(table, "keys_in_several_queues"), total(table, "out_of_order")
     if not spread and not wrong:
         return Finding(
-            gettext_noop("All %(keys)s sharding keys kept their order, each in one queue."),
+            gettext_noop("All %(keys)s sharding keys kept their order, each in a single queue."),
             {"keys": Figure(total(table, "sharding_keys"), "messages")},
         )
     first = top(table, "keys_in_several_queues" if spread else "out_of_order", "topic")
     return Finding(
         gettext_noop(
-            "%(topic)s lost its order most: %(spread)s of its %(keys)s sharding keys lie in "
-            "several queues, and %(wrong)s of %(messages)s messages came out of order."
+            "%(topic)s has the most ordering problems: %(spread)s of its %(keys)s sharding "
+            "keys are spread over several queues, and %(wrong)s of %(messages)s messages are "
+            "out of order."
         ),
         {
             "topic": Figure(first["topic"]),
@@ -88,8 +91,10 @@ def worst_topic(table: pa.Table) -> Finding:
 
 REPORT = Report(
     name="ordering",
-    title=gettext_noop("Order of sharding keys"),
-    question=gettext_noop("Did messages of one sharding key stay in one queue and in order?"),
+    title=gettext_noop("Sharding key order"),
+    question=gettext_noop(
+        "Did messages with the same sharding key stay in one queue and in order?"
+    ),
     parameters=MESSAGE_PARAMETERS,
     reads=("topic", "queue_id", "commit_log_offset", "born_timestamp", "properties"),
     transform=by_topic,
@@ -99,7 +104,7 @@ REPORT = Report(
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
         Column("keys_in_several_queues", LongType(), gettext_noop("Keys in several queues")),
         Column("out_of_order", LongType(), gettext_noop("Out of order"), "messages"),
-        Column("furthest_back_ms", LongType(), gettext_noop("Furthest back"), "milliseconds"),
+        Column("furthest_back_ms", LongType(), gettext_noop("Largest step back"), "milliseconds"),
     ),
     sorted_by=("keys_in_several_queues", "out_of_order", "topic"),
     totals=(

@@ -1,7 +1,7 @@
 """The origins report: messages and bytes stored, by tag, producer group or client host, and time.
 
-The store knows a message's tag and host. It knows the producer group of transactions alone; of
-other messages their client's trace says it, where the client sends one.
+The store records a message's tag and host. It records the producer group only for transactions; for
+other messages, the group is from the client's trace, if the client sends one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from analytics.reports.report import (
     Column,
     Figure,
     Finding,
-    LakeQuery,
     Parameter,
     Report,
     Total,
@@ -48,8 +47,10 @@ _PORT = ":[0-9]+$"
 BY = Parameter(
     name="by",
     type="text",
-    label=gettext_noop("Counted by"),
-    help=gettext_noop("Producer groups are known of transactions, and where clients send traces."),
+    label=gettext_noop("Count by"),
+    help=gettext_noop(
+        "Producer groups are known only for transactions and for clients that send traces."
+    ),
     default=TAG,
     maximum=10,
     choices=(
@@ -63,10 +64,10 @@ BY = Parameter(
 def by_origin_and_time(
     messages: DataFrame, parameters: Mapping[str, Value], step_seconds: int
 ) -> DataFrame:
-    """MESSAGES -> ORIGINS: one row for each topic, origin and step of time.
+    """MESSAGES -> ORIGINS: one row for each topic, origin and time step.
 
-    The origin is null of messages without a tag, or whose producer group nobody tells. By producer
-    group, MESSAGES have traces of clients among them, which count as no messages.
+    The origin is null for messages without a tag or a recorded producer group. By producer group,
+    MESSAGES includes client traces, which don't count as messages.
     """
     asked = parameters.get(BY.name, TAG)
     if asked == GROUP:
@@ -84,8 +85,8 @@ def by_origin_and_time(
 
 
 def _with_producer_group(messages: DataFrame) -> DataFrame:
-    """Return the messages alone, each with the group that it names, or else that its trace does."""
-    # A message without an id has no trace, and must not meet all others of its kind.
+    """Return the messages without traces, each with the group that it or its trace names."""
+    # A message without an ID has no trace; a unique value keeps the join from matching others.
     own_id = F.coalesce("uniq_key", F.concat(F.lit(" "), F.unix_micros("store_timestamp")))
     named = F.col("properties")[names.PROPERTY_PRODUCER_GROUP]
     of_same_id = Window.partitionBy("told.id")
@@ -93,7 +94,7 @@ def _with_producer_group(messages: DataFrame) -> DataFrame:
         *("topic", "store_timestamp", "store_size"),
         client_traces.is_trace().alias("is_trace"),
         F.explode(
-            F.coalesce(_told_by_trace(), F.array(F.struct(own_id.alias("id"), named.alias("name"))))
+            F.coalesce(_from_trace(), F.array(F.struct(own_id.alias("id"), named.alias("name"))))
         ).alias("told"),
     )
     traced = F.max(F.when(F.col("is_trace"), F.col("told.name"))).over(of_same_id)
@@ -101,12 +102,12 @@ def _with_producer_group(messages: DataFrame) -> DataFrame:
     return with_all.where("NOT is_trace").withColumn("origin", F.coalesce("told.name", "traced"))
 
 
-def _told_by_trace() -> Expression:
-    """Return of a trace which group sent which ids, null of other messages."""
+def _from_trace() -> Expression:
+    """Return the group and message IDs in a trace, null for other messages."""
     sends = F.filter(client_traces.records(), lambda record: record[0] == client_traces.PUB)
 
     def told(record: Expression) -> Expression:
-        # A batch names the ids of all its messages.
+        # A batch has the IDs of all its messages.
         ids = F.split(client_traces.field(record, client_traces.PUB_IDS), ",")
         group = client_traces.field(record, client_traces.PUB_GROUP)
         each = F.transform(ids, lambda one: F.struct(one.alias("id"), group.alias("name")))
@@ -115,29 +116,19 @@ def _told_by_trace() -> Expression:
     return F.flatten(F.transform(sends, told))
 
 
-FROM_BRONZE = """
-SELECT topic, CASE WHEN $by = 'host' THEN regexp_replace(coalesce(born_host, ''), ':[0-9]+$', '')
-        ELSE tags END AS origin,
-    start_of_step(store_timestamp, $step) AS time,
-    count(*) AS messages, sum(store_size)::BIGINT AS bytes
-FROM given GROUP BY ALL
-"""
-
-
 def chosen(parameters: Mapping[str, Value]) -> Report:
-    """Return the report as the parameters ask for it: producer groups need traces, and no lake."""
+    """Return the report for the parameters: producer groups need traces."""
     if parameters.get(BY.name) != GROUP:
         return REPORT
     return dataclasses.replace(
         REPORT,
         reads=("topic", "store_timestamp", "store_size", "uniq_key", "properties", "body"),
         client_traces=True,
-        lake=None,
     )
 
 
 def busiest_origin(table: pa.Table) -> Finding:
-    """Say which origin stored most, and of how many messages none is known."""
+    """Return the finding on the largest origin, and how many messages have an unknown origin."""
     origins = table.group_by("origin").aggregate([("messages", "sum")])
     everything = total(table, "messages")
     known = [each for each in origins.to_pylist() if each["origin"]]
@@ -147,12 +138,12 @@ def busiest_origin(table: pa.Table) -> Finding:
         "untold": Figure(everything - told, "messages"),
     }
     if not known:
-        return Finding(gettext_noop("Of none of %(all)s messages the origin is known."), figures)
+        return Finding(gettext_noop("None of the %(all)s messages has a known origin."), figures)
     first = top(origins.filter(pc.is_valid(origins["origin"])), "messages_sum", "origin")
     return Finding(
         gettext_noop(
-            "%(name)s stored most: %(part)s of %(all)s messages, which is %(share)s of them; of "
-            "%(untold)s the origin is not known."
+            "%(name)s stored the most: %(part)s of %(all)s messages (%(share)s). The origin of "
+            "%(untold)s is unknown."
         ),
         {
             "name": Figure(first["origin"]),
@@ -194,7 +185,6 @@ REPORT = Report(
     ),
     breakdown=Breakdown(gettext_noop("By origin"), by="origin", sums=("messages", "bytes")),
     find=busiest_origin,
-    lake=LakeQuery("bronze.messages", FROM_BRONZE, {BY.name: TAG}),
     needs=(JAVA,),
     behind=Behind(first="time"),
 )

@@ -1,4 +1,4 @@
-"""The owners report: what each owner of topics stores, by the beginning of topic names."""
+"""The owners report: how much each owner of topics stores, by topic name prefix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SEPARATOR_DEFAULT = "hyphen"
 SEPARATOR = Parameter(
     name="separator",
     type="text",
-    label=gettext_noop("The owner ends at the first"),
+    label=gettext_noop("Owner separator"),
     help=gettext_noop("A topic without it is its own owner."),
     default=SEPARATOR_DEFAULT,
     maximum=10,
@@ -59,7 +59,7 @@ def by_owner_and_topic(
         F.count(F.lit(1)).alias("messages"),
         F.sum(F.col("store_size").cast("bigint")).alias("bytes"),
     )
-    # Names that begin with the separator have no owner before it.
+    # A name that begins with the separator has no owner.
     before = F.substring_index("topic", separator, 1)
     owner = F.when(before != "", before).otherwise(F.col("topic"))
     shared = topics.select("*", owner.alias("owner"), F.sum("bytes").over(everything).alias("all"))
@@ -69,12 +69,12 @@ def by_owner_and_topic(
 
 
 def largest_owner(table: pa.Table) -> Finding:
-    """Say who stores most."""
+    """Return the finding on the owner that stores most."""
     return largest(
         table,
         "owner",
         "bytes",
-        gettext_noop("%(name)s stores most: %(part)s of %(all)s, which is %(share)s."),
+        gettext_noop("%(name)s stores the most: %(part)s of %(all)s (%(share)s)."),
         "bytes",
     )
 
@@ -82,7 +82,7 @@ def largest_owner(table: pa.Table) -> Finding:
 REPORT = Report(
     name="owners",
     title=gettext_noop("Storage by owner"),
-    question=gettext_noop("Who stores how much, by the beginning of topic names?"),
+    question=gettext_noop("How much does each owner store, by the first part of the topic name?"),
     parameters=(*MESSAGE_PARAMETERS, SEPARATOR),
     reads=("topic", "store_size"),
     transform=by_owner_and_topic,

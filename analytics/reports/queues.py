@@ -1,4 +1,4 @@
-"""The queues report: how evenly the messages of a topic lie in its queues."""
+"""The queues report: how evenly the messages of a topic are spread over its queues."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from analytics.facts import StoreFacts
     from analytics.reports.report import Value
 
-# Fewer messages in a topic say nothing about how evenly they are spread.
+# With fewer messages in a topic, the spread isn't meaningful.
 MESSAGES_THAT_TELL = 100
 PLACES = "places"
 
 
 def with_queue_numbers(messages: DataFrame, facts: StoreFacts) -> DataFrame:
-    """Add to each message how many queues its topic has by its configuration, 0 if unknown."""
+    """Add the configured number of queues of its topic to each message, 0 if unknown."""
     session = messages.sparkSession
     topics = session.createDataFrame(list(facts.topics.items()), f"topic string, {PLACES} bigint")
     joined = messages.join(F.broadcast(topics), "topic", "left")
@@ -48,9 +48,9 @@ def with_queue_numbers(messages: DataFrame, facts: StoreFacts) -> DataFrame:
 def by_queue(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFrame:
     """MESSAGES with `places` -> QUEUES: one row for each queue that has a message.
 
-    The mean is over all queues of the topic, those without a message included, and `times_mean` is
-    how many thousandths of it a queue has. `gini` is the topic's Gini coefficient in thousandths:
-    0 when all queues have the same, close to 1000 when one has all.
+    The mean is over all queues of the topic, including empty queues; `times_mean` is a queue's
+    messages in thousandths of the mean. `gini` is the topic's Gini coefficient in thousandths: 0 if
+    all queues have the same, close to 1000 if one has all.
     """
     queues = messages.groupBy("topic", "queue_id").agg(
         F.count(F.lit(1)).alias("messages"),
@@ -59,7 +59,7 @@ def by_queue(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFra
     )
     topic = Window.partitionBy("topic")
     of_topic = F.sum("messages").over(topic)
-    # A topic may have lost queues since: what has messages is a queue, too.
+    # The topic may have had more queues before; queues with messages count.
     number = F.greatest(F.max(PLACES).over(topic), F.count(F.lit(1)).over(topic))
     filled = F.count(F.lit(1)).over(topic)
     rank = number - filled + F.row_number().over(topic.orderBy("messages", "queue_id"))
@@ -81,19 +81,20 @@ def by_queue(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFra
 
 
 def hottest_queue(table: pa.Table) -> Finding:
-    """Say which topic is spread least evenly, among those with enough messages to tell."""
+    """Return the finding on the least evenly spread topic, among topics with enough messages."""
     topics = table.group_by("topic").aggregate([("messages", "sum")]).to_pylist()
     enough = {each["topic"] for each in topics if each["messages_sum"] >= MESSAGES_THAT_TELL}
     rows = [row for row in table.to_pylist() if row["topic"] in enough and row["queues"] > 1]
     if not rows:
         return Finding(
-            gettext_noop("No topic has enough messages and queues to say how even they are."), {}
+            gettext_noop("No topic has enough messages and queues to measure how even they are."),
+            {},
         )
     first = min(rows, key=lambda row: (-row["gini"], row["topic"], -row["messages"]))
     return Finding(
         gettext_noop(
-            "%(topic)s is spread least evenly: its queue %(queue)s has %(share)s of its messages, "
-            "where an even share of %(queues)s queues is %(even)s."
+            "%(topic)s is distributed least evenly: queue %(queue)s has %(share)s of its "
+            "messages, compared with %(even)s for an even distribution over %(queues)s queues."
         ),
         {
             "topic": Figure(first["topic"]),
@@ -108,7 +109,7 @@ def hottest_queue(table: pa.Table) -> Finding:
 REPORT = Report(
     name="queues",
     title=gettext_noop("Hot queues"),
-    question=gettext_noop("How evenly do the messages of each topic lie in its queues?"),
+    question=gettext_noop("How evenly are the messages of each topic distributed over its queues?"),
     parameters=MESSAGE_PARAMETERS,
     reads=("topic", "queue_id", "store_size"),
     prepare=with_queue_numbers,
@@ -118,17 +119,17 @@ REPORT = Report(
         Column("queue_id", IntegerType(), gettext_noop("Queue")),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
         Column("bytes", LongType(), gettext_noop("Bytes"), "bytes"),
-        Column("share", LongType(), gettext_noop("Share of its topic"), "permille"),
-        Column("times_mean", LongType(), gettext_noop("Of an even share"), "permille"),
-        Column("gini", LongType(), gettext_noop("Unevenness of the topic"), "permille"),
-        Column("queues", LongType(), gettext_noop("Queues of the topic")),
+        Column("share", LongType(), gettext_noop("Share of topic"), "permille"),
+        Column("times_mean", LongType(), gettext_noop("Relative to even share"), "permille"),
+        Column("gini", LongType(), gettext_noop("Topic skew"), "permille"),
+        Column("queues", LongType(), gettext_noop("Queues in topic")),
     ),
     sorted_by=("gini", "topic", "messages", "queue_id"),
     totals=(
         Total("messages", gettext_noop("Messages"), "sum", "messages", "messages"),
         Total("queues", gettext_noop("Queues with messages"), "rows"),
         Total("topics", gettext_noop("Topics"), "distinct", "topic"),
-        Total("gini", gettext_noop("Most uneven topic"), "max", "gini", "permille"),
+        Total("gini", gettext_noop("Most skewed topic"), "max", "gini", "permille"),
     ),
     bars=Bars(gettext_noop("Messages by topic"), by="topic", value="messages"),
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("messages", "bytes")),

@@ -1,6 +1,6 @@
-"""What a report is: what a person may set, what it reads, what it makes, how that is shown.
+"""The definition of a report: its parameters, inputs, output and presentation.
 
-`describe` says all of it as JSON; whoever shows a report needs nothing else about it.
+`describe` returns all of it as JSON, so a program that shows reports needs nothing else.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a person may set: the option `--name` of the command line, a field of a form.
+    """A parameter that a person may set: the option `--name` on the command line, a field of a
+    form.
 
-    `minimum` and `maximum` bound an integer, or the length of a text. `default` is what a form
-    starts with; the program itself adds nothing that was left out.
+    `minimum` and `maximum` bound an integer, or the length of a text. `default` is the initial
+    value in a form; the program itself applies no defaults.
     """
 
     name: str
@@ -82,11 +83,11 @@ class Parameter:
 class Column:
     """A column of the result.
 
-    `link` says what its values name, so that a page can lead there. `words` are how a page says
-    those of its values that are words of ours, `missing` what it says where there is no value. One
-    that is not shown is in files, and in sums. `from_messages_of` is for values that only messages
-    tell (keys, tags, properties): the column that names the topic of these messages. Whoever may
-    not see them gets no value.
+    `link` is the kind of thing that its values name, so that a page can link to it. `words` are
+    labels for values that are codes of ours; `missing` is the label of a null. A column that isn't
+    shown is still in files and sums. `from_messages_of` marks values that are only in messages
+    (keys, tags, properties): it names the column with the topic of these messages, and people who
+    may not see the messages get no values.
     """
 
     name: str
@@ -102,7 +103,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A number over all rows: a column's sum, maximum or distinct values, or the rows' number."""
+    """A number over all rows: a column's sum, maximum or count of distinct values, or the row
+    count.
+    """
 
     name: str
     label: str
@@ -114,10 +117,10 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Values over time, stacked by series; a point stands for `step_seconds` or more.
+    """Values over time, stacked by series; a point represents `step_seconds` or more.
 
-    How much more is decided for each run (`step_for`), and the result says it. Readings, what is
-    there at a time, have no sum over time; other values count what came in a step.
+    Each run chooses the actual step (`step_for`), which is in the result. Readings are states at a
+    time and have no sum over time; other values count events in a step.
     """
 
     label: str
@@ -130,7 +133,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Sums of columns for each value of another, the largest of the first column on top."""
+    """Sums of columns for each value of another, sorted by the first column, largest first."""
 
     label: str
     by: str
@@ -139,7 +142,7 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Sums of a column for each value of another, as bars: the largest first, or in row order."""
+    """Sums of a column for each value of another, as bars: largest first, or in row order."""
 
     label: str
     by: str
@@ -149,12 +152,12 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Which columns of a row say what messages it counts, so that a page can lead to them.
+    """Which columns of a row identify the messages that it counts, so that a page can link to them.
 
-    They are of the topic in `topic`, and stored from the time in `first`: up to that in `last`, or
-    for `seconds`, or for the run's step of time with neither. Without `first`, in the run's time.
-    `prefixes` are for numbers whose messages are in topics named after what `topic` holds: of each
-    such column what comes before the name; other numbers lead nowhere then.
+    The messages are of the topic in `topic`, stored from the time in `first` up to the time in
+    `last`, or for `seconds`, or for the run's time step if both are missing. Without `first`, they
+    are in the run's time range. `prefixes` is for columns whose messages are in topics named after
+    `topic`: it maps the column to the prefix, and other columns have no link then.
     """
 
     topic: str = "topic"
@@ -175,42 +178,15 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What matters in a result: a sentence with places `%(name)s` for its figures."""
+    """The main point of a result: a sentence with placeholders `%(name)s` for its figures."""
 
     text: str
     figures: Mapping[str, Figure] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class LakeQuery:
-    """The transform as a query of DuckDB over the lake, with the same rows.
-
-    It knows rows of a table of the lake, narrowed as was asked, as `given`, the step of time in
-    seconds as `$step`, and parameters by their names. `values` stand for those left out. When the
-    step of a time begins is `start_of_step(time, $step)`.
-    """
-
-    table: Literal["bronze.messages", "gold.traffic_minute"]
-    text: str
-    values: Mapping[str, Value] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SamplesQuery:
-    """How DuckDB makes a report of what the console's collector sampled, in the place of Spark.
-
-    The text knows rows of bronze.samples of the time asked for, and of these metrics, as `given`,
-    the step of time in seconds as `$step`, and the report's own parameters by their names, null
-    where they were left out. When the step of a time begins is `start_of_step(time, $step)`.
-    """
-
-    metrics: tuple[str, ...]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Need:
-    """What must be there before a run can start; `module` prints what is missing, see describe."""
+    """A requirement of a run; `module` prints the problem, see describe."""
 
     name: str
     label: str
@@ -221,20 +197,21 @@ class Need:
 class Report:
     """One report.
 
-    `reads` are columns of MESSAGES; `transform` makes `columns` of them, given the parameters and
-    the step of time in seconds; the result is sorted by `sorted_by`. `prepare` comes before it and
-    adds what the store's configuration files say. `find` says what matters in a result that has
-    rows. `system_topics` shows the transform what the broker keeps for itself, too; `dead_letters`
-    says that they count in it. `lake` says the same as the transform where a lake can. With
-    `grouped_by`, a source that can tells messages alike in these columns as one row: `messages`
-    says of how many, sizes are sums, and times are cut to the step; see `counted`.
+    `reads` are columns of MESSAGES; `transform` turns them into `columns`, given the parameters and
+    the time step in seconds; the result is sorted by `sorted_by`. `prepare` runs before it and adds
+    facts from the store's configuration files. `find` returns the main point of a non-empty result.
+    `system_topics` includes the broker's internal messages in the input; `dead_letters` says that
+    dead letters count. With `grouped_by`, messages that agree in these columns may be combined into
+    one row: `messages` is their number, sizes are sums, and times are rounded down to the step; see
+    `counted`. Rows of the lake table `gold` represent messages in the same way.
 
-    With `client_traces` the transform gets the traces of RocketMQ's clients as well, the only rows
-    that have their `body` then. `narrowed_by` is the column that names the topic of a result whose
-    messages are in others: all are read, and rows of the topic that was asked for are kept.
-    `chosen` returns what the parameters make of a report that reads more for some of them.
+    With `client_traces`, the transform also gets the traces of RocketMQ's clients; only these rows
+    have their `body` then. `narrowed_by` is the result column with the topic, for reports that need
+    messages of other topics: all are read, and the rows of the requested topic are kept. `chosen`
+    returns the variant of the report for some parameters.
 
-    A report of `samples` reads nothing else: no message, no log, no Spark.
+    A report of `samples` gets no messages: its transform uses the rows of SAMPLES of these metrics
+    (see `analytics.lake.tables`).
     """
 
     name: str
@@ -243,9 +220,9 @@ class Report:
     parameters: tuple[Parameter, ...]
     columns: tuple[Column, ...]
     sorted_by: tuple[str, ...]
+    transform: Callable[[DataFrame, Mapping[str, Value], int], DataFrame]
     reads: tuple[str, ...] = ()
-    transform: Callable[[DataFrame, Mapping[str, Value], int], DataFrame] | None = None
-    samples: SamplesQuery | None = None
+    samples: tuple[str, ...] = ()
     totals: tuple[Total, ...] = ()
     chart: Chart | None = None
     breakdown: Breakdown | None = None
@@ -257,39 +234,36 @@ class Report:
     client_traces: bool = False
     narrowed_by: str = ""
     chosen: Callable[[Mapping[str, Value]], Report] | None = None
-    lake: LakeQuery | None = None
+    gold: str = ""
     needs: tuple[Need, ...] = ()
     behind: Behind | None = None
     grouped_by: tuple[str, ...] = ()
 
     @property
     def schema(self) -> StructType:
-        """The shape of the result."""
+        """The schema of the result."""
         return StructType([StructField(column.name, column.type) for column in self.columns])
 
     def with_parameters(self, parameters: Mapping[str, Value]) -> Report:
-        """Return the report that these parameters ask for."""
+        """Return the variant of the report for these parameters."""
         return self if self.chosen is None else self.chosen(parameters)
 
 
 def counted(messages: DataFrame) -> DataFrame:
-    """Return rows with how many messages each stands for: one, where the source tells each."""
+    """Return rows with the number of messages that each represents, 1 for single messages."""
     if MESSAGES_COLUMN in messages.columns:
         return messages
     return messages.withColumn(MESSAGES_COLUMN, F.lit(1))
 
 
 def start_of_step(seconds: Expression, step_seconds: int) -> Expression:
-    """Return the time at which the step begins that holds some seconds since the epoch.
-
-    SQL for DuckDB has a macro of the same name, of a moment and the seconds of a step.
-    """
+    """Return the start of the time step that contains a time in seconds since the epoch."""
     step = F.lit(step_seconds)
     return F.timestamp_seconds(F.floor(seconds / step) * step)
 
 
 def step_for(report: Report, span_seconds: int) -> int:
-    """Return the step of time for a range: the least that needs at most POINTS_MAX points."""
+    """Return the time step for a range: the least that needs at most POINTS_MAX points."""
     least = STEPS_S[0] if report.chart is None else report.chart.step_seconds
     steps = [step for step in STEPS_S if step >= least]
     return next((step for step in steps if span_seconds // step < POINTS_MAX), steps[-1])
@@ -301,7 +275,7 @@ HOURS = Parameter(
     name="hours",
     type="integer",
     label=gettext_noop("Time range"),
-    help=gettext_noop("Counted back from the start of the run, to a whole minute."),
+    help=gettext_noop("Counted back from the start of the run, rounded to a full minute."),
     default=24,
     minimum=1,
     maximum=24 * 366,
@@ -314,41 +288,41 @@ HOURS = Parameter(
         Choice(None, gettext_noop("Everything in the log")),
     ),
 )
-"""Narrows what is read by the time of storing. For every report of messages."""
+"""Filters by store time. For every report of messages."""
 
 SAMPLED_HOURS = replace(
     HOURS,
     help=gettext_noop(
-        "Counted back from the start of the run, to a whole minute; the newest samples are up to "
-        "an hour old."
+        "Counted back from the start of the run, rounded to a full minute. The newest samples "
+        "are up to an hour old."
     ),
-    # Of the last hour there is at best a part.
-    choices=(*HOURS.choices[1:-1], Choice(None, gettext_noop("Everything that was sampled"))),
+    # The last hour is at best partly sampled.
+    choices=(*HOURS.choices[1:-1], Choice(None, gettext_noop("All samples"))),
 )
-"""Narrows what is read by the time of sampling. For every report of samples."""
+"""Filters by sampling time. For every report of samples."""
 
 TOPIC = Parameter(
     name="topic",
     type="topic",
     label=gettext_noop("Topic"),
-    help=gettext_noop("Empty: all topics."),
+    help=gettext_noop("Leave empty for all topics."),
     maximum=255,
 )
-"""Narrows what is read to one topic. For every report of messages."""
+"""Filters by topic. For every report of messages."""
 
 COMPARE = Parameter(
     name="compare",
     type="integer",
     label=gettext_noop("Comparison"),
-    help=gettext_noop("The period before is as long, and is read as well."),
+    help=gettext_noop("The previous period has the same length and is read as well."),
     default=1,
     minimum=0,
     maximum=1,
     choices=(
-        Choice(1, gettext_noop("With the period before")),
+        Choice(1, gettext_noop("With previous period")),
         Choice(0, gettext_noop("None")),
     ),
 )
-"""Asks for the totals of the period before. For every report of messages, and of samples."""
+"""Adds the totals of the previous period. For every report of messages or samples."""
 
 MESSAGE_PARAMETERS = (HOURS, TOPIC, COMPARE)

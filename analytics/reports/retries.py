@@ -1,4 +1,4 @@
-"""The retries report: what consumers gave back, and what ended as a dead letter."""
+"""The retries report: messages that consumers failed to process, and dead letters."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ RETRY, DEAD = names.RETRY_GROUP_TOPIC_PREFIX, names.DLQ_GROUP_TOPIC_PREFIX
 
 
 def by_group_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds: int) -> DataFrame:
-    """MESSAGES -> RETRIES: one row for each group, topic of origin and step of time.
+    """MESSAGES -> RETRIES: one row for each group, original topic and time step.
 
-    A record in a group's retry topic is one more try that came due; one in its dead letter topic
-    is a message that will not be tried again. The topic of origin is null where the record does
-    not tell.
+    A record in a group's retry topic is a redelivery; a record in its dead-letter topic is a
+    message that won't be retried. The original topic is null if it isn't recorded.
     """
     start = start_of_step(F.unix_seconds("store_timestamp"), step_seconds)
     is_retry, is_dead = F.col("topic").startswith(RETRY), F.col("topic").startswith(DEAD)
@@ -66,7 +65,9 @@ def by_group_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds:
 
 
 def worst_group(table: pa.Table) -> Finding:
-    """Say which group failed most; dead letters weigh more than any number of retries."""
+    """Return the finding on the group that failed most; dead letters outweigh any number of
+    retries.
+    """
     groups = table.group_by("consumer_group").aggregate(
         [("dead_letters", "sum"), ("retries", "sum")]
     )
@@ -82,14 +83,14 @@ def worst_group(table: pa.Table) -> Finding:
     if dead:
         return Finding(
             gettext_noop(
-                "%(group)s gave up most: %(dead)s of %(all)s dead letters, after %(retries)s "
-                "retries in this time."
+                "%(group)s has the most dead letters: %(dead)s of %(all)s, after %(retries)s "
+                "retries in this time range."
             ),
             figures,
         )
     return Finding(
         gettext_noop(
-            "Nothing became a dead letter. %(group)s retried most: %(retries)s retries came due."
+            "No messages became dead letters. %(group)s retried most, with %(retries)s retries due."
         ),
         figures,
     )
@@ -98,7 +99,10 @@ def worst_group(table: pa.Table) -> Finding:
 REPORT = Report(
     name="retries",
     title=gettext_noop("Retries and dead letters"),
-    question=gettext_noop("Which groups fail to consume, of which topics, and what did they lose?"),
+    question=gettext_noop(
+        "Which groups fail to consume messages, from which topics, and which messages became "
+        "dead letters?"
+    ),
     parameters=(HOURS, TOPIC, COMPARE),
     reads=("topic", "store_timestamp", "reconsume_times", "uniq_key", "properties"),
     dead_letters=True,
@@ -106,12 +110,12 @@ REPORT = Report(
     transform=by_group_and_time,
     columns=(
         Column("consumer_group", StringType(), gettext_noop("Consumer group"), link="group"),
-        Column("origin_topic", StringType(), gettext_noop("Topic of origin"), link="topic"),
+        Column("origin_topic", StringType(), gettext_noop("Original topic"), link="topic"),
         Column("time", TimestampType(), gettext_noop("From (UTC)")),
         Column("retries", LongType(), gettext_noop("Retries"), "messages"),
         Column("retried_messages", LongType(), gettext_noop("Messages retried"), "messages"),
         Column("dead_letters", LongType(), gettext_noop("Dead letters"), "messages"),
-        Column("reconsume_times", LongType(), gettext_noop("Most tries of one message")),
+        Column("reconsume_times", LongType(), gettext_noop("Most attempts for one message")),
     ),
     sorted_by=("time", "dead_letters", "retries", "consumer_group", "origin_topic"),
     totals=(
@@ -119,7 +123,10 @@ REPORT = Report(
         Total("dead_letters", gettext_noop("Dead letters"), "sum", "dead_letters", "messages"),
         Total("groups", gettext_noop("Groups affected"), "distinct", "consumer_group"),
         Total(
-            "reconsume_times", gettext_noop("Most tries of one message"), "max", "reconsume_times"
+            "reconsume_times",
+            gettext_noop("Most attempts for one message"),
+            "max",
+            "reconsume_times",
         ),
     ),
     chart=Chart(

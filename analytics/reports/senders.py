@@ -1,4 +1,4 @@
-"""The senders report: which hosts send how much to which topic."""
+"""The senders report: how much each host sends to each topic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from analytics.reports.report import (
     Breakdown,
     Column,
     Finding,
-    LakeQuery,
     Report,
     Total,
     gettext_noop,
@@ -34,7 +33,7 @@ _PORT = r":[0-9]+$"
 
 
 def by_host_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFrame:
-    """MESSAGES -> SENDERS: one row for each host and topic; a host is its address, without port."""
+    """MESSAGES -> SENDERS: one row for each host and topic; a host is an address without a port."""
     host = F.regexp_replace("born_host", _PORT, "").alias("host")
     senders = messages.groupBy(host, "topic").agg(
         F.count(F.lit(1)).alias("messages"),
@@ -46,22 +45,13 @@ def by_host_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) -
     return senders.select(*REPORT.schema.names)
 
 
-FROM_BRONZE = """
-SELECT regexp_replace(coalesce(born_host, ''), ':[0-9]+$', '') AS host, topic,
-    count(*) AS messages, sum(body_size)::BIGINT AS body_bytes,
-    max(body_size)::BIGINT AS largest_body,
-    min(store_timestamp) AS first_stored, max(store_timestamp) AS last_stored
-FROM given GROUP BY ALL
-"""
-
-
 def busiest_host(table: pa.Table) -> Finding:
-    """Say which host sent most bytes."""
+    """Return the finding on the host that sent most bytes."""
     return largest(
         table,
         "host",
         "body_bytes",
-        gettext_noop("%(name)s sent most: %(part)s of %(all)s of bodies, which is %(share)s."),
+        gettext_noop("%(name)s sent the most: %(part)s of %(all)s in message bodies (%(share)s)."),
         "bytes",
     )
 
@@ -77,7 +67,7 @@ REPORT = Report(
         Column("host", StringType(), gettext_noop("Host")),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
-        Column("body_bytes", LongType(), gettext_noop("Bytes of bodies"), "bytes"),
+        Column("body_bytes", LongType(), gettext_noop("Body bytes"), "bytes"),
         Column("largest_body", LongType(), gettext_noop("Largest body"), "bytes"),
         Column("first_stored", TimestampType(), gettext_noop("First (UTC)")),
         Column("last_stored", TimestampType(), gettext_noop("Last (UTC)")),
@@ -85,14 +75,13 @@ REPORT = Report(
     sorted_by=("body_bytes", "messages", "host", "topic"),
     totals=(
         Total("messages", gettext_noop("Messages"), "sum", "messages", "messages"),
-        Total("body_bytes", gettext_noop("Bytes of bodies"), "sum", "body_bytes", "bytes"),
+        Total("body_bytes", gettext_noop("Body bytes"), "sum", "body_bytes", "bytes"),
         Total("hosts", gettext_noop("Hosts"), "distinct", "host"),
         Total("largest_body", gettext_noop("Largest body"), "max", "largest_body", "bytes"),
     ),
-    bars=Bars(gettext_noop("Bytes of bodies by host"), by="host", value="body_bytes"),
+    bars=Bars(gettext_noop("Body bytes by host"), by="host", value="body_bytes"),
     breakdown=Breakdown(gettext_noop("By host"), by="host", sums=("body_bytes", "messages")),
     find=busiest_host,
-    lake=LakeQuery("bronze.messages", FROM_BRONZE),
     needs=(JAVA,),
     behind=Behind(first="first_stored", last="last_stored"),
 )

@@ -1,4 +1,4 @@
-"""The sizes report: how large bodies are, in RocketMQ's own classes of message sizes.
+"""The sizes report: how large bodies are, in RocketMQ's own size classes.
 
 Source: broker/metrics/BrokerMetricsConstant.java, BrokerMetricsManager.java (5.3.3).
 """
@@ -20,7 +20,6 @@ from analytics.reports.report import (
     Column,
     Figure,
     Finding,
-    LakeQuery,
     Report,
     Total,
     gettext_noop,
@@ -47,7 +46,7 @@ LARGER = "> 4 MiB"
 
 
 def by_size_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFrame:
-    """MESSAGES -> SIZES: one row for each class of sizes and topic."""
+    """MESSAGES -> SIZES: one row for each size class and topic."""
     size = F.col("body_size").cast("bigint")
     bound, words = F.lit(len(BOUNDS)), F.lit(LARGER)
     for place, (bytes_max, label) in reversed(list(enumerate(BOUNDS))):
@@ -67,36 +66,14 @@ def by_size_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) -
     return sizes.select(*REPORT.schema.names)
 
 
-_CLASS = " ".join(f"WHEN body_size <= {most} THEN {n}" for n, (most, _) in enumerate(BOUNDS))
-_SIZE = " ".join(f"WHEN {n} THEN '{label}'" for n, (_, label) in enumerate(BOUNDS))
-# By distinct sizes first, which are few: a median of all rows would keep all of them.
-FROM_BRONZE = f"""
-SELECT size_class::BIGINT AS size_class, CASE size_class {_SIZE} ELSE '{LARGER}' END AS size, topic,
-    sum(number)::BIGINT AS messages, sum(number * body_size)::BIGINT AS body_bytes,
-    min(body_size)::BIGINT AS smallest_body,
-    (min(body_size) FILTER (WHERE 2 * up_to >= in_all))::BIGINT AS median_body,
-    max(body_size)::BIGINT AS largest_body
-FROM (
-    SELECT *, sum(number) OVER (alike ORDER BY body_size) AS up_to, sum(number) OVER alike AS in_all
-    FROM (
-        SELECT CASE {_CLASS} ELSE {len(BOUNDS)} END AS size_class, topic, body_size,
-            count(*) AS number
-        FROM given GROUP BY ALL
-    )
-    WINDOW alike AS (PARTITION BY size_class, topic)
-)
-GROUP BY ALL
-"""
-
-
-def where_the_bytes_are(table: pa.Table) -> Finding:
-    """Say which class holds most of the bytes, and how few messages make them."""
+def largest_class(table: pa.Table) -> Finding:
+    """Return the finding on the size class with most bytes, and its share of messages."""
     classes = table.group_by("size").aggregate([("body_bytes", "sum"), ("messages", "sum")])
     first = top(classes, "body_bytes_sum", "size")
     return Finding(
         gettext_noop(
-            "Bodies of %(size)s hold %(bytes)s, which is %(share)s of all bytes, in %(messages)s "
-            "of %(all)s messages. The largest body has %(largest)s."
+            "Bodies of %(size)s account for %(bytes)s (%(share)s of all bytes), in "
+            "%(messages)s of %(all)s messages. The largest body has %(largest)s."
         ),
         {
             "size": Figure(first["size"]),
@@ -113,8 +90,8 @@ def where_the_bytes_are(table: pa.Table) -> Finding:
 
 REPORT = Report(
     name="sizes",
-    title=gettext_noop("Sizes of messages"),
-    question=gettext_noop("How large are the bodies, and which sizes hold the bytes?"),
+    title=gettext_noop("Message sizes"),
+    question=gettext_noop("How large are message bodies, and which sizes account for the bytes?"),
     parameters=MESSAGE_PARAMETERS,
     reads=("topic", "body_size"),
     transform=by_size_and_topic,
@@ -123,7 +100,7 @@ REPORT = Report(
         Column("size", StringType(), gettext_noop("Body size")),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
-        Column("body_bytes", LongType(), gettext_noop("Bytes of bodies"), "bytes"),
+        Column("body_bytes", LongType(), gettext_noop("Body bytes"), "bytes"),
         Column("smallest_body", LongType(), gettext_noop("Smallest body"), "bytes"),
         Column("median_body", LongType(), gettext_noop("Median body"), "bytes"),
         Column("largest_body", LongType(), gettext_noop("Largest body"), "bytes"),
@@ -131,14 +108,13 @@ REPORT = Report(
     sorted_by=("size_class", "body_bytes", "topic"),
     totals=(
         Total("messages", gettext_noop("Messages"), "sum", "messages", "messages"),
-        Total("body_bytes", gettext_noop("Bytes of bodies"), "sum", "body_bytes", "bytes"),
+        Total("body_bytes", gettext_noop("Body bytes"), "sum", "body_bytes", "bytes"),
         Total("largest_body", gettext_noop("Largest body"), "max", "largest_body", "bytes"),
         Total("topics", gettext_noop("Topics"), "distinct", "topic"),
     ),
     bars=Bars(gettext_noop("Messages by body size"), by="size", value="messages", ranked=False),
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("body_bytes", "messages")),
-    find=where_the_bytes_are,
-    lake=LakeQuery("bronze.messages", FROM_BRONZE),
+    find=largest_class,
     needs=(JAVA,),
     behind=Behind(),
 )

@@ -1,6 +1,6 @@
-"""What a page shows of all rows of a result: a sentence, sums by a column, the points of a chart.
+"""Summaries of all rows of a result for a page: a sentence, sums by a column, chart points.
 
-Made here, where all rows are: whoever shows a result keeps some of them only.
+Computed here, because the page receives only some of the rows.
 
     {"breakdown": {"rows": [{"by": "orders", "sums": ["12", "3400"]}, ...], "count": 1},
      "chart": {"stepSeconds": 60, "times": [1795251420, ...],
@@ -32,7 +32,7 @@ BARS_MAX = 12
 
 
 def summaries_of(report: Report, table: pa.Table, step_seconds: int) -> dict[str, Any]:
-    """Return the sentence, breakdown and charts of a result, as far as the report has them."""
+    """Return the sentence, breakdown and charts that the report defines."""
     found: dict[str, Any] = {}
     if report.breakdown is not None:
         found["breakdown"] = breakdown_of(report.breakdown, table)
@@ -53,7 +53,7 @@ def summaries_of(report: Report, table: pa.Table, step_seconds: int) -> dict[str
 
 
 def bars_of(wanted: Bars, table: pa.Table) -> dict[str, Any]:
-    """Return up to BARS_MAX sums, how many there are, and the sum of those left out."""
+    """Return up to BARS_MAX sums, their total number, and the sum of the rest."""
     values, codes = _encoded(table[wanted.by])
     sums = _sums(codes, _whole(table[wanted.value]), len(values))
     order = list(range(len(values)))
@@ -67,7 +67,7 @@ def bars_of(wanted: Bars, table: pa.Table) -> dict[str, Any]:
 
 
 def breakdown_of(wanted: Breakdown, table: pa.Table) -> dict[str, Any]:
-    """Return the sums for each value, the largest first, and the number of values."""
+    """Return the sums for each value, largest first, and the number of values."""
     values, codes = _encoded(table[wanted.by])
     sums = [_sums(codes, _whole(table[name]), len(values)) for name in wanted.sums]
     ranked = sorted(
@@ -85,9 +85,9 @@ def breakdown_of(wanted: Breakdown, table: pa.Table) -> dict[str, Any]:
 def chart_of(wanted: Chart, table: pa.Table, step_seconds: int) -> dict[str, Any]:
     """Return the times in seconds since the epoch, and values for each series; gaps are zeros.
 
-    Readings are null where no series has any: nobody looked then. The last series, whose label is
-    null, sums up all beyond CHART_SERIES_MAX. The step is `step_seconds`, and longer where that
-    would need more than POINTS_MAX points.
+    Readings are null at times when no series has any. The last series has a null label and sums up
+    all series beyond CHART_SERIES_MAX. The step is `step_seconds`, or longer if that would need
+    more than POINTS_MAX points.
     """
     table = table.filter(pc.is_valid(table[wanted.time]))
     if not table.num_rows:
@@ -124,7 +124,7 @@ def chart_of(wanted: Chart, table: pa.Table, step_seconds: int) -> dict[str, Any
 
 
 def _encoded(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
-    """Return the distinct values as text, and the index of each row's among them."""
+    """Return the distinct values as text, and each row's index among them."""
     encoded = pc.fill_null(pc.cast(column, pa.string()), "").combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return encoded.dictionary.to_pylist(), codes

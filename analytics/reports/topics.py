@@ -41,7 +41,7 @@ IDLE_HOURS = Parameter(
     name="idle",
     type="integer",
     label=gettext_noop("Idle after (hours)"),
-    help=gettext_noop("A topic whose last message is as old or older counts as idle."),
+    help=gettext_noop("Topics whose last message is at least this old count as idle."),
     default=IDLE_DEFAULT,
     minimum=1,
     maximum=IDLE_MAX,
@@ -49,10 +49,10 @@ IDLE_HOURS = Parameter(
 
 
 def with_every_topic(messages: DataFrame, facts: StoreFacts) -> DataFrame:
-    """Add a row without a message for each configured topic, and how many groups read each topic.
+    """Add a row without a message for each configured topic, and the number of groups per topic.
 
-    A group reads a topic when it has an offset in it. The broker's own topics, retries and dead
-    letters are left out.
+    A group counts for a topic if it has an offset in it. Internal topics, retries and dead letters
+    are left out.
     """
     session = messages.sparkSession
     readers: dict[str, set[str]] = {}
@@ -72,12 +72,12 @@ def with_every_topic(messages: DataFrame, facts: StoreFacts) -> DataFrame:
 
 
 def is_brokers_own(topic: str) -> bool:
-    """Return whether a broker made this topic for itself, or for a group's failures."""
+    """Return whether a topic is internal to the broker, or a group's retry or dead-letter topic."""
     return names.is_system_topic(topic) or names.is_retry_topic(topic) or names.is_dlq_topic(topic)
 
 
 def by_topic(rows: DataFrame, parameters: Mapping[str, Value], _step: int) -> DataFrame:
-    """MESSAGES and topics -> TOPICS: one row for each topic, with the first state that fits."""
+    """MESSAGES and topics -> TOPICS: one row for each topic, with the first state that applies."""
     idle_s = int(parameters.get(IDLE_HOURS.name, IDLE_DEFAULT)) * 3_600
     topics = rows.groupBy("topic").agg(
         F.count("store_timestamp").alias("messages"),
@@ -99,14 +99,14 @@ def by_topic(rows: DataFrame, parameters: Mapping[str, Value], _step: int) -> Da
     return found.select(*REPORT.schema.names)
 
 
-def what_to_clean_up(table: pa.Table) -> Finding:
-    """Say how many topics nobody seems to need, and what they hold."""
+def cleanup_finding(table: pa.Table) -> Finding:
+    """Return the finding on how many topics seem unused, and their size."""
     rows = table.to_pylist()
     count = {state: sum(row["state"] == state for row in rows) for state in (EMPTY, UNREAD, IDLE)}
     return Finding(
         gettext_noop(
-            "Of %(topics)s topics %(empty)s are empty, %(unread)s are read by no group and "
-            "%(idle)s are idle; those that no group reads hold %(bytes)s of %(all)s."
+            "Of %(topics)s topics, %(empty)s are empty, %(unread)s aren't read by any group "
+            "and %(idle)s are idle. Topics without groups hold %(bytes)s of %(all)s."
         ),
         {
             "topics": Figure(len(rows), "messages"),
@@ -120,7 +120,7 @@ def what_to_clean_up(table: pa.Table) -> Finding:
 REPORT = Report(
     name="topics",
     title=gettext_noop("Empty, unread and idle topics"),
-    question=gettext_noop("Which topics does nobody seem to need?"),
+    question=gettext_noop("Which topics may no longer be needed?"),
     parameters=(HOURS, TOPIC, IDLE_HOURS),
     reads=("topic", "store_timestamp", "store_size"),
     prepare=with_every_topic,
@@ -132,7 +132,7 @@ REPORT = Report(
             gettext_noop("State"),
             words={
                 EMPTY: gettext_noop("empty"),
-                UNREAD: gettext_noop("read by no group"),
+                UNREAD: gettext_noop("not read by any group"),
                 IDLE: gettext_noop("idle"),
                 USED: gettext_noop("in use"),
             },
@@ -141,7 +141,7 @@ REPORT = Report(
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),
         Column("bytes", LongType(), gettext_noop("Bytes"), "bytes"),
         Column("last_stored", TimestampType(), gettext_noop("Last (UTC)")),
-        Column("groups", LongType(), gettext_noop("Groups that read it")),
+        Column("groups", LongType(), gettext_noop("Groups reading it")),
         Column("topics", LongType(), gettext_noop("Topics")),
     ),
     sorted_by=("state", "bytes", "topic"),
@@ -152,7 +152,7 @@ REPORT = Report(
     ),
     bars=Bars(gettext_noop("Topics by state"), by="state", value="topics"),
     breakdown=Breakdown(gettext_noop("By state"), by="state", sums=("topics", "bytes")),
-    find=what_to_clean_up,
+    find=cleanup_finding,
     behind=Behind(),
     needs=(JAVA,),
 )

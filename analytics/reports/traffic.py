@@ -16,7 +16,6 @@ from analytics.reports.report import (
     Chart,
     Column,
     Finding,
-    LakeQuery,
     Report,
     Total,
     counted,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def by_topic_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds: int) -> DataFrame:
-    """MESSAGES -> TRAFFIC: one row for each topic and step of time in which something was stored.
+    """MESSAGES -> TRAFFIC: one row for each topic and time step with messages.
 
     Steps are counted from the epoch, in UTC.
     """
@@ -50,29 +49,20 @@ def by_topic_and_time(messages: DataFrame, _: Mapping[str, Value], step_seconds:
     return traffic.select("topic", "time", "messages", "bytes")
 
 
-FROM_GOLD = """
-SELECT topic, start_of_step(minute, $step) AS time,
-    sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes
-FROM given GROUP BY ALL
-"""
-
-
 def busiest_topic(table: pa.Table) -> Finding:
-    """Say which topic stored most messages."""
+    """Return the finding on the topic with most messages."""
     return largest(
         table,
         "topic",
         "messages",
-        gettext_noop(
-            "%(name)s stored most: %(part)s of %(all)s messages, which is %(share)s of them."
-        ),
+        gettext_noop("%(name)s stored the most: %(part)s of %(all)s messages (%(share)s)."),
     )
 
 
 REPORT = Report(
     name="traffic",
     title=gettext_noop("Traffic by topic and time"),
-    question=gettext_noop("How many messages and how many bytes did each topic store, and when?"),
+    question=gettext_noop("How many messages and bytes did each topic store, and when?"),
     parameters=MESSAGE_PARAMETERS,
     reads=("topic", "store_timestamp", "store_size"),
     transform=by_topic_and_time,
@@ -90,7 +80,7 @@ REPORT = Report(
             how="sum",
             column="messages",
             unit="messages",
-            note=gettext_noop("stored in this time"),
+            note=gettext_noop("stored in this time range"),
         ),
         Total(
             name="bytes",
@@ -98,7 +88,7 @@ REPORT = Report(
             how="sum",
             column="bytes",
             unit="bytes",
-            note=gettext_noop("of records in the log"),
+            note=gettext_noop("of log records"),
         ),
         Total(
             name="topics",
@@ -111,7 +101,7 @@ REPORT = Report(
             name="rows",
             label=gettext_noop("Rows"),
             how="rows",
-            note=gettext_noop("one for each topic and step of time"),
+            note=gettext_noop("one per topic and time step"),
         ),
     ),
     chart=Chart(
@@ -122,7 +112,7 @@ REPORT = Report(
         step_seconds=60,
     ),
     find=busiest_topic,
-    lake=LakeQuery("gold.traffic_minute", FROM_GOLD),
+    gold="gold.traffic_minute",
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("messages", "bytes")),
     needs=(JAVA,),
     behind=Behind(first="time"),

@@ -1,4 +1,4 @@
-"""The transactions report: how half messages ended, and how long that took."""
+"""The transactions report: how transactions ended, and how long they took."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ GIVEN_UP = names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC
 
 
 def by_group_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) -> DataFrame:
-    """MESSAGES with the broker's own -> TRANSACTIONS: one row for each producer group and topic.
+    """MESSAGES with internal ones -> TRANSACTIONS: one row for each producer group and topic.
 
-    A transaction is a UNIQ_KEY with a half message; the broker puts its half message again with
-    each check. An op message lists the queue offsets of half messages that are done with. One that
-    is done with and neither committed nor given up was rolled back.
+    A transaction is a UNIQ_KEY with a half message; the broker stores the half message again with
+    each check. An op message lists the queue offsets of finished half messages. A finished half
+    message that was neither committed nor given up was rolled back.
     """
     transactions = (
         _by_half_message(messages)
@@ -77,7 +77,7 @@ def by_group_and_topic(messages: DataFrame, _: Mapping[str, Value], _step: int) 
 
 
 def _by_half_message(messages: DataFrame) -> DataFrame:
-    """Return one row for each half message, with whether it is done with, and for each commit."""
+    """Return one row for each half message, with whether it is finished, and for each commit."""
     own_text = F.col("properties")
     is_half, is_op = F.col("topic") == HALF, F.col("topic") == OP
     is_given_up = F.col("topic") == GIVEN_UP
@@ -86,7 +86,7 @@ def _by_half_message(messages: DataFrame) -> DataFrame:
     texts = F.split(F.col("body").cast("string"), ",")
     listed = F.transform(texts, lambda text: text.try_cast("bigint"))
     stored = F.unix_millis("store_timestamp")
-    # What is no half message joins none: its place is its own, and negative.
+    # Other messages must not match: use their own negative offset.
     places = F.when(is_half, F.array("queue_offset")).when(is_op, listed)
     places = places.otherwise(F.array(-1 - F.col("commit_log_offset")))
     return (
@@ -116,13 +116,15 @@ def _by_half_message(messages: DataFrame) -> DataFrame:
     )
 
 
-def how_they_ended(table: pa.Table) -> Finding:
-    """Say how many transactions were rolled back, given up, or have no outcome yet."""
+def outcomes_finding(table: pa.Table) -> Finding:
+    """Return the finding on how many transactions were rolled back, given up, or have no outcome
+    yet.
+    """
     begun, back = total(table, "begun"), total(table, "rolled_back")
     return Finding(
         gettext_noop(
-            "Of %(begun)s transactions %(back)s were rolled back (%(share)s), %(given_up)s were "
-            "given up, and %(open)s have no outcome yet."
+            "Of %(begun)s transactions, %(back)s were rolled back (%(share)s), %(given_up)s "
+            "were given up and %(open)s are still pending."
         ),
         {
             "begun": Figure(begun, "messages"),
@@ -137,7 +139,9 @@ def how_they_ended(table: pa.Table) -> Finding:
 REPORT = Report(
     name="transactions",
     title=gettext_noop("Transactions"),
-    question=gettext_noop("How do transactions end, how long does it take, and which stay open?"),
+    question=gettext_noop(
+        "How do transactions end, how long do they take, and which are still pending?"
+    ),
     parameters=MESSAGE_PARAMETERS,
     reads=(
         *("commit_log_offset", "topic", "queue_offset", "store_timestamp", "sys_flag"),
@@ -149,25 +153,25 @@ REPORT = Report(
     columns=(
         Column("producer_group", StringType(), gettext_noop("Producer group")),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
-        Column("begun", LongType(), gettext_noop("Begun"), "messages"),
+        Column("begun", LongType(), gettext_noop("Started"), "messages"),
         Column("committed", LongType(), gettext_noop("Committed"), "messages"),
         Column("rolled_back", LongType(), gettext_noop("Rolled back"), "messages"),
         Column("given_up", LongType(), gettext_noop("Given up"), "messages"),
-        Column("open", LongType(), gettext_noop("Open"), "messages"),
+        Column("open", LongType(), gettext_noop("Pending"), "messages"),
         Column("checks", LongType(), gettext_noop("Checks")),
-        Column("p50_ms", LongType(), gettext_noop("Median until committed"), "milliseconds"),
-        Column("p95_ms", LongType(), gettext_noop("95 % within"), "milliseconds"),
-        Column("max_ms", LongType(), gettext_noop("Longest"), "milliseconds"),
+        Column("p50_ms", LongType(), gettext_noop("Median time to commit"), "milliseconds"),
+        Column("p95_ms", LongType(), gettext_noop("p95"), "milliseconds"),
+        Column("max_ms", LongType(), gettext_noop("Longest wait"), "milliseconds"),
     ),
     sorted_by=("begun", "producer_group", "topic"),
     totals=(
-        Total("begun", gettext_noop("Begun"), "sum", "begun", "messages"),
+        Total("begun", gettext_noop("Started"), "sum", "begun", "messages"),
         Total("committed", gettext_noop("Committed"), "sum", "committed", "messages"),
         Total("rolled_back", gettext_noop("Rolled back"), "sum", "rolled_back", "messages"),
-        Total("open", gettext_noop("Open"), "sum", "open", "messages"),
+        Total("open", gettext_noop("Pending"), "sum", "open", "messages"),
     ),
     bars=Bars(gettext_noop("Transactions by producer group"), by="producer_group", value="begun"),
     breakdown=Breakdown(gettext_noop("By topic"), by="topic", sums=("begun", "rolled_back")),
-    find=how_they_ended,
+    find=outcomes_finding,
     needs=(JAVA,),
 )

@@ -1,4 +1,4 @@
-"""Assignment: the queues that the options of the `rocketmq` source name."""
+"""Assignment: the queues that the options of the `rocketmq` source select."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NAMES_SHOWN_MAX = 10
 
 
 async def assigned(cluster: Cluster, wanted: Wanted) -> list[Queue]:
-    """Return the queues that the options name, as they are now.
+    """Return the queues that the options select at this moment.
 
     Raises:
-        ReportError: an option names a topic, a broker or a queue that doesn't exist, or nobody
-            answers.
+        ReportError: an option names a topic, broker or queue that doesn't exist, or no broker
+            responds.
     """
     if wanted.queues is not None:
         topics = sorted({queue.topic for queue in wanted.queues})
@@ -42,10 +42,10 @@ async def assigned(cluster: Cluster, wanted: Wanted) -> list[Queue]:
 
 
 async def remaining(cluster: Cluster, wanted: Wanted, *, is_first: bool = False) -> list[Queue]:
-    """Return which of the queues that the options name exist now.
+    """Return the selected queues that still exist.
 
     Raises:
-        ReportError: nobody answers; or, at first, a topic that is named doesn't exist.
+        ReportError: no broker responds; or, at first, a named topic doesn't exist.
     """
     if wanted.queues is not None:
         reads = {
@@ -63,7 +63,7 @@ async def remaining(cluster: Cluster, wanted: Wanted, *, is_first: bool = False)
             if matches(topic)
             and (wanted.rows.include_system_topics or not names.is_system_topic(topic))
         )
-        # One that is deleted meanwhile isn't there, and nobody named it.
+        # A topic that is deleted later is only missing.
         is_first = False
     return [
         queue
@@ -76,7 +76,7 @@ def require_known(option: str, named: Iterable[Queue], known: Collection[Queue])
     """Check that queues exist.
 
     Raises:
-        ReportError: one doesn't; the sentence names its topic, its broker or its number.
+        ReportError: a queue doesn't exist; the sentence names its topic, broker or number.
     """
     exist = frozenset(known)
     for queue in sorted(named):

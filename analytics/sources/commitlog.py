@@ -3,41 +3,41 @@
     spark.read.format("commitlog").schema(messages_with(["topic", "store_size"])).load(store)
     spark.readStream.format("commitlog").option("startingOffset", "earliest").load(store)
 
-The schema that is asked for decides what is decoded (the Python data source interface prunes no
-columns); without one it is MESSAGES. Only options narrow what is read, never a filter: Spark 4.2
-and 4.3 share one read plan between all uses of a frame, so a filter that was pushed down for one
-would hold for the others. All options but the path may be left out:
+The requested schema decides which columns are decoded (the Python data source interface doesn't
+prune columns); the default is MESSAGES. Only options limit the rows that are read, never filters:
+Spark 4.2 and 4.3 share one read plan between all uses of a frame, so a filter pushed down for one
+use would apply to the others. All options except the path are optional:
 
     path                 the store directory (storePathRootDir), ours or the original's
-    commitLogPath        storePathCommitLog, when the broker's configuration sets it
-    topic                topics, with commas between them; read through their ConsumeQueues where
-                         that is less than reading the log
-    queue                queue ids, with commas between them
+    commitLogPath        storePathCommitLog, if the broker's configuration sets it
+    topic                topics, separated by commas; read through their ConsumeQueues if that is
+                         cheaper than reading the log
+    queue                queue IDs, separated by commas
     startingTimestamp    stored at or after, ms since epoch
     endingTimestamp      stored before
-    startingOffset       commit log offset: earliest, latest, or the number of one where a record
-                         starts. A frame begins at the earliest, a stream at the latest
-    endingOffset         commit log offset, not included: latest, or the log_to of a plan
-    maxBytesPerTrigger   how much of the log one batch of a stream takes
-    includeSystemTopics  false; true shows what the broker keeps for itself, too: half messages,
+    startingOffset       commit log offset: earliest, latest, or the offset of a record. A frame
+                         begins at the earliest, a stream at the latest
+    endingOffset         commit log offset, exclusive: latest, or the log_to of a plan
+    maxBytesPerTrigger   how much of the log one batch of a stream reads
+    includeSystemTopics  false; true includes the broker's internal messages: half messages,
                          deferred messages, traces
-    decompress           false; true yields bodies as they were before compression
+    decompress           false; true yields decompressed bodies
     splitBytes           how much of the log one task reads
     checkCrc             body: a body whose checksum is wrong is null. true: such a record is
                          damage, with or without a body column. false: no checksum is computed
-    failOnDataLoss       true: reading fails when files have expired since it was planned, when one
-                         is missing, or when the log ends before a stream's own progress. false:
-                         what is gone is damage
-    mode                 FAILFAST: reading fails at a damaged range, and at a body that can't be
-                         read. PERMISSIVE: the range is skipped and logged, the body is null.
-                         FAILFAST by default, PERMISSIVE where the schema has the column `damage`
-    groupBy              columns, with commas between them: messages that are alike in these are
-                         told as one row, or as a few. `messages` says how many it stands for,
-                         store_size and body_size are their sums; there are no other columns
-    groupSeconds         60; times that are grouped by are cut down to so many seconds
+    failOnDataLoss       true: reading fails if files have expired since it was planned, if one is
+                         missing, or if the log ends before a stream's own progress. false:
+                         missing data is damage
+    mode                 FAILFAST: reading fails at a damaged range, and at an unreadable body.
+                         PERMISSIVE: the range is skipped and logged, the body is null.
+                         FAILFAST by default, PERMISSIVE if the schema has the column `damage`
+    groupBy              columns, separated by commas: messages that agree in these are combined
+                         into one row, or a few. `messages` is their number, store_size and
+                         body_size are their sums; there are no other columns
+    groupSeconds         60; grouped times are rounded down to a multiple of this
 
-A schema with the column `damage` has a row for each range that can't be read. How many messages are
-read depends on the options only, never on the columns.
+A schema with the column `damage` has a row for each range that isn't readable. The number of
+messages depends only on the options, never on the columns.
 
 Source: pyspark.sql.datasource (4.3).
 """
@@ -111,7 +111,7 @@ QUEUE_ID_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The options with their types; an offset is None for the end of the log on its side."""
+    """The options with their types; an offset of None means the respective end of the log."""
 
     path: Path
     commit_log_path: Path | None
@@ -132,22 +132,22 @@ class Wanted:
         )
 
     def require_topics(self) -> None:
-        """Check that the store has the topics and queues that the options name.
+        """Check that the store has the topics and queues in the options.
 
         Raises:
-            ReportError: it lacks one.
+            ReportError: a topic or queue doesn't exist.
         """
         topics, queue_ids = self.rows.topics, self.rows.queue_ids
         if topics is None and queue_ids is None:
             return
         known = self.store().topics()
         if known is None:
-            return  # a copy of the log alone
+            return  # a copy of only the log
         for topic in sorted(topics or ()):
             if topic not in known and not names.is_system_topic(topic):
                 raise ReportError(
-                    f"There is no topic {topic} in the store {self.path}. Of a topic that was "
-                    "deleted, messages may still be in the log: leave out the option topic, and "
+                    f"The store {self.path} has no topic {topic}. The log may still contain "
+                    "messages of a deleted topic; to read them, remove the option topic and "
                     "filter the rows."
                 )
         most = max((known.get(topic, 0) for topic in topics or known), default=0)
@@ -155,8 +155,8 @@ class Wanted:
             if queue_id >= most and not any(map(names.is_system_topic, topics or ())):
                 of = ", ".join(sorted(topics)) if topics else "any topic"
                 raise ReportError(
-                    f"There is no queue {queue_id} of {of} in the store {self.path}; the highest "
-                    f"number of a queue is {most - 1}."
+                    f"The store {self.path} has no queue {queue_id} of {of}; the highest queue "
+                    f"id is {most - 1}."
                 )
 
     def plan(self, from_offset: int | None, to_offset: int | None) -> ReadPlan:
@@ -171,7 +171,7 @@ class Wanted:
 
 
 class CommitLogDataSource(DataSource):
-    """Checks the options and makes the readers. Spark calls it."""
+    """Checks the options and creates the readers. Spark calls it."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -199,7 +199,7 @@ class SharePartition(InputPartition):
 
 
 class _ShareReader:
-    """Reads shares, in any process: holds options only, no files."""
+    """Reads shares, in any process: holds only options, no files."""
 
     def __init__(self, wanted: Wanted, schema: StructType) -> None:
         self._wanted = wanted
@@ -246,7 +246,7 @@ class CommitLogReader(_ShareReader, DataSourceReader):
         if starting == LATEST:
             return [SharePartition(())]
         from_offset = starting if isinstance(starting, int) else None
-        # Without a partition Spark would read one of its own.
+        # Spark adds a default partition if there are none.
         return self._shares(from_offset, wanted.ending_offset) or [SharePartition(())]
 
 
@@ -254,14 +254,14 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
     """Follows the log.
 
     An offset of the stream is {"commit_log_offset": N, "fingerprint": F}: where the next batch
-    begins, and a number made of the bytes before it, by which another log is noticed. Lives in one
-    process for the whole query, besides the reading of shares.
+    begins, and a hash of the bytes before it, which reveals a different log. Lives in one process
+    for the whole query, except for reading shares.
     """
 
     def __init__(self, wanted: Wanted, schema: StructType) -> None:
         if wanted.ending_offset is not None or wanted.rows.to_ms is not None:
             raise ReportError(
-                "A stream of commitlog has no end: leave out endingOffset and endingTimestamp."
+                "A stream of commitlog has no end. Remove endingOffset and endingTimestamp."
             )
         super().__init__(wanted, schema)
         self._target: int | None = None
@@ -304,7 +304,7 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
         if end[OFFSET] <= start[OFFSET]:
             return []
         if end != self._planned:
-            # A batch of an earlier run, to be done again: the log may be another by now.
+            # This may repeat a batch of an earlier run, and the log may have been replaced since.
             self._require_same(end)
         return self._shares(start[OFFSET], end[OFFSET])
 
@@ -323,14 +323,14 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
         return {OFFSET: offset, **({FINGERPRINT: found} if found else {})}
 
     def _require_same(self, progress: dict[str, int]) -> None:
-        """Check that the bytes before an offset are those that this stream has read.
+        """Check that the bytes before an offset are the bytes that this stream has read.
 
         Raises:
-            DataLossError: they aren't, and that is to fail.
+            DataLossError: they differ, and failOnDataLoss is set.
         """
         recorded = progress.get(FINGERPRINT)
         found = fingerprint_before(self._wanted.store().files(), progress[OFFSET])
-        # What has expired, or is out of reach, has no fingerprint.
+        # Expired or unreachable bytes have no fingerprint.
         if recorded and found and recorded != found:
             self._lost(
                 f"The log at {self._wanted.path} has other messages before {progress[OFFSET]} than "
@@ -344,18 +344,18 @@ class CommitLogStreamReader(_ShareReader, DataSourceStreamReader, SupportsTrigge
         )
         if self._wanted.fail_on_data_loss:
             raise DataLossError(sentence)
-        logger.warning("lost: %s", sentence)
+        logger.warning("messages lost reason=%s", sentence)
 
 
 def parse_options(given: Mapping[str, str]) -> Wanted:
     """Return the options with their types and defaults.
 
     Raises:
-        ReportError: one is unknown, missing, or not what it must be.
+        ReportError: an option is unknown, missing or not valid.
     """
     options = Options(FORMAT, OPTIONS, given)
     if not options.text("path"):
-        raise ReportError("commitlog needs the option path: the store directory.")
+        raise ReportError("commitlog needs the option path. Set it to the store directory.")
     elsewhere = options.text("commitLogPath")
     return Wanted(
         path=Path(options.text("path")),
@@ -382,12 +382,12 @@ def parse_options(given: Mapping[str, str]) -> Wanted:
 def _grouping(options: Options) -> Grouping | None:
     if "groupBy" not in options:
         if "groupSeconds" in options:
-            raise ReportError("commitlog's option groupSeconds is of use with groupBy only.")
+            raise ReportError("commitlog's option groupSeconds requires groupBy.")
         return None
     by = tuple(dict.fromkeys(part.strip() for part in options.text("groupBy").split(",")))
     if not set(by) <= set(GROUPABLE):
         raise options.refused(
-            "groupBy", f"columns with commas between them, of {', '.join(GROUPABLE)}"
+            "groupBy", f"columns separated by commas, from {', '.join(GROUPABLE)}"
         )
     seconds = options.number("groupSeconds", least=1) or GROUP_SECONDS_DEFAULT
     return Grouping(by, seconds * 1_000_000)
@@ -414,5 +414,5 @@ def _queue_ids(options: Options) -> frozenset[int] | None:
         return None
     parts = [part.strip() for part in options.text("queue").split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) <= QUEUE_ID_MAX for part in parts):
-        raise options.refused("queue", "queue ids with commas between them")
+        raise options.refused("queue", "queue ids separated by commas")
     return frozenset(map(int, parts))

@@ -1,7 +1,7 @@
-"""Marks: how a stream notices that a topic was deleted and created again.
+"""Marks: how a stream notices that a topic was deleted and recreated.
 
-A queue of a new topic counts from 0, and may have grown past the offset of the old one. So the
-message that a mark names is asked for again: another time of storing means another topic.
+A queue of the new topic starts at 0, and may have grown past the offset of the old one. So the
+message of a mark is read again: a different store time means a different topic.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ async def find_marks(
     extents: Extents,
     begun: Mapping[Queue, int],
 ) -> dict[Place, Mark]:
-    """Return marks for the topics of these queues; none for a topic without a message.
+    """Return marks for the topics of these queues; a topic without messages has no mark.
 
-    `ends` are where the reading ends, `begun` where it began, if it did.
+    `ends` are the ends of the reading, `begun` its beginning, if known.
 
     Raises:
-        ReportError: a broker doesn't answer.
+        ReportError: a broker doesn't respond.
     """
     chosen: dict[Place, Queue] = {}
     for queue in ends:
@@ -56,12 +56,12 @@ async def find_marks(
 async def recreated(
     cluster: Cluster, group: str, marks: Mapping[Place, Mark], extents: Extents
 ) -> frozenset[Place]:
-    """Return the places whose topic isn't the one that was marked.
+    """Return the places whose topic isn't the marked one.
 
-    Where the marked message has expired nothing is known, and the place isn't returned.
+    A place whose marked message has expired can't be checked, and isn't returned.
 
     Raises:
-        ReportError: a broker doesn't answer.
+        ReportError: a broker doesn't respond.
     """
 
     async def is_other(place: Place) -> bool:
@@ -87,7 +87,9 @@ async def recreated(
 def _rank(
     queue: Queue, ends: Mapping[Queue, int], extents: Extents, begun: Mapping[Queue, int]
 ) -> tuple[bool, bool, int]:
-    """Order the queues of a topic by how well they mark it: by a message that was just read."""
+    """Order the queues of a topic by suitability for a mark: queues with a recently read message
+    first.
+    """
     least, behind = extents[queue]
     end = ends[queue]
     return end > least, end < behind, end - begun.get(queue, least)

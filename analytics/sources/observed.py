@@ -1,11 +1,11 @@
-"""Counts of what a source read, in the metrics that Spark reports of a frame or a stream.
+"""Counts of the messages that a source read, in the metrics that Spark reports.
 
     frame = spark.readStream.format("rocketmq").schema(with_damage).options(...).load()
     observed(frame, "orders").writeStream...
     query.lastProgress.observedMetrics["orders"]    Row(messages=1200, damaged_ranges=1)
 
-Spark gives a source in Python no metrics of its own. It does count, exactly once for each batch,
-what a frame is asked to observe.
+Spark doesn't support metrics for Python sources. It does count observations of a frame, exactly
+once for each batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MESSAGES_METRIC, DAMAGED_METRIC = "messages", "damaged_ranges"
 def observed(frame: DataFrame, observation: Observation | str) -> DataFrame:
     """Return a source's frame without its column `damage`; count its messages and damaged ranges.
 
-    A stream is observed under a name, a frame by an Observation.
+    Observe a stream with a name, a frame with an Observation.
 
     Raises:
         ReportError: the frame has no column `damage`.

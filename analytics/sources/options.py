@@ -1,4 +1,4 @@
-"""The options of a source, with their types; every refusal is one sentence."""
+"""The typed options of a source; every error is one sentence."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _DURATION = re.compile(rf"([0-9]{{1,9}})\s*({'|'.join(_SECONDS)})?")
 
 
 class Mode(enum.Enum):
-    """What happens at damage; named as in Spark's own sources."""
+    """How to handle damage; named as in Spark's own sources."""
 
     FAILFAST = "FAILFAST"
     """Reading fails."""
     PERMISSIVE = "PERMISSIVE"
-    """The range is skipped and logged, and a row where the schema has the column `damage`."""
+    """The range is skipped and logged, and is a row if the schema has the column `damage`."""
 
 
 def mode_for(given: Mode | None, schema: StructType) -> Mode:
-    """Return the mode of a reading: by default damage fails where no column would show it."""
+    """Return the mode of a reading: by default, damage fails unless a column shows it."""
     if given is not None:
         return given
     return Mode.PERMISSIVE if DAMAGE_COLUMN in schema.names else Mode.FAILFAST
 
 
 class Options:
-    """What was given to a source, by the names that it knows; Spark does not keep their case."""
+    """The options given to a source, by name; Spark doesn't preserve their case."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Options:
         *,
         of_spark: Sequence[str] = (),
     ) -> None:
-        """Take what was given; `of_spark` are options that Spark hands on and obeys itself.
+        """Check the given options; `of_spark` are options that Spark passes on and handles itself.
 
         Raises:
-            ReportError: the source has no such option.
+            ReportError: the source doesn't have such an option.
         """
         by_lower = {name.lower(): name for name in known}
         ignored = {name.lower() for name in of_spark}
@@ -72,21 +72,21 @@ class Options:
         return self._given.get(name, default)
 
     def number(self, name: str, *, least: int = 0) -> int | None:
-        """Return a whole number, None when it was not given."""
+        """Return an integer option, or None."""
         text = self._given.get(name)
         if text is None:
             return None
         if not (text.isascii() and text.isdigit() and int(text) >= least):
-            raise self.refused(name, f"a whole number from {least} on")
+            raise self.refused(name, f"a whole number of at least {least}")
         return int(text)
 
     def number_or(self, name: str, default: int, *, least: int = 0) -> int:
-        """Return a whole number, or the default when it was not given."""
+        """Return an integer option, or the default."""
         found = self.number(name, least=least)
         return default if found is None else found
 
     def seconds(self, name: str, default: float) -> float:
-        """Return a duration, as Spark writes it: `90s`, `15m`, `2h`, `500ms`; ms without a unit."""
+        """Return a duration in Spark's format: `90s`, `15m`, `2h`, `500ms`; ms without a unit."""
         text = self._given.get(name)
         if text is None:
             return default
@@ -104,14 +104,14 @@ class Options:
         return _TRUTHS[text.lower()]
 
     def one_of(self, name: str, choices: Sequence[str]) -> str:
-        """Return one of the words, the first of them when none was given."""
+        """Return one of the words; the first is the default."""
         text = self._given.get(name, choices[0]).lower()
         if text not in choices:
             raise self.refused(name, f"{', '.join(choices[:-1])} or {choices[-1]}")
         return text
 
     def mode(self) -> Mode | None:
-        """Return the option `mode`, None when it was not given."""
+        """Return the option `mode`, or None."""
         text = self._given.get("mode")
         if text is None:
             return None
@@ -120,7 +120,7 @@ class Options:
         return Mode[text.upper()]
 
     def topics(self, name: str) -> frozenset[str] | None:
-        """Return the topics of a list with commas, None when it was not given."""
+        """Return the topics of a comma-separated option, or None."""
         text = self._given.get(name)
         if text is None:
             return None
@@ -128,13 +128,13 @@ class Options:
         for topic in found:
             wrong = names.check_topic(topic)
             if wrong is not None:
-                raise self.refused(name, f"topics with commas between them: {wrong}")
+                raise self.refused(name, f"topics separated by commas: {wrong}")
         if not found:
-            raise self.refused(name, "topics with commas between them")
+            raise self.refused(name, "topics separated by commas")
         return found
 
     def refused(self, name: str, wanted: str) -> ReportError:
-        """Return the error that says what an option must be."""
+        """Return the error that says which values an option allows."""
         return ReportError(
             f"{self._source}'s option {name} is {self._given.get(name)!r}; "
             f"it must be {wanted.rstrip('.')}."

@@ -1,7 +1,7 @@
-"""Offsets of queues as JSON, and which queues an option names.
+"""Offsets of queues as JSON, and the queues in an option.
 
 {"orders": {"broker-a": {"0": 23, "1": -2}}}        an offset; -2 the earliest, -1 the latest
-{"orders": {"broker-a": [0, 1]}}                    the queues themselves
+{"orders": {"broker-a": [0, 1]}}                    queues without offsets
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EARLIEST, LATEST = -2, -1
 
 
 def nested(offsets: Mapping[Queue, int]) -> Nested:
-    """Return offsets as a stream's progress holds them."""
+    """Return offsets in the format of a stream's progress."""
     found: Nested = {}
     for queue in sorted(offsets):
         by_broker = found.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})
@@ -29,32 +29,32 @@ def nested(offsets: Mapping[Queue, int]) -> Nested:
 
 
 def flat(offsets: Mapping[str, Any]) -> dict[Queue, int]:
-    """Return what `nested` took.
+    """Invert `nested`.
 
     Raises:
-        ValueError: it has another shape.
+        ValueError: the value has another shape.
     """
     return {queue: whole(offset) for queue, offset in _leaves(offsets)}
 
 
 def parse_offsets(text: str) -> dict[Queue, int]:
-    """Return the offsets of an option, which may be the progress of a stream.
+    """Return the offsets in an option, which may be the progress of a stream.
 
     Raises:
-        ValueError: it is not such JSON.
+        ValueError: the JSON isn't valid.
     """
     document = table(json.loads(text))
     found = flat(table(document.get("offsets")) if "version" in document else document)
     if any(offset < EARLIEST for offset in found.values()):
-        raise ValueError("an offset is below -2")
+        raise ValueError("an offset must be at least -2")
     return found
 
 
 def parse_times(text: str) -> dict[Queue, int]:
-    """Return the times of an option, in ms since epoch.
+    """Return the times in an option, in ms since epoch.
 
     Raises:
-        ValueError: it is not such JSON.
+        ValueError: the JSON isn't valid.
     """
     found = flat(table(json.loads(text)))
     if any(timestamp < 0 for timestamp in found.values()):
@@ -63,16 +63,16 @@ def parse_times(text: str) -> dict[Queue, int]:
 
 
 def parse_queues(text: str) -> tuple[Queue, ...]:
-    """Return the queues of an option.
+    """Return the queues in an option.
 
     Raises:
-        ValueError: it is not such JSON.
+        ValueError: the JSON isn't valid.
     """
     found: set[Queue] = set()
     for topic, brokers in table(json.loads(text)).items():
         for broker, ids in table(brokers).items():
             if not isinstance(ids, list):
-                raise ValueError(f"the queues of {topic} on {broker} are no list")
+                raise ValueError(f"the queues of {topic} on {broker} are not a list")
             found |= {Queue(topic, broker, whole(queue_id, least=0)) for queue_id in ids}
     if not found:
         raise ValueError("no queue is named")
@@ -84,7 +84,7 @@ def _leaves(offsets: Mapping[str, Any]) -> Iterator[tuple[Queue, Any]]:
         for broker, queues in table(brokers).items():
             for queue_id, offset in table(queues).items():
                 if not (queue_id.isascii() and queue_id.isdigit()):
-                    raise ValueError(f"{queue_id!r} is no queue id")
+                    raise ValueError(f"{queue_id!r} is not a queue id")
                 yield Queue(topic, broker, int(queue_id)), offset
 
 
@@ -92,19 +92,19 @@ def table(value: Any) -> Mapping[str, Any]:
     """Return a JSON object.
 
     Raises:
-        ValueError: the value is something else.
+        ValueError: the value isn't an object.
     """
     if not isinstance(value, dict):
-        raise ValueError(f"{value!r} is no object")
+        raise ValueError(f"{value!r} is not an object")
     return value
 
 
 def whole(value: Any, *, least: int = EARLIEST) -> int:
-    """Return a whole number from `least` on.
+    """Return an integer that is at least `least`.
 
     Raises:
-        ValueError: the value is something else.
+        ValueError: the value isn't such an integer.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{value!r} is no whole number from {least} on")
+        raise ValueError(f"{value!r} is not a whole number >= {least}")
     return value

@@ -1,4 +1,4 @@
-"""Ranges of queues: where each begins and ends, and how tasks share them."""
+"""Ranges of queues: where each begins and ends, and how they are divided into tasks."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class QueueShare(InputPartition):
 
 
 async def frame_ranges(wanted: Wanted, cluster: Cluster) -> list[QueueRange]:
-    """Return what a frame reads.
+    """Return the ranges that a frame reads.
 
     Raises:
-        DataLossError: an offset that was given lies behind the end of its queue.
-        ReportError: an option names what doesn't exist, or nobody answers.
+        DataLossError: a given offset is after the end of its queue.
+        ReportError: an option names something that doesn't exist, or no broker responds.
     """
     cluster.forget_routes()
     extents = await cluster.extents(await assigned(cluster, wanted))
@@ -61,19 +61,20 @@ async def frame_ranges(wanted: Wanted, cluster: Cluster) -> list[QueueRange]:
 async def starts(
     cluster: Cluster, wanted: Wanted, extents: Extents, *, default: int
 ) -> dict[Queue, int]:
-    """Return where the reading of each queue begins.
+    """Return the first offset to read of each queue.
 
     Raises:
-        DataLossError: an offset that was given lies behind the end of its queue.
-        ReportError: a broker doesn't answer; or no message is as young as wanted, and the strategy
-            is to fail.
+        DataLossError: a given offset is after the end of its queue.
+        ReportError: a broker doesn't respond; or no message is new enough, and the strategy is to
+            fail.
     """
 
     async def first_of(queue: Queue) -> int:
         least, behind = extents[queue]
         if wanted.rows.from_ms is not None:
             await _require_stored_from(cluster, wanted, queue, wanted.rows.from_ms, behind)
-            # Of several messages of one time brokers find any: look for the time before.
+            # If several messages have the same time, brokers return any of them; search for the
+            # time before.
             at = await cluster.offset_by_time(queue, max(0, wanted.rows.from_ms - 1))
             return max(least, min(at, behind))
         if wanted.starting_times is not None:
@@ -97,7 +98,7 @@ async def _ends(cluster: Cluster, wanted: Wanted, extents: Extents) -> dict[Queu
     async def end_of(queue: Queue) -> int:
         least, behind = extents[queue]
         if wanted.rows.to_ms is not None:
-            # The offset of a time may be that of the last message before it.
+            # The broker may return the last message before the time.
             return min(behind, await cluster.offset_by_time(queue, wanted.rows.to_ms) + 1)
         if wanted.ending_times is not None and queue in wanted.ending_times:
             at_ms = wanted.ending_times[queue]
@@ -116,7 +117,7 @@ async def _ends(cluster: Cluster, wanted: Wanted, extents: Extents) -> dict[Queu
 def shared(
     ranges: Sequence[QueueRange], min_partitions: int = 0, max_records: int | None = None
 ) -> list[InputPartition]:
-    """Return the ranges in tasks: small ones together, large ones cut.
+    """Divide ranges into tasks: small ones share a task, large ones are cut.
 
     They are cut for at least `min_partitions` tasks, and so that no task has more than
     `max_records` messages.
@@ -145,7 +146,7 @@ def shared(
             size = 0
         shares[-1].append(one)
         size += one.size
-    # Without a partition Spark would read one of its own.
+    # Spark adds a default partition if there are none.
     return [QueueShare(share) for share in shares] or [QueueShare(())]
 
 

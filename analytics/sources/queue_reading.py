@@ -1,4 +1,4 @@
-"""Reading a task's share of queues: pulled in bulk, decoded in bulk."""
+"""Reads a task's share of queues: pulled in bulk, decoded in bulk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from analytics.errors import DamageError, DataLossError
-from analytics.remote.opened import open_cluster
+from analytics.remote.connections import open_cluster
 from analytics.remote.pull import PulledRange
 from analytics.schemas import BROKER_NAME, DAMAGE_COLUMN
 from analytics.sources.options import Mode, mode_for
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from analytics.remote.cluster import Cluster
-    from analytics.remote.opened import OpenCluster
+    from analytics.remote.connections import OpenCluster
     from analytics.sources.queue_ranges import QueueRange
     from analytics.sources.rocketmq_options import Wanted
 
 logger = logging.getLogger(__name__)
 _TYPES = {BROKER_NAME: pa.string(), **COLUMN_TYPES}
 
-# Pulled and decoded at once.
+# Pulled and decoded at a time.
 CHUNK_BYTES = 4 * 1024 * 1024
 NO_RECORD = "the broker sent what is no record"
 
 
 class QueueShareReader:
-    """Reads shares, in any process: holds options only, no connection."""
+    """Reads shares, in any process: holds only options, no connection."""
 
     def __init__(self, wanted: Wanted, schema: StructType) -> None:
         self._wanted = wanted
@@ -94,15 +94,15 @@ class _Reading:
             lost = f"the offsets {first} to {behind} are not there any more"
             if wanted.fail_on_data_loss:
                 raise DataLossError(
-                    f"Messages are gone: of {part.queue}, {lost}. They have expired, or the topic "
-                    "was made anew; with the option failOnDataLoss=false they are counted as "
-                    "damage instead."
+                    f"Messages of {part.queue} are gone: {lost}. They have expired, or the "
+                    "topic was created again. Set failOnDataLoss=false to count them as damage "
+                    "instead."
                 )
             damages.append(Damage(str(part.queue), None, None, lost))
         if damages and DAMAGE_COLUMN in self._schema.names:
             yield self._whole(self._decoder.damage_batch(damages))
         for damage in damages:
-            logger.warning("damaged: %s: %s", damage.file, damage.reason)
+            logger.warning("damaged range file=%s reason=%s", damage.file, damage.reason)
 
     def _decoded(self, data: bytes, damages: list[Damage]) -> pa.RecordBatch:
         buffer = RecordBuffer(memoryview(data))
@@ -112,14 +112,14 @@ class _Reading:
             damages.append(Damage(at, None, None, NO_RECORD))
         positions = found.positions
         numbers = buffer.heads[positions]["queue_offset"].astype(np.int64)
-        # A pull may bring more than was asked for.
+        # A pull may return messages outside the range.
         positions = positions[(numbers >= self._part.first) & (numbers < self._part.behind)]
         batch, bad = self._decoder.decode(buffer, positions, 0)
         damages += [Damage(at, None, None, one.reason) for one in bad]
         return self._whole(batch)
 
     def _whole(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with the broker's name where that is a column."""
+        """Return a batch with the broker's name if that is a column."""
         name = pa.array([self._part.queue.broker_name] * batch.num_rows, type=pa.string())
         columns = [
             name if field.name == BROKER_NAME else batch[field.name] for field in self._schema
@@ -128,7 +128,7 @@ class _Reading:
 
 
 class Chunks:
-    """The records of a range, joined to what is worth decoding at once."""
+    """The records of a range, combined into chunks that are efficient to decode."""
 
     def __init__(self, pulled: PulledRange) -> None:
         self._pulled = pulled
@@ -148,6 +148,6 @@ class Chunks:
         return b"".join(parts)
 
     async def close(self, cluster: Cluster) -> None:
-        """End a reading that may not have come to its end."""
+        """Stop reading, possibly before the end."""
         if self._bodies is not None:
             await self._bodies.aclose()

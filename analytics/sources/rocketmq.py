@@ -4,30 +4,30 @@
          .option("subscribe", "orders").load()
     spark.readStream.format("rocketmq") ...        frame.write.format("rocketmq").mode("append") ...
 
-Its rows are those of `commitlog`, with the broker's name; its options are named as those of Spark's
-Kafka source. One of subscribe, subscribePattern and assign is needed for reading:
+Rows are those of `commitlog`, with the broker's name; options are named like those of Spark's Kafka
+source. Reading requires one of subscribe, subscribePattern and assign:
 
-    namesrvAddr           name servers, host:port, with semicolons between them
-    subscribe             topics, with commas between them
-    subscribePattern      a regular expression that whole names of topics match
+    namesrvAddr           name servers, host:port, separated by semicolons
+    subscribe             topics, separated by commas
+    subscribePattern      a regular expression that matches whole topic names
     assign                queues: {"orders": {"broker-a": [0, 1]}}
     startingOffsets       earliest (a frame's default), latest (a stream's), or
                           {"orders": {"broker-a": {"0": 23, "1": -2}}}; -2 is the earliest, -1 the
-                          latest; a queue that is left out begins at its earliest
+                          latest; a missing queue begins at its earliest
     endingOffsets         latest, or such JSON; frames only
     startingTimestamp     stored at or after, ms since epoch; instead of startingOffsets
     endingTimestamp       stored before; instead of endingOffsets
-    minPartitions         how many tasks read at least
-    maxOffsetsPerTrigger  how many messages one batch of a stream takes, over all queues
-    failOnDataLoss        true: reading fails when messages have expired or a queue has gone. false:
-                          what is gone is damage
+    minPartitions         minimum number of reading tasks
+    maxOffsetsPerTrigger  maximum messages in one batch of a stream, over all queues
+    failOnDataLoss        true: reading fails if messages have expired or a queue has gone. false:
+                          missing data is damage
     includeHeaders        true; false leaves the column properties out of the default schema
-    includeSystemTopics   false; true shows what brokers keep for themselves, too
-    decompress, checkCrc  as of `commitlog`
-    consumerGroup         the group in whose name messages are pulled; its offsets stay untouched
-    accessKey, secretKey, secretKeyFile    the account at clusters with access control
+    includeSystemTopics   false; true includes the brokers' internal messages
+    decompress, checkCrc  as for `commitlog`
+    consumerGroup         the group that pulls messages; its offsets aren't changed
+    accessKey, secretKey, secretKeyFile    the account for clusters with access control
     tls, tlsCaFile, tlsVerify              whether and how connections are secured
-    timeoutMs             how long one answer may take
+    timeoutMs             timeout of a request
 
 rocketmq_writer.py describes writing. Source: pyspark.sql.datasource (4.3),
 PullMessageProcessor.java (4.9.7, 5.3.3).
@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from analytics.remote.opened import open_cluster
+from analytics.remote.connections import open_cluster
 from analytics.schemas import CLUSTER_MESSAGES
 from analytics.sources.queue_ranges import frame_ranges, shared
 from analytics.sources.queue_reading import QueueShareReader
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class RocketMqDataSource(DataSource):
-    """Checks the options and makes readers and writers. Spark calls it."""
+    """Checks the options and creates readers and writers. Spark calls it."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)

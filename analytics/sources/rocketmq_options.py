@@ -70,7 +70,7 @@ OPTIONS = (
     "producerGroup",
     "idempotenceScope",
 )
-# A stream that is written hands its own options to the writer, too.
+# A stream passes its own options to the writer, too.
 OF_SPARK = ("checkpointLocation",)
 GROUP_DEFAULT = "TREBUCHET_SPARK"
 TIMEOUT_MS_DEFAULT = 10_000
@@ -84,7 +84,7 @@ _WAYS = ("subscribe", "subscribePattern", "assign")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What was asked for; of the three ways to name queues, at most one is given.
+    """The options; at most one of the three ways to select queues is given.
 
     `starting` and `ending` are offsets by queue, or EARLIEST or LATEST for all; None by default.
     `starting_times` and `ending_times` are times by queue, in ms since epoch.
@@ -117,7 +117,7 @@ class Wanted:
 
     @property
     def has_end(self) -> bool:
-        """Whether an option says where reading ends."""
+        """Whether an option sets the end of reading."""
         return (
             self.ending is not None or self.ending_times is not None or self.rows.to_ms is not None
         )
@@ -126,7 +126,7 @@ class Wanted:
         """Return itself.
 
         Raises:
-            ReportError: no topic is named.
+            ReportError: no option selects a topic.
         """
         if self.topics is None and self.pattern is None and self.queues is None:
             raise ReportError(f"{FORMAT} needs one of the options {', '.join(_WAYS)}.")
@@ -137,10 +137,10 @@ def parse_options(given: Mapping[str, str]) -> Wanted:
     """Return the options with their types and defaults.
 
     Raises:
-        ReportError: one is unknown, missing, or not what it must be.
+        ReportError: an option is unknown, missing or not valid.
     """
     if any(name.lower() == "path" for name in given):
-        raise ReportError(f"{FORMAT} reads no path; topics are named by the option subscribe.")
+        raise ReportError(f"{FORMAT} doesn't read a path. Name topics with the option subscribe.")
     options = Options(FORMAT, OPTIONS, given, of_spark=OF_SPARK)
     for one, other in (
         ("subscribe", "subscribePattern"),
@@ -155,7 +155,7 @@ def parse_options(given: Mapping[str, str]) -> Wanted:
         ("secretKey", "secretKeyFile"),
     ):
         if one in options and other in options:
-            raise ReportError(f"{FORMAT}'s options {one} and {other} exclude each other.")
+            raise ReportError(f"{FORMAT}'s options {one} and {other} can't be combined.")
     most = options.number("maxOffsetsPerTrigger", least=1)
     least = options.number("minOffsetsPerTrigger", least=1)
     if most is not None and least is not None and least > most:
@@ -201,13 +201,13 @@ def _access(options: Options) -> Access:
     )
     if not addresses:
         raise ReportError(
-            f"{FORMAT} needs the option namesrvAddr: host:port of the name servers, with "
-            "semicolons between them."
+            f"{FORMAT} needs the option namesrvAddr: host:port of each name server, separated "
+            "by semicolons."
         )
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-            raise options.refused("namesrvAddr", "host:port, with semicolons between several")
+            raise options.refused("namesrvAddr", "host:port, several separated by semicolons")
     send_ms = options.number("rocketmq.sendMsgTimeout", least=1)
     return Access(
         namesrv_addr=addresses,

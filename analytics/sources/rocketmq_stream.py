@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from analytics.errors import DataLossError, ReportError
-from analytics.remote.opened import open_cluster
+from analytics.remote.connections import open_cluster
 from analytics.sources.assignment import assigned, remaining
 from analytics.sources.marks import find_marks, recreated
 from analytics.sources.queue_offsets import LATEST, nested
@@ -43,27 +43,27 @@ AGAIN = (
 
 
 class Ends(NamedTuple):
-    """Where the queues may be read from and to."""
+    """The readable ranges of the queues."""
 
     extents: Mapping[Queue, tuple[int, int]]
     firsts: Mapping[Queue, int]
-    """Where the next batch begins; of queues that are gone, too."""
+    """The start of the next batch, including queues that are gone."""
     starts: Mapping[Queue, int]
-    """Those of them that the progress doesn't say."""
+    """Starts that aren't in the progress."""
     other: frozenset[Place]
-    """Topics that were created again."""
+    """Topics that were recreated."""
 
 
 class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows queues; those that appear later are read from their beginning.
+    """Follows queues; new queues are read from their beginning.
 
-    Lives in one process for the whole query, besides the reading of shares.
+    Lives in one process for the whole query, except for reading shares.
     """
 
     def __init__(self, wanted: Wanted, schema: StructType, clock: Clock | None = None) -> None:
         if wanted.has_end:
             raise ReportError(
-                "A stream of rocketmq has no end: leave out endingOffsets, "
+                "A stream of rocketmq has no end. Remove endingOffsets, "
                 "endingOffsetsByTimestamp and endingTimestamp."
             )
         super().__init__(wanted.for_reading(), schema)
@@ -113,7 +113,8 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
         begun, ended = Progress.of(start), Progress.of(end)
         passed: frozenset[Place] = frozenset()
         if end != self._planned:
-            # A batch of an earlier run, to be done again: its topics may be others by now.
+            # This may repeat a batch of an earlier run, and its topics may have been recreated
+            # since.
             passed = self._run(lambda cluster: self._changed_since(cluster, ended))
         firsts = {**begun.offsets, **ended.starts}
         ranges = [
@@ -132,7 +133,7 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
             return cluster.run(work)
 
     async def _plan(self, cluster: Cluster, begun: Progress, limit: ReadLimit) -> Progress | None:
-        """Return where the next batch ends, None where there is none."""
+        """Return the end of the next batch, or None."""
         seen = await self._look(cluster, begun)
         most = self._wanted.max_offsets_per_trigger if isinstance(limit, ReadMaxRows) else None
         bounds = {
@@ -159,10 +160,10 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
         return Progress(ends, marks, seen.starts)
 
     async def _look(self, cluster: Cluster, begun: Progress) -> Ends:
-        """Return what there is to read.
+        """Return the readable ranges.
 
         Raises:
-            DataLossError: a queue is gone, or isn't the one that was read.
+            DataLossError: a queue is gone, or was recreated.
         """
         cluster.forget_routes()
         extents = await cluster.extents(await remaining(cluster, self._wanted))
@@ -212,7 +213,7 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
     def _lost(self, sentence: str) -> None:
         if self._wanted.fail_on_data_loss:
             raise DataLossError(sentence)
-        logger.warning("lost: %s", sentence)
+        logger.warning("messages lost reason=%s", sentence)
 
     def _end_of(self, queue: Queue, first: int, seen: Ends) -> int:
         behind = seen.extents[queue][1] if queue in seen.extents else first
@@ -221,7 +222,7 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
         return max(first, behind)
 
     def _is_to_wait(self, bounds: Mapping[Queue, tuple[int, int]]) -> bool:
-        """Tell whether too little has come for a batch, and the time for one hasn't."""
+        """Return whether a batch should wait for more messages or for its time."""
         least = self._wanted.min_offsets_per_trigger
         if least is None or self._target is not None or self._batch_at is None:
             return False
@@ -231,9 +232,9 @@ class RocketMqStreamReader(QueueShareReader, DataSourceStreamReader, SupportsTri
 
 
 def _reported(ends: Mapping[Queue, int], seen: Ends) -> dict[str, Any]:
-    """Return the newest offsets, and how far the batch stays behind them, for Spark's progress.
+    """Return the newest offsets, and how far the batch is behind them, for Spark's progress.
 
-    A source in Python can't fill the field `metrics` of a progress.
+    Python sources can't fill the field `metrics` of a progress.
     """
     newest = {queue: behind for queue, (_, behind) in seen.extents.items()}
     lags = [max(0, newest[queue] - ends[queue]) for queue in newest if queue in ends]
@@ -251,7 +252,7 @@ def _reported(ends: Mapping[Queue, int], seen: Ends) -> dict[str, Any]:
 def _bounded(
     ends: Mapping[Queue, tuple[int, int]], most: int | None
 ) -> dict[Queue, tuple[int, int]]:
-    """Return ends so near that about `most` messages lie before them, each queue's fair share."""
+    """Return earlier ends with about `most` messages before them, each queue's fair share."""
     total = sum(behind - first for first, behind in ends.values())
     if most is None or total <= most:
         return dict(ends)

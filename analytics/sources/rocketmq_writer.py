@@ -1,27 +1,26 @@
-"""Writing a frame or a stream to a cluster: each row a message, at least once.
+"""Writes a frame or a stream to a cluster: each row is a message, sent at least once.
 
     frame.select("body", "keys").write.format("rocketmq").mode("append")
         .option("namesrvAddr", "127.0.0.1:9876").option("topic", "orders").save()
 
-A row has these columns, of which only `body` is needed; others are refused:
+A row may have only these columns; `body` is required:
 
     body          binary or string
-    topic         else the option `topic`
+    topic         defaults to the option `topic`
     tags          string
     keys          an array of strings, or a string with spaces between several keys
-    uniq_key      string; else a digest, see below
+    uniq_key      string; defaults to a digest, see below
     properties    a map of strings
-    queue_id      int: the queue, with broker_name where several brokers have it
+    queue_id      int: the queue; requires broker_name if several brokers have it
     broker_name   string
     sharding_key  string: messages of a task with the same key go to the same queue, in order
     delay_level   int: the broker's delay level, from 1 on
-    deliver_at    timestamp: when consumers get the message (RocketMQ 5)
+    deliver_at    timestamp: when consumers get the message (RocketMQ 4.9 ignores it)
 
-Spark repeats a task that fails, and a batch of a stream that didn't end, so a message may be stored
-twice. Both copies have the same UNIQ_KEY: the column uniq_key, else a digest of the row, of the
-task's number, of how often the task had the same row before, and of the write. A write is
-identified by the stream's query and batch; by the option `idempotenceScope`, and for a stream its
-batch; or else at random.
+Spark repeats failed tasks and unfinished batches of a stream, so a message may be stored twice.
+Both copies have the same UNIQ_KEY: the column uniq_key, or a digest of the row, the task's number,
+the number of equal rows before it in the task, and the write. A write is identified by the stream's
+query and batch; by the option `idempotenceScope`, and for a stream its batch; or else at random.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from pyspark.sql.types import (
 )
 
 from analytics.errors import ReportError
-from analytics.remote.opened import open_cluster
+from analytics.remote.connections import open_cluster
 from analytics.remote.send import Outgoing, Sender, check_properties
 from broker_core.message import names
 
@@ -93,13 +92,13 @@ MS = timedelta(milliseconds=1)
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """How many messages a task sent."""
+    """The number of messages that a task sent."""
 
     messages: int
 
 
 class _Writing:
-    """What batch and stream writers share; pickled to the tasks."""
+    """The common part of batch and stream writers; pickled to the tasks."""
 
     def __init__(self, wanted: Wanted, schema: StructType) -> None:
         _check(schema, wanted.topic)
@@ -120,7 +119,9 @@ class _Writing:
         return Sent(count)
 
     def _scope(self, context: TaskContext | None) -> str:
-        """Return what is the same when this write is done again, and differs for any other."""
+        """Return an identifier that is the same when this write is repeated, and differs for any
+        other.
+        """
         return self._wanted.idempotence_scope or self._at_random
 
 
@@ -129,7 +130,7 @@ class RocketMqWriter(_Writing, DataSourceArrowWriter):
 
     def __init__(self, wanted: Wanted, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
-            raise ReportError('A topic is never overwritten: write with mode("append").')
+            raise ReportError("A topic can't be overwritten. Write with mode('append').")
         super().__init__(wanted, schema)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -161,7 +162,7 @@ class RocketMqStreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 class Messages:
-    """Makes messages of one task's rows; the order of calls is that of the rows."""
+    """Turns the rows of one task into messages; call in row order."""
 
     def __init__(self, topic: str, scope: str) -> None:
         self._topic = topic
@@ -172,17 +173,19 @@ class Messages:
         """Return the message of a row.
 
         Raises:
-            ReportError: it lacks a body or a topic, or a broker could not store its properties.
+            ReportError: the body or topic is missing, or a broker couldn't store its properties.
         """
         topic = row.get("topic") or self._topic
         wrong = names.check_topic(topic or "")
         if wrong is not None:
-            raise ReportError(f"A row cannot be sent to the topic {topic!r}: {wrong}")
+            raise ReportError(f"A row can't be sent to the topic {topic!r}: {wrong}")
         if names.is_not_allowed_send_topic(topic):
-            raise ReportError(f"Nobody may send to the topic {topic}.")
+            raise ReportError(f"Sending to the topic {topic} isn't allowed.")
         body = row["body"]
         if not body:
-            raise ReportError(f"A row for the topic {topic} has no body: brokers refuse that.")
+            raise ReportError(
+                f"A row for the topic {topic} has no body. Brokers reject messages without a body."
+            )
         data = body.encode() if isinstance(body, str) else bytes(body)
         found = {name: value for name, value in dict(row.get("properties") or {}).items() if value}
         of_columns = {
@@ -257,7 +260,7 @@ def _check(schema: StructType, topic: str) -> None:
     for field in schema:
         if field.name not in COLUMNS:
             raise ReportError(
-                f"rocketmq writes no column {field.name}; it writes {', '.join(COLUMNS)}."
+                f"rocketmq can't write the column {field.name}; it writes {', '.join(COLUMNS)}."
             )
         if field.dataType not in COLUMNS[field.name]:
             right = COLUMNS[field.name][0].simpleString()
@@ -266,17 +269,17 @@ def _check(schema: StructType, topic: str) -> None:
                 f"must be {right}."
             )
     if "body" not in schema.names:
-        raise ReportError("rocketmq writes messages with a body: the frame has no column body.")
+        raise ReportError("The frame has no column body, which rocketmq needs to write messages.")
     if "topic" not in schema.names and not topic:
         raise ReportError("rocketmq needs the option topic, or a column topic in the frame.")
 
 
 def _log_sent(messages: list[WriterCommitMessage | None]) -> None:
-    logger.info("sent: messages=%d", _count(messages))
+    logger.info("messages sent messages=%d", _count(messages))
 
 
 def _log_kept(messages: list[WriterCommitMessage | None]) -> None:
-    logger.warning("the write failed; messages that stay sent: at least %d", _count(messages))
+    logger.warning("write failed, some messages were sent messages_min=%d", _count(messages))
 
 
 def _count(messages: list[WriterCommitMessage | None]) -> int:

@@ -1,4 +1,4 @@
-"""The columns that a source is asked for, as Arrow decodes them."""
+"""The columns that are requested from a source, as Arrow types."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 def arrow_schema_of(
     source: str, schema: StructType, types: Mapping[str, pa.DataType] | None = None
 ) -> pa.Schema:
-    """Return the Arrow schema of a Spark schema; `types` are what there is, without: a message's.
+    """Return the Arrow schema of a Spark schema; `types` are the known columns, by default a
+    message's.
 
     Raises:
-        ReportError: the source has no such column, or it has another type.
+        ReportError: the source lacks a column, or it has another type.
     """
     types = types or COLUMN_TYPES
     wanted = to_arrow_schema(schema, timezone="UTC")

@@ -1,4 +1,4 @@
-"""When messages of a queue were stored, as its broker's records say."""
+"""The store times of a queue's messages, from its broker's records."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 async def stored_ms_at(cluster: Cluster, queue: Queue, offset: int, group: str) -> int | None:
-    """Return when the message at an offset was stored, None where there is none.
+    """Return when the message at an offset was stored, or None.
 
     Raises:
-        ReportError: the broker doesn't answer.
+        ReportError: the broker doesn't respond.
     """
     data = await record_at(cluster, queue, offset, group)
     buffer = RecordBuffer(memoryview(data))
@@ -33,10 +33,10 @@ async def first_stored_from(
 ) -> int:
     """Return the offset of the first message stored at a time or later, else the queue's end.
 
-    Brokers answer with an offset near it, and differ in which; the messages around it decide.
+    Brokers return a nearby offset, and differ in which; the messages around it decide.
 
     Raises:
-        ReportError: the broker doesn't answer.
+        ReportError: the broker doesn't respond.
     """
     low, high = extent
     probe, step, direction = await cluster.offset_by_time(queue, timestamp_ms), 1, 0

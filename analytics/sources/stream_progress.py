@@ -1,14 +1,14 @@
-"""Progress of a `rocketmq` stream, as Spark keeps it in a checkpoint.
+"""Progress of a `rocketmq` stream, as Spark stores it in a checkpoint.
 
     {"version": 2,
      "offsets": {"orders": {"broker-a": {"0": 23, "1": 40}}},
      "marks": {"orders": {"broker-a": {"queue": 1, "offset": 39, "stored": 1795251442000}}},
      "starts": {"bills": {"broker-a": {"0": 7}}}}
 
-`offsets` are where the next batch begins. A mark names a message of a topic on a broker and when
-the broker stored it: a topic that was deleted and created again holds another message there, or
-none. `starts` are the queues that the batch read from another offset than the progress before it
-says: queues that were new, and those of a topic that was created again.
+`offsets` are where the next batch begins. A mark identifies a message of a topic on a broker, with
+its store time: a recreated topic has a different message there, or no message. `starts` are the
+queues that the batch read from a different offset than the previous progress: new queues, and
+queues of a recreated topic.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Place(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What a topic on a broker held when it was read.
+    """A message that identifies a topic on a broker.
 
-    The message at an offset of a queue, and when it was stored, in ms since epoch; without a
-    message to name, `stored_ms` is None, and the queue began at the offset.
+    It is a queue, an offset and the store time in ms since epoch. Without a message, `stored_ms` is
+    None, and the offset is the beginning of the queue.
     """
 
     queue_id: int
@@ -50,7 +50,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a stream is, with what identifies the topics it has read."""
+    """The position of a stream, with marks that identify the topics that it has read."""
 
     offsets: Mapping[Queue, int]
     marks: Mapping[Place, Mark] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class Progress:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Progress:
-        """Return the progress in a checkpoint; before version 2 it was offsets alone.
+        """Return the progress in a checkpoint; before version 2 it was only offsets.
 
         Raises:
-            ValueError: it is neither.
+            ValueError: the format is unknown.
         """
         if "version" not in document:
             return cls(flat(document))
@@ -74,7 +74,7 @@ class Progress:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return what a checkpoint holds; the same progress gives the same document."""
+        """Return the content of a checkpoint; equal progress gives an equal document."""
         found: dict[str, Any] = {"version": VERSION, "offsets": nested(self.offsets)}
         marks: dict[str, dict[str, Any]] = {}
         for place in sorted(self.marks):

@@ -1,1 +1,1 @@
-"""Store files, read-only: plan what to read, read it, decode it."""
+"""Read-only access to store files: plan a read, read the files, decode them."""

@@ -1,9 +1,9 @@
-"""Bodies as their senders made them: decompressed by the kind that sys_flag names.
+"""Decompresses bodies by the algorithm that sys_flag names.
 
-Pure: no I/O. Any thread.
+Pure: no I/O. Thread-safe.
 
-Source: common/compression/CompressorFactory.java (5.3.3): zlib, LZ4 frames, Zstandard; a message
-of 4.9 has zlib without naming it.
+Source: common/compression/CompressorFactory.java (5.3.3): zlib, LZ4 frames, Zstandard; messages of
+4.9 use zlib without naming it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from broker_core.message.sys_flag import COMPRESSED_FLAG, COMPRESSION_MASK, Mess
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# No body is larger before compression (maxMessageSize is 4 MiB by default): a bomb is.
+# Real bodies are smaller before compression (maxMessageSize defaults to 4 MiB); larger is a bomb.
 BODY_BYTES_MAX = 64 * 1024 * 1024
 _ARROW_CODECS = {
     MessageSysFlag.COMPRESSION_LZ4.value: "lz4",
@@ -27,7 +27,7 @@ _ARROW_CODECS = {
 
 
 def decompressed(bodies: pa.Array, flags: Sequence[int]) -> tuple[pa.Array, int]:
-    """Return the bodies, and how many could not be decompressed and are null now."""
+    """Return the bodies, and the number that couldn't be decompressed and are null."""
     compressed = [index for index, flag in enumerate(flags) if flag & COMPRESSED_FLAG]
     if not compressed:
         return bodies, 0
@@ -42,7 +42,7 @@ def decompressed(bodies: pa.Array, flags: Sequence[int]) -> tuple[pa.Array, int]
 
 
 def _inflated(body: bytes, kind: int) -> bytes | None:
-    """Return a body decompressed, None when it is not of this kind or is too large."""
+    """Return a decompressed body, or None if it isn't valid or is too large."""
     codec = _ARROW_CODECS.get(kind)
     try:
         if codec is None:

@@ -1,12 +1,13 @@
-"""What the decoder does with all records of a buffer at once, by two twins.
+"""Bulk operations of the decoder on all records of a buffer, in two implementations.
 
-One is compiled (`broker_core/native/records.pyx`), where it was built; numpy and Arrow serve
-everywhere, as where only the wheel for Spark is installed. `TREBUCHET_NATIVE=0` takes the second.
+One is compiled (`broker_core/native/records.pyx`) and used if it was built. The other uses numpy
+and Arrow and works everywhere, for example if only the wheel for Spark is installed.
+`TREBUCHET_NATIVE=0` selects the second.
 
-Pure: no I/O. Any thread.
+Pure: no I/O. Thread-safe.
 
-Invariant: both find the same, whatever the bytes are; of a record whose parts do not add up,
-nothing is asked but its head.
+Invariant: both return the same for any bytes. If a record's parts don't add up, only its head is
+read.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     Truths = NDArray[np.bool_]
     Bytes = NDArray[np.uint8]
 
-# So many of a record are found in one pass, more in two.
+# Up to this many properties per record are found in one pass, more in two.
 PAIRS_EXPECTED = 8
-# As long as they are so few, whether a pair repeats is marked instead of sorted for.
+# Up to this many cells, repeated pairs are found by marking instead of sorting.
 CELLS_MAX = 1 << 24
 _BETWEEN_PAIRS = ord(properties.PROPERTY_SEPARATOR)
 _BETWEEN_NAME_AND_VALUE = ord(properties.NAME_VALUE_SEPARATOR)
@@ -50,10 +51,10 @@ class Columns(Protocol):
 
 
 class Pairs(NamedTuple):
-    """The properties with a name and a value of some records, the last of each name in a record.
+    """The non-empty properties of some records, the last of each name in a record.
 
-    Of each its record's number, and where in `data` its name begins and ends and its value ends;
-    `codes` are places of their names in `distinct`.
+    For each property: its record's number, where in `data` its name begins and ends, and where its
+    value ends; `codes` are indices of the names in `distinct`.
     """
 
     data: Bytes
@@ -65,36 +66,38 @@ class Pairs(NamedTuple):
     distinct: list[bytes]
 
     def kept(self, kept: Truths) -> Pairs:
-        """Return those where `kept` is true."""
+        """Return the pairs for which `kept` is true."""
         columns = (self.rows, self.names_from, self.names_to, self.ends, self.codes)
         rows, names_from, names_to, ends, codes = (column[kept] for column in columns)
         return Pairs(self.data, rows, names_from, names_to, ends, codes, self.distinct)
 
 
 class Bulk(Protocol):
-    """One of the twins. Starts and ends are places in the buffer, ascending, without overlap."""
+    """One implementation. Starts and ends are ascending buffer positions, without overlap."""
 
     def walk(self, buffer: RecordBuffer, position: int, limit: int) -> Walk:
-        """Return what `record_columns.walk` does."""
+        """Return the result of `record_columns.walk`."""
 
     def columns(self, buffer: RecordBuffer, positions: Ints) -> Columns:
-        """Return whole records, found by a walk, as columns."""
+        """Return complete records, found by a walk, as columns."""
 
     def pieces(self, data: Bytes, starts: Ints, ends: Ints) -> pa.Array:
         """Return the bytes between each start and end as binary values."""
 
     def encoded(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, list[bytes]]:
-        """Return what differs of what lies between, and for each the number in that list."""
+        """Return the distinct byte strings between starts and ends, and an index into them for
+        each.
+        """
 
     def pairs(self, data: Bytes, starts: Ints, ends: Ints) -> Pairs:
         """Return the properties in the texts between each start and end."""
 
     def wrong_checksums(self, data: Bytes, starts: Ints, ends: Ints, stated: Ints) -> list[int]:
-        """Return the indices of the bodies that have another checksum than is stated."""
+        """Return the indices of the bodies whose checksum is wrong."""
 
 
 class NumpyBulk:
-    """The twin that needs nothing but numpy and Arrow."""
+    """The implementation that needs only numpy and Arrow."""
 
     def walk(self, buffer: RecordBuffer, position: int, limit: int) -> Walk:
         return record_columns.walk(buffer, position, limit)
@@ -105,8 +108,8 @@ class NumpyBulk:
     def pieces(self, data: Bytes, starts: Ints, ends: Ints) -> pa.Array:
         """See `Bulk`.
 
-        The buffer is seen as one Arrow array whose values are, in turn, a piece and the gap before
-        the next; taking every second copies each piece once, in C++.
+        The buffer becomes one Arrow array whose values are alternately a piece and the gap after
+        it; taking every second value copies each piece once, in C++.
         """
         count = len(starts)
         if not count:
@@ -138,8 +141,7 @@ class NumpyBulk:
         return _without_repeated(found, len(texts))
 
     def wrong_checksums(self, data: Bytes, starts: Ints, ends: Ints, stated: Ints) -> list[int]:
-        # Each step of this chain is C: one turn of Python's own a body costs more than its
-        # checksum.
+        # Each step of this chain is C: a Python loop would cost more per body than its checksum.
         bodies = map(data.data.__getitem__, map(slice, starts.tolist(), ends.tolist()))
         computed = np.fromiter(map(zlib.crc32, bodies), np.int64, len(starts))
         is_wrong = (computed & record.CRC_MASK != stated) & (starts < ends)
@@ -148,7 +150,7 @@ class NumpyBulk:
 
 
 class CompiledBulk:
-    """The twin that reads all at once without an object a record, and lets other threads run."""
+    """The compiled implementation, which creates no object per record and releases the GIL."""
 
     def __init__(self, native: NativeRecords) -> None:
         self._native = native
@@ -204,7 +206,7 @@ class CompiledBulk:
 
 
 class _CompiledColumns:
-    """All columns of records, read in one pass; rows that are not kept stay where they are."""
+    """All columns of records, read in one pass; dropped rows stay in memory."""
 
     def __init__(self, native: NativeRecords, buffer: RecordBuffer, positions: Ints) -> None:
         self.is_whole: Truths = np.empty(len(positions), dtype=np.bool_)
@@ -236,17 +238,17 @@ class _CompiledColumns:
 
 @lru_cache
 def chosen() -> Bulk:
-    """Return the compiled twin where it is there and wanted, else the other."""
+    """Return the compiled implementation if it is built and enabled, else the other."""
     try:
         from broker_core.native.loading import load_records
-    except ImportError:  # pragma: no cover - the wheel for Spark is without what can be compiled
+    except ImportError:  # pragma: no cover - the wheel for Spark has no compiled code
         return NumpyBulk()
     native = load_records()
     return NumpyBulk() if native is None else CompiledBulk(native)
 
 
 def _pairs(data: Bytes, offsets: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return of each pair with a name and a value: record, name from and to, value's end."""
+    """Return record, name start, name end and value end of each non-empty pair."""
     between = np.flatnonzero(data == _BETWEEN_PAIRS)
     equals = np.flatnonzero(data == _BETWEEN_NAME_AND_VALUE)
     is_empty = offsets[:-1] == offsets[1:]
@@ -262,7 +264,7 @@ def _pairs(data: Bytes, offsets: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _without_repeated(pairs: Pairs, count: int) -> Pairs:
-    """Return the last of several pairs of one record with one name."""
+    """Return the last of several pairs with the same record and name."""
     both = pairs.rows * max(1, len(pairs.distinct)) + pairs.codes
     cells = count * len(pairs.distinct)
     if cells <= CELLS_MAX:

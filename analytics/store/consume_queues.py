@@ -1,4 +1,4 @@
-"""ConsumeQueue units as hints to where records start; each is checked in the log."""
+"""ConsumeQueue units, used as hints for where records start; each is checked in the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-# How far back a queue is searched for a unit whose record is in the log (the tail may be torn).
+# How far back to search a queue for a unit whose record is in the log (the tail may be torn).
 UNITS_LOOKED_BACK_MAX = 4096
 TICK_NS_MAX = 2_000_000_000
 T = TypeVar("T")
@@ -39,8 +39,8 @@ class Unit(NamedTuple):
 class ConsumeQueues:
     """The units of all ConsumeQueues of a store.
 
-    A directory is listed when it is first asked for, and again after `look_again` alone, if it has
-    changed since.
+    A directory is listed when it is first needed, and listed again only after `refresh`, if it
+    has changed since.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -49,22 +49,22 @@ class ConsumeQueues:
         self._queue_in: dict[Path, _Listed[_QueueUnits | None]] = {}
         self._all: list[_QueueUnits] | None = None
 
-    def look_again(self) -> None:
-        """Find queues and files that have come since, the next time that some are asked for."""
+    def refresh(self) -> None:
+        """Check for new queues and files at the next access."""
         self._all = None
         for within in self._within.values():
             within.is_checked = False
         for queue in self._queue_in.values():
             queue.is_checked = False
 
-    def are_there(self) -> bool:
-        """Whether there is any queue."""
+    def has_any(self) -> bool:
+        """Return whether there is any queue."""
         if not self._all:
-            self.look_again()  # a store may get them while it is looked at
+            self.refresh()  # queues may be created meanwhile
         return bool(self._queues())
 
     def counts(self) -> dict[str, int]:
-        """Return of each topic how many queues it has, by the highest number of one."""
+        """Return the number of queues of each topic, from its highest queue ID."""
         found = {}
         for topic in self._directories(self._directory):
             ids = [
@@ -78,7 +78,7 @@ class ConsumeQueues:
     def units(self, topic: str, queue_id: int, first: int, behind: int) -> tuple[Ints, Ints]:
         """Return offsets and sizes of the records of the queue offsets `[first, behind)`.
 
-        Ascending; units of which there is no record, and those out of order, are left out.
+        Ascending; units without a record or out of order are left out.
         """
         queue = self._queue(topic, queue_id)
         if queue is None:
@@ -96,7 +96,7 @@ class ConsumeQueues:
     def slices(
         self, topic: str, queue_ids: frozenset[int] | None, log_from: int, log_to: int
     ) -> list[tuple[int, int, int]]:
-        """Return of each queue of a topic: its id, and the queue offsets of a range of the log."""
+        """Return the ID of each queue of a topic, with the queue offsets for a range of the log."""
         found: list[tuple[int, int, int]] = []
         for directory in self._directories(self._directory / topic):
             if not (directory.name.isascii() and directory.name.isdigit()):
@@ -121,13 +121,13 @@ class ConsumeQueues:
         return _listed(self._within, directory, _directories)
 
     def confirms(self, place: PlaceInQueue, commit_log_offset: int) -> bool:
-        """Return whether the unit at a place of a queue points to this offset of the log."""
+        """Return whether the unit at a queue offset points to this offset of the log."""
         queue = self._queue(place.topic, place.queue_id)
         unit = None if queue is None else queue.unit_of(place.queue_offset)
         return unit is not None and unit.commit_log_offset == commit_log_offset
 
     def record_at_or_after(self, file: LogFile, offset: int, end: int) -> int | None:
-        """Return the least offset in `[offset, end)` that a queue knows and a sound record has."""
+        """Return the least offset in `[offset, end)` that has both a unit and a sound record."""
         for _ in range(UNITS_LOOKED_BACK_MAX):
             found = [queue.first_at_or_after(offset) for queue in self._queues()]
             candidates = [at for at in found if at is not None and at < end]
@@ -140,7 +140,7 @@ class ConsumeQueues:
         return None
 
     def last_record_from(self, files: list[LogFile], start: int) -> int:
-        """Return the greatest offset from `start` on that a queue knows and a record has."""
+        """Return the greatest offset from `start` on that has both a unit and a record."""
         newest = [
             (-unit.commit_log_offset, number, index)
             for number, queue in enumerate(self._queues())
@@ -155,7 +155,7 @@ class ConsumeQueues:
             for file in files:
                 if file.from_offset <= offset < file.to_offset and record_size_at(file, offset):
                     return offset
-            # Dispatched, and not in the log: a queue that survived better than the log's tail.
+            # Dispatched but not in the log: the queue survived better than the log's tail.
             before = self._queues()[number].unit(index - 1) if index else None
             if before is None:
                 heapq.heappop(newest)
@@ -176,7 +176,7 @@ class ConsumeQueues:
 
 @dataclass(slots=True)
 class _Listed(Generic[T]):
-    """What was found in a directory; `changed_ns` is when that last changed, None of none."""
+    """The entries of a directory; `changed_ns` is its modification time, None without one."""
 
     found: T
     changed_ns: int | None
@@ -184,10 +184,10 @@ class _Listed(Generic[T]):
     is_checked: bool = True
 
     def is_of(self, changed_ns: int | None) -> bool:
-        """Whether it is of the directory that changed then last.
+        """Return whether the listing is of a directory with this modification time.
 
-        One that changed shortly before it was listed may have changed again within the same tick
-        of the file system's clock.
+        A directory that changed shortly before it was listed may have changed again within the same
+        tick of the file system's clock.
         """
         if changed_ns is None or changed_ns != self.changed_ns:
             return False
@@ -195,7 +195,7 @@ class _Listed(Generic[T]):
 
 
 def _listed(known: dict[Path, _Listed[T]], directory: Path, find: Callable[[Path], T]) -> T:
-    """Return what is in a directory as it was found before, or as it is now where it changed."""
+    """Return the entries of a directory, listing it again only if it has changed."""
     before = known.get(directory)
     if before is not None and before.is_checked:
         return before.found
@@ -218,7 +218,7 @@ class _QueueUnits:
     files: list[Path]
     units_per_file: int
     first_queue_offset: int
-    # As it was found last: mostly nothing has come since.
+    # The count of the last look, because usually little has been added since.
     known_count: int = 0
 
     @classmethod
@@ -237,11 +237,11 @@ class _QueueUnits:
         return cls([path for _, path, _ in named], named[0][2] // cq_unit.UNIT_SIZE, first)
 
     def unit_of(self, queue_offset: int) -> Unit | None:
-        """Return the unit of a message by its offset in the queue, None where there is none."""
+        """Return the unit of a message by its queue offset, or None."""
         return self.unit(queue_offset - self.first_queue_offset)
 
     def unit(self, index: int) -> Unit | None:
-        """Return a unit, None where nothing has been written."""
+        """Return a unit, or None if it isn't written."""
         number, within = divmod(index, self.units_per_file or 1)
         if index < 0 or number >= len(self.files):
             return None
@@ -252,13 +252,13 @@ class _QueueUnits:
             return None
 
     def count(self) -> int:
-        """Return how many units have been written; they are followed by zeros."""
+        """Return how many units are written; zeros follow them."""
         if not self._is_still(self.known_count):
             self.known_count = self._first_index(lambda unit: unit is None)
         return self.known_count
 
     def _is_still(self, count: int) -> bool:
-        """Whether so many units are written: more than none, in a file with room for the next."""
+        """Return whether exactly this many units are written, for a count inside a file."""
         number, within = divmod(count, self.units_per_file or 1)
         if not within or number >= len(self.files):
             return False
@@ -278,13 +278,13 @@ class _QueueUnits:
         return None if unit is None else unit.commit_log_offset
 
     def index_from(self, commit_log_offset: int) -> int:
-        """Return the index of the first unit that points to an offset of the log or behind it."""
+        """Return the index of the first unit that points to or past an offset of the log."""
         return self._first_index(
             lambda unit: unit is None or unit.commit_log_offset >= commit_log_offset
         )
 
     def read(self, first: int, behind: int) -> NDArray[np.void]:
-        """Return the units of the indices `[first, behind)`, as far as they are there."""
+        """Return the existing units of the indices `[first, behind)`."""
         parts: list[NDArray[np.void]] = [np.zeros(0, dtype=cq_unit.UNITS)]
         while first < behind and first // self.units_per_file < len(self.files):
             number, within = divmod(first, self.units_per_file)
@@ -300,9 +300,9 @@ class _QueueUnits:
         return np.concatenate(parts)
 
     def _first_index(self, claim: Callable[[Unit | None], bool]) -> int:
-        """Return the index of the first unit of which the claim is true, as of all behind it."""
+        """Return the index of the first unit that meets a monotonic condition."""
         per_file = self.units_per_file
-        # First the file, by the first unit of each; then the unit, with that file open.
+        # First find the file by its first unit, then the unit in the open file.
         low, high = 0, len(self.files)
         while low < high:
             middle = (low + high) // 2
@@ -327,10 +327,10 @@ class _QueueUnits:
 
 
 def _unit_at(descriptor: int, index: int) -> Unit | None:
-    """Return a unit of an open file, None where nothing has been written.
+    """Return a unit of an open file, or None if it isn't written.
 
     Raises:
-        OSError: the disk does not answer.
+        OSError: the disk failed.
     """
     data = os.pread(descriptor, cq_unit.UNIT_SIZE, index * cq_unit.UNIT_SIZE)
     if len(data) < cq_unit.UNIT_SIZE:

@@ -1,7 +1,7 @@
 """Bulk decoding: a buffer of CommitLog records becomes Arrow columns.
 
-No loop touches a field. `bulk.py` finds the records and the places of their parts, and
-copies what has varying length, for all records of a buffer at once.
+No Python loop touches a field. `bulk.py` finds the records and the positions of their parts, and
+copies the variable-length parts, for all records of a buffer at once.
 
 Pure: no I/O. Any thread, any process.
 """
@@ -69,9 +69,9 @@ COLUMN_TYPES: dict[str, pa.DataType] = {
 }
 MESSAGE_MAGICS = frozenset({record.MESSAGE_MAGIC, record.MESSAGE_MAGIC_V2})
 RECORD_SIZE_MIN = record.OVERHEAD_V4
-# No remoting frame is larger (16 MiB by default); a damaged size must not ask for gigabytes.
+# No remoting frame is larger (16 MiB by default); a damaged size must not allocate gigabytes.
 RECORD_SIZE_MAX = 64 * 1024 * 1024
-# The last millisecond of the year 9999: a later "timestamp" is not a date.
+# The last millisecond of the year 9999; later values aren't dates.
 TIMESTAMP_MS_MAX = 253_402_300_799_999
 # Decisions about topic names are kept between buffers; more names than this are garbage.
 TOPICS_REMEMBERED_MAX = 100_000
@@ -106,9 +106,9 @@ _LOSSES = frozenset({FILE_GONE, FILE_SHORTER})
 
 
 class Damage(NamedTuple):
-    """A range `[commit_log_from, commit_log_to)` of the log that could not be read.
+    """A range `[commit_log_from, commit_log_to)` of the log that isn't readable.
 
-    What a broker could not give has no place in the log: `file` is the queue then.
+    For data read from a broker, there is no log offset: `file` is the queue then.
     """
 
     file: str
@@ -118,7 +118,7 @@ class Damage(NamedTuple):
 
     @property
     def is_loss(self) -> bool:
-        """Whether the bytes are gone, as when a file has expired, instead of spoiled."""
+        """Whether the bytes are gone, for example in an expired file, instead of corrupted."""
         return self.reason in _LOSSES
 
 
@@ -131,21 +131,21 @@ class BadRecord(NamedTuple):
 
 
 class CheckCrc(enum.Enum):
-    """Whose checksums are computed. A checksum guards a body, and nothing else.
+    """Which checksums to verify. A checksum covers only the body.
 
-    How many rows there are never depends on the columns that are asked for.
+    The number of rows never depends on the requested columns.
     """
 
     BODY = "body"
-    """Of the bodies that are read: a wrong one leaves its row, with null for the body."""
+    """Verify bodies that are read: a wrong checksum makes the body null."""
     TRUE = "true"
-    """Of every record, whichever columns are read: a wrong one is damage, and no row."""
+    """Verify every record, whatever its columns: a wrong checksum is damage, without a row."""
     FALSE = "false"
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which records become rows; times are ms since epoch, half-open, of storing."""
+    """Which records become rows; times are store times in ms since epoch, half-open."""
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
@@ -165,7 +165,7 @@ def may_be_record(size: int, magic: int, left: int) -> bool:
 
 
 class RecordDecoder:
-    """Turns records of one buffer after another into batches of one Arrow schema."""
+    """Decodes one buffer after another into batches of one Arrow schema."""
 
     def __init__(
         self,
@@ -178,9 +178,9 @@ class RecordDecoder:
         fail_on_damage: bool = False,
         bulk: Bulk | None = None,
     ) -> None:
-        """Without `is_log`, records are an answer of a broker: their places there mean nothing.
+        """Without `is_log`, records are a broker's response, whose positions aren't log offsets.
 
-        With `fail_on_damage`, a body that can't be read fails, instead of being null.
+        With `fail_on_damage`, an unreadable body raises an error instead of being null.
         """
         self._bulk = bulk or chosen()
         self.schema = schema
@@ -194,13 +194,13 @@ class RecordDecoder:
     def decode(
         self, buffer: RecordBuffer, positions: Ints, commit_log_offset: int
     ) -> tuple[pa.RecordBatch, list[BadRecord]]:
-        """Return the wanted rows, and the records that are damaged.
+        """Return the wanted rows, and the damaged records.
 
-        `positions` are ascending starts of whole records, as `Bulk.walk` finds them;
-        `commit_log_offset` is that of the buffer's first byte.
+        `positions` are ascending starts of complete records, as `Bulk.walk` finds them;
+        `commit_log_offset` is the offset of the buffer's first byte.
 
         Raises:
-            DamageError: a body can't be read, and that is to fail.
+            DamageError: a body isn't readable, and `fail_on_damage` is set.
         """
         records = self._bulk.columns(buffer, positions)
         bad: list[BadRecord] = []
@@ -227,7 +227,7 @@ class RecordDecoder:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), bad
 
     def damage_batch(self, damages: list[Damage]) -> pa.RecordBatch:
-        """Return a row for each range that could not be read, all null but `damage`."""
+        """Return a row for each range that isn't readable; all columns but `damage` are null."""
         columns = [
             pa.array([damage._asdict() for damage in damages], type=DAMAGE_TYPE)
             if name == "damage"
@@ -274,7 +274,7 @@ class RecordDecoder:
         return texts.take(pa.array(indices[kept]))
 
     def _wants(self, topic: bytes) -> bool | None:
-        """Return whether rows of a topic are wanted, None when its name is not text."""
+        """Return whether rows of a topic are wanted, or None if its name isn't text."""
         known = self._wanted_topics
         if topic not in known:
             if len(known) >= TOPICS_REMEMBERED_MAX:
@@ -312,12 +312,12 @@ class RecordDecoder:
         return texts.take(pa.array(indices))
 
     def _bodies(self, buffer: RecordBuffer, records: Columns) -> pa.Array:
-        """Return the bodies, null for those that do not match their checksum."""
+        """Return the bodies, null if the checksum is wrong."""
         bodies = self._bulk.pieces(buffer.bytes, records["body_from"], records["body_to"])
         wrong = self._wrong_checksums(buffer, records) if self._check_crc is CheckCrc.BODY else []
         if wrong:
             self._fail(records, wrong[0], "doesn't match its checksum")
-            logger.warning("bodies do not match their checksum: %d of %d", len(wrong), len(records))
+            logger.warning("body checksums wrong bodies=%d of=%d", len(wrong), len(records))
             sound = np.ones(len(records), dtype=bool)
             sound[wrong] = False
             bodies = pc.if_else(pa.array(sound), bodies, None)
@@ -326,7 +326,7 @@ class RecordDecoder:
             if failed:
                 first = bodies.is_null().index(True).as_py()
                 self._fail(records, first, "can't be decompressed")
-                logger.warning("bodies cannot be decompressed: %d of %d", failed, len(records))
+                logger.warning("bodies not decompressed bodies=%d of=%d", failed, len(records))
         return bodies
 
     def _fail(self, records: Columns, index: int, what: str) -> None:
@@ -348,7 +348,7 @@ def drop_bad(records: Columns, commit_log_offset: int | None, bad: list[BadRecor
     stored = records["store_timestamp"]
     is_elsewhere = np.zeros(len(records), dtype=bool)
     if commit_log_offset is not None:
-        # Left-overs, or a copy inside a body.
+        # Left over from an earlier log, or a copy inside a body.
         is_elsewhere = records["commit_log_offset"] != records["position"] + commit_log_offset
     is_no_date = (stored < 0) | (stored > TIMESTAMP_MS_MAX)
     problems = (
@@ -371,7 +371,7 @@ def _bad(records: Columns, index: int, reason: str) -> BadRecord:
 
 
 def found_in(properties: Properties, name: str) -> pa.Array:
-    """Return one of the columns that come from the properties."""
+    """Return a column that is computed from the properties."""
     match name:
         case "properties":
             return properties.as_map()

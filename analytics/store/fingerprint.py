@@ -1,4 +1,4 @@
-"""Fingerprint: the bytes before an offset tell a log from another that has the offset, too."""
+"""Fingerprint: a hash of the bytes before an offset, which distinguishes logs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NO_FINGERPRINT = 0
 
 
 def fingerprint_before(files: Sequence[LogFile], offset: int) -> int | None:
-    """Return a number made of the last bytes before an offset, None when they are not there.
+    """Return a hash of the last bytes before an offset, None if they don't exist.
 
-    Where the log begins at the offset there is nothing to tell it by: NO_FINGERPRINT.
+    If the log begins at the offset, there is nothing to hash: return NO_FINGERPRINT.
     """
     if not files or offset <= files[0].from_offset:
         return NO_FINGERPRINT

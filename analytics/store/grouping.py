@@ -1,4 +1,4 @@
-"""Rows that are alike, told as one: a count of messages needs no row for each.
+"""Combines equal rows into one, because counting messages doesn't need a row for each.
 
 Pure: no I/O. Any thread, any process.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MESSAGES_COLUMN = "messages"
-"""How many messages a row stands for."""
+"""The number of messages that a row represents."""
 SUMMED = ("store_size", "body_size")
 GROUPABLE = tuple(
     name
@@ -25,28 +25,28 @@ GROUPABLE = tuple(
     if name not in (*SUMMED, "commit_log_offset", "queue_offset", "body", "damage")
     and not pa.types.is_nested(type_)
 )
-# So many groups are put together before the rest of a share is read.
+# Groups are combined at this number, before the rest of a share is read.
 GROUPS_HELD_MAX = 100_000
 _DAMAGE = "damage"
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Rows alike in `by` become one; times there are cut down to whole `step_us` since the epoch.
+    """Combines rows that agree in `by`; times are rounded down to `step_us` since the epoch.
 
-    What is read together becomes one row a group, so that a group may have several of them.
+    Rows are combined per share, so a group may still have several rows.
     """
 
     by: tuple[str, ...]
     step_us: int
 
     def types(self) -> dict[str, pa.DataType]:
-        """Return the columns that there are, with their types."""
+        """Return the available columns, with their types."""
         sums = dict.fromkeys((MESSAGES_COLUMN, *SUMMED), pa.int64())
         return {name: COLUMN_TYPES[name] for name in (*self.by, _DAMAGE)} | sums
 
     def read_schema(self, wanted: pa.Schema) -> pa.Schema:
-        """Return the schema of the rows before."""
+        """Return the schema of the rows before grouping."""
         names = dict.fromkeys(
             (*self.by, *(each for each in wanted.names if each != MESSAGES_COLUMN))
         )
@@ -55,7 +55,7 @@ class Grouping:
     def grouped(
         self, batches: Iterable[pa.RecordBatch], wanted: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the groups of batches, and every row of damage as it is."""
+        """Yield the groups of batches; rows of damage are unchanged."""
         held: list[pa.Table] = []
         for batch in batches:
             table = pa.table(batch)
@@ -92,14 +92,14 @@ class Grouping:
     def _cut(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         if column.type != UTC_TIMESTAMP:
             return column
-        # floor_temporal counts from the year's or the day's begin where a step is long.
+        # With long steps, floor_temporal counts from the start of the year or day.
         us = column.cast(pa.int64())
         whole = pc.multiply(pc.divide(us, self.step_us), self.step_us)
         return whole.cast(UTC_TIMESTAMP)
 
 
 def _named(table: pa.Table, other: dict[str, str] | None = None) -> pa.Table:
-    """Return what an aggregation made with the names of its columns."""
+    """Rename the columns of an aggregation."""
     names = (other or {}).get
     return table.rename_columns(
         [names(name) or name.removesuffix("_sum") for name in table.column_names]
@@ -107,7 +107,7 @@ def _named(table: pa.Table, other: dict[str, str] | None = None) -> pa.Table:
 
 
 def _shaped(table: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """Return the wanted columns; those that there are not are null."""
+    """Return the requested columns; missing columns are null."""
     there = frozenset(table.column_names)
     return pa.Table.from_arrays(
         [

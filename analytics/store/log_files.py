@@ -1,6 +1,6 @@
-"""CommitLog files, read with pread: a disk error is then an answer, not a dead process.
+"""CommitLog files, read with pread, so that a disk error is an exception, not a crash.
 
-Never mapped: bytes do not change under the decoder.
+Never mapped: bytes don't change under the decoder.
 
 Invariant: nothing here writes, creates, locks or renames.
 """
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# Read and decoded at once; a larger record is read whole. Much more than a core's own cache holds
-# would be fetched from memory in each pass over it: twice the time.
+# Read and decoded at a time; a larger record is read whole. A chunk that exceeds the core's cache
+# would be fetched from memory in each pass, which takes twice as long.
 CHUNK_BYTES = 4 * 1024 * 1024
-# Most records are smaller: a search for one starts with so much.
+# Initial read size of a search, because most records are smaller.
 FIRST_SEARCH_BYTES = 64 * 1024
 
 
@@ -45,7 +45,7 @@ class LogFile(NamedTuple):
 
 
 class PlaceInQueue(NamedTuple):
-    """Where a record says it is among the ConsumeQueues."""
+    """A record's own statement of its position in the ConsumeQueues."""
 
     topic: str
     queue_id: int
@@ -53,10 +53,10 @@ class PlaceInQueue(NamedTuple):
 
 
 def log_files(directory: Path) -> list[LogFile]:
-    """Return the CommitLog files of a directory in offset order, empty files left out.
+    """Return the CommitLog files of a directory in offset order, without empty files.
 
     Raises:
-        OSError: the directory cannot be read.
+        OSError: the directory isn't readable.
     """
     with os.scandir(directory) as entries:
         found = [
@@ -80,7 +80,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def pread(descriptor: int, buffer: NDArray[np.uint8], position: int) -> int:
-    """Fill the buffer from a position in the file; return how much, less at its end only."""
+    """Fill the buffer from a position in the file; return the bytes read, fewer only at its end."""
     view = buffer.data
     got = 0
     while got < len(view) and (count := os.preadv(descriptor, [view[got:]], position + got)):
@@ -89,7 +89,7 @@ def pread(descriptor: int, buffer: NDArray[np.uint8], position: int) -> int:
 
 
 def record_size_at(file: LogFile, offset: int) -> int:
-    """Return the size of the sound record at an offset of the log, 0 when there is none."""
+    """Return the size of the sound record at an offset of the log, or 0."""
     try:
         with opened(file.path) as descriptor:
             return sound_size(descriptor, file, offset)
@@ -98,7 +98,7 @@ def record_size_at(file: LogFile, offset: int) -> int:
 
 
 def sound_size(descriptor: int, file: LogFile, offset: int) -> int:
-    """Return what `record_size_at` does, of a file that is open already."""
+    """Return the same as `record_size_at`, for an open file."""
     at = offset - file.from_offset
     head = os.pread(descriptor, record.BLANK.size, at)
     if len(head) < record.BLANK.size:
@@ -114,7 +114,7 @@ def sound_size(descriptor: int, file: LogFile, offset: int) -> int:
 
 
 def place_in_queue(descriptor: int, file: LogFile, offset: int) -> PlaceInQueue | None:
-    """Return what the sound record at an offset of the log says, None when there is no record."""
+    """Return the queue position in the sound record at an offset of the log, or None."""
     size = sound_size(descriptor, file, offset)
     if not size:
         return None
@@ -134,7 +134,7 @@ def place_in_queue(descriptor: int, file: LogFile, offset: int) -> PlaceInQueue 
 
 
 def store_timestamp_ms(file: LogFile, offset: int) -> int | None:
-    """Return when the record at an offset of the log was stored, None when there is no record."""
+    """Return when the record at an offset of the log was stored, or None."""
     try:
         with opened(file.path) as descriptor:
             if not sound_size(descriptor, file, offset):
@@ -148,7 +148,7 @@ def store_timestamp_ms(file: LogFile, offset: int) -> int | None:
 
 
 def magics_from(descriptor: int, file: LogFile, offset: int) -> Iterator[int]:
-    """Yield, in ascending order, where a record would start by a magic code behind it."""
+    """Yield, in ascending order, the positions where a magic code suggests a record."""
     step, position = FIRST_SEARCH_BYTES, offset
     while position < file.to_offset:
         wanted = min(step, file.to_offset - position)
@@ -162,7 +162,7 @@ def magics_from(descriptor: int, file: LogFile, offset: int) -> Iterator[int]:
         for at in sorted(_all_of(data, record.MESSAGE_MAGIC_BYTES, record.MESSAGE_MAGIC_V2_BYTES)):
             if at >= record.MAGIC_POSITION:
                 yield position + at - record.MAGIC_POSITION
-        # A record's first two words may lie across the edge.
+        # A record's first two words may cross the boundary.
         position += len(data) - record.BLANK.size + 1
         step = CHUNK_BYTES
 
@@ -176,7 +176,7 @@ def _all_of(data: bytes, *wanted: bytes) -> Iterator[int]:
 
 
 def why_no_record(size: int, magic: int, left: int) -> str:
-    """Say why no record starts at these two words, `left` bytes before the end."""
+    """Return why no record starts at these two words, `left` bytes before the end."""
     if left < record.BLANK.size:
         return "too few bytes for a record"
     if size == magic == 0:
@@ -187,5 +187,5 @@ def why_no_record(size: int, magic: int, left: int) -> str:
 
 
 def why_unread(error: OSError) -> str:
-    """Say why a file could not be read."""
+    """Return why a file wasn't readable."""
     return f"the disk answers: {error.strerror or error}"

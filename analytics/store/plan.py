@@ -1,9 +1,9 @@
-"""A plan of what to read: one picture of a store that may be appended to meanwhile.
+"""Plans a read: a consistent snapshot of a store that may grow meanwhile.
 
-First the readable end of the log, then ranges of files that start and end at records. Records are
-found by their sizes. Where one file is cut into several ranges, they are found by their magic code,
-and believed when the ConsumeQueue of their topic points to them; to find the end without walking
-the whole log, the last units of all ConsumeQueues serve.
+The plan finds the readable end of the log first, then ranges of files that start and end at
+records. Records are found by their sizes. To cut a file into several ranges, records are found by
+their magic code and trusted if the ConsumeQueue of their topic points to them. The last units of
+all ConsumeQueues help to find the end without walking the whole log.
 
 Invariant: each byte of `[log_from, log_to)` is in exactly one split.
 """
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 
 SPLIT_BYTES_DEFAULT = 64 * 1024 * 1024
 SPLIT_BYTES_MIN = 64 * 1024
-# Store timestamps are the broker's wall clock, which may have been set back: files whose times
-# lie outside the wanted range by more than this are not opened at all.
+# Store timestamps use the broker's wall clock, which may have been set back. Files are skipped only
+# if their times are outside the wanted range by more than this.
 CLOCK_STEP_MS_MAX = 10 * 60 * 1000
-# Places that look like records, and that no ConsumeQueue knows; behind them a file is not cut.
+# After this many apparent records without a ConsumeQueue unit, a file isn't cut further.
 DOUBTS_MAX = 10_000
-# What a jump to a record costs, in bytes that could be read one after the other meanwhile.
+# The cost of seeking to a record, as a number of bytes read sequentially.
 UNIT_COST_BYTES = 1024
 _NO_COLUMNS = pa.schema([])
 
@@ -82,19 +82,19 @@ class Split(NamedTuple):
 
 
 Share: TypeAlias = tuple[Split | UnitSlice, ...]
-"""What one task reads."""
+"""The parts that one task reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What will be read: `[log_from, log_to)` of the log, in splits, as of one moment.
+    """A plan to read `[log_from, log_to)` of the log, in splits, at one moment.
 
-    Where only some topics are wanted and their records are few, `slices` of their ConsumeQueues
-    stand for the splits up to the last message that was dispatched.
+    If only some topics with few records are wanted, `slices` of their ConsumeQueues replace the
+    splits up to the last dispatched message.
 
-    `skipped_bytes` lie in files outside the wanted time. `tail` names the bytes behind the readable
-    end when they are neither the end of a file nor untouched zeros. `stored_from_ms` is when the
-    first record of the splits was stored, None when it cannot be read.
+    `skipped_bytes` are in files outside the wanted time. `tail` describes the bytes after the
+    readable end unless they are the end of a file or zeros. `stored_from_ms` is when the first
+    record of the splits was stored, None if it isn't readable.
     """
 
     splits: list[Split]
@@ -114,7 +114,7 @@ class ReadPlan:
         return sum(part.size for part in self.parts)
 
     def shares(self, share_bytes: int) -> list[Share]:
-        """Return the parts, grouped into tasks: many small files must not be many small tasks."""
+        """Return the parts grouped into tasks, so that many small files aren't many small tasks."""
         shares: list[Share] = []
         share: list[Split | UnitSlice] = []
         size = 0
@@ -128,7 +128,7 @@ class ReadPlan:
 
 
 class Planner:
-    """Plans reading the files of a log, which are there at this moment."""
+    """Plans reads of the current files of a log."""
 
     def __init__(self, files: list[LogFile], queues: ConsumeQueues, split_bytes: int) -> None:
         self._files = files
@@ -169,9 +169,9 @@ class Planner:
     def _through_queues(
         self, splits: list[Split], topics: frozenset[str], queue_ids: frozenset[int] | None
     ) -> tuple[list[UnitSlice], list[Split]]:
-        """Return slices that stand for the dispatched part of the splits, and what is left of them.
+        """Return slices that replace the dispatched part of the splits, and the remaining splits.
 
-        No slices, and all splits, where the log itself is read with less effort.
+        If reading the log costs less, return no slices and all splits.
         """
         last = self._queues.last_record_from(self._files, -1) if splits else -1
         if last < 0:
@@ -192,7 +192,7 @@ class Planner:
                 )
         if 2 * cost > sum(split.size for split in splits if split.commit_log_to <= dispatched_to):
             return [], splits
-        # A missing file has no units to tell of it.
+        # A missing file has no units, so keep its split to report it.
         left = [
             split._replace(commit_log_from=max(split.commit_log_from, dispatched_to))
             if split.path in ours
@@ -203,11 +203,11 @@ class Planner:
         return slices, left
 
     def readable_end(self, known: int = 0) -> tuple[int, Damage | None]:
-        """Return where the last whole record ends, and what stands behind it.
+        """Return where the last complete record ends, and why the log isn't readable after it.
 
-        The last unit of a ConsumeQueue whose record is there gives a place near the end, the
-        last file that starts with a record another, `known`, where a record starts or the log
-        ended, a third; from the last of them sizes are followed. There is a file at least.
+        Three positions are near the end: the last ConsumeQueue unit whose record exists, the last
+        file that starts with a record, and `known`, where a record starts or the log ended. Sizes
+        are followed from the greatest of them. There must be at least one file.
         """
         files = self._files
         start = files[0].from_offset
@@ -226,7 +226,7 @@ class Planner:
         return end, tail
 
     def _may_go_on_at(self, offset: int) -> bool:
-        """Whether a record starts at an offset, or nothing does: another log's bytes do neither."""
+        """Return whether an offset has a record, or nothing; other bytes belong to another log."""
         file = next(
             (file for file in self._files if file.from_offset <= offset < file.to_offset), None
         )
@@ -245,7 +245,7 @@ class Planner:
         for file in self._files:
             start, end = max(file.from_offset, expected), min(file.to_offset, log_to)
             if start > expected:
-                # A file is missing: whoever reads this split says so.
+                # A file is missing; the reader of this split reports it.
                 gap = paths.offset_file_name(expected)
                 found.append(
                     Split(str(file.path.with_name(gap)), expected, expected, min(start, log_to))
@@ -265,7 +265,7 @@ class Planner:
         """Return offsets of records that cut a file into ranges of about split_bytes."""
         cuts: list[int] = []
         wanted = start + self._split_bytes
-        if wanted + self._split_bytes // 2 >= end or not self._queues.are_there():
+        if wanted + self._split_bytes // 2 >= end or not self._queues.has_any():
             return cuts
         try:
             with opened(file.path) as descriptor:
@@ -278,16 +278,16 @@ class Planner:
                     cuts.append(at)
                     wanted = at + self._split_bytes
         except OSError:
-            # Whoever reads the file says so.
+            # The reader of the file reports it.
             return cuts
         return cuts
 
     def _record_from(self, descriptor: int, file: LogFile, offset: int) -> int | None:
-        """Return where the first record from `offset` on starts that its own queue points to.
+        """Return the start of the first record from `offset` on that its own queue points to.
 
-        A magic code alone may be a part of a body, and so may a whole record that states its own
-        place, made by whoever can guess it. No sender can write into a ConsumeQueue. Without one
-        that agrees there is no answer, and the file is read in one piece.
+        A magic code may be part of a body, and so may a whole record with a guessed offset. Senders
+        can't write to a ConsumeQueue, so only its units are trusted. Without one, return None, and
+        the file is read in one piece.
         """
         for doubts, candidate in enumerate(magics_from(descriptor, file, offset)):
             if doubts > DOUBTS_MAX or candidate > offset + RECORD_SIZE_MAX:
@@ -301,7 +301,7 @@ class Planner:
 def _sliced(
     topic: str, queue_id: int, first: int, behind: int, size: int, slice_bytes: int
 ) -> list[UnitSlice]:
-    """Return a queue's range in slices of about equal numbers of units."""
+    """Divide a queue's range into slices with similar numbers of units."""
     count = min(-(-size // slice_bytes) or 1, behind - first)
     edges = [first + (behind - first) * number // count for number in range(count + 1)]
     return [
@@ -311,8 +311,8 @@ def _sliced(
 
 
 def _within_time(splits: list[Split], from_ms: int | None, to_ms: int | None) -> list[Split]:
-    """Drop the splits that were surely stored before or after the wanted time."""
-    if from_ms is None and to_ms is None:
+    """Drop the splits that were certainly stored outside the wanted time."""
+    if not splits or (from_ms is None and to_ms is None):
         return splits
     step = CLOCK_STEP_MS_MAX
     starts = [store_timestamp_ms(split.file, split.commit_log_from) for split in splits]
@@ -326,13 +326,13 @@ def _within_time(splits: list[Split], from_ms: int | None, to_ms: int | None) ->
 
 
 def follow(file: LogFile, start: int, most: int | None = None) -> tuple[int, str | None]:
-    """Return where the last sound record from `start` on ends in this file, and what follows it.
+    """Return where the last sound record from `start` on ends in this file, and why it stops.
 
-    What follows is None for untouched zeros, at the end of a full file, and behind `most` bytes of
-    records, or one record where that is more.
+    The reason is None for zeros, at the end of a full file, and after `most` bytes of records (or
+    one larger record).
     """
     end = start
-    # Mostly little is new: what is asked again and again must not read much.
+    # Usually little is new, and frequent calls must not read much.
     buffer = np.empty(min(FIRST_SEARCH_BYTES, file.to_offset - start), dtype=np.uint8)
     position = start
     with opened(file.path) as descriptor:
@@ -358,7 +358,7 @@ def follow(file: LogFile, start: int, most: int | None = None) -> tuple[int, str
                 if fitting < len(sound):
                     if end > start:
                         return end, None
-                    # One record at least, however large.
+                    # At least one record, however large.
                     first = _last_whole(records, sound[fitting : fitting + 1])
                     if first is not None:
                         return position + first, None
@@ -382,9 +382,9 @@ def follow(file: LogFile, start: int, most: int | None = None) -> tuple[int, str
 
 
 def _last_whole(records: RecordBuffer, positions: NDArray[np.int64]) -> int | None:
-    """Return where the last record ends whose body has its checksum, None without one.
+    """Return the end of the last record whose body has a valid checksum, or None.
 
-    A writer appends: what is cut off, or half there, is at the end.
+    The log is append-only, so an incomplete record is at the end.
     """
     data = records.data
     for at in positions[::-1].tolist():

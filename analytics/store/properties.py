@@ -1,6 +1,6 @@
 """Properties of many records at once: the map, the tags, the keys, the unique key.
 
-Pure: no I/O. Any thread.
+Pure: no I/O. Thread-safe.
 
 Invariant: equals `message.properties.decode` of each text.
 """
@@ -27,16 +27,16 @@ KEYS_TYPE = pa.list_(pa.string())
 
 
 class Properties:
-    """The properties of the records of one batch, in their order."""
+    """The properties of the records of one batch, in order."""
 
     def __init__(self, bulk: Bulk, data: NDArray[np.uint8], starts: Ints, ends: Ints) -> None:
-        """Take where the text of each record begins and ends."""
+        """Set the start and end of each record's text."""
         self._count = len(starts)
         self._bulk = bulk
         self._pairs = bulk.pairs(data, starts, ends)
 
     def as_map(self) -> pa.Array:
-        """Return a map for each record, empty for one without properties."""
+        """Return a map for each record, empty without properties."""
         pairs = self._pairs
         offsets = np.zeros(self._count + 1, dtype=np.int32)
         np.cumsum(np.bincount(pairs.rows, minlength=self._count), out=offsets[1:])
@@ -45,7 +45,7 @@ class Properties:
         return pa.MapArray.from_arrays(pa.array(offsets), as_text(names_of), as_text(values))
 
     def value(self, name: str) -> pa.Array:
-        """Return the value of one property for each record, null where it is not set."""
+        """Return the value of one property for each record, null if it isn't set."""
         pairs = self._pairs
         if name.encode() not in pairs.distinct:
             return pa.nulls(self._count, pa.string())
@@ -58,10 +58,10 @@ class Properties:
         return texts.take(pa.array(places, mask=places < 0))
 
     def keys(self) -> pa.Array:
-        """Return the list of keys of each record, null where it has none."""
+        """Return the list of keys of each record, null without keys."""
         texts = self.value(names.PROPERTY_KEYS)
         if not texts.null_count and not _has_whitespace(texts):
-            # The usual case: each has one.
+            # The usual case: each record has one key.
             offsets = pa.array(np.arange(len(texts) + 1, dtype=np.int32))
             return pa.ListArray.from_arrays(offsets, texts).cast(KEYS_TYPE)
         texts = pc.ascii_trim_whitespace(texts)
@@ -70,15 +70,15 @@ class Properties:
 
 
 def _has_whitespace(texts: pa.Array) -> bool:
-    """Whether a text, none of which is null, has a byte that ASCII calls white space."""
+    """Return whether any text has an ASCII white space byte; there must be no nulls."""
     _, _, data = texts.buffers()
     found = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    # Tab to carriage return, and the space; what is below the tab wraps around.
+    # Tab to carriage return, and space; bytes below tab wrap around.
     return bool(((found - ord("\t") < 5) | (found == ord(" "))).any())
 
 
 def as_text(values: pa.Array) -> pa.Array:
-    """Return binary values as text; bytes that are no UTF-8 become replacement characters."""
+    """Return binary values as text; invalid UTF-8 becomes replacement characters."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:

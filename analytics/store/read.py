@@ -1,7 +1,6 @@
-"""The reading of a split: chunk after chunk of whole records, stepping over damage.
+"""Reads a split in chunks of complete records, skipping damage.
 
-Invariant: a split yields each sound record in it once, and names each range that it could not read
-once.
+Invariant: a split yields each of its sound records once, and reports each unreadable range once.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from analytics.store.consume_queues import ConsumeQueues
     from analytics.store.plan import Split
 
-# A split with more damage than this is given up: its medium is gone.
+# With more damage than this, the rest of a split is skipped, because its disk is failing.
 DAMAGES_PER_SPLIT_MAX = 1000
 
 
@@ -47,7 +46,7 @@ class SplitReading:
     """Reads one split once.
 
     Attributes:
-        damages: what could not be read so far.
+        damages: the unreadable ranges so far.
     """
 
     def __init__(self, split: Split, decoder: RecordDecoder, queues: ConsumeQueues) -> None:
@@ -63,7 +62,7 @@ class SplitReading:
             with opened(Path(split.path)) as descriptor:
                 yield from self._batches(descriptor)
         except FileNotFoundError:
-            # Never there, or expired since the plan was made.
+            # Never existed, or expired since the plan was made.
             self._damage(split.commit_log_from, split.commit_log_to, FILE_GONE)
         except OSError as error:
             self._damage(split.commit_log_from, split.commit_log_to, why_unread(error))
@@ -98,7 +97,7 @@ class SplitReading:
             if len(found.positions):
                 batch, bad = self._decoder.decode(chunk, found.positions, position)
                 if damaged and bad and max(bad).position == found.positions[-1]:
-                    # Its size led here, and its size is wrong: look for records inside it, too.
+                    # The record's size led here and is wrong, so search for records inside it, too.
                     damage_from = position + int(found.positions[-1])
                     bad.remove(max(bad))
                     search_from = damage_from + 1
@@ -117,9 +116,10 @@ class SplitReading:
             position = stopped_at
 
     def _resume(self, descriptor: int, damage_from: int, search_from: int, reason: str) -> int:
-        """Note damage; return where reading goes on: at the next sound record, or the end.
+        """Record damage; return the offset of the next sound record, or the end.
 
-        A ConsumeQueue is believed before the bytes: a body may hold what looks like a record.
+        ConsumeQueues are preferred to the bytes, because a body may contain something like a
+        record.
         """
         split = self._split
         file = split.file

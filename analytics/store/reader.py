@@ -1,6 +1,6 @@
-"""StoreReader: the only opener of store files outside the broker.
+"""StoreReader: the only code outside the broker that opens store files.
 
-Plan a read of the store, then decode each range of the plan by itself, in any process that sees
+Plan a read of the store, then decode each range of the plan separately, in any process that sees
 the same files.
 
 Invariant: nothing here writes, creates, locks or renames.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NO_COLUMNS = pa.schema([])
-# More than any topic has: a deleted one's aren't known.
+# More than any topic has, for deleted topics whose number of queues is unknown.
 QUEUES_UNKNOWN = 2**31
 
 
@@ -48,7 +48,7 @@ class StoreReader:
         commit_log_path: Path | None = None,
         split_bytes: int = SPLIT_BYTES_DEFAULT,
     ) -> None:
-        """`commit_log_path` is storePathCommitLog, when the broker's configuration sets it."""
+        """`commit_log_path` is storePathCommitLog, if the broker's configuration sets it."""
         places = paths.StorePaths.of(str(store_path), str(commit_log_path or ""))
         self._places = places
         self._store_path = places.root
@@ -68,15 +68,15 @@ class StoreReader:
         topics: frozenset[str] | None = None,
         queue_ids: frozenset[int] | None = None,
     ) -> ReadPlan:
-        """Plan a read of what the log holds now, stored in `[from_ms, to_ms)`.
+        """Plan a read of the messages now in the log, stored in `[from_ms, to_ms)`.
 
-        `to_offset`, when given, is the `log_to` of an earlier plan. `topics` and `queue_ids` let
-        the plan go through their ConsumeQueues; the reading is told of them again.
+        `to_offset`, if given, is the `log_to` of an earlier plan. `topics` and `queue_ids` allow
+        the plan to use their ConsumeQueues; pass them again when reading.
 
         Raises:
-            ReportError: there is no such store, or it may not be read.
+            ReportError: the store doesn't exist, or isn't readable.
         """
-        self._queues.look_again()
+        self._queues.refresh()
         planner = Planner(self.files(), self._queues, self._split_bytes)
         return planner.plan(
             from_ms=from_ms,
@@ -88,32 +88,32 @@ class StoreReader:
         )
 
     def files(self) -> list[LogFile]:
-        """Return the files of the log in their order, those without a byte left out.
+        """Return the files of the log in order, without empty files.
 
         Raises:
-            ReportError: there is no such store, or it may not be read.
+            ReportError: the store doesn't exist, or isn't readable.
         """
         directory = self._commit_log_path
         try:
             return log_files(directory)
         except FileNotFoundError:
             if self._store_path.is_dir() and not self._commit_log_is_elsewhere:
-                return []  # a store that has never been written to
+                return []  # an empty store
             missing = directory if self._store_path.is_dir() else self._store_path
-            raise ReportError(f"There is no store at {missing}: no such directory.") from None
+            raise ReportError(f"No store at {missing}: the directory doesn't exist.") from None
         except OSError as error:
             raise ReportError(f"{directory} cannot be read: {error.strerror}.") from error
 
     def topics(self) -> dict[str, int] | None:
-        """Return the topics of the store, each with how many queues it has; None if unknown.
+        """Return the topics of the store with their numbers of queues, None if unknown.
 
-        Topics come from the broker's configuration, its ConsumeQueues, and what it noted of topics
-        that were deleted: their messages stay in the log until they expire.
+        Topics are from the broker's configuration, its ConsumeQueues, and its record of deleted
+        topics, whose messages stay in the log until they expire.
 
         Raises:
-            ReportError: there is no such store, or it may not be read.
+            ReportError: the store doesn't exist, or isn't readable.
         """
-        self._queues.look_again()
+        self._queues.refresh()
         found = self._queues.counts()
         log_from, _ = self.extent()
         try:
@@ -126,33 +126,38 @@ class StoreReader:
                 if deleted_before > log_from:
                     found.setdefault(topic, QUEUES_UNKNOWN)
         except (OSError, ValueError, TypeError, AttributeError):
-            logger.warning("the topics of %s can't be read", self._store_path, exc_info=True)
+            logger.warning("topics unreadable store=%s", self._store_path, exc_info=True)
             return None
         return found or None
 
+    def path_of(self, from_offset: int) -> Path:
+        """Return the path of the log file that begins at an offset, which may not exist yet."""
+        return self._commit_log_path / paths.offset_file_name(from_offset)
+
     def stored_from_ms(self) -> int | None:
-        """Return when the first message of the log was stored, None without one.
+        """Return when the first message of the log was stored, None without messages.
 
         Raises:
-            ReportError: there is no such store, or it may not be read.
+            ReportError: the store doesn't exist, or isn't readable.
         """
         files = self.files()
         return store_timestamp_ms(files[0], files[0].from_offset) if files else None
 
     def extent(self) -> tuple[int, int]:
-        """Return where the first file of the log begins and the last one ends, 0 without any.
+        """Return the start of the first log file and the end of the last, 0 without files.
 
         Raises:
-            ReportError: there is no such store, or it may not be read.
+            ReportError: the store doesn't exist, or isn't readable.
         """
         files = self.files()
         return (files[0].from_offset, files[-1].to_offset) if files else (0, 0)
 
     def end(self, known: int = 0) -> int:
-        """Return where the log ends now, 0 without one; a record starts at `known`, or it ended.
+        """Return the current end of the log, 0 without one; `known` is a record's start or an
+        earlier end.
 
         Raises:
-            ReportError: there is no such store, or it may not be read.
+            ReportError: the store doesn't exist, or isn't readable.
         """
         files = self.files()
         if not files:
@@ -160,13 +165,14 @@ class StoreReader:
         return Planner(files, self._queues, self._split_bytes).readable_end(known)[0]
 
     def end_from(self, start: int, most: int | None = None) -> int:
-        """Return where the log ends now, when a record starts at `start` or the log ended there.
+        """Return the current end of the log, given a record's start or earlier end in `start`.
 
-        With `most`, where a record ends that many bytes further on at most, but one at least.
-        What is new is followed; only where nothing sound follows, the whole store is asked.
+        With `most`, return the end of a record at most that many bytes further on, but at least one
+        record. New records are followed from `start`; only if no sound record follows is the whole
+        store searched.
 
         Raises:
-            ReportError: there is no such store, or it may not be read.
+            ReportError: the store doesn't exist, or isn't readable.
         """
         end = start
         for file in self.files():
@@ -183,14 +189,14 @@ class StoreReader:
                 break
         if end > start:
             return end
-        # Nothing new, or damage that is stepped over when it is read.
+        # Nothing new, or damage that the reading will skip.
         log_to = self.end(start)
         if log_to <= start or most is None:
             return max(start, log_to)
         return min(log_to, self._record_behind(start, most, log_to))
 
     def _record_behind(self, start: int, most: int, log_to: int) -> int:
-        """Return where a record starts some `most` bytes behind `start`, or the end of the log."""
+        """Return where a record starts about `most` bytes after `start`, or the end of the log."""
         for file in self.files():
             wanted = max(start + most, file.from_offset)
             if wanted < file.to_offset:
@@ -210,13 +216,12 @@ class StoreReader:
         fail_on_data_loss: bool = True,
         fail_on_damage: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the split's rows. Damage becomes rows too where the schema has that column.
+        """Yield the split's rows, and rows for damage if the schema has that column.
 
         Raises:
-            DataLossError: a file of the split has expired, which is damage without
-                `fail_on_data_loss`.
-            DamageError: a part of the split is damaged, and `fail_on_damage`.
-            ReportError: this machine does not see the store at all.
+            DataLossError: a file of the split has expired, and `fail_on_data_loss` is set.
+            DamageError: a part of the split is damaged, and `fail_on_damage` is set.
+            ReportError: this machine doesn't see the store.
         """
         rows = rows or RowFilter()
         if isinstance(split, UnitSlice):
@@ -237,9 +242,9 @@ class StoreReader:
             self._require_directory()
             if fail_on_data_loss:
                 raise DataLossError(
-                    f"Messages are gone: bytes {lost.commit_log_from} to {lost.commit_log_to} of "
-                    f"the log, in {lost.file}: {lost.reason}. They have expired, or were deleted; "
-                    "with the option failOnDataLoss=false they are counted as damage instead."
+                    f"Messages are gone: bytes {lost.commit_log_from} to {lost.commit_log_to} "
+                    f"of the log, in {lost.file}: {lost.reason}. They have expired or were "
+                    "deleted. Set failOnDataLoss=false to count them as damage instead."
                 )
         damaged = next((damage for damage in reading.damages if not damage.is_loss), None)
         if fail_on_damage and damaged is not None:
@@ -249,12 +254,14 @@ class StoreReader:
             )
         if "damage" not in schema.names:
             for damage in reading.damages:
-                logger.warning("damaged: file=%s commit_log_from=%d commit_log_to=%d: %s", *damage)
+                logger.warning(
+                    "damaged range file=%s commit_log_from=%d commit_log_to=%d reason=%s", *damage
+                )
         elif reading.damages:
             yield decoder.damage_batch(reading.damages)
 
     def damages(self, split: Split | UnitSlice) -> list[Damage]:
-        """Return what cannot be read in a split, bodies with a wrong checksum included."""
+        """Return the unreadable ranges of a split, including bodies with a wrong checksum."""
         everything = RowFilter(include_system_topics=True)
         decoder = RecordDecoder(_NO_COLUMNS, everything, check_crc=CheckCrc.TRUE)
         reading = self._reading(split, decoder)
@@ -278,13 +285,13 @@ class StoreReader:
     def _require_directory(self) -> None:
         if not self._commit_log_path.is_dir():
             raise ReportError(
-                f"The machine {socket.gethostname()} does not see the store at "
-                f"{self._commit_log_path}: every worker of a cluster needs that directory."
+                f"The machine {socket.gethostname()} doesn't see the store at "
+                f"{self._commit_log_path}. Every worker of a cluster needs that directory."
             )
 
 
 def _table_in(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, an empty one without the file."""
+    """Return the JSON object in a file, empty if the file doesn't exist."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The reading of a topic through its ConsumeQueues: the records that units point to, run by run.
+"""Reads a topic through its ConsumeQueues: the records that units point to, run by run.
 
-Invariant: a slice yields the sound record of each of its units once, and names each unit whose
-record it could not read.
+Invariant: a slice yields the sound record of each of its units once, and reports each unit whose
+record wasn't readable.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-# Records closer than this are read with what lies between them.
+# Records closer than this are read together with the bytes between them.
 GAP_BYTES_MAX = 32 * 1024
 NO_RECORD = "the ConsumeQueue points to no record of its topic"
 
@@ -45,7 +45,7 @@ class UnitSlice(NamedTuple):
     size: int
 
     def narrowed(self, rows: RowFilter) -> RowFilter:
-        """Return the filter for this queue alone."""
+        """Return the filter for only this queue."""
         return replace(rows, topics=frozenset({self.topic}), queue_ids=frozenset({self.queue_id}))
 
 
@@ -53,7 +53,7 @@ class SliceReading:
     """Reads one slice once.
 
     Attributes:
-        damages: what could not be read so far.
+        damages: the unreadable ranges so far.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class SliceReading:
 
 
 def _run_starts(offsets: Ints, ends: Ints, in_file: Ints) -> Ints:
-    """Return the indices at which a new run begins: elsewhere, or after enough bytes."""
+    """Return the indices at which a new run begins: in another place, or after enough bytes."""
     is_new = np.ones(len(offsets), dtype=bool)
     is_new[1:] = (in_file[1:] != in_file[:-1]) | (offsets[1:] - ends[:-1] > GAP_BYTES_MAX)
     starts = np.flatnonzero(is_new)

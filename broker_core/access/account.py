@@ -1,4 +1,4 @@
-"""Account: keys and permissions of one client.
+"""Account: a client's keys and permissions.
 
 Source: acl/plain/PlainAccessResource.java, acl/common/Permission.java (4.9.7).
 """
@@ -22,7 +22,7 @@ KEY_CHARS_MIN = 7
 
 
 class Permission:
-    """Bits of a permission. Plain integers: each operator of an enum costs a microsecond."""
+    """Bits of a permission. Plain integers, because each enum operator costs a microsecond."""
 
     DENY = 1
     PUB = 4
@@ -35,9 +35,10 @@ BROKERS_OWN_TOPICS = frozenset(
         names.RMQ_SYS_TRANS_HALF_TOPIC,
         names.RMQ_SYS_TRANS_OP_HALF_TOPIC,
         names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
+        names.RMQ_SYS_TIMER_TOPIC,
     }
 )
-"""Here the broker keeps messages of all topics: a default permission does not cover them."""
+"""The broker stores messages of all topics in these; a default permission doesn't cover them."""
 
 WORDS = {
     "DENY": Permission.DENY,
@@ -63,12 +64,15 @@ class Account:
     permissions: Mapping[str, int]
     """Resource -> permission bits. The resource of a group is the name of its retry topic."""
     requires_fresh_signature: bool = False
-    """Whether each of its requests must be one that can be sent once only, whatever its address."""
+    """Whether each of its requests must have a fresh signature, which is valid once, from any
+    address.
+    """
 
     def owned(self, resource: str) -> int:
-        """Return the permission for a resource, else the default.
+        """Return the permission for a resource, or the default.
 
-        Differs: in the original the default permission for topics opens the broker's own as well.
+        Differs: in the original the default permission for topics also covers the broker's own
+        topics.
         """
         found = self.permissions.get(resource)
         if found is not None:
@@ -90,7 +94,7 @@ def build_account(table: Mapping[str, Any]) -> Account:
     """Build an account from its entry in the file.
 
     Raises:
-        ValueError: the entry is not valid; the text names the account, never its secret.
+        ValueError: the entry isn't valid; the text names the account, never its secret.
     """
     access_key, secret_key = text_of(table.get("accessKey")), text_of(table.get("secretKey"))
     check_keys(access_key, secret_key)
@@ -135,7 +139,7 @@ def check_keys(access_key: str | None, secret_key: str | None) -> None:
 
 
 def parse_permission(word: str | None) -> int:
-    """Return the bits of a word of WORDS; DENY for anything else, None included."""
+    """Return the bits of a word of WORDS; DENY for anything else, including None."""
     return WORDS.get((word or "").strip(), Permission.DENY)
 
 
@@ -143,7 +147,7 @@ def parse_resource(line: str) -> tuple[str, int]:
     """Split `name=PERM`.
 
     Raises:
-        ValueError: the line does not have this form.
+        ValueError: the line doesn't have this form.
     """
     items = [item for item in line.split("=") if item]
     if len(items) != 2:
@@ -155,7 +159,7 @@ def parse_resource(line: str) -> tuple[str, int]:
 
 
 def check_resources(lines: Sequence[str]) -> None:
-    """Check lines that arrive over the wire; in a file an unknown permission means DENY.
+    """Check lines received over the wire; in a file an unknown permission means DENY.
 
     Raises:
         ValueError: a line is malformed, or its permission unknown.
@@ -170,10 +174,10 @@ def check_resources(lines: Sequence[str]) -> None:
 
 
 def lines_of(value: object, what: str) -> list[str]:
-    """Return a YAML list as texts, an empty one for None.
+    """Return a YAML list as texts; None becomes an empty list.
 
     Raises:
-        ValueError: the value is not a list.
+        ValueError: the value isn't a list.
     """
     if value is None:
         return []

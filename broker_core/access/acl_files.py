@@ -1,12 +1,12 @@
-"""The account files: plain_acl.yml, and every *.yml or *.yaml below `acl/` beside it.
+"""The account files: plain_acl.yml, and every *.yml or *.yaml in `acl/` next to it.
 
-The first file that names an account owns it: files below `acl/` come first, ordered by name, then
-plain_acl.yml, which receives new accounts. AclFiles reads a changed file again within five seconds;
-while a file cannot be read, the old accounts stay in force. A file that other users may read or
-change is a WARNING when it is read.
+The first file that names an account owns it: files below `acl/` are read first, ordered by name,
+then plain_acl.yml, which receives new accounts. AclFiles rereads a changed file within five
+seconds; while a file can't be read, the old accounts remain in effect. Reading a file that other
+users may read or change logs a WARNING.
 
-Source: acl/plain/PlainPermissionManager.java, srvutil/AclFileWatchService.java (4.9.7).
-As in the original, a change over the wire loses a file's comments.
+Source: acl/plain/PlainPermissionManager.java, srvutil/AclFileWatchService.java (4.9.7). As in the
+original, a change over the wire removes a file's comments.
 Differs: a write replaces the file atomically, and only its owner may read it.
 """
 
@@ -63,7 +63,7 @@ WRITTEN = (
     "topicPerms",
     "groupPerms",
 )
-"""What a request says of an account, beside its keys."""
+"""The fields of an account in a request, except its keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class AccessState:
     global_white: tuple[AddressRule, ...] = ()
     global_white_texts: tuple[str, ...] = ()
     global_white_of: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
-    """The same by the file that has them."""
+    """The global white addresses by file."""
     owners: Mapping[str, Path] = field(default_factory=dict)
     """access key -> the file that names it."""
     entries: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
-    """The accounts as the files hold them, secrets included."""
+    """The accounts as stored in the files, including secrets."""
     versions: Mapping[Path, DataVersion] = field(default_factory=dict)
 
 
@@ -86,7 +86,7 @@ class AclFiles(Service):
     """Reads, watches and changes the files. Event loop only; `refresh` reads in a thread.
 
     Attributes:
-        state: the accounts in force.
+        state: the current accounts.
         path: plain_acl.yml.
     """
 
@@ -105,7 +105,7 @@ class AclFiles(Service):
         """Read all files.
 
         Raises:
-            StoreError: a file cannot be read, or is not a valid account file.
+            StoreError: a file can't be read, or isn't a valid account file.
         """
         texts, exposed = self._look()
         self._warn_of(exposed, among=texts)
@@ -115,8 +115,7 @@ class AclFiles(Service):
             raise StoreError(str(error)) from error
         if not self.state.accounts and not self.state.global_white:
             logger.warning(
-                "access control is on but there are no accounts: the broker refuses every request "
-                "until %s has one",
+                "access control without accounts, all requests are refused file=%s",
                 self.path,
             )
 
@@ -124,7 +123,7 @@ class AclFiles(Service):
         self.spawn_forever(self._clock, self._watch_forever, name="acl-files")
 
     async def refresh(self) -> bool:
-        """Read the files again; True when a change took effect."""
+        """Read the files again; return whether anything changed."""
         before = self._texts
         try:
             texts, exposed = await asyncio.to_thread(self._look)
@@ -140,21 +139,21 @@ class AclFiles(Service):
             self._change(texts)
         except (StoreError, ValueError) as error:
             if str(error) != self._problem:
-                logger.warning("the old accounts stay in force, a file cannot be read: %s", error)
+                logger.warning("accounts not reloaded, using the old ones reason=%s", error)
             self._problem = str(error)
             return False
         self._problem = ""
-        logger.info("accounts read: files=%d accounts=%d", len(texts), len(self.state.accounts))
+        logger.info("accounts loaded files=%d accounts=%d", len(texts), len(self.state.accounts))
         return True
 
     def put_account(self, wanted: Mapping[str, Any], *, is_whole: bool = False) -> None:
-        """Add an account, or change the given fields of one.
+        """Add an account, or change the given fields of an existing one.
 
-        With `is_whole` the account of a known key keeps its secret unless another is given, and
-        whatever else of `WRITTEN` is not given goes.
+        With `is_whole` an existing account keeps its secret unless a new one is given; all other
+        fields of `WRITTEN` that aren't given are removed.
 
         Raises:
-            ValueError: the account is not valid.
+            ValueError: the account isn't valid.
         """
         access_key = text_of(wanted.get("accessKey"))
         known = self.state.accounts.get(access_key or "")
@@ -180,7 +179,7 @@ class AclFiles(Service):
         self._write(path, {**document, ACCOUNTS: entries})
 
     def delete_account(self, access_key: str) -> bool:
-        """Delete an account; False when no account has this key."""
+        """Delete an account; False if no account has this key."""
         path = self.state.owners.get(access_key)
         if path is None:
             return False
@@ -197,7 +196,7 @@ class AclFiles(Service):
         """Replace one file's list of addresses whose requests need no account.
 
         Raises:
-            ValueError: an address is not valid, or the path is not an account file.
+            ValueError: an address isn't valid, or the path isn't an account file.
         """
         target = self.path if path is None else path
         if target != self.path and target not in self._texts:
@@ -207,7 +206,7 @@ class AclFiles(Service):
         self._write(target, {**self._document(target), GLOBAL_WHITE_ADDRESSES: list(addresses)})
 
     def _document(self, path: Path) -> dict[str, Any]:
-        # Read afresh: somebody may have edited the file since the last look.
+        # Read again, because the file may have been edited since the last check.
         return _parse(path, self._storage.read(path) or b"")
 
     def _write(self, path: Path, document: dict[str, Any]) -> None:
@@ -224,17 +223,17 @@ class AclFiles(Service):
         self._change(texts)
 
     def _take(self, texts: dict[Path, bytes]) -> None:
-        """Put the accounts of these files in force.
+        """Make the accounts of these files current.
 
         Raises:
-            ValueError: a file is not valid; the old accounts stay in force.
+            ValueError: a file isn't valid; the old accounts remain in effect.
         """
         read_at_ms = self._read_times(texts)
         self.state = _parse_all(texts, self.path, read_at_ms)
         self._texts, self._read_at_ms = texts, read_at_ms
 
     def _change(self, texts: dict[Path, bytes]) -> None:
-        """Put other texts of the files in force, and log each account that changes.
+        """Make changed file texts current, and log each account that changes.
 
         Raises:
             ValueError: as `_take`.
@@ -242,10 +241,10 @@ class AclFiles(Service):
         before = self.state
         self._take(texts)
         for line in changes(before, self.state):
-            logger.warning("accounts changed: %s", line)
+            logger.warning("accounts changed changes=%s", line)
 
     def _read_times(self, texts: Mapping[Path, bytes]) -> dict[Path, int]:
-        """Return when each file's present text was first read (ms); plain_acl.yml is always in."""
+        """Return when each file's current text was first read (ms), always with plain_acl.yml."""
         now_ms = self._clock.now_ms()
         return {
             path: self._read_at_ms.get(path, now_ms)
@@ -255,14 +254,14 @@ class AclFiles(Service):
         }
 
     def _warn_of(self, exposed: dict[Path, str], among: Collection[Path]) -> None:
-        """Warn of exposed files: of those `among` which are read anew, and of what is new."""
+        """Warn of exposed files: the newly read files in `among`, and files with new warnings."""
         for path, warning in exposed.items():
             if path in among or self._exposed.get(path) != warning:
                 logger.warning("%s", warning)
         self._exposed = exposed
 
     def _look(self) -> tuple[dict[Path, bytes], dict[Path, str]]:
-        """Return the texts of all files, and the warnings about those that others may read."""
+        """Return the texts of all files, and the warnings about exposed ones."""
         texts = self._read_all()
         exposed = {}
         for path in texts:
@@ -308,7 +307,7 @@ class AclFiles(Service):
 
 
 def changes(before: AccessState, after: AccessState) -> Iterator[str]:
-    """Yield a line for each account that came, went or changed: names of fields, never values."""
+    """Yield a line for each added, removed or changed account: names of fields, never values."""
     old, new = (
         {text_of(entry.get("accessKey")): entry for entry in state.entries}
         for state in (before, after)
@@ -344,7 +343,7 @@ def _parse_all(
                 raise ValueError(f"{path}: {error}") from error
             if account.access_key in owners:
                 logger.warning(
-                    "duplicate account ignored: access_key=%r file=%s",
+                    "duplicate account ignored access_key=%r file=%s",
                     account.access_key,
                     path,
                 )
@@ -361,7 +360,7 @@ def _parse(path: Path, text: bytes) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        # The YAML error quotes the line, which may hold a secret.
+        # The YAML error quotes the line, which may contain a secret.
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         raise ValueError(f"{path} is not YAML{where}") from None
@@ -380,7 +379,7 @@ def _entries(document: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
 
 
 def _version(document: Mapping[str, Any], read_at_ms: int) -> DataVersion:
-    """Return the version that a file states; without a valid one, counter 0 and `read_at_ms`."""
+    """Return the version in a file; if it isn't valid, counter 0 and `read_at_ms`."""
     versions = document.get(DATA_VERSION)
     unchanged = DataVersion(timestamp=read_at_ms)
     if not isinstance(versions, list) or not versions:

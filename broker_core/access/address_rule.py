@@ -1,12 +1,11 @@
 """AddressRule: the addresses that a line of a white list matches.
 
     (empty line)             no address
-    *  *.*.*.*               every address, IPv4 and IPv6; *:*:*:*:*:*:*:* too
-    10.1.2.3  ::1            one address
-    10.1.2.3,10.1.2.4        several
-    10.1.2.{3,4}  1::{3,4}   several that differ in their last part
-    10.1.2.*  10.1.*.*       any value of a part and of all after it; IPv6: of the last part only
-    10.1.2.1-9  10.1.4-8.*   a range of a part's values; IPv6: in the last two parts, hexadecimal
+    *  *.*.*.*               every address, IPv4 and IPv6; also *:*:*:*:*:*:*:* 10.1.2.3  ::1 one
+    address 10.1.2.3,10.1.2.4        several 10.1.2.{3,4}  1::{3,4}   several that differ in their
+    last part 10.1.2.*  10.1.*.*       any value of a part and all parts after it; IPv6: only the
+    last part 10.1.2.1-9  10.1.4-8.*   a range of a part's values; IPv6: in the last two parts,
+    hexadecimal
 
 Source: acl/plain/RemoteAddressStrategyFactory.java (4.9.7).
 """
@@ -31,7 +30,7 @@ _RANGE = re.compile(r"([0-9A-Fa-f]{1,4})-([0-9A-Fa-f]{1,4})")
 
 @functools.lru_cache(ADDRESSES_KEPT)
 def parts_of(address: str) -> tuple[int, ...]:
-    """Return the four or eight numbers of an address, () if the text is not an address."""
+    """Return the four or eight numbers of an address; () if the text isn't an address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -46,7 +45,7 @@ def parse_rule(text: str | None) -> AddressRule:
     """Return the rule of a line.
 
     Raises:
-        ValueError: the line is not valid.
+        ValueError: the line isn't valid.
     """
     line = (text or "").strip()
     if not line:
@@ -68,7 +67,7 @@ def parse_rule(text: str | None) -> AddressRule:
 def _any_of(line: str, addresses: list[str]) -> AddressRule:
     wanted = {parts_of(address) for address in addresses}
     if not wanted or () in wanted:
-        raise ValueError(f"{line!r} is not an address, nor a list of them")
+        raise ValueError(f"{line!r} is not an address or a list of addresses")
     return lambda parts: parts in wanted
 
 

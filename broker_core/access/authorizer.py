@@ -2,22 +2,24 @@
 
 Source: acl/plain/PlainPermissionManager.java validate, checkPerm (4.9.7).
 Differs: it checks the signature before it looks for the request's resources, so that it never
-parses a stranger's body; its remark ends with the reason, without a stack frame.
+parses an unauthenticated body; its remark ends with the reason, without a stack frame.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import logging
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from broker_core.access.address_rule import parts_of
-from broker_core.access.explaining import decide
+from broker_core.access.explanation import decide
 from broker_core.access.freshness import Freshness, NotFreshError
 from broker_core.access.rules import RULES, TRACE_NEED
 from broker_core.config.limits import LIMITS
-from broker_core.errors import RequestRefusedError
+from broker_core.errors import AccessRefusedError
 from broker_core.message.names import RETRY_GROUP_TOPIC_PREFIX
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.fresh_signature import FRESH_SIGNATURE
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from broker_core.access.account import Account
     from broker_core.access.acl_files import AccessState
-    from broker_core.access.explaining import Decision
+    from broker_core.access.explanation import Decision
     from broker_core.access.rules import Need
     from broker_core.clock import Clock
     from broker_core.config.limits import LimitsConfig
@@ -37,14 +39,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
-"""The beginning of each refusal's remark; clients look for it."""
+"""The start of each refusal's remark; clients check for it."""
+DATED_S = 900
+"""The maximum age of a RocketMQ 5 client's signature."""
+DATE_TIME = "%Y%m%dT%H%M%SZ"
 LOG_WINDOW_S = 10.0
 LOG_LINES_PER_WINDOW = 5
 SHOWN_CHARS_MAX = 64
 
 
 class AccountSource(Protocol):
-    """The provider of the accounts in force."""
+    """Provides the current accounts."""
 
     @property
     def state(self) -> AccessState: ...
@@ -53,8 +58,8 @@ class AccountSource(Protocol):
 class Authorizer:
     """Decides on each request. Event loop only.
 
-    A request with a fresh signature must have a right one, too. It may not be missing where the
-    account requires it, or, with `is_fresh_for_admins`, where the account is an administrator's.
+    A fresh signature must always be valid. It is required if the account requires it, or, with
+    `is_fresh_for_admins`, if the account is an administrator's.
 
     Attributes:
         refused: the number of refused requests, by reason.
@@ -80,7 +85,7 @@ class Authorizer:
         """Check a request from `remote_address`, "ip:port".
 
         Raises:
-            RequestRefusedError: SYSTEM_ERROR with the reason, in the original's words.
+            AccessRefusedError: SYSTEM_ERROR with the reason, in the original's words.
         """
         account = self._account(request, remote_address)
         if account is None:
@@ -92,7 +97,7 @@ class Authorizer:
                 request,
                 remote_address,
                 "wrong signature",
-                f"Check signature failed for accessKey={shown(account.access_key)}",
+                f"Check signature failed for accessKey={shorten_key(account.access_key)}",
             )
         if FRESH_SIGNATURE in request.ext_fields or self._must_be_fresh(account):
             self._check_freshness(request, remote_address, account)
@@ -102,7 +107,7 @@ class Authorizer:
                 request,
                 remote_address,
                 "no rule",
-                f"No rule says who may make request code={request.code}",
+                f"No access rule covers request code={request.code}",
             )
         is_admitted = account.is_admin or (rule.is_broker and account.is_broker)
         if rule.is_admin and not is_admitted:
@@ -111,7 +116,7 @@ class Authorizer:
                 remote_address,
                 "no administrator",
                 f"Need admin permission for request code={request.code}, but "
-                f"accessKey={shown(account.access_key)} is not",
+                f"accessKey={shorten_key(account.access_key)} is not",
             )
         try:
             needs = tuple(rule.needs(request))
@@ -121,10 +126,60 @@ class Authorizer:
             ) from error
         self._check(request, remote_address, account, needs)
 
-    def require(self, request: RemotingCommand, remote_address: str, needs: Sequence[Need]) -> None:
-        """Check an authorized request again, for the message that it found.
+    def authorize_dated(
+        self, request: RemotingCommand, remote_address: str, date_time: str, needs: Sequence[Need]
+    ) -> None:
+        """Check a call of RocketMQ 5, which signs only its time.
 
-        Administrators pass: they could give themselves any permission.
+        `request` has the call's access key and signature as ext fields. Such a signature can be
+        replayed, so it is valid for only DATED_S seconds, and never for an account that requires
+        fresh signatures.
+
+        Raises:
+            AccessRefusedError: SYSTEM_ERROR with the reason.
+        """
+        account = self._account(request, remote_address)
+        if account is None:
+            return
+        access_key = shorten_key(account.access_key)
+        given = request.ext_fields.get(SIGNATURE, "").lower().encode("utf-8", "replace")
+        expected = hmac.new(account.secret_key.encode(), date_time.encode(), hashlib.sha1)
+        if not hmac.compare_digest(expected.hexdigest().encode(), given):
+            raise self._refusal(
+                request,
+                remote_address,
+                "wrong signature",
+                f"Check signature failed for accessKey={access_key}",
+            )
+        if self._must_be_fresh(account):
+            raise self._refusal(
+                request,
+                remote_address,
+                "no fresh signature",
+                f"accessKey={access_key} may only be used with a {FRESH_SIGNATURE}, which "
+                "RocketMQ 5 clients can't create",
+            )
+        if not self._is_recent(date_time):
+            raise self._refusal(
+                request,
+                remote_address,
+                "not fresh",
+                f"the signature of accessKey={access_key} is dated {date_time[:32]!r}, more "
+                f"than {DATED_S // 60} minutes from the broker's time; set the client's clock",
+            )
+        self._check(request, remote_address, account, needs)
+
+    def _is_recent(self, date_time: str) -> bool:
+        try:
+            made = datetime.strptime(date_time, DATE_TIME).replace(tzinfo=UTC)
+        except ValueError:
+            return False
+        return abs(self._clock.now_ms() / 1000 - made.timestamp()) <= DATED_S
+
+    def require(self, request: RemotingCommand, remote_address: str, needs: Sequence[Need]) -> None:
+        """Check an authorized request again, for the message it refers to.
+
+        Administrators pass, since they could give themselves any permission.
 
         Raises:
             RequestRefusedError: as `authorize`.
@@ -134,9 +189,9 @@ class Authorizer:
             self._check(request, remote_address, account, needs)
 
     def permits(self, access_key: str | None, remote_address: str, need: Need) -> bool:
-        """Return whether a peer may be told something that it has not asked for.
+        """Return whether a peer may receive data that it didn't request.
 
-        `access_key` is that of a request of the peer's that passed `authorize`.
+        `access_key` is the key of a request from the peer that passed `authorize`.
         """
         state = self._accounts.state
         address = parts_of(remote_address.rpartition(":")[0])
@@ -149,14 +204,14 @@ class Authorizer:
         return is_white or need == TRACE_NEED or account.may(need.action, need.resource)
 
     def explain(self, access_key: str | None, host: str, need: Need | None) -> Decision:
-        """Say what would become of a rightly signed request of this account from this address.
+        """Return the decision for a correctly signed request of this account from this address.
 
-        `need` is what it would do to a topic or a group; None stands for what administrators do.
+        `need` is the permission on a topic or a group; None means an administration request.
         """
         return decide(self._accounts.state, access_key, host, need, self._must_be_fresh)
 
     def _account(self, request: RemotingCommand, remote_address: str) -> Account | None:
-        """Return the account that a request names; None for an address that may do everything."""
+        """Return the account in a request; None for an address that needs no account."""
         state = self._accounts.state
         address = parts_of(remote_address.rpartition(":")[0])
         if state.global_white and any(rule(address) for rule in state.global_white):
@@ -167,7 +222,10 @@ class Authorizer:
         account = state.accounts.get(access_key)
         if account is None:
             raise self._refusal(
-                request, remote_address, "unknown account", f"No acl config for {shown(access_key)}"
+                request,
+                remote_address,
+                "unknown account",
+                f"No acl config for {shorten_key(access_key)}",
             )
         is_white = account.white_address(address) and not self._must_be_fresh(account)
         return None if is_white else account
@@ -178,7 +236,7 @@ class Authorizer:
     def _check_freshness(
         self, request: RemotingCommand, remote_address: str, account: Account
     ) -> None:
-        access_key = shown(account.access_key)
+        access_key = shorten_key(account.access_key)
         if FRESH_SIGNATURE not in request.ext_fields:
             raise self._refusal(
                 request,
@@ -217,10 +275,10 @@ class Authorizer:
 
     def _refusal(
         self, request: RemotingCommand, remote_address: str, reason: str, sentence: str
-    ) -> RequestRefusedError:
+    ) -> AccessRefusedError:
         self.refused[reason] += 1
         self._log(request, remote_address, reason)
-        return RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"{EXCEPTION}: {sentence}")
+        return AccessRefusedError(ResponseCode.SYSTEM_ERROR, f"{EXCEPTION}: {sentence}")
 
     def _log(self, request: RemotingCommand, remote_address: str, reason: str) -> None:
         """Log a refusal; the limit per window keeps peers from filling the disk."""
@@ -228,7 +286,7 @@ class Authorizer:
         if now >= self._window_to:
             if self._lines > LOG_LINES_PER_WINDOW:
                 logger.warning(
-                    "more requests refused: not_logged=%d refused_in_all=%d",
+                    "more requests refused not_logged=%d refused_in_all=%d",
                     self._lines - LOG_LINES_PER_WINDOW,
                     self.refused.total(),
                 )
@@ -237,16 +295,16 @@ class Authorizer:
         self._lines += 1
         if self._lines <= LOG_LINES_PER_WINDOW:
             logger.warning(
-                "request refused: reason=%s code=%d access_key=%s peer=%s",
+                "request refused reason=%s code=%d access_key=%s peer=%s",
                 reason,
                 request.code,
-                ascii(shown(request.ext_fields.get(ACCESS_KEY))),
+                ascii(shorten_key(request.ext_fields.get(ACCESS_KEY))),
                 remote_address,
             )
 
 
-def shown(access_key: str | None) -> str | None:
-    """Cut an access key to the length that logs and remarks show: peers send any length."""
+def shorten_key(access_key: str | None) -> str | None:
+    """Cut an access key for logs and remarks, because peers may send any length."""
     return access_key if access_key is None else access_key[:SHOWN_CHARS_MAX]
 
 

@@ -1,13 +1,13 @@
-"""The permissions that each request needs, one row a code. The broker refuses a code without a row.
+"""The permissions that each request needs, one row per code. A code without a row is refused.
 
 Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java (4.9.7).
 Differs: the original requires only an account for batches (320), reading offsets (14), queue locks
 (41, 42), checking expressions (46) and most administrative requests. Here the first four require
 the permissions that their clients have anyway, and only an administrator may change the broker,
-read its configuration or accounts, or watch other clients' messages. A request that names a message
-by its place requires a permission on that message's topic (`found`). A send to a retry topic needs
-SUB on that topic's group, whatever group the request names. The original's name server asks nobody
-for an account.
+read its configuration or accounts, or watch other clients' messages. A request with a message's log
+offset requires a permission on that message's topic (`found`). A send to a retry topic needs SUB on
+that topic's group, regardless of the group in the request. The original's name server doesn't
+require accounts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from broker_core.access.account import Permission
-from broker_core.message.names import RETRY_GROUP_TOPIC_PREFIX
+from broker_core.message.names import RETRY_GROUP_TOPIC_PREFIX, pop_retry_topic
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode
 
@@ -30,7 +30,7 @@ PUB, SUB = Permission.PUB, Permission.SUB
 
 
 class Need(NamedTuple):
-    """A permission on a topic; a group goes by the name of its retry topic."""
+    """A permission on a topic; for a group, `topic` is the name of its retry topic."""
 
     resource: str
     action: int
@@ -41,19 +41,30 @@ TRACE_NEED = Need("RMQ_SYS_TRACE_TOPIC", Permission.PUB)
 
 
 class Rule(NamedTuple):
-    """A row: resource and action in words, and a function that finds them in the request."""
+    """A row: resource and action in words, and a function that finds them in a request."""
 
     resource: str
     action: str
     needs: Callable[[RemotingCommand], Iterable[Need]]
     is_admin: bool = False
     is_broker: bool = False
-    """Whether a broker's account will do for an administrator's."""
+    """Whether a broker's account is as good as an administrator's."""
     found: str = ""
-    """In words what the processor asks as well, once it has found what the request is about."""
+    """Describes the processor's later check of the message or other object that it finds."""
     is_private: bool = False
-    """Whether it is for the administration listener alone, where there is one, as what needs an
-    administrator is."""
+    """Whether the request is limited to the administration listener, if there is one; so are
+    requests that need an administrator.
+    """
+
+
+def publish_needs(topic: str) -> list[Need]:
+    """Return the permissions for a RocketMQ 5 client to send, end a transaction, or recall."""
+    return [Need(topic, PUB)]
+
+
+def subscribe_needs(topics: Iterable[str], group: str) -> list[Need]:
+    """Return the permissions for a RocketMQ 5 client to consume topics in a group."""
+    return [*(Need(topic, SUB) for topic in topics), _group(group)]
 
 
 def _group(name: str) -> Need:
@@ -77,7 +88,7 @@ def _send(field: str) -> Rule:
 
 
 def _subscribe(*, topic: str | None = None, group: str | None = None) -> Rule:
-    """Return the row of a request that reads; the arguments name its fields of topic and group."""
+    """Return the row of a read request; the arguments name its topic and group fields."""
 
     def needs(request: RemotingCommand) -> Iterable[Need]:
         fields = request.ext_fields
@@ -127,6 +138,48 @@ def _queues(request: RemotingCommand) -> Iterable[Need]:
     yield from _topics(body.mq_set or ())
 
 
+def _leased(topic: str, group: str) -> Iterable[Need]:
+    """Yield the permissions for a message that a group has leased from a topic, or its retries."""
+    yield Need(topic.removeprefix(pop_retry_topic(group, "")), SUB)
+    yield _group(group)
+
+
+def _lease(request: RemotingCommand) -> Iterable[Need]:
+    fields = request.ext_fields
+    if "topic" in fields and "consumerGroup" in fields:
+        yield from _leased(fields["topic"], fields["consumerGroup"])
+
+
+class _Ack(msgspec.Struct):
+    group: str | None = msgspec.field(name="c", default=None)
+    topic: str | None = msgspec.field(name="t", default=None)
+
+
+class _Acks(msgspec.Struct):
+    acks: list[_Ack] | None = None
+
+
+def _acks(request: RemotingCommand) -> Iterable[Need]:
+    if not request.body:
+        return
+    for ack in java_json.decode_as(request.body, _Acks).acks or ():
+        if ack.group is not None and ack.topic is not None:
+            yield from _leased(ack.topic, ack.group)
+
+
+class _Assignment(msgspec.Struct, rename="camel"):
+    consumer_group: str | None = None
+    topic: str | None = None
+
+
+def _assignment(request: RemotingCommand) -> Iterable[Need]:
+    body = java_json.decode_as(request.body, _Assignment)
+    if body.topic is not None:
+        yield Need(body.topic, SUB)
+    if body.consumer_group is not None:
+        yield _group(body.consumer_group)
+
+
 def _client_config(request: RemotingCommand) -> Iterable[Need]:
     body = java_json.decode_request(request.body, _ClientConfig)
     if body.group is not None:
@@ -143,7 +196,7 @@ ANY_ACCOUNT = Rule("any", "any", _nothing)
 REPLY = ANY_ACCOUNT._replace(found="PUB on a topic that is not the cluster's reply topic")
 ADMINISTRATOR = Rule("broker", "administer", _nothing, is_admin=True)
 FOLLOWER = Rule("broker", "follow", _nothing, is_admin=True, is_broker=True)
-"""What a slave asks of its master."""
+"""The requests of a slave to its master."""
 REGISTRATION = Rule("name server", "register", _nothing, is_admin=True, is_broker=True)
 
 TRACE = ANY_ACCOUNT._replace(found="SUB on each event's topic", is_private=True)
@@ -164,6 +217,16 @@ RULES: dict[int, Rule] = {
     RequestCode.QUERY_MESSAGE: _subscribe(topic="topic"),
     RequestCode.VIEW_MESSAGE_BY_ID: ANY_ACCOUNT._replace(found="SUB on the message's topic"),
     RequestCode.RECALL_MESSAGE: _send("topic"),
+    # Leased messages.
+    RequestCode.POP_MESSAGE: _subscribe(topic="topic", group="consumerGroup"),
+    RequestCode.PEEK_MESSAGE: _subscribe(topic="topic", group="consumerGroup"),
+    RequestCode.NOTIFICATION: _subscribe(topic="topic", group="consumerGroup"),
+    RequestCode.POLLING_INFO: _subscribe(topic="topic", group="consumerGroup"),
+    RequestCode.ACK_MESSAGE: Rule("topic and group", "SUB", _lease),
+    RequestCode.BATCH_ACK_MESSAGE: Rule("topic and group", "SUB", _acks),
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Rule("topic and group", "SUB", _lease),
+    RequestCode.QUERY_ASSIGNMENT: Rule("topic and group", "SUB", _assignment),
+    RequestCode.SET_MESSAGE_REQUEST_MODE: ADMINISTRATOR,
     # Clients.
     RequestCode.HEART_BEAT: Rule("topic and group", "SUB", _heartbeat),
     RequestCode.UNREGISTER_CLIENT: _subscribe(group="consumerGroup"),
@@ -178,7 +241,7 @@ RULES: dict[int, Rule] = {
     RequestCode.GET_MAX_OFFSET: ANY_ACCOUNT,
     RequestCode.GET_MIN_OFFSET: ANY_ACCOUNT,
     RequestCode.GET_EARLIEST_MSG_STORETIME: ANY_ACCOUNT,
-    # Administration that reads.
+    # Administration, read-only.
     RequestCode.GET_ALL_TOPIC_CONFIG: ANY_ACCOUNT,
     RequestCode.GET_TOPIC_CONFIG: ANY_ACCOUNT,
     RequestCode.GET_BROKER_RUNTIME_INFO: ANY_ACCOUNT,
@@ -199,7 +262,7 @@ RULES: dict[int, Rule] = {
     RequestCode.VIEW_BROKER_STATS_DATA: ANY_ACCOUNT,
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: ANY_ACCOUNT,
     RequestCode.GET_BROKER_HA_STATUS: ANY_ACCOUNT,
-    # Administration that changes the broker, or reads what only administrators may see.
+    # Administration that changes the broker, or reads data reserved for administrators.
     RequestCode.UPDATE_AND_CREATE_TOPIC: ADMINISTRATOR,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: ADMINISTRATOR,
     RequestCode.DELETE_TOPIC_IN_BROKER: ADMINISTRATOR,
@@ -211,11 +274,13 @@ RULES: dict[int, Rule] = {
     RequestCode.GET_ALL_CONSUMER_OFFSET: FOLLOWER,
     RequestCode.GET_ALL_DELAY_OFFSET: FOLLOWER,
     RequestCode.GET_ALL_CONSUMER_FILTER: FOLLOWER,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: FOLLOWER,
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: FOLLOWER,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: ADMINISTRATOR,
     RequestCode.RESET_OFFSETS: ADMINISTRATOR,
     RequestCode.GET_HALF_MESSAGES: ADMINISTRATOR,
     RequestCode.CHECK_HALF_MESSAGE: ADMINISTRATOR,
+    RequestCode.GET_TIMER_MESSAGES: ADMINISTRATOR,
     RequestCode.CLONE_GROUP_OFFSET: ADMINISTRATOR,
     RequestCode.CONSUME_MESSAGE_DIRECTLY: ADMINISTRATOR._replace(
         found="SUB on the message's topic"
@@ -247,8 +312,8 @@ RULES: dict[int, Rule] = {
     RequestCode.PROMOTE_BROKER: ADMINISTRATOR,
     # Between the brokers of a set.
     RequestCode.GET_REPLICATION_STATE: FOLLOWER,
-    # The name server, where it is changed. What has no row there is read by everybody: clients look
-    # for routes without signing, as in the original.
+    # Name server requests that change something. The others have no row there and are open to
+    # everyone: clients look up routes without signing, as in the original.
     RequestCode.REGISTER_BROKER: REGISTRATION,
     RequestCode.UNREGISTER_BROKER: REGISTRATION,
     RequestCode.QUERY_DATA_VERSION: REGISTRATION,

@@ -1,1 +1,1 @@
-"""Who is connected: producers, consumers, their subscriptions and queue locks."""
+"""Connected clients: producers, consumers, subscriptions and queue locks."""

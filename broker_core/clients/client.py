@@ -1,4 +1,4 @@
-"""A connected client as the services see it: an address and a connection to close."""
+"""A connected client as seen by the services: an address and a connection to close."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class ClientConnection(Protocol):
-    """What this package needs of a connection; remoting's Connection has it."""
+    """The part of a connection that this package needs; remoting's Connection implements it."""
 
     @property
     def remote_address(self) -> str:

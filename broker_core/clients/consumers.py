@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NOTICES_AT_ONCE = 1_000
-"""Members that are told of changes in one turn of the loop: 20 ms."""
+"""The maximum number of members notified of changes per turn of the loop: 20 ms."""
 WANTS_CHARS_MAX = 300
 CHARS_PER_SUBSCRIPTION = 16
-"""An expression takes about as much memory for so many characters as a subscription without."""
+"""This many characters of an expression use about as much memory as a subscription without one."""
 
 
 class ConsumerMember(msgspec.Struct, gc=False):
@@ -45,11 +45,13 @@ class ConsumerMember(msgspec.Struct, gc=False):
     last_heartbeat: float
     """Monotonic seconds."""
     wants: str = ""
-    """What its own heartbeat subscribes to, see `wants_text`: the group has the last one's only."""
+    """The subscriptions in this client's heartbeat, as `subscription_text` returns them; the group
+    keeps only the last heartbeat's.
+    """
 
 
 class Subscription(msgspec.Struct, gc=False):
-    """What the group wants of a topic, and the tag filter built from it (None: all)."""
+    """A group's subscription to a topic, and the tag filter built from it (None: all messages)."""
 
     data: SubscriptionData
     tag_filter: TagFilter | None
@@ -66,7 +68,7 @@ class ConsumerGroup:
     members: dict[ClientConnection, ConsumerMember] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     weight: int = 0
-    """What the subscriptions count towards subscriptionNumsMax."""
+    """How much the subscriptions count towards subscriptionNumsMax."""
 
     def client_ids(self) -> list[str]:
         return [member.client_id for member in self.members.values()]
@@ -81,14 +83,14 @@ class ConsumerGroup:
 class Consumers:
     """Register, renew and forget consumers. Event loop only.
 
-    Calls `on_change` with the group's name and connections, a newcomer's included, when members
-    or subscribed topics change, and `on_gone` with the name of a group that loses its last member.
-    Where very many change at once, later turns of the loop call `on_change`, once for each group.
+    Calls `on_change` with the group's name and connections, including a new one, when members or
+    subscribed topics change, and `on_gone` with the name of a group that loses its last member. If
+    very many groups change at once, later turns of the loop call `on_change`, once per group.
 
     Attributes:
-        groups: those with members, by name.
-        heartbeats: how often any member came, was renewed or left: as long as it is the same, so
-            are they.
+        groups: the groups with members, by name.
+        heartbeats: how often any member was added, renewed or removed: while it is unchanged, the
+            members are, too.
     """
 
     __slots__ = (
@@ -121,7 +123,7 @@ class Consumers:
         return self.groups.get(group)
 
     def client_id_of(self, group: str, connection: ClientConnection) -> str | None:
-        """Return the id of the member that a connection is of, None when it is of none."""
+        """Return the client ID of the member on a connection, or None."""
         consumer_group = self.groups.get(group)
         member = consumer_group.members.get(connection) if consumer_group else None
         return member.client_id if member else None
@@ -138,7 +140,7 @@ class Consumers:
         *,
         notify: bool,
     ) -> bool:
-        """Take a heartbeat for one group; return whether the connection is a new member.
+        """Process a heartbeat for one group; return whether the connection is a new member.
 
         Raises:
             RequestRefusedError: there are too many members or subscriptions.
@@ -146,7 +148,7 @@ class Consumers:
         wanted = list(subscriptions)
         group = self.groups.get(group_name)
         self._require_room(sum(map(_weight, wanted)), 0 if group is None else group.weight)
-        # The name that is known already: each heartbeat brings a text of its own.
+        # Use the existing name object, because each heartbeat creates its own copy.
         self._memberships.add(connection, group_name if group is None else group.name)
         if group is None:
             group = ConsumerGroup(group_name, consume_type, message_model, consume_from_where)
@@ -155,7 +157,7 @@ class Consumers:
         group.message_model = message_model
         group.consume_from_where = consume_from_where
         is_new = connection not in group.members
-        # Nearly always what the others want, too: one text for all of them.
+        # Usually all members have the same subscriptions, so share one text.
         first = next(iter(group.members.values()), member)
         if member.wants == first.wants:
             member.wants = first.wants
@@ -168,9 +170,9 @@ class Consumers:
         return is_new
 
     def unregister(self, connection: ClientConnection, group_name: str, *, notify: bool) -> None:
-        """Forget one member; the last one takes the group with it."""
+        """Forget one member; with the last one, forget the group."""
         if self._leave(connection, group_name, notify=notify):
-            logger.info("consumer left: group=%s address=%s", group_name, connection.remote_address)
+            logger.info("consumer left group=%s address=%s", group_name, connection.remote_address)
 
     def groups_of(self, connection: ClientConnection) -> list[str]:
         return self._memberships.groups_of(connection)
@@ -182,7 +184,7 @@ class Consumers:
             self._leave(connection, name, notify=True)
         if left:
             logger.info(
-                "consumer left: group=%s groups=%d address=%s",
+                "consumer left group=%s groups=%d address=%s",
                 left[0],
                 len(left),
                 connection.remote_address,
@@ -222,7 +224,7 @@ class Consumers:
         if wanted > held and self._weight - held + wanted > most:
             raise RequestRefusedError(
                 SYSTEM_ERROR,
-                f"the broker holds {self._weight} subscriptions and no more than "
+                f"the broker already holds {self._weight} subscriptions; the limit is "
                 f"subscriptionNumsMax={most}",
             )
 
@@ -235,7 +237,7 @@ class Consumers:
             self._changed.add(group.name)
 
     def _tell(self, name: str) -> int:
-        """Report a group's change; return to how many."""
+        """Report a group's change; return the number of members notified."""
         group = self.groups.get(name)
         if group is None or self._on_change is None:
             return 1
@@ -243,10 +245,10 @@ class Consumers:
         return len(group.members)
 
 
-def wants_text(subscriptions: Iterable[SubscriptionData]) -> str:
-    """Return subscriptions as one text, the same for those that mean the same.
+def subscription_text(subscriptions: Iterable[SubscriptionData]) -> str:
+    """Return subscriptions as one text, the same for equivalent subscriptions.
 
-    A long one is cut, with what tells it from others at its end.
+    A long text is cut and ends in a hash that distinguishes it from others.
     """
     parts = []
     for data in subscriptions:
@@ -266,10 +268,10 @@ def _weight(subscription: SubscriptionData) -> int:
 
 
 def _merge_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionData]) -> bool:
-    """Make this heartbeat's topics the group's; return whether the set of topics changed.
+    """Replace the group's topics by this heartbeat's; return whether the set of topics changed.
 
-    The last heartbeat wins for the whole group: two clients with different subscriptions evict each
-    other's, as in the original, where users know that symptom.
+    The last heartbeat wins for the whole group: two clients with different subscriptions overwrite
+    each other's, as in the original, where this is a known symptom.
     """
     changed = False
     topics = set()

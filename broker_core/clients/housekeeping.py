@@ -1,4 +1,4 @@
-"""Housekeeping of clients: disconnects silent ones, forgets disconnected ones and old locks.
+"""Housekeeping of clients: disconnects silent clients, forgets disconnected ones and old locks.
 
 Source: broker/client/ClientHousekeepingService.java (4.9.7).
 """
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 SCAN_SECONDS = 10.0
 SILENCE_SECONDS_MAX = 120.0
 FORGOTTEN_AT_ONCE = 1_000
-"""Memberships that are forgotten in one turn of the loop: 10 ms."""
+"""Memberships forgotten per turn of the loop: 10 ms."""
 
 
 class ClientHousekeeping(Service):
@@ -48,22 +48,22 @@ class ClientHousekeeping(Service):
         self.spawn_forever(self._clock, self._scan_forever, name="client-housekeeping")
 
     def on_connection_lost(self, connection: ClientConnection) -> None:
-        """Forget a client, at once unless very many leave together."""
+        """Forget a client, at once unless very many leave at the same time."""
         self._lost.add(connection)
 
     def _forget(self, connection: ClientConnection) -> int:
-        """Forget a client; return the work that it was."""
+        """Forget a client; return the amount of work."""
         return 1 + len(self._consumers.close(connection)) + len(self._producers.close(connection))
 
     def scan(self) -> int:
-        """Close the connections that are silent for too long; return how many."""
+        """Close the connections that have been silent for too long; return how many."""
         before = self._clock.monotonic() - SILENCE_SECONDS_MAX
         silent = {
             *self._consumers.silent_since(before),
             *self._producers.silent_since(before),
         }
         for connection in silent:
-            logger.warning("client is silent, closing: address=%s", connection.remote_address)
+            logger.warning("silent client disconnected address=%s", connection.remote_address)
             with isolated("disconnecting a silent client", connection.remote_address):
                 self.on_connection_lost(connection)
                 connection.close()

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from broker_core.config.limits import LimitsConfig
 
 SYSTEM_ERROR = 1
-"""ResponseCode.SYSTEM_ERROR: this layer knows no wire."""
+"""ResponseCode.SYSTEM_ERROR, which this layer can't import."""
 
 
 class Memberships:
-    """An index by connection, so that a lost connection costs what it was in. Event loop only."""
+    """An index by connection, so that a lost connection is cheap. Event loop only."""
 
     def __init__(self, limits: LimitsConfig) -> None:
         self._limits = limits
@@ -23,10 +23,10 @@ class Memberships:
         self._count = 0
 
     def add(self, connection: ClientConnection, group: str) -> None:
-        """Note that a connection is in a group.
+        """Record that a connection is in a group.
 
         Raises:
-            RequestRefusedError: it is new there, and there are too many already.
+            RequestRefusedError: the connection is new in the group, and there are too many already.
         """
         groups = self._groups.get(connection, {})
         if group in groups:
@@ -34,13 +34,13 @@ class Memberships:
         if len(groups) >= self._limits.client_group_nums_max:
             raise RequestRefusedError(
                 SYSTEM_ERROR,
-                f"the client is in {len(groups)} groups and may be in no more than "
+                f"the client is in {len(groups)} groups; the limit is "
                 f"clientGroupNumsMax={self._limits.client_group_nums_max}",
             )
         if self._count >= self._limits.member_nums_max:
             raise RequestRefusedError(
                 SYSTEM_ERROR,
-                f"the groups have {self._count} members and no more than "
+                f"the groups have {self._count} members; the limit is "
                 f"memberNumsMax={self._limits.member_nums_max}",
             )
         groups[group] = None
@@ -48,7 +48,7 @@ class Memberships:
         self._count += 1
 
     def remove(self, connection: ClientConnection, group: str) -> None:
-        """Note that a connection is not in a group any more; it was."""
+        """Record that a connection has left a group that it was in."""
         groups = self._groups[connection]
         del groups[group]
         self._count -= 1

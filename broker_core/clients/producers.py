@@ -42,11 +42,11 @@ class Producers:
         return self._by_client.get(client_id)
 
     def register(self, connection: ClientConnection, group: str, member: ProducerMember) -> None:
-        """Take a heartbeat for one group.
+        """Process a heartbeat for one group.
 
         Raises:
-            RequestRefusedError: the connection is in too many groups, or all groups have too
-                many members.
+            RequestRefusedError: the connection is in too many groups, or all groups have too many
+                members.
         """
         self._memberships.add(connection, group)
         members = self.groups.setdefault(group, {})
@@ -86,7 +86,7 @@ class Producers:
         ]
 
     def _forget_client(self, connection: ClientConnection, client_id: str) -> None:
-        """Forget where a client is, unless it is a member of another group there."""
+        """Forget a client's connection, unless it is a member of another group there."""
         if self._by_client.get(client_id) is connection and not any(
             self.groups[group][connection].client_id == client_id
             for group in self._memberships.groups_of(connection)

@@ -22,7 +22,7 @@ LOCK_LIVE_SECONDS_MAX = 60.0
 
 
 class LockedQueue(NamedTuple):
-    """A queue as a lock request names it."""
+    """A queue as named in a lock request."""
 
     topic: str
     broker_name: str
@@ -37,11 +37,11 @@ class _Lock(NamedTuple):
 
 
 class RebalanceLocks:
-    """Who holds which queue. Event loop only.
+    """The locks of all queues. Event loop only.
 
-    A disconnected client keeps its locks until they expire: it may still be consuming.
-    Differs: expired locks are forgotten, and there are bounds; the original keeps each lock for
-    ever.
+    A disconnected client keeps its locks until they expire, because it may still be consuming.
+    Differs: expired locks are forgotten, and the number of locks is limited; the original keeps
+    each lock forever.
     """
 
     def __init__(self, clock: Clock, limits: LimitsConfig = LIMITS) -> None:
@@ -51,13 +51,13 @@ class RebalanceLocks:
         self._by_host: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """Return how many locks are kept, expired ones included."""
+        """Return how many locks are kept, including expired ones."""
         return self._by_host.total()
 
     def lock(
         self, group: str, queues: Iterable[LockedQueue], client_id: str, host: str = ""
     ) -> list[LockedQueue]:
-        """Lock queues that are free, expired or the client's; return those that it now holds.
+        """Lock queues that are free, expired or the client's own; return the queues it now holds.
 
         Raises:
             RequestRefusedError: the client's host holds too many locks, or all hosts together.
@@ -76,7 +76,7 @@ class RebalanceLocks:
             elif free <= 0:
                 raise self._refusal()
             free -= owner is None
-            # At once: a refusal of the next queue leaves what is locked already.
+            # Store it now: if the next queue is refused, earlier locks are kept.
             self._groups[group] = table
             table[queue] = lock
             self._by_host[host] += 1
@@ -84,7 +84,7 @@ class RebalanceLocks:
         return held
 
     def unlock(self, group: str, queues: Iterable[LockedQueue], client_id: str) -> None:
-        """Release those of these queues that the client holds."""
+        """Release the queues in this list that the client holds."""
         table = self._groups.get(group, {})
         for queue in queues:
             owner = table.get(queue)
@@ -95,7 +95,7 @@ class RebalanceLocks:
             self._groups.pop(group, None)
 
     def purge(self) -> None:
-        """Forget the locks that have expired."""
+        """Forget expired locks."""
         now = self._clock.monotonic()
         for group, table in list(self._groups.items()):
             for queue, owner in list(table.items()):

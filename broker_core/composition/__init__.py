@@ -1,1 +1,1 @@
-"""What the broker is built of, by concern; `broker.py` puts the parts together."""
+"""Builds the broker's parts, by concern; `broker.py` combines them."""

@@ -1,4 +1,4 @@
-"""Access: the accounts, and who lets requests pass."""
+"""Access: the accounts, and the gate that requests pass through."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from broker_core.access.acl_files import AclFiles
 from broker_core.access.authorizer import Authorizer
 from broker_core.config.lists import PLAIN_ACL, names_of
-from broker_core.processors.around.validators import AccessValidators
+from broker_core.processors.wrappers.validators import AccessValidators
 
 if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.composition.foundation import Foundation
     from broker_core.config.configuration import Configuration
-    from broker_core.processors.around.guard import Gate
+    from broker_core.processors.wrappers.guard import Gate
     from broker_core.storage import Storage
 
 ACL_DIRECTORY = "conf"
@@ -24,14 +24,14 @@ ACL_FILE = "plain_acl.yml"
 
 @dataclass(frozen=True, slots=True)
 class AccessParts:
-    """What decides whether a request passes."""
+    """The parts that decide whether a request passes."""
 
     acl: AclFiles | None
-    """RocketMQ's own accounts; None when these are not asked."""
+    """RocketMQ's accounts; None if they aren't used."""
     gate: Gate | None
-    """None lets everybody pass."""
+    """None lets all requests pass."""
     plain: Authorizer | None = None
-    """What checks requests against `acl`: the gate itself, or one of those that it asks."""
+    """Checks requests against `acl`: the gate itself, or one of its validators."""
 
     def refused(self) -> int:
         """Return how many requests the access control `acl` refused."""
@@ -39,7 +39,7 @@ class AccessParts:
 
 
 def build_access(foundation: Foundation) -> AccessParts:
-    """Build the gate that the configuration asks for."""
+    """Build the gate according to the configuration."""
     config, extensions = foundation.configuration.broker, foundation.extensions
     validators = names_of(config.access_validators)
     if not config.acl_enable:
@@ -55,7 +55,7 @@ def build_access(foundation: Foundation) -> AccessParts:
 
 
 def authorizer_of(configuration: Configuration, acl: AclFiles, clock: Clock) -> Authorizer:
-    """Return what checks requests against the accounts of these files."""
+    """Return the authorizer for the accounts in these files."""
     return Authorizer(
         acl,
         clock,
@@ -65,7 +65,7 @@ def authorizer_of(configuration: Configuration, acl: AclFiles, clock: Clock) -> 
 
 
 def acl_files_of(configuration: Configuration, clock: Clock, files: Storage) -> AclFiles:
-    """Return the account files that a configuration names, not yet loaded."""
+    """Return the account files in a configuration, not yet loaded."""
     root = Path(configuration.store.store_path_root_dir)
     path = Path(configuration.broker.acl_file or root.parent / ACL_DIRECTORY / ACL_FILE)
     return AclFiles(path.expanduser().absolute(), clock, files)

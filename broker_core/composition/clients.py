@@ -1,4 +1,4 @@
-"""Clients: who is connected, and the services that watch them."""
+"""Clients: the tables of connected clients, and the services that watch them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from broker_core.clients.housekeeping import ClientHousekeeping
 from broker_core.clients.producers import Producers
 from broker_core.clients.rebalance_locks import RebalanceLocks
 from broker_core.delivery.slow_consumers import SlowConsumers
-from broker_core.processors.around.listened import ListenedTransactions
 from broker_core.processors.heartbeat import notify_consumer_ids_changed
 from broker_core.processors.transaction import ProducerInquiry
+from broker_core.processors.wrappers.transaction_listener import ListenerAdapter
 from broker_core.transaction.check import CheckedHalf, CheckSettings, TransactionCheck
 
 if TYPE_CHECKING:
     from broker_core.composition.foundation import Foundation
     from broker_core.composition.storage import StorageParts
-    from broker_core.processors.around.guard import Gate
+    from broker_core.processors.wrappers.guard import Gate
 
 MS_PER_HOUR = 3_600_000
 
@@ -82,7 +82,7 @@ def _transaction_check(
 
     if extensions.transaction_listener is None:
         return TransactionCheck(settings, transactions, ask, counted_log, clock, steady)
-    listened = ListenedTransactions(extensions.transaction_listener, extensions.failures, ask)
+    listened = ListenerAdapter(extensions.transaction_listener, extensions.failures, ask)
     return TransactionCheck(
         settings,
         transactions,

@@ -1,7 +1,8 @@
-"""Commands of an operator: `promote` and `truncate`.
+"""Operator commands: `promote` and `truncate`.
 
-`promote` asks a running broker; a stopped one is promoted in its store directory, so that its next
-start is a master's. `truncate` works on a stopped broker only: its next start cuts the log.
+`promote` sends a request to a running broker; a stopped one is promoted in its store directory, so
+that its next start is as a master. `truncate` works only on a stopped broker: its next start cuts
+the log.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import TYPE_CHECKING
 from broker_core.clock import SystemClock
 from broker_core.composition.foundation import build_foundation, client_limits_of
 from broker_core.composition.naming import build_naming
-from broker_core.composition.promotion import build_peers, configured_role, in_given_role
+from broker_core.composition.promotion import build_peers, configured_role, with_stored_role
 from broker_core.composition.storage import build_storage, load_storage
 from broker_core.config.lists import parse_addresses, parse_admin_listener
 from broker_core.config.loading import load
 from broker_core.errors import RemotingConnectError, ReplicationError
-from broker_core.ha.divergence import save_aside
+from broker_core.ha.divergence import save_diverged
 from broker_core.ha.epochs import LogRange
 from broker_core.ha.promotion import MASTER_ROLES, Promotion
 from broker_core.ha.role import SLAVE, Role
@@ -49,11 +50,11 @@ EXIT_USAGE = 2
 
 
 def promote(given: Sequence[str]) -> int:
-    """Run `python -m broker_core promote`; returns the exit code."""
+    """Run `python -m broker_core promote`; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m broker_core promote",
-        description="Make a slave the master of its set. A running broker is asked over its port; "
-        "a stopped one (-c only) starts as master from then on.",
+        description="Make a slave the master of its set. A running broker is promoted over its "
+        "port; a stopped broker (-c only) becomes master at its next start.",
     )
     parser.add_argument("-c", "--configFile", metavar="FILE", help="the slave's configuration")
     parser.add_argument("-b", "--brokerAddr", metavar="HOST:PORT", help="a running slave")
@@ -63,7 +64,10 @@ def promote(given: Sequence[str]) -> int:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="even if the old master may be alive: what it takes from then on is lost to readers",
+        help=(
+            "promote even if the old master may be running; messages that it still accepts are "
+            "lost to consumers"
+        ),
     )
     parser.add_argument(
         "--accessKey",
@@ -73,7 +77,7 @@ def promote(given: Sequence[str]) -> int:
     )
     options = parser.parse_args(given)
     if not options.configFile and not options.brokerAddr:
-        parser.error("name the slave, by -c or -b")
+        parser.error("specify the slave with -c or -b")
     configuration, errors = load(options.configFile)
     for error in errors:
         _say(str(error))
@@ -95,11 +99,12 @@ def promote(given: Sequence[str]) -> int:
 
 
 def truncate(given: Sequence[str]) -> int:
-    """Run `python -m broker_core truncate`; returns the exit code."""
+    """Run `python -m broker_core truncate`; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m broker_core truncate",
-        description="Cut the log of a stopped broker at an offset, so that it can follow a master "
-        "that has no more. What is cut is saved in the store's directory diverged/ before.",
+        description="Cut the log of a stopped broker at an offset, so that it can follow a "
+        "master whose log ends there. The part that is cut is first saved in the "
+        "store's diverged/ directory.",
     )
     parser.add_argument("-c", "--configFile", metavar="FILE", required=True)
     parser.add_argument("--at", metavar="OFFSET", type=int, required=True)
@@ -109,35 +114,36 @@ def truncate(given: Sequence[str]) -> int:
         _say(str(error))
     if errors:
         return EXIT_USAGE
-    foundation, storage = _opened(configuration)
+    foundation, storage = _recovered_store(configuration)
     store = storage.store
     try:
         low, high = store.min_commit_log_offset, store.max_commit_log_offset
         if not low <= options.at <= high:
             raise ReplicationError(
-                f"the log holds offsets {low} to {high}; {options.at} is not among them"
+                f"the log holds offsets {low} to {high}; {options.at} is outside that range"
             )
         if options.at == high:
-            sys.stdout.write(f"the log ends at {high} already\n")
+            sys.stdout.write(f"the log already ends at {high}\n")
             return EXIT_OK
         own = LogRange(storage.epochs.entries, low, high)
         paths = store.files.paths
-        place = save_aside(store.files.log, options.at, own, (), paths.diverged, foundation.files)
-        storage.epochs.ask_for_cut(options.at)
+        place = save_diverged(
+            store.files.log, options.at, own, (), paths.diverged, foundation.files
+        )
+        storage.epochs.schedule_cut(options.at)
     finally:
         store.close()
     sys.stdout.write(
-        f"{high - options.at} bytes are saved in {place}; the next start cuts the log at "
-        f"{options.at}\n"
+        f"saved {high - options.at} bytes in {place}; the next start cuts the log at {options.at}\n"
     )
     return EXIT_OK
 
 
 async def _promote_running(configuration: Configuration, address: str, options: Namespace) -> str:
-    """Ask the broker itself; return what it became.
+    """Ask the broker itself; return its new state.
 
     Raises:
-        RemotingConnectError: nobody is there.
+        RemotingConnectError: the broker isn't running.
         ReplicationError: it refuses.
     """
     tls = configuration.tls
@@ -148,30 +154,30 @@ async def _promote_running(configuration: Configuration, address: str, options: 
     )
     fields = {"brokerRole": options.role, "force": "true" if options.force else "false"}
     request = RemotingCommand.request(RequestCode.PROMOTE_BROKER, fields)
-    address = address or _administered_at(configuration)
+    address = address or _admin_address(configuration)
     try:
         answer = await client.request(address, request, PROMOTE_TIMEOUT_S)
     finally:
         await client.shutdown()
     if answer.code != ResponseCode.SUCCESS:
         hint = " (--force)" if answer.ext_fields.get("masterAlive") == "true" else ""
-        raise ReplicationError(f"{address} is not promoted: {answer.remark}{hint}")
+        raise ReplicationError(f"{address} was not promoted: {answer.remark}{hint}")
     told = answer.ext_fields
     return _promoted(address, told["brokerRole"], told["epoch"], told["startOffset"])
 
 
 def _promote_stopped(configuration: Configuration, options: Namespace) -> str:
-    foundation, storage = _opened(configuration)
+    foundation, storage = _recovered_store(configuration)
     naming = build_naming(foundation, storage.topics, None, lambda: 0, lambda *_: None)
     _, configured_id = configured = configured_role(configuration)
     store = storage.store
 
-    async def nothing_comes() -> None:
-        """No connection is made."""
+    async def nothing_to_stop() -> None:
+        """Do nothing, because there is no connection to stop."""
 
     async def run() -> str:
         peers = build_peers(foundation, naming)
-        # Whatever it was before: nobody has to be told that it is a master now.
+        # The previous role doesn't matter: there is no running broker to notify.
         promotion = Promotion(
             Role(SLAVE, max(configured_id, 1)),
             configured,
@@ -180,7 +186,7 @@ def _promote_stopped(configuration: Configuration, options: Namespace) -> str:
             former_id=lambda: configured_id or None,
             followed=lambda: None,
             last_role=str,
-            stop_following=nothing_comes,
+            stop_following=nothing_to_stop,
             max_offset=lambda: store.max_commit_log_offset,
         )
         try:
@@ -204,21 +210,21 @@ def _promoted(address: str, broker_role: str, epoch: str, start_offset: str) -> 
     return f"{address} is {broker_role} in epoch {epoch}, from offset {start_offset} on"
 
 
-def _opened(configuration: Configuration) -> tuple[Foundation, StorageParts]:
-    """Take the store of a stopped broker and recover it.
+def _recovered_store(configuration: Configuration) -> tuple[Foundation, StorageParts]:
+    """Lock the store of a stopped broker and recover it.
 
     Raises:
-        StoreError: a broker uses it, or it cannot be used.
+        StoreError: a broker uses it, or it can't be used.
     """
     files = FileStorage()
-    given = in_given_role(configuration, files)
+    given = with_stored_role(configuration, files)
     foundation = build_foundation(replace(given, path=None), SystemClock(), files)
     storage = build_storage(foundation)
     load_storage(foundation, storage)
     return foundation, storage
 
 
-def _administered_at(configuration: Configuration) -> str:
+def _admin_address(configuration: Configuration) -> str:
     listener = configuration.broker.admin_listen_address
     if not listener:
         return f"{configuration.broker.broker_ip1}:{configuration.server.listen_port}"
@@ -231,7 +237,7 @@ def _signer(configuration: Configuration, access_key: str) -> FreshSigner | None
     if access_key:
         secret = os.environ.get(SECRET_VARIABLE, "")
         if not secret:
-            raise ReplicationError(f"{SECRET_VARIABLE} holds no secret key for {access_key}")
+            raise ReplicationError(f"no secret key for {access_key}; set {SECRET_VARIABLE}")
         account = Credentials(access_key, secret)
     elif broker.namesrv_access_key:
         account = Credentials(broker.namesrv_access_key, broker.namesrv_secret_key)

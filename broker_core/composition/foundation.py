@@ -1,4 +1,4 @@
-"""The foundation: what every other part is built on."""
+"""The foundation: the basis of all other parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONFIG_DIRECTORY = "config"
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """The configuration in force, time, the file system, and what the broker calls itself."""
+    """The configuration, the clock, the file system, and the broker's identity."""
 
     configuration: Configuration
     clock: Clock
@@ -45,15 +45,15 @@ class Foundation:
     address: str
     """The address that clients connect to."""
     store_host: bytes
-    """The same, as records and message ids carry it."""
+    """The same, as in records and message IDs."""
     role: Role
     levels: DelayLevels
     bloom: BloomFilter
     extensions: Extensions
     tls: TlsGate
-    """One certificate and one mode for both ports and the embedded name server's."""
+    """One certificate and one mode for both ports and the embedded name server's port."""
     proxies: TrustedProxies | None
-    """Through whom alone all ports are reached; None when they are reached directly."""
+    """The only proxies through which all ports can be reached; None for direct connections."""
     native: Native
     budgets: Budgets
     """Shared by the connections of all ports."""
@@ -66,10 +66,10 @@ class Foundation:
 def build_foundation(
     configuration: Configuration, clock: Clock | None = None, files: Storage | None = None
 ) -> Foundation:
-    """Load the extensions and derive what the configuration implies.
+    """Load the extensions and derive values from the configuration.
 
     Raises:
-        ConfigError: an extension or the native turn cannot be loaded, or a certificate cannot be
+        ConfigError: an extension or the native code can't be loaded, or a certificate can't be
             used.
     """
     config = configuration.broker
@@ -102,14 +102,14 @@ def build_foundation(
 
 
 def proxies_of(server: ServerConfig) -> TrustedProxies | None:
-    """Return whose PROXY headers are believed, None when connections have none."""
+    """Return the proxies whose PROXY headers are accepted, or None without PROXY headers."""
     if not server.ha_proxy_protocol_enable:
         return None
     return TrustedProxies(parse_networks(server.proxy_protocol_trusted))
 
 
 def limits_of(configuration: Configuration) -> RemotingLimits:
-    """Return what a server's peers are bounded by."""
+    """Return the limits for a server's peers."""
     server = configuration.server
     return RemotingLimits(
         frame=REQUESTS,
@@ -123,7 +123,7 @@ def limits_of(configuration: Configuration) -> RemotingLimits:
 
 
 def server_limits_of(configuration: Configuration, *, is_guarded: bool) -> RemotingLimits:
-    """Return the same; where requests need accounts, less for who has not signed in."""
+    """Return the same; if requests need accounts, with lower limits for unauthenticated peers."""
     server = configuration.server
     if not is_guarded:
         return limits_of(configuration)
@@ -136,7 +136,7 @@ def server_limits_of(configuration: Configuration, *, is_guarded: bool) -> Remot
 
 
 def client_limits_of(configuration: Configuration) -> RemotingLimits:
-    """Return the limits of the client that calls name servers."""
+    """Return the limits of the client for requests to name servers."""
     server = configuration.server
     return RemotingLimits(
         idle_s=server.client_channel_max_idle_time_seconds,

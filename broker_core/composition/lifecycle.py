@@ -1,4 +1,4 @@
-"""Lifecycle: services in the order of their start, stopped in the reverse order."""
+"""Lifecycle: starts services in order and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def nothing() -> None:
-    """A step with nothing to do."""
+    """Do nothing; the default step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One service: how it starts and how it stops.
+    """One service: how to start and stop it.
 
-    A stop without a start, or after a start that failed, must do no harm.
+    Stopping it without a start, or after a failed start, must be harmless.
     """
 
     start: Step = nothing
@@ -28,15 +28,15 @@ class Stage:
 
 
 async def start_all(stages: Sequence[Stage]) -> None:
-    """Start each stage after the one before it; the first that fails ends the start."""
+    """Start the stages one after the other; the first failure ends the start."""
     for stage in stages:
         await _run(stage.start)
 
 
 async def shut_down_all(stages: Sequence[Stage]) -> None:
-    """Stop all stages, the last one first.
+    """Stop all stages in reverse order.
 
-    A stage that fails to stop does not keep the others from it: its error is raised afterwards.
+    If a stage fails to stop, the others are still stopped; the error is raised afterwards.
     """
     async with AsyncExitStack() as stack:
         for stage in stages:

@@ -1,4 +1,4 @@
-"""LiveUpdate: puts keys in force that change while the broker runs."""
+"""LiveUpdate: applies changes of keys while the broker runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_core.composition.log_levels import apply_log_levels
-from broker_core.config.properties import edited
+from broker_core.config.properties import replace_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 
 class LiveUpdate:
-    """Tells the services that keep a copy of a value, and writes changes to the broker's file.
+    """Notifies services that keep a copy of a value, and writes changes to the broker's file.
 
-    Most values are read where they are used, so nobody has to be told. Event loop only.
+    Most values are read on each use, so they need no notification. Event loop only.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LiveUpdate:
         self._slow_consumers = slow_consumers
 
     def apply(self, changed: Mapping[str, str]) -> None:
-        """Put changed keys in force; the configuration has their new values already."""
+        """Apply changed keys; the configuration already has their new values."""
         self._send.reconfigure(self._configuration.store.max_message_size)
         self._slow_consumers.watch(
             watching=self._configuration.broker.disable_consume_if_consumer_read_slowly
@@ -58,12 +58,14 @@ class LiveUpdate:
 
 
 def keep(files: Storage, path: str | None, changed: Mapping[str, str]) -> None:
-    """Write keys that were changed over the wire to the configuration file, if there is one."""
+    """Write keys that were changed over the wire to the configuration file, if any."""
     if path is None:
         return
     file = Path(path)
     try:
         text = (files.read(file) or b"").decode("utf-8", errors="replace")
-        files.write_atomically(file, edited(text, changed).encode(), keep_backup=True)
+        files.write_atomically(file, replace_values(text, changed).encode(), keep_backup=True)
     except OSError as error:
-        logger.warning("%s cannot be written, so a restart undoes the change: %s", path, error)
+        logger.warning(
+            "configuration change not saved, a restart reverts it path=%s reason=%s", path, error
+        )

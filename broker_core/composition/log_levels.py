@@ -1,4 +1,4 @@
-"""Log levels: logLevel and logLevel.PACKAGE, put in force."""
+"""Log levels: applies logLevel and logLevel.PACKAGE."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def apply_log_levels(configuration: Configuration) -> None:
-    """Have each package log from the level on that the configuration gives it."""
+    """Set each package's log level from the configuration."""
     logging.getLogger().setLevel(configuration.broker.log_level)
     for package, level in configuration.log_levels.items():
         logging.getLogger(package).setLevel(level)

@@ -1,4 +1,4 @@
-"""Metrics: the port that Prometheus asks, if metricsListenPort names one."""
+"""Metrics: the port for Prometheus, if metricsListenPort is set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker_core.composition.lifecycle import Stage
 from broker_core.metrics.listener import MetricsListener
 from broker_core.metrics.own import Replication
 from broker_core.metrics.page import MetricsPage
-from broker_core.remoting.allowed import AllowedPeers, Gate
+from broker_core.remoting.allowed_peers import AllowedPeers, Gate
 
 if TYPE_CHECKING:
     from broker_core.composition.foundation import Foundation
@@ -27,7 +27,7 @@ def metrics_stages(
     requests: RequestParts,
     ha: HaAdmin,
 ) -> list[Stage]:
-    """Return what serves metrics, nothing without a port for it."""
+    """Return the stages that serve metrics; empty without a port."""
     configuration = foundation.configuration
     broker, server = configuration.broker, configuration.server
     if not server.metrics_listen_port:
@@ -53,6 +53,7 @@ def metrics_stages(
         budgets=foundation.budgets,
         series_max=lambda: server.metrics_series_max,
         left=None if foundation.native.turn is None else requests.left,
+        pop=(storage.pop.engine, storage.pop.revival, storage.pop.pollers),
     )
     listener = MetricsListener(
         page.text,

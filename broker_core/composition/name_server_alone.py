@@ -1,4 +1,4 @@
-"""NameServerAlone: the name server in a process of its own, with the accounts that it asks for."""
+"""NameServerAlone: a standalone name server process, with its accounts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_core.config.lists import PLAIN_ACL
 from broker_core.errors import ConfigError
 from broker_core.listening.tls import TlsGate
 from broker_core.namesrv.namesrv import Entrance, NameServer
-from broker_core.processors.around.guard import guarded_by_rule
+from broker_core.processors.wrappers.guard import guarded_by_rule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,15 +29,15 @@ class NameServerAlone:
     def __init__(
         self, configuration: Configuration, kv_config_path: Path, clock: Clock, files: Storage
     ) -> None:
-        """Build the name server, and with aclEnable=true the guard before its changes.
+        """Build the name server, and with aclEnable=true the access control for changes.
 
         Raises:
-            ConfigError: a certificate cannot be used; or access validators, which see a broker's
-                requests, are named.
+            ConfigError: a certificate can't be used; or access validators are configured, which
+                only see a broker's requests.
         """
         config = configuration.broker
         if config.access_validators != PLAIN_ACL:
-            wanted = f"{PLAIN_ACL}: a name server alone asks no extension"
+            wanted = f"{PLAIN_ACL}; a name server without a broker doesn't load extensions"
             raise ConfigError("accessValidators", config.access_validators, wanted)
         acl = acl_files_of(configuration, clock, files) if config.acl_enable else None
         name_server = NameServer(
@@ -62,11 +62,11 @@ class NameServerAlone:
             self._stages[:0] = [Stage(acl.load), Stage(acl.start, acl.shutdown)]
 
     async def start(self) -> None:
-        """Load the accounts and what was kept, then serve.
+        """Load the accounts and the stored state, then serve.
 
         Raises:
             StoreError: a file is damaged.
-            RemotingError: the port cannot be listened on; `shutdown` stops what was started.
+            RemotingError: the port can't be opened; `shutdown` stops the parts already started.
         """
         await start_all(self._stages)
 

@@ -1,4 +1,4 @@
-"""Naming: the embedded name server, and how the broker tells name servers of itself."""
+"""Naming: the embedded name server, and the broker's registration with name servers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from broker_core.namesrv.address_server import AddressServer
 from broker_core.namesrv.identity import BrokerIdentity
 from broker_core.namesrv.namesrv import Entrance, NameServer
 from broker_core.namesrv.registration import BrokerRegistration, RegistrationTerms
-from broker_core.processors.around.administration import without_administration
-from broker_core.processors.around.guard import guarded_by_rule
+from broker_core.processors.wrappers.administration import without_administration
+from broker_core.processors.wrappers.guard import guarded_by_rule
 from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.fresh_signature import FreshSigner
 from broker_core.protocol.signature import Credentials
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from broker_core.composition.foundation import Foundation
     from broker_core.metadata.topics import Topics
-    from broker_core.processors.around.guard import Gate
+    from broker_core.processors.wrappers.guard import Gate
     from broker_core.protocol.command import RemotingCommand
     from broker_core.protocol.signature import RequestSigner
     from broker_core.remoting.connection import Connection
@@ -38,10 +38,10 @@ KV_CONFIG_FILE = "kvConfig.json"
 
 @dataclass(frozen=True, slots=True)
 class NamingParts:
-    """Where the broker can be found."""
+    """The parts that make the broker discoverable."""
 
     name_server: NameServer | None
-    """The embedded one."""
+    """The embedded name server."""
     registration: BrokerRegistration
     address_server: AddressServer | None
 
@@ -53,18 +53,18 @@ def build_naming(
     epoch: Callable[[], int],
     on_outranked: Callable[[int, str], None],
 ) -> NamingParts:
-    """Build what announces the broker; the gate decides who may change the embedded name server.
+    """Build the registration; the gate decides who can change the embedded name server.
 
-    `epoch` returns the reign in which this broker registers; `on_outranked` is called with the
-    later one of another master, and the name server that knows it.
+    `epoch` returns the epoch in which this broker registers; `on_outranked` is called with the
+    later epoch of another master, and the name server that reports it.
 
     Raises:
-        ConfigError: a certificate to show to name servers cannot be used.
+        ConfigError: a certificate for connections to name servers can't be used.
     """
     config = foundation.configuration.broker
     name_server = _name_server(foundation, gate) if config.embedded_namesrv else None
     registration = _registration(foundation, topics, name_server, epoch, on_outranked)
-    # Bound late: the registration reads, and marks, the topics that tell it of changes.
+    # Set only now, because the registration and the topics need each other.
     topics.on_change = registration.topic_changed
     address_server = None
     if config.fetch_namesrv_addr_by_address_server:
@@ -75,7 +75,7 @@ def build_naming(
 
 
 def announcement(foundation: Foundation, naming: NamingParts) -> str:
-    """Return the sentence of a start that went well, in the original's words."""
+    """Return the sentence for a successful start, in the original's words."""
     config = foundation.configuration.broker
     name_servers = parse_addresses(config.namesrv_addr)
     if naming.name_server is not None:
@@ -130,7 +130,7 @@ def _registration(
     has_outside = config.namesrv_addr or config.fetch_namesrv_addr_by_address_server
 
     def notified(request: RemotingCommand, _: Connection) -> None:
-        registration.hurry(request.ext_fields.get("brokerName", ""))
+        registration.register_soon(request.ext_fields.get("brokerName", ""))
 
     registration = BrokerRegistration(
         identity,
@@ -155,7 +155,7 @@ def _registration(
 
 
 def signer_of(foundation: Foundation) -> RequestSigner | None:
-    """Return what signs this broker's requests to other parts, None without an account for it."""
+    """Return the signer of this broker's requests to other parts; None without an account."""
     config = foundation.configuration.broker
     if not config.namesrv_access_key:
         return None
@@ -173,7 +173,7 @@ def outer_client(
     The client calls `notified` with NOTIFY_MIN_BROKER_ID_CHANGE. `trusts`: see RemotingClient.
 
     Raises:
-        ConfigError: a certificate of tls.client.* cannot be used.
+        ConfigError: a certificate of tls.client.* can't be used.
     """
     tls = foundation.configuration.tls
     return RemotingClient(

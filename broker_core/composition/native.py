@@ -1,4 +1,4 @@
-"""Native: the compiled turn for plain requests, wired to the objects that it moves."""
+"""Native: connects the compiled code for plain requests to the objects that it changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class PlainProcessors(Protocol):
-    """Whose requests may be plain; the broker's Processors are one."""
+    """The processors of requests that may be plain; the broker's Processors implement it."""
 
     @property
     def send(self) -> SendProcessor: ...
@@ -35,9 +35,9 @@ class PlainProcessors(Protocol):
 def build_plain_requests(
     foundation: Foundation, storage: StorageParts, processors: PlainProcessors
 ) -> PlainRequests | None:
-    """Return who serves plain requests before the dispatcher sees them; None: nobody."""
+    """Return the handler of plain requests that runs before the dispatcher; None: no handler."""
     native = foundation.native
-    logger.info("plain requests are served by: %s", native.words)
+    logger.info("plain requests served by=%s", native.words)
     if native.turn is None:
         return None
     return native.turn(
@@ -47,8 +47,8 @@ def build_plain_requests(
     )
 
 
-def left_words(left: Mapping[str, int]) -> str:
-    """Return for people why requests were left to Python, and how many; "" for none."""
+def fallback_summary(left: Mapping[str, int]) -> str:
+    """Return a summary of why requests were left to Python, and how many; "" without any."""
     return " ".join(f"{reason}={count}" for reason, count in left.items() if count)
 
 
@@ -56,7 +56,8 @@ def _sends(foundation: Foundation, storage: StorageParts, send: SendProcessor) -
     native, store = foundation.native, storage.store
     puts = store.own_puts
     if native.send_turn is None or puts is None or store.files.pool is not None:
-        # A plug-in wants to see every put; records that are written elsewhere first are not plain.
+        # A plug-in must see every put, or records aren't plain because they are first written
+        # elsewhere.
         return None
     return native.send_turn(
         send,
@@ -73,7 +74,7 @@ def _sends(foundation: Foundation, storage: StorageParts, send: SendProcessor) -
 def _pulls(foundation: Foundation, storage: StorageParts, pull: PullProcessor) -> PullTurn | None:
     native, store = foundation.native, storage.store
     if native.pull_turn is None or pull.plain is None or store.own_reads is None:
-        # A hook or a plug-in wants to see every pull.
+        # A hook or a plug-in must see every pull.
         return None
     return native.pull_turn(
         pull, store.own_reads, store.files.put_state, storage.stats, foundation.clock
@@ -93,7 +94,7 @@ def _ends(
         or store.files.pool is not None
         or puts.is_guarded
     ):
-        # An account may have to be asked; the rest as with sends.
+        # Access control may have to check an account; the rest is the same as for sends.
         return None
     return native.end_turn(
         transaction.end_transaction,

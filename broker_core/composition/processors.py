@@ -1,13 +1,16 @@
-"""Processors: one for each family of requests."""
+"""Processors: one for each group of related requests."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker_core.composition.around import consume_hooks_of
+from broker_core.composition.handler_wrappers import consume_hooks_of
 from broker_core.composition.live_update import LiveUpdate
-from broker_core.composition.native import left_words
-from broker_core.metadata.unreachable import runtime_info as unreachable_rows
+from broker_core.composition.naming import outer_client
+from broker_core.composition.native import fallback_summary
+from broker_core.composition.pop import queues_of
+from broker_core.metadata.lost_topics import runtime_info as unreachable_rows
 from broker_core.processors import registry
 from broker_core.processors.admin.access import AccessAdmin
 from broker_core.processors.admin.broker import BrokerAdmin
@@ -19,8 +22,10 @@ from broker_core.processors.admin.groups import GroupsAdmin
 from broker_core.processors.admin.internals import InternalsAdmin
 from broker_core.processors.admin.messages import MessagesAdmin
 from broker_core.processors.admin.sample import SampleAdmin
+from broker_core.processors.admin.timers import TimersAdmin
 from broker_core.processors.admin.topics import TopicsAdmin
 from broker_core.processors.admin.transactions import TransactionAdmin
+from broker_core.processors.assignment import AssignmentProcessor
 from broker_core.processors.commit_check import CommitCheck
 from broker_core.processors.consumer_trace import ConsumerTrace
 from broker_core.processors.heads import Heads
@@ -28,15 +33,18 @@ from broker_core.processors.heartbeat import HeartbeatProcessor
 from broker_core.processors.long_answers import LongAnswers
 from broker_core.processors.offset_commits import OffsetCommits
 from broker_core.processors.offsets import OffsetsProcessor
+from broker_core.processors.pop import PopProcessor
+from broker_core.processors.pop_acks import PopAcksProcessor
 from broker_core.processors.pull import PullProcessor, PullWatchers
+from broker_core.processors.pull_redirect import PullRedirect
 from broker_core.processors.query import QueryProcessor
+from broker_core.processors.recall import RecallProcessor
 from broker_core.processors.reply import ReplyProcessor
 from broker_core.processors.send import SendProcessor
 from broker_core.processors.send_back import SendBackProcessor
 from broker_core.processors.subscription_check import SubscriptionCheck
 from broker_core.processors.trace import TraceProcessor
 from broker_core.processors.transaction import TransactionProcessor
-from broker_core.processors.which_broker import WhichBroker
 from broker_core.sending.dead_letters import DeadLetters
 from broker_core.sending.detours import Detours
 from broker_core.sending.placement import Placement
@@ -62,13 +70,16 @@ class Sending(NamedTuple):
     send: SendProcessor
     send_back: SendBackProcessor
     transaction: TransactionProcessor
+    recall: RecallProcessor
     reply: ReplyProcessor
 
 
 class Consuming(NamedTuple):
-    """The processors that hand out messages and keep how far consumers are."""
+    """The processors that deliver messages and keep consumers' progress."""
 
     pull: PullProcessor
+    pop: PopProcessor
+    pop_acks: PopAcksProcessor
     offsets: OffsetsProcessor
 
 
@@ -86,7 +97,7 @@ def build_processors(
 ) -> registry.Processors:
     """Build all processors.
 
-    `late_ms` returns how late the event loop was last, `left` how many requests the compiled turn
+    `late_ms` returns the last delay of the event loop, `left` how many requests the compiled code
     left to Python.
     """
     config, clock = foundation.configuration.broker, foundation.clock
@@ -102,14 +113,16 @@ def build_processors(
         send=sending.send,
         send_back=sending.send_back,
         transaction=sending.transaction,
+        recall=sending.recall,
         reply=sending.reply,
         pull=consuming.pull,
+        pop=consuming.pop,
+        pop_acks=consuming.pop_acks,
+        assignment=_assignment(foundation, storage, clients, naming),
         offsets=consuming.offsets,
         heartbeat=_heartbeat(foundation, storage, clients),
         query=QueryProcessor(foundation.configuration.store, store, access.gate),
-        trace=TraceProcessor(
-            storage.tracer, access.gate, Heads(store, foundation.store_host), clock
-        ),
+        trace=_trace(foundation, storage, access),
         access=AccessAdmin(config, foundation.address, access.acl, access.plain),
         topics=TopicsAdmin(
             config,
@@ -144,16 +157,29 @@ def build_processors(
             lambda: _runtime_info(foundation, storage, ha, left()),
         ),
         delays=DelaysAdmin(storage.schedule),
-        filters=_filters(foundation, storage, clients),
+        timers=TimersAdmin(storage.timers, long_answers),
+        filters=_filters(foundation, storage, clients, long_answers),
         sample=_sample(foundation, storage, readings, ha),
         internals=_internals(foundation, readings),
     )
 
 
+def _trace(foundation: Foundation, storage: StorageParts, access: AccessParts) -> TraceProcessor:
+    heads = Heads(storage.store, foundation.store_host)
+    return TraceProcessor(storage.tracer, access.gate, heads, foundation.clock)
+
+
+def _assignment(
+    foundation: Foundation, storage: StorageParts, clients: ClientParts, naming: NamingParts
+) -> AssignmentProcessor:
+    queues = queues_of(foundation, storage.topics, naming, outer_client(foundation))
+    return AssignmentProcessor(clients.consumers, storage.pop.modes, queues)
+
+
 def _groups(
     foundation: Foundation, storage: StorageParts, clients: ClientParts, long_answers: LongAnswers
 ) -> GroupsAdmin:
-    return GroupsAdmin(
+    admin = GroupsAdmin(
         foundation.configuration,
         storage.topics,
         storage.groups,
@@ -165,9 +191,13 @@ def _groups(
         foundation.clock,
         long_answers,
     )
+    admin.in_flight_of = storage.pop.engine.in_flight_of
+    return admin
 
 
-def _filters(foundation: Foundation, storage: StorageParts, clients: ClientParts) -> FiltersAdmin:
+def _filters(
+    foundation: Foundation, storage: StorageParts, clients: ClientParts, long_answers: LongAnswers
+) -> FiltersAdmin:
     return FiltersAdmin(
         foundation.configuration.broker,
         foundation.configuration.limits,
@@ -175,6 +205,7 @@ def _filters(foundation: Foundation, storage: StorageParts, clients: ClientParts
         storage.filters,
         clients.consumers,
         storage.parked_pulls,
+        long_answers,
     )
 
 
@@ -193,7 +224,7 @@ def _runtime_info(
         **ha.runtime_info(),
         **lost,
         "plainSends": foundation.native.words,
-        "plainRequestsLeft": left_words(left),
+        "plainRequestsLeft": fallback_summary(left),
     }
 
 
@@ -243,7 +274,13 @@ def _sending(
             max_message_size,
             placement,
             dead_letters,
-            Detours(config, foundation.levels, storage.schedule, storage.transactions),
+            Detours(
+                config,
+                foundation.levels,
+                storage.schedule,
+                storage.timers,
+                storage.transactions,
+            ),
             store,
             stats,
             storage.sends,
@@ -269,6 +306,15 @@ def _sending(
             access.gate,
             foundation.role,
         ),
+        recall=RecallProcessor(
+            config,
+            foundation.configuration.store,
+            foundation.role,
+            topics,
+            store,
+            storage.timers,
+            clock,
+        ),
         reply=ReplyProcessor(
             config,
             store_host,
@@ -293,7 +339,7 @@ def _undecided(
 def build_consuming(
     foundation: Foundation, storage: StorageParts, clients: ClientParts
 ) -> Consuming:
-    """Build what hands out messages."""
+    """Build the processors that deliver messages."""
     config, clock = foundation.configuration.broker, foundation.clock
     store, consumers = storage.store, clients.consumers
     consumer_trace = ConsumerTrace(
@@ -309,23 +355,37 @@ def build_consuming(
     commits = OffsetCommits(
         storage.offsets, check, consumer_trace, foundation.counted_log, consume_hooks
     )
+    subscriptions = SubscriptionCheck(
+        config,
+        storage.topics,
+        storage.groups,
+        storage.filters,
+        consumers,
+        foundation.configuration.limits,
+    )
     pull = PullProcessor(
         config,
-        SubscriptionCheck(
-            config,
-            storage.topics,
-            storage.groups,
-            storage.filters,
-            consumers,
-            foundation.configuration.limits,
-        ),
+        subscriptions,
         commits,
         store,
         storage.parked_pulls,
         PullWatchers(consumer_trace, clients.slow_consumers, consume_hooks),
-        WhichBroker(config, foundation.configuration.store, foundation.role, storage.groups),
+        PullRedirect(config, foundation.configuration.store, foundation.role, storage.groups),
         storage.stats,
         foundation.counted_log,
         clock,
     )
-    return Consuming(pull, OffsetsProcessor(storage.offsets, commits, store))
+    parts = storage.pop
+    pop = PopProcessor(
+        config,
+        storage.topics,
+        subscriptions,
+        parts.engine,
+        parts.pollers,
+        consumer_trace,
+        storage.stats,
+        partial(parts.revival.spawn, name="pop"),
+        clock,
+    )
+    acks = PopAcksProcessor(config.broker_name, storage.topics, store, parts.engine, consumer_trace)
+    return Consuming(pull, pop, acks, OffsetsProcessor(storage.offsets, commits, store))

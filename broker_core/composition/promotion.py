@@ -1,4 +1,4 @@
-"""Promotion: what of the broker keeps one master in its set, and makes another one."""
+"""Promotion: the parts that ensure a single master in the set, and promote another."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from broker_core.composition.replication import ReplicationParts
     from broker_core.composition.storage import StorageParts
     from broker_core.config.configuration import Configuration
-    from broker_core.ha.ending import Ending
     from broker_core.ha.metadata_sync import MetadataSync
+    from broker_core.ha.shutdown import Shutdown
     from broker_core.storage import Storage
 
 logger = logging.getLogger(__name__)
@@ -32,15 +32,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PromotionParts:
-    """Epochs at work."""
+    """The parts that use epochs."""
 
-    ending: Ending
+    ending: Shutdown
     mastership: Mastership
     admin: ReplicationAdmin
 
 
-def in_given_role(configuration: Configuration, files: Storage) -> Configuration:
-    """Return the configuration with the role that a promotion, or the loss of mastership, gave.
+def with_stored_role(configuration: Configuration, files: Storage) -> Configuration:
+    """Return the configuration with the role set by a promotion or by the loss of mastership.
 
     Raises:
         StoreError: epoch.json is damaged.
@@ -52,8 +52,7 @@ def in_given_role(configuration: Configuration, files: Storage) -> Configuration
     if role is None or (role.configured_role, role.configured_id) != configured_role(configuration):
         return configuration
     logger.warning(
-        "this broker is %s with brokerId=%d since epoch %d, though its file says brokerRole=%s; "
-        "change the file when that is to last (docs/failover.md)",
+        "role differs from the configuration file role=%s broker_id=%d epoch=%d configured=%s",
         role.broker_role,
         role.broker_id,
         epochs.newest,
@@ -67,12 +66,12 @@ def in_given_role(configuration: Configuration, files: Storage) -> Configuration
 
 
 def configured_role(configuration: Configuration) -> tuple[str, int]:
-    """Return brokerRole and brokerId as the configuration says."""
+    """Return brokerRole and brokerId from the configuration."""
     return configuration.store.broker_role, configuration.broker.broker_id
 
 
 def set_member(foundation: Foundation) -> SetMember:
-    """Return who this broker is in its set."""
+    """Return this broker's identity in its set."""
     broker, ha = foundation.configuration.broker, foundation.configuration.ha
     return SetMember(
         broker.broker_cluster_name,
@@ -83,7 +82,7 @@ def set_member(foundation: Foundation) -> SetMember:
 
 
 def build_peers(foundation: Foundation, naming: NamingParts) -> Peers:
-    """Build the client that asks the other brokers of the set about their state."""
+    """Build the client for requests to the other brokers of the set."""
     name_server = naming.name_server
     return Peers(
         # Only name servers are configured; the brokers' addresses come from them.
@@ -101,9 +100,9 @@ def build_promotion(
     replication: ReplicationParts,
     metadata_sync: MetadataSync,
     peers: Peers,
-    ending: Ending,
+    ending: Shutdown,
 ) -> PromotionParts:
-    """Build the parts, and have the slave compare logs before it follows anybody.
+    """Build the parts, and make the slave compare logs before it follows a master.
 
     `configured`: brokerRole and brokerId of the configuration file.
     """
@@ -117,10 +116,12 @@ def build_promotion(
     async def stop_following() -> None:
         await ha_slave.stop()
         store.replay.cut()
-        # A master reads, and counts, no further than its disk: half messages behind that would be
-        # passed over when their outcomes are looked for.
+        # A master reads and counts only flushed data: unflushed half messages would be skipped in
+        # the search for their outcomes.
         if not await store.flush():
-            raise ReplicationError("this broker's disk takes no writes; see its log, then restart")
+            raise ReplicationError(
+                "this broker can't write to its disk; see its log, then restart it"
+            )
 
     def followed() -> str | None:
         state = ha_slave.state()

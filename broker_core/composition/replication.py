@@ -9,7 +9,7 @@ from broker_core.ha.master import HaMaster
 from broker_core.ha.slave import HaSlave
 from broker_core.ha.sync_replicas import SyncReplicas
 from broker_core.listening.tls import client_context
-from broker_core.remoting.allowed import AllowedPeers, Gate
+from broker_core.remoting.allowed_peers import AllowedPeers, Gate
 
 if TYPE_CHECKING:
     from broker_core.composition.foundation import Foundation
@@ -22,7 +22,7 @@ HA_PORT = Gate("haAllowedAddresses", "read the log over the HA port", "a slave")
 
 @dataclass(frozen=True, slots=True)
 class ReplicationParts:
-    """Both ends of replication; every broker has both, and its role says which one works."""
+    """Both ends of replication; every broker has both, and its role decides which one is active."""
 
     role: Role
     ha_master: HaMaster
@@ -30,12 +30,12 @@ class ReplicationParts:
     sync_replicas: SyncReplicas
 
     def start_slave(self) -> None:
-        """Follow the master, unless this is one."""
+        """Follow the master, unless this broker is one."""
         if self.role.is_slave:
             self.ha_slave.start()
 
     async def role_changed(self) -> None:
-        """Follow a master, or follow nobody any more and take puts."""
+        """Follow a master, or stop following and accept puts."""
         if not self.role.is_slave:
             await self.ha_slave.stop()
         self.sync_replicas.take_role()
@@ -49,7 +49,7 @@ def build_replication(
     """Build both ends; nothing listens or connects yet.
 
     Raises:
-        ConfigError: a certificate of tls.client.* is not valid.
+        ConfigError: a certificate of tls.client.* isn't valid.
     """
     configuration = foundation.configuration
     broker, ha = configuration.broker, configuration.ha
@@ -72,7 +72,9 @@ def build_replication(
 
     def reported(address: str, commit_log_offset: int) -> None:
         if tracer.watching:
-            tracer.followed.replicated(address, commit_log_offset, foundation.clock.monotonic())
+            tracer.watched_messages.replicated(
+                address, commit_log_offset, foundation.clock.monotonic()
+            )
 
     ha_master.on_report = reported
     ha_slave = HaSlave(

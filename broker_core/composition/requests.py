@@ -1,4 +1,4 @@
-"""Requests: the ports on which they are served, and what watches the load."""
+"""Requests: the ports that serve them, and the monitoring of their load."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker_core.clock import thread_cpu_seconds
-from broker_core.composition.around import surrounded
 from broker_core.composition.foundation import server_limits_of
+from broker_core.composition.handler_wrappers import wrap_handlers
 from broker_core.composition.native import build_plain_requests
 from broker_core.composition.processors import build_processors
 from broker_core.metadata.progress import Progress
 from broker_core.metrics.readings import Readings, ReadParts
 from broker_core.processors import registry
-from broker_core.processors.around.administration import (
+from broker_core.processors.refusal_trace import RefusalTrace
+from broker_core.processors.wrappers.administration import (
     BROKERS_OWN,
     routes_to,
     without_administration,
 )
-from broker_core.processors.around.latency import time_requests
-from broker_core.processors.refusal_trace import RefusalTrace
+from broker_core.processors.wrappers.latency import time_requests
 from broker_core.remoting.body_bounds import bounded
 from broker_core.remoting.overload import (
     HEARTBEAT_CODES,
@@ -45,23 +45,26 @@ if TYPE_CHECKING:
     from broker_core.listening.proxies import TrustedProxies
     from broker_core.processors.admin.ha import HaAdmin
     from broker_core.remoting.connection import Connection
-    from broker_core.remoting.dispatch import Handler
+    from broker_core.remoting.dispatch import Handler, OnRefused
 
 
 @dataclass(frozen=True, slots=True)
 class RequestParts:
-    """The ports, and what watches how much waits at them."""
+    """The ports, and the parts that monitor how many requests wait."""
 
     server: RemotingServer
     fast_server: RemotingServer
-    """The VIP port's: all requests but pulls."""
+    """The VIP port: all requests except pulls."""
     admin_server: RemotingServer | None
-    """Where alone administration is served, if anywhere; the other requests are served, too."""
+    """The only listener for administration, if configured; it serves the other requests, too."""
     overload: Overload
     water_mark: WaterMark
     readings: Readings
+    processors: registry.Processors
+    on_refused: OnRefused
+    on_client_lost: Callable[[Connection], None]
     left: Callable[[], dict[str, int]]
-    """How many requests the compiled turn left to Python, by reason."""
+    """How many requests the compiled code left to Python, by reason."""
 
 
 def build_requests(
@@ -75,7 +78,7 @@ def build_requests(
 ) -> RequestParts:
     """Build the processors and the servers that call them."""
     config, clock = foundation.configuration.broker, foundation.clock
-    # Filled below: a table of requests shows the water mark, which counts connections.
+    # Filled below: a request table includes the water mark, which counts connections.
     servers: list[RemotingServer] = []
 
     def connections() -> int:
@@ -105,7 +108,7 @@ def build_requests(
         time_requests(handlers, storage.stats.put_latency, storage.stats.get_latency)
         limits = foundation.configuration.limits
         return bounded(
-            surrounded(handlers, foundation, access.gate), lambda: limits.client_body_bytes_max
+            wrap_handlers(handlers, foundation, access.gate), lambda: limits.client_body_bytes_max
         )
 
     def server_of(
@@ -127,8 +130,8 @@ def build_requests(
     fast_table = around(registry.fast_handlers(processors))
     admin_server = None
     if listener := config.admin_listen_address:
-        # Nobody outside this machine reaches it, so that no proxy stands before it.
-        admin_table = {**_led_to(listener, foundation, naming), **table}
+        # It is reachable only from this machine, so there is no proxy in front of it.
+        admin_table = {**_moved_to_listener(listener, foundation, naming), **table}
         admin_server = server_of("administration listener", admin_table, None)
         servers.append(admin_server)
         table = without_administration(table, listener)
@@ -136,21 +139,26 @@ def build_requests(
     server = server_of("broker", table, foundation.proxies)
     fast_server = server_of("broker's VIP port", fast_table, foundation.proxies)
     servers += [server, fast_server]
-    overload = _overload(foundation, storage, servers)
-    return RequestParts(server, fast_server, admin_server, overload, water_mark, readings, left)
+    ports = (server, fast_server, admin_server, _overload(foundation, storage, servers))
+    behind = (processors, refusals.refused, _on_lost(storage, clients))
+    return RequestParts(*ports, water_mark, readings, *behind, left)
 
 
-def _events(storage: StorageParts, clients: ClientParts, refusals: RefusalTrace) -> ServerEvents:
+def _on_lost(storage: StorageParts, clients: ClientParts) -> Callable[[Connection], None]:
     def on_connection_lost(connection: Connection) -> None:
-        storage.parked_pulls.close(connection)
+        storage.drop_waiting(connection)
         storage.tracer.connection_lost(connection)
         clients.housekeeping.on_connection_lost(connection)
 
+    return on_connection_lost
+
+
+def _events(storage: StorageParts, clients: ClientParts, refusals: RefusalTrace) -> ServerEvents:
     return ServerEvents(
-        on_connection_lost,
+        _on_lost(storage, clients),
         storage.stats.put_latency.end_turn,
         refusals.refused,
-        storage.parked_pulls.resume,
+        storage.resume_waiting,
     )
 
 
@@ -188,6 +196,7 @@ def _readings(
         consumers=clients.consumers,
         producers=clients.producers,
         transactions=storage.transactions,
+        timers=storage.timers,
         store=storage.store,
         stats=storage.stats,
     )
@@ -218,10 +227,12 @@ def _overload(
     )
 
 
-def _led_to(listener: str, foundation: Foundation, naming: NamingParts) -> dict[int, Handler]:
-    """Return what the administration listener serves as a name server, nothing without one.
+def _moved_to_listener(
+    listener: str, foundation: Foundation, naming: NamingParts
+) -> dict[int, Handler]:
+    """Return the name server's requests for the administration listener; empty without one.
 
-    No broker registers there: nothing reports the end of these connections to the routes.
+    Brokers can't register there, because the routes aren't notified when these connections end.
     """
     if naming.name_server is None:
         return {}
@@ -231,7 +242,7 @@ def _led_to(listener: str, foundation: Foundation, naming: NamingParts) -> dict[
 
 
 def _waits(config: BrokerConfig) -> list[tuple[Sequence[int], float]]:
-    """Return how long requests may wait; nothing while that rule is off."""
+    """Return how long requests may wait; empty while that rule is off."""
     if not config.broker_fast_failure_enable:
         return []
     return [

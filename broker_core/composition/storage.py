@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker_core.composition.pop import PopParts, build_pop
 from broker_core.delay.delay_offsets import DelayOffsets
 from broker_core.delay.schedule import ScheduleService
 from broker_core.delivery.filter_bit_maps import FilterBitMaps
@@ -15,39 +16,47 @@ from broker_core.errors import StoreError
 from broker_core.extensions.plugged_store import plug
 from broker_core.formats.paths import StorePaths
 from broker_core.ha.epochs import Epochs
-from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_CONSUMER_GROUP
+from broker_core.message.names import (
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_TIMER_TOPIC,
+    SCHEDULE_CONSUMER_GROUP,
+)
 from broker_core.metadata.consumer_filters import ConsumerFilters
 from broker_core.metadata.consumer_offsets import ConsumerOffsets
 from broker_core.metadata.former_offsets import FormerOffsets
+from broker_core.metadata.lost_topics import warn_of_unreachable
 from broker_core.metadata.persistence import MetadataPersistence
 from broker_core.metadata.subscription_groups import SubscriptionGroups
 from broker_core.metadata.topics import Topics
-from broker_core.metadata.unreachable import warn_of_unreachable
 from broker_core.processors.send_trace import SendTrace
 from broker_core.stats.counters import BrokerStats
 from broker_core.store.message_store import MessageStore
 from broker_core.store.self_check import SelfCheck
+from broker_core.timers.checkpoint import read_checkpoint
+from broker_core.timers.service import Events, TimerService
 from broker_core.trace.stored import StoredTrace
 from broker_core.trace.tracer import Tracer
 from broker_core.transaction.resolve import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from broker_core.composition.foundation import Foundation
     from broker_core.delivery.sql92.expression import Expression
     from broker_core.message.message import MessageExt
+    from broker_core.remoting.connection import Connection
     from broker_core.store.flush import Flush
     from broker_core.store.results import PutMessageResult
 
 logger = logging.getLogger(__name__)
 
 TRANSACTION_QUEUE_NUMS = 1
+TIMER_CHECKPOINT = "timercheck"
 
 
 @dataclass(frozen=True, slots=True)
 class StorageParts:
-    """The store, the metadata files, the services that put messages, and what counts them."""
+    """The store, the metadata files, the services that put messages, and their counters."""
 
     topics: Topics
     groups: SubscriptionGroups
@@ -57,7 +66,9 @@ class StorageParts:
     store: MessageStore
     epochs: Epochs
     parked_pulls: ParkedPulls
+    pop: PopParts
     schedule: ScheduleService
+    timers: TimerService
     transactions: Transactions
     stats: BrokerStats
     tracer: Tracer
@@ -65,16 +76,25 @@ class StorageParts:
     sends: SendTrace
     self_check: SelfCheck
 
+    def drop_waiting(self, connection: Connection) -> None:
+        """Drop the pulls and pops of a lost connection."""
+        self.parked_pulls.close(connection)
+        self.pop.pollers.close(connection)
+
+    def resume_waiting(self, connection: Hashable) -> None:
+        """Retry the pulls and pops of a connection whose client reads again."""
+        self.parked_pulls.resume(connection)
+        self.pop.pollers.resume(connection)
+
 
 def build_storage(foundation: Foundation) -> StorageParts:
-    """Build the store with its surroundings; nothing is read yet.
+    """Build the store and its related parts; nothing is read yet.
 
     Raises:
         ConfigError: a store plug-in refuses.
     """
-    config, store_config = foundation.configuration.broker, foundation.configuration.store
-    clock, files = foundation.clock, foundation.files
-    limits = foundation.configuration.limits
+    configuration, clock, files = foundation.configuration, foundation.clock, foundation.files
+    config, store_config, limits = configuration.broker, configuration.store, configuration.limits
     topics = Topics(config, clock, foundation.document("topics.json"), limits)
     groups = SubscriptionGroups(
         config, clock, foundation.document("subscriptionGroup.json"), limits
@@ -91,7 +111,7 @@ def build_storage(foundation: Foundation) -> StorageParts:
         lambda: config.filter_data_clean_time_span,
         clock,
         foundation.document("consumerFilter.json"),
-        # Of the store below, whose bitmaps are made of these filters.
+        # `store` is created below; it builds its bitmaps from these filters.
         lambda: store.newest_store_timestamp,
         limits,
     )
@@ -106,25 +126,22 @@ def build_storage(foundation: Foundation) -> StorageParts:
     tracer = _tracer(foundation, store, stats)
     retries_of = _retries_of(groups)
     trace = StoredTrace(tracer, foundation.store_host, retries_of, foundation.levels.delay_ms)
-    store.retention.on_expired = _expiry_told(tracer, trace, offsets)
+    store.retention.on_expired = _expiry_listener(tracer, trace, offsets)
     sends = SendTrace(tracer, store, foundation.store_host, retries_of, foundation.levels.delay_ms)
     store.note_slow_puts(sends.slow_offset)
+    pop = build_pop(foundation, store, topics, groups, offsets, parked_pulls, stats, trace)
     return StorageParts(
         topics=topics,
         groups=groups,
         offsets=offsets,
         filters=filters,
-        persistence=MetadataPersistence(
-            (topics.writer, groups.writer),
-            offsets,
-            filters,
-            lambda: config.flush_consumer_offset_interval / 1000,
-            clock,
-        ),
+        persistence=_persistence(foundation, topics, groups, offsets, filters, pop),
         store=store,
         epochs=Epochs(store.files.paths.epoch, files),
         parked_pulls=parked_pulls,
+        pop=pop,
         schedule=_schedule(foundation, store, stats, trace),
+        timers=_timers(foundation, store, stats, trace),
         transactions=Transactions(
             store,
             offsets,
@@ -148,6 +165,24 @@ def build_storage(foundation: Foundation) -> StorageParts:
     )
 
 
+def _persistence(
+    foundation: Foundation,
+    topics: Topics,
+    groups: SubscriptionGroups,
+    offsets: ConsumerOffsets,
+    filters: ConsumerFilters[Expression],
+    pop: PopParts,
+) -> MetadataPersistence:
+    config = foundation.configuration.broker
+    return MetadataPersistence(
+        (topics.writer, groups.writer, pop.modes.writer),
+        offsets,
+        filters,
+        lambda: config.flush_consumer_offset_interval / 1000,
+        foundation.clock,
+    )
+
+
 def _tracer(foundation: Foundation, store: MessageStore, stats: BrokerStats) -> Tracer:
     config = foundation.configuration.broker
     tracer = Tracer(
@@ -165,7 +200,7 @@ def _tracer(foundation: Foundation, store: MessageStore, stats: BrokerStats) -> 
     def flushed(flush: Flush) -> None:
         stats.flush_latency.record(flush.took_s)
         if tracer.watching:
-            tracer.followed.flushed(flush.flushed_where, flush.at_s, flush.together)
+            tracer.watched_messages.flushed(flush.flushed_where, flush.at_s, flush.together)
 
     store.time_flushes(flushed)
     return tracer
@@ -179,10 +214,10 @@ def _retries_of(groups: SubscriptionGroups) -> Callable[[str], int | None]:
     return retries_of
 
 
-def _expiry_told(
+def _expiry_listener(
     tracer: Tracer, trace: StoredTrace, offsets: ConsumerOffsets
 ) -> Callable[[str, int, int, int], None]:
-    """Return what tells of messages that went before a group had read them."""
+    """Return a listener that reports messages deleted before a group had read them."""
 
     def expired(topic: str, queue_id: int, first: int, end: int) -> None:
         if not tracer.notes_errors:
@@ -196,7 +231,7 @@ def _expiry_told(
 
 
 def load_storage(foundation: Foundation, parts: StorageParts) -> None:
-    """Take the store directory, recover it, read the configuration files.
+    """Lock the store directory, recover it, read the configuration files.
 
     Raises:
         StoreError: one sentence for the operator.
@@ -205,7 +240,7 @@ def load_storage(foundation: Foundation, parts: StorageParts) -> None:
     epochs.load()
     cut_at = epochs.cut_at
     try:
-        # Recovery makes again the bitmaps that are missing, so it must know the filters.
+        # Recovery rebuilds missing bitmaps, so it needs the filters.
         parts.store.load(parts.filters.load, cut_at)
         foundation.files.make_directory(foundation.config_directory)
     except OSError as error:
@@ -216,27 +251,28 @@ def load_storage(foundation: Foundation, parts: StorageParts) -> None:
     parts.offsets.load()
     if cut_at is not None:
         lower_offsets(parts)
-        epochs.cut_done()
-        logger.warning(
-            "the log was cut where it parts from the master's: commit_log_offset=%d", cut_at
-        )
+        epochs.clear_cut()
+        logger.warning("log cut where it differs from the master commit_log_offset=%d", cut_at)
     elif not foundation.role.is_slave:
-        # A power cut takes of the log what was not flushed, and the file of the offsets is newer.
+        # A power cut removes unflushed log data, and the offsets file may be newer.
         lower_offsets(parts)
     parts.schedule.load()
+    parts.pop.modes.load()
     if not foundation.role.is_slave:
         # A slave receives messages before it receives their topics from its master.
         warn_of_unreachable(parts.topics, parts.store)
         parts.schedule.begin()
+        parts.timers.begin()
         parts.transactions.load()
+        parts.pop.load()
 
 
 def lower_offsets(parts: StorageParts) -> None:
     """Lower consumer offsets beyond the ends of their queues, where new messages would be skipped.
 
-    An offset goes to the end, whose messages a power cut or a promotion has taken back. In a topic
-    that was deleted it goes to the first message: it may be one of the former topic.
-    A slave's may be beyond the end: they come from its master sooner than the messages.
+    The new offset is the end, because a power cut or a promotion removed the messages after it. In
+    a topic that was deleted it is the first message, because the offset may be from the former
+    topic. A slave's offsets may be beyond the end: they arrive from its master before the messages.
     """
     store = parts.store
     deleted = store.deleted_topics()
@@ -249,7 +285,7 @@ def lower_offsets(parts: StorageParts) -> None:
     lowered = parts.offsets.lower(store.max_offset_in_queue, instead)
     if lowered:
         parts.offsets.persist()
-        logger.warning("consumer offsets were beyond the ends of their queues: lowered=%d", lowered)
+        logger.warning("consumer offsets beyond the end lowered count=%d", lowered)
 
 
 def _store(
@@ -306,3 +342,31 @@ def _schedule(
         on_delivered=on_delivered,
         on_deferred=on_deferred,
     )
+
+
+def _timers(
+    foundation: Foundation, store: MessageStore, stats: BrokerStats, trace: StoredTrace
+) -> TimerService:
+    def on_delivered(
+        message: MessageExt, topic: str, queue_id: int, result: PutMessageResult
+    ) -> None:
+        stats.put_again(topic, result.wrote_size)
+        trace.due(message, topic, queue_id, result)
+
+    def on_deferred(queue_id: int, result: PutMessageResult) -> None:
+        stats.deferred(RMQ_SYS_TIMER_TOPIC, queue_id, result.wrote_size)
+
+    configuration, files = foundation.configuration, foundation.files
+    timers = TimerService(
+        store,
+        configuration.store,
+        configuration.limits,
+        foundation.counted_log,
+        foundation.clock,
+        foundation.steady,
+        foundation.store_host,
+        lambda: read_checkpoint(files, foundation.config_directory / TIMER_CHECKPOINT),
+        Events(on_delivered, on_deferred),
+    )
+    store.retention.may_delete_before = timers.may_delete_before
+    return timers

@@ -14,7 +14,7 @@ from broker_core.message.names import is_legal_name, is_system_topic
 from broker_core.message.topic_config import QUEUE_NUMS_MAX, TopicConfig
 from broker_core.metadata.document import Document
 from broker_core.protocol import java_json
-from broker_core.store.lock_file import take_lock
+from broker_core.store.lock_file import acquire_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ class _Known(NamedTuple):
     table: Table
     version: DataVersion
     damage: str
-    """Why topics.json can't be read; empty if it can, or if there is none."""
+    """Why topics.json can't be read; empty if it can, or if it is missing."""
 
 
 def rebuild_topics(
@@ -38,9 +38,9 @@ def rebuild_topics(
 ) -> list[str]:
     """Add topics that have queues in the store at `root` to topics.json; return the changes.
 
-    Topics in the file keep their settings, except for a readQueueNums that is lower than their
-    queues. A new topic gets as many queues as the store or the consumer offsets name, and read and
-    write permission. A preview changes nothing.
+    Topics in the file keep their settings, except for a readQueueNums that is lower than the number
+    of their queues. A new topic gets as many queues as the store or the consumer offsets have, and
+    read and write permission. A preview changes nothing.
 
     Raises:
         StoreError: another process uses the store.
@@ -48,7 +48,7 @@ def rebuild_topics(
     paths = StorePaths.of(str(root), "")
     if is_preview:
         return _rebuild(paths, files, now_ms, is_preview=True)
-    lock = take_lock(paths.lock, files)
+    lock = acquire_lock(paths.lock, files)
     try:
         return _rebuild(paths, files, now_ms, is_preview=False)
     finally:

@@ -1,4 +1,4 @@
-"""BrokerConfig: who this broker is, what it allows, how often it does its rounds.
+"""BrokerConfig: the broker's identity, permissions and intervals.
 
 Source: common/BrokerConfig.java, broker/BrokerStartup.java (4.9.7).
 """
@@ -20,7 +20,7 @@ PORT_MAX = 65_535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Who this broker is, what it allows, how often it does its rounds (milliseconds)."""
+    """The broker's identity, permissions and intervals (milliseconds)."""
 
     namesrv_addr: str = setting("", check=checks.addresses, important=True)
     fetch_namesrv_addr_by_address_server: bool = setting(default=False, important=True)
@@ -31,7 +31,7 @@ class BrokerConfig:
     broker_name: str = setting("", check=checks.name, important=True)
     broker_cluster_name: str = setting("DefaultCluster", check=checks.name, important=True)
     broker_id: int = setting(0, high=(1 << 31) - 1, important=True)
-    """0 is the master's, whatever its file says; a slave's is above it."""
+    """A master's ID is always 0; a slave's is greater."""
     broker_permission: int = setting(6, high=7, live=True)
     default_topic_queue_nums: int = setting(8, low=1, high=1024, important=True)
     auto_create_topic_enable: bool = setting(default=True, live=True, important=True)
@@ -44,30 +44,32 @@ class BrokerConfig:
         5_000, low=100, high=600_000, unit=MILLISECONDS, live=True
     )
     slave_read_enable: bool = setting(default=False, live=True)
-    """Whether answers send consumers to a slave while they are slow, and back afterwards."""
+    """Whether answers redirect slow consumers to a slave, and back when they have caught up."""
     long_polling_enable: bool = setting(default=True, live=True)
     short_polling_time_mills: int = setting(1_000, unit=MILLISECONDS, live=True)
     notify_consumer_ids_changed_enable: bool = setting(default=True, live=True)
     region_id: str = "DefaultRegion"
     trace_on: bool = setting(default=True, live=True)
     force_register: bool = True
-    """Register each period; else only when a name server's data version is another."""
+    """Register each period; otherwise only when a name server has a different data version."""
     compressed_register: bool = False
     register_broker_timeout_mills: int = setting(6_000, unit=MILLISECONDS)
     register_name_server_period: int = setting(
         30_000, low=1_000, high=60_000, unit=MILLISECONDS, live=True
     )
     start_accept_send_request_time_stamp: int = setting(0, unit=MILLISECONDS, live=True)
-    """Since epoch."""
+    """Since the epoch."""
     broker_fast_failure_enable: bool = setting(default=True, live=True)
     wait_time_mills_in_send_queue: int = setting(200, unit=MILLISECONDS, live=True)
     wait_time_mills_in_pull_queue: int = setting(5_000, unit=MILLISECONDS, live=True)
     wait_time_mills_in_heartbeat_queue: int = setting(31_000, unit=MILLISECONDS, live=True)
     wait_time_mills_in_transaction_queue: int = setting(3_000, unit=MILLISECONDS, live=True)
     reject_transaction_message: bool = setting(default=False, live=True, important=True)
+    recall_message_enable: bool = setting(default=False, live=True)
+    """Whether producers may recall undelivered timer messages."""
     transaction_time_out: int = setting(6_000, unit=MILLISECONDS, live=True, important=True)
     transaction_check_max: int = setting(15, low=1, high=1_000_000, live=True, important=True)
-    """Questions to the producers of a transaction."""
+    """How often the producers of a transaction are asked about it."""
     transaction_check_interval: int = setting(
         60_000, low=100, high=HOUR_MS, unit=MILLISECONDS, live=True, important=True
     )
@@ -82,35 +84,38 @@ class BrokerConfig:
     filter_data_clean_time_span: int = setting(24 * HOUR_MS, unit=MILLISECONDS, live=True)
     max_error_rate_of_bloom_filter: int = setting(20, low=1, high=99, unit=PERCENT)
     expect_consumer_num_use_filter: int = setting(32, low=1, high=100_000)
-    # Ours, beyond RocketMQ's keys.
+    # Trebuchet's own keys, which RocketMQ doesn't have.
     brokers: int = setting(1, low=1, high=BROKERS_MAX)
-    """How many masters `deploy/up` starts; a broker itself is one."""
+    """How many masters `deploy/up` starts; a broker process is always one."""
     bind_address: str = setting("127.0.0.1", check=checks.host, important=True)
     admin_listen_address: str = setting("", check=checks.admin_listener)
-    """Where alone administration is served: host:port on loopback, or the path of a unix socket.
-    Empty: the broker's ports serve it."""
+    """The only address for administration: host:port on loopback, or the path of a unix socket.
+    Empty: administration uses the broker's ports.
+    """
     embedded_namesrv: bool = setting(default=True, important=True)
     namesrv_listen_port: int = setting(9876, high=PORT_MAX, important=True)
     namesrv_access_key: str = ""
     namesrv_secret_key: str = setting("", secret=True)
-    """The account that the broker signs with what it asks of outside name servers, and of the other
-    brokers of its set."""
+    """The account with which the broker signs requests to outside name servers, and to the other
+    brokers of its set.
+    """
     kv_config_path: str = ""
     namesrv_address_server: str = setting("", check=checks.url)
-    """Whom fetchNamesrvAddrByAddressServer asks; by default what rmqAddressServerDomain and
-    rmqAddressServerSubGroup make."""
+    """The URL for fetchNamesrvAddrByAddressServer; by default it is built from
+    rmqAddressServerDomain and rmqAddressServerSubGroup.
+    """
     acl_file: str = ""
-    """plain_acl.yml; by default in conf/ beside the store directory."""
+    """plain_acl.yml; by default in conf/ next to the store directory."""
     admins_require_fresh_signature: bool = False
-    """Whether every administrator's account is one that requires fresh signatures."""
+    """Whether every administrator's account requires fresh signatures."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting("INFO", live=True)
-    """Of all packages but those with a logLevel.PACKAGE of their own."""
+    """For all packages except those with their own logLevel.PACKAGE."""
     trace_level: Literal["off", "watched", "recorder"] = "recorder"
-    """Of the live trace, from a start on: docs/tracing.md."""
+    """The level of the live trace at a start: docs/tracing.md."""
     trace_recorder_max_bytes: int = setting(16 << 20, low=1 << 20, high=1 << 30, unit=BYTES)
     trace_recorder_minutes: int = setting(10, low=1, high=24 * 60)
-    """How far back the flight recorder of the live trace reaches, if its bytes suffice."""
-    # Names of extensions, in their order, separated by commas; the last key is the original's own.
+    """How far back the live trace's flight recorder reaches, if its memory suffices."""
+    # Comma-separated names of extensions, in order; the last key is the original's.
     send_message_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)
     consume_message_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)
     rpc_hooks: str = setting("", extensions_max=EXTENSIONS_MAX)

@@ -1,4 +1,4 @@
-"""Checks of texts: each raises ValueError with what would be right."""
+"""Checks of texts: each raises ValueError with a description of valid values."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ def addresses(text: str) -> None:
         raise ValueError(wanted) from None
 
 
+def endpoint(text: str) -> None:
+    try:
+        found = parse_addresses(text)
+    except ValueError:
+        found = []
+    if text and len(found) != 1:
+        raise ValueError("host:port, which clients can reach")
+
+
 def ha_address(text: str) -> None:
     try:
         found = parse_addresses(text)
@@ -40,7 +49,7 @@ def ha_address(text: str) -> None:
 
 def url(text: str) -> None:
     parts = urlsplit(text)
-    # Whoever reads the log would read a password in an address, too.
+    # A log would show a password in the URL.
     if text and (parts.scheme != "http" or not parts.hostname or "@" in parts.netloc):
         raise ValueError("an address such as http://host:8080/rocketmq/nsaddr")
 
@@ -98,7 +107,7 @@ def delay_levels(text: str) -> None:
 
 def one_directory(text: str) -> None:
     if "," in text:
-        raise ValueError("one directory; several commit log directories are not served")
+        raise ValueError("one directory; several commit log directories aren't supported")
 
 
 def no_java(key: str) -> str:
@@ -110,7 +119,7 @@ def no_java(key: str) -> str:
 
 
 def extensions(key: str, at_most: int, text: str) -> None:
-    """Check the names of extensions in a key that may name so many."""
+    """Check the extension names in a key, and their number."""
     names = names_of(text)
     if any("." in name for name in names):
         raise ValueError(f"names of Python extensions, since {no_java(key)}")

@@ -1,4 +1,4 @@
-"""Configuration: everything in force, with what there is to say about how it was read."""
+"""Configuration: all current values, and warnings from reading them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from broker_core.config.store import StoreConfig
 
 EXTENSION_OPTION = "extension."
-"""What an extension's own keys begin with: extension.NAME.KEY."""
+"""The prefix of an extension's own keys: extension.NAME.KEY."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """The sections, and the keys whose names are not known beforehand."""
+    """The sections, and the keys whose names aren't fixed."""
 
     broker: BrokerConfig
     store: StoreConfig
@@ -36,14 +36,14 @@ class Configuration:
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     ha: HaConfig = field(default_factory=HaConfig)
     extension_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
-    """Extensions' own keys, by extension; the values are nobody else's business."""
+    """Extensions' own keys, by extension; only the extension interprets the values."""
     log_levels: dict[str, str] = field(default_factory=dict)
-    """The level of each package with a logLevel.PACKAGE of its own; see `update`."""
+    """The level of each package with its own logLevel.PACKAGE; see `update`."""
     path: str | None = None
-    """The file it was read from; what is changed over the wire is written there."""
+    """The file it was read from; changes over the wire are written to it."""
     warnings: tuple[str, ...] = ()
     without_effect: tuple[tuple[str, str], ...] = ()
-    """The (key, value) pairs that were given, and that steer nothing here."""
+    """The (key, value) pairs that were given but have no effect."""
 
     def sections(self) -> tuple[Any, ...]:
         return (

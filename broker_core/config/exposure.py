@@ -1,4 +1,4 @@
-"""Exposure: whether users other than ours may read or change a file that holds secrets."""
+"""Exposure: whether other users may read or change a file that contains secrets."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
 
 def exposure(path: Path, owner: int, mode: int) -> str | None:
-    """Return the warning about a file of this owner (uid) and mode; None for a private one."""
+    """Return the warning about a file with this owner (uid) and mode; None for a private one."""
     if not mode & OTHERS:
         return None
     name = shlex.quote(str(path))
-    # Somebody else's file is perhaps ours to read by its group alone: private, it must be ours.
+    # We may be able to read another user's file only through its group: a private file must be
+    # ours.
     user = os.geteuid()
     chown = "" if user in (owner, 0) else f"chown {user} {name} && "
     return (
-        f"{path} holds secrets, and its mode {mode:04o} lets other users at them: "
+        f"{path} contains secrets, and its mode {mode:04o} gives other users access; run: "
         f"{chown}chmod 600 {name}"
     )
 
 
 def exposure_of(path: Path) -> str | None:
-    """Return the warning about a file as it is; None for a private or a missing one."""
+    """Return the warning about a file; None if it is private or missing."""
     try:
         status = path.stat()
     except OSError:

@@ -20,10 +20,10 @@ REPLICAS_MAX = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaConfig:
-    """What the HA service of a master and the HA client of a slave obey; milliseconds, bytes."""
+    """Settings of a master's HA service and a slave's HA client; milliseconds, bytes."""
 
     ha_listen_port: int = setting(10_912, high=PORT_MAX)
-    """By default listenPort + 1. The original ignores the key and always takes that."""
+    """By default listenPort + 1. The original ignores the key and always uses that."""
     ha_send_heartbeat_interval: int = setting(
         5_000, low=10, high=10 * MINUTE_MS, unit=MILLISECONDS, live=True
     )
@@ -32,25 +32,27 @@ class HaConfig:
     )
     ha_transfer_batch_size: int = setting(32_768, low=1, high=16 * MIB, unit=BYTES, live=True)
     ha_master_address: str = setting("", check=checks.ha_address, important=True)
-    """Where a slave finds its master's HA port; empty: name servers say it."""
+    """The HA address of a slave's master; empty: name servers provide it."""
     ha_slave_fallbehind_max: int = setting(256 * MIB, low=1, unit=BYTES, live=True)
     slave_timeout: int = setting(3_000, low=1, high=10 * MINUTE_MS, unit=MILLISECONDS, live=True)
-    # 5.x's.
+    # From 5.x.
     in_sync_replicas: int = setting(2, low=1, high=REPLICAS_MAX, live=True)
-    """So many replicas, this one included, must have a message before SYNC_MASTER answers OK. The
-    default is what 4.9 does; 5.x's own is 1, which waits for nobody."""
+    """The number of replicas, including this one, that must have a message before SYNC_MASTER
+    answers OK. The default matches 4.9; the default of 5.x is 1, which waits for no other replica.
+    """
     min_in_sync_replicas: int = setting(1, low=1, high=REPLICAS_MAX, live=True)
-    """With fewer replicas in sync, this one included, a SYNC_MASTER takes no messages."""
+    """With fewer replicas in sync, including this one, a SYNC_MASTER refuses messages."""
     sync_from_last_file: bool = True
-    """Whether a slave without a log gets it from the master's last file on, as in 4.9, or all."""
+    """Whether a slave without a log starts at the master's last file, as in 4.9, or copies all."""
     max_ha_transfer_byte_in_second: int = setting(100 * MIB, low=1, unit=BYTES, live=True)
-    """Of each slave, when haFlowControlEnable is set."""
+    """Per slave, when haFlowControlEnable is set."""
     ha_flow_control_enable: bool = setting(default=False, live=True)
-    # Ours, beyond RocketMQ's keys.
+    # Trebuchet's own keys, which RocketMQ doesn't have.
     ha_ack_mode: Literal["received", "flushed"] = "received"
-    """What a slave acknowledges: what it has received and checked, or what its disk has."""
+    """Whether a slave acknowledges data once received and checked, or once on its disk."""
     ha_allowed_addresses: str = setting("", check=checks.networks)
     """Addresses and networks, separated by commas, that may read the log over the HA port. Empty:
-    without aclEnable anybody who reaches the port; with it only this host."""
+    without aclEnable any host that reaches the port; with it only this host.
+    """
     ha_tls: bool = False
     """Whether the HA port, and a slave's connection to it, use TLS (tls.server.*, tls.client.*)."""

@@ -1,4 +1,4 @@
-"""Keys with an effect: the fields of the sections, found by RocketMQ's names."""
+"""Keys with an effect: the fields of the sections, by their RocketMQ names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker_core.config.tls import TlsConfig
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: its name, and the field that holds its value."""
+    """A key: its name, and the field that holds its value."""
 
     name: str
     section: type[Any]
@@ -61,9 +61,9 @@ KEYS = {key.name: key for keys in SECTIONS.values() for key in keys}
 ALIASES = {alias: name for name, key in KEYS.items() for alias in key.setting.aliases}
 NAMESRV_KEYS = tuple(name for name, key in KEYS.items() if key.section is NamesrvConfig)
 LIVE_KEYS = frozenset(name for name, key in KEYS.items() if key.setting.is_live)
-"""What may be changed while the broker runs, those of NAMESRV_KEYS by its name server."""
+"""Keys that may change while the broker runs; NAMESRV_KEYS change through its name server."""
 IMPORTANT_KEYS = tuple(name for name, key in KEYS.items() if key.setting.is_important)
-"""What `-m` prints."""
+"""The keys that `-m` prints."""
 SECRET_KEYS = frozenset(name for name, key in KEYS.items() if key.setting.is_secret)
 EXTENSION_KEYS = tuple(name for name, key in KEYS.items() if key.setting.extensions_max)
 """Keys that name extensions."""

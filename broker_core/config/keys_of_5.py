@@ -1,7 +1,7 @@
-"""Keys that a broker or name server of RocketMQ 5.x reads, and one of 4.9.7 does not.
+"""Keys that RocketMQ 5.x's broker or name server reads, but 4.9.7's doesn't.
 
-Some of them are keys here as well. Of the others a file of 5.x may be full: naming them as what
-they are is of more use than a guess at what else was meant.
+Some of them are supported here. A 5.x file may contain many of the others: saying that they are 5.x
+keys helps more than guessing at a misspelled key.
 
 Source: BrokerConfig, MessageStoreConfig, NettyServerConfig, NettyClientConfig, AuthConfig,
 NamesrvConfig, ControllerConfig (5.3.3); tests/golden/config/make_5_3_3.py prints them.

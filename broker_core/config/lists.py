@@ -1,4 +1,4 @@
-"""Values of several parts: name servers, networks, a listener, names of extensions."""
+"""Values with several parts: name servers, networks, a listener, names of extensions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 import re
 
 PLAIN_ACL = "plain_acl"
-"""The name of RocketMQ's own access validator among accessValidators."""
+"""The name of RocketMQ's access validator in accessValidators."""
 
 UNIX_PATH_BYTES_MAX = 107
 """The kernel's limit (sun_path)."""
@@ -18,7 +18,7 @@ def parse_addresses(text: str) -> list[str]:
     """Split `host:port;host:port`.
 
     Raises:
-        ValueError: a part is not host:port; its text is the argument.
+        ValueError: a part isn't host:port; its text is the argument.
     """
     addresses = [part.strip() for part in text.split(";") if part.strip()]
     for address in addresses:
@@ -32,7 +32,7 @@ def parse_networks(text: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Netw
     """Split `address,network/bits`.
 
     Raises:
-        ValueError: a part is neither, or an address with bits behind its network's.
+        ValueError: a part is neither, or has bits set after the network's prefix.
     """
     return [ipaddress.ip_network(name) for name in names_of(text)]
 
@@ -41,7 +41,7 @@ def parse_admin_listener(text: str) -> tuple[str, int] | str:
     """Return host and port of a loopback address, or the path of a unix socket.
 
     Raises:
-        ValueError: it is neither; the argument says what would be right.
+        ValueError: it is neither; the argument describes valid values.
     """
     wanted = "host:port on loopback, such as 127.0.0.1:10921, or the path of a unix socket"
     if text.startswith("/"):
@@ -60,5 +60,5 @@ def parse_admin_listener(text: str) -> tuple[str, int] | str:
 
 
 def names_of(text: str) -> list[str]:
-    """Return the names of a list that is separated by commas."""
+    """Return the names in a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""Loading: from a file to a Configuration, with every error found."""
+"""Loading: reads a file into a Configuration and collects every error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker_core.config.server import PORT_MAX, ServerConfig
 from broker_core.config.store import CQ_UNIT_BYTES, StoreConfig
 from broker_core.config.tls import TLS_CONFIG_FILE, TlsConfig
 from broker_core.config.unknown_keys import unknown_key
-from broker_core.config.unserved import JAVA_CLASSES, ONE_VALUE, WITHOUT_EFFECT
+from broker_core.config.unsupported_keys import JAVA_CLASSES, ONE_VALUE, WITHOUT_EFFECT
 from broker_core.config.values import parse_value
 from broker_core.errors import ConfigError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CONFIG_BYTES_MAX = 1 << 20
 HA_PORT_STEP = 1
-"""The HA port is this far above the listening port, unless haListenPort says otherwise."""
+"""The HA port is this far above the listening port, unless haListenPort is set."""
 
 
 def load(
@@ -41,12 +41,12 @@ def load(
     *,
     defaults: Mapping[str, str] | None = None,
 ) -> tuple[Configuration, list[ConfigError]]:
-    """Read a configuration file, if any, and build what is in force.
+    """Read a configuration file, if any, and build the Configuration.
 
-    Overrides win over the file, the file over the defaults, these over RocketMQ's.
+    Overrides win over the file, the file over `defaults`, and these over RocketMQ's defaults.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file can't be read.
     """
     table: dict[str, str] = {}
     warnings: list[str] = []
@@ -70,7 +70,7 @@ def load(
 
 
 def exposed_secrets(file: Path, table: Mapping[str, str]) -> list[str]:
-    """Return the warning about a file with these keys, if there are secrets that others may read.
+    """Return the warning about a file with these keys, if it exposes secrets to other users.
 
     An extension's own keys count as secrets.
     """
@@ -84,11 +84,11 @@ def exposed_secrets(file: Path, table: Mapping[str, str]) -> list[str]:
 
 
 def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
-    """Turn keys and values into a Configuration, with every error found.
+    """Build a Configuration from keys and values, with every error found.
 
-    The Configuration is of use only when the list of errors is empty.
+    Use the Configuration only if the list of errors is empty.
     """
-    given = _Given()
+    given = _Values()
     for name, text in table.items():
         try:
             given.take(name, text)
@@ -113,8 +113,8 @@ def build(table: Mapping[str, str]) -> tuple[Configuration, list[ConfigError]]:
     return configuration, given.errors
 
 
-class _Given:
-    """What the keys of a file come to."""
+class _Values:
+    """The values from the keys of a file."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -125,10 +125,10 @@ class _Given:
         self.errors: list[ConfigError] = []
 
     def take(self, name: str, text: str) -> None:
-        """Put one key where it belongs.
+        """Parse and store one key.
 
         Raises:
-            ValueError: what its value should be.
+            ValueError: a description of valid values.
         """
         key = KEYS.get(ALIASES.get(name, name))
         if key is not None:
@@ -155,7 +155,7 @@ class _Given:
             self.warnings.append(unknown_key(name, " is ignored"))
 
     def check_together(self, table: Mapping[str, str]) -> None:
-        """Find what one key makes wrong of another."""
+        """Check keys against each other."""
         values = self.values
         self._check_role(table)
         values.setdefault("useTLS", values.get("tls.server.mode") == "enforcing")
@@ -165,19 +165,19 @@ class _Given:
             self.errors.append(ConfigError("tls.server.certPath", path, wanted))
         is_told = values.get("namesrvAddr") or values.get("fetchNamesrvAddrByAddressServer")
         if values.get("embeddedNamesrv") is False and not is_told:
-            wanted = "true, or a namesrvAddr: without a name server no client finds this broker"
+            wanted = "true, or a namesrvAddr; clients find this broker through a name server"
             self.errors.append(ConfigError("embeddedNamesrv", "false", wanted))
         if bool(values.get("namesrvAccessKey")) != bool(values.get("namesrvSecretKey")):
             wanted = "given together with namesrvSecretKey"
             access_key = values.get("namesrvAccessKey", "")
             self.errors.append(ConfigError("namesrvAccessKey", access_key, wanted))
         if values.get("accessValidators", PLAIN_ACL) != PLAIN_ACL and not values.get("aclEnable"):
-            wanted = "aclEnable=true beside it: without it nobody is asked"
+            wanted = "aclEnable=true as well; without it, no validator is called"
             self.errors.append(ConfigError("accessValidators", values["accessValidators"], wanted))
         active = {name for key in EXTENSION_KEYS for name in names_of(values.get(key, ""))}
         self.warnings += [
-            f"{EXTENSION_OPTION}{name}.* is ignored: no extension {name!r} is named by any of "
-            f"{', '.join(EXTENSION_KEYS)}"
+            f"{EXTENSION_OPTION}{name}.* is ignored: extension {name!r} isn't listed in any "
+            f"of {', '.join(EXTENSION_KEYS)}"
             for name in self.options
             if name not in active
         ]
@@ -185,7 +185,7 @@ class _Given:
         if values.get("haProxyProtocolEnable") and not trusts_proxies:
             self.warnings.append(
                 "haProxyProtocolEnable=true without proxyProtocolTrusted: every connection is "
-                "refused, since no PROXY header is believed"
+                "refused, because no proxy is trusted"
             )
         if trusts_proxies and not values.get("haProxyProtocolEnable"):
             warning = "proxyProtocolTrusted has no effect without haProxyProtocolEnable=true"
@@ -199,13 +199,13 @@ class _Given:
         role, broker_id = values.get("brokerRole", "ASYNC_MASTER"), values.get("brokerId", 0)
         if role == "SLAVE":
             if broker_id == 0:
-                wanted = "a number above 0 for a slave (brokerRole=SLAVE); 0 is its master's"
+                wanted = "a number above 0 for a slave (brokerRole=SLAVE); 0 is the master's"
                 self.errors.append(ConfigError("brokerId", table.get("brokerId", "0"), wanted))
             if values.get("transientStorePoolEnable"):
                 warning = "transientStorePoolEnable has no effect with brokerRole=SLAVE"
                 self.warnings.append(warning)
         elif broker_id:
-            # As the original: a master is found by this id.
+            # As in the original: clients find a master by this ID.
             values["brokerId"] = 0
             self.warnings.append(f"brokerId={broker_id} has no effect with brokerRole={role}: 0")
         least, most = values.get("minInSyncReplicas", 1), values.get("inSyncReplicas", 2)
@@ -222,7 +222,7 @@ def advertised_address(bind_address: str) -> str:
     v4 = bind_address == "0.0.0.0"
     with socket.socket(socket.AF_INET if v4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
         try:
-            # Connecting a datagram socket sends nothing; it only picks the outgoing address.
+            # Connecting a datagram socket sends nothing; it only selects the outgoing address.
             probe.connect(("192.0.2.1" if v4 else "2001:db8::1", 9))
             return str(probe.getsockname()[0])
         except OSError:
@@ -230,10 +230,10 @@ def advertised_address(bind_address: str) -> str:
 
 
 def _tls_table(path: str | None) -> dict[str, str]:
-    """Return the TLS keys of tls.config.file; there need not be such a file at its usual place.
+    """Return the TLS keys of tls.config.file; the file at the default path is optional.
 
     Raises:
-        ConfigError: a file that was asked for cannot be read.
+        ConfigError: an explicitly named file can't be read.
     """
     file = Path(path or TLS_CONFIG_FILE)
     if path is None and not file.is_file():

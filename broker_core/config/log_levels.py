@@ -1,6 +1,6 @@
-"""Log levels: the key logLevel, and one key logLevel.PACKAGE for each package with its own.
+"""Log levels: the key logLevel, and a key logLevel.PACKAGE for each package with its own level.
 
-Ours, beyond RocketMQ's keys: the original has them in logback's files.
+These are Trebuchet's own keys; the original configures levels in logback's files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import get_args, get_type_hints
 from broker_core.config.broker import BrokerConfig
 
 LOG_LEVEL_OPTION = "logLevel."
-"""What a package's own level begins with: logLevel.PACKAGE."""
+"""The prefix of a package's own level: logLevel.PACKAGE."""
 LEVELS = get_args(get_type_hints(BrokerConfig)["log_level"])
 OWN_PACKAGE = "broker_core"
 
@@ -20,21 +20,21 @@ _LOGGER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def check_log_level(package: str, level: str) -> None:
-    """Check the level of a package: one of broker_core must exist, any other may come later.
+    """Check the level of a package: in broker_core it must exist, others may be imported later.
 
     Raises:
-        ValueError: what would be right.
+        ValueError: a description of valid values.
     """
     if level not in LEVELS:
         raise ValueError(" or ".join(LEVELS))
-    if not _LOGGER.fullmatch(package) or not _is_there(package):
+    if not _LOGGER.fullmatch(package) or not _module_exists(package):
         raise ValueError(
             f"the name of a package or module after {LOG_LEVEL_OPTION}, "
             "such as logLevel.broker_core.store"
         )
 
 
-def _is_there(package: str) -> bool:
+def _module_exists(package: str) -> bool:
     if package.partition(".")[0] != OWN_PACKAGE:
         return True
     try:

@@ -1,4 +1,4 @@
-"""NamesrvConfig: what the name server answers, whether it is embedded or alone.
+"""NamesrvConfig: the behavior of the name server, embedded or standalone.
 
 Source: common/namesrv/NamesrvConfig.java (4.9.7; the last four keys 5.3.3).
 """
@@ -16,14 +16,15 @@ class NamesrvConfig:
     """Switches that UPDATE_NAMESRV_CONFIG may change, since each takes effect at once."""
 
     product_env_name: str = setting("center", check=checks.name, live=True, has_effect=False)
-    """A name to show; the original uses it with clusterTest alone."""
+    """A display name; the original uses it only with clusterTest."""
     order_message_enable: bool = setting(default=False, live=True)
     """Routes include the queues of ORDER_TOPIC_CONFIG."""
     return_order_topic_config_to_broker: bool = setting(default=True, live=True)
     """The answer to a registration includes the table of ORDER_TOPIC_CONFIG."""
     delete_topic_with_broker_registration: bool = setting(default=False, live=True)
-    """A broker that registers without a topic loses it. Not for brokers of 4.9: these announce a
-    changed topic alone."""
+    """A broker that registers without a topic loses it. Don't use it with 4.9 brokers: they
+    announce only the changed topic.
+    """
     enable_all_topic_list: bool = setting(default=True, live=True)
     """GET_ALL_TOPIC_LIST_FROM_NAMESERVER is answered."""
     enable_topic_list: bool = setting(default=True, live=True)

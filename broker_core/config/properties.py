@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# What follows the key always matches, so that nothing is tried twice.
+# The part after the key always matches, so the pattern never backtracks.
 _PAIR = re.compile(r"((?:[^\\=:\s]+|\\.)+)\s*[=:\s]?\s*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -18,7 +18,7 @@ _NOT_PLAIN_IN_KEY = re.compile("[\\\\=:#!\\s\x00-\x1f\x7f-\x9f]")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read Java properties text: comments, `=`, `:` or blank between, escapes, continued lines."""
+    """Read Java properties text: comments, separators (`=`, `:`, blank), escapes, continuations."""
     table: dict[str, str] = {}
     for _, line in _logical_lines(text):
         match = _PAIR.fullmatch(line)
@@ -27,8 +27,8 @@ def parse_properties(text: str) -> dict[str, str]:
     return table
 
 
-def edited(text: str, table: Mapping[str, str]) -> str:
-    """Return the text with other values; comments and order stay, new keys come last."""
+def replace_values(text: str, table: Mapping[str, str]) -> str:
+    """Return the text with changed values; comments and order are kept, new keys are appended."""
     left = dict(table)
     lines: list[str] = []
     for natural, line in _logical_lines(text):
@@ -39,14 +39,14 @@ def edited(text: str, table: Mapping[str, str]) -> str:
         elif key in left:
             lines.append(f"{_escape_key(key)}={_escape(left.pop(key))}")
     if lines and _is_continued(lines[-1]):
-        # Else the next line would be a part of it.
+        # Otherwise the next line would continue it.
         lines.append("")
     lines += [f"{_escape_key(key)}={_escape(value)}" for key, value in left.items()]
     return "\n".join(lines) + "\n"
 
 
 def _logical_lines(text: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the lines of the text that make one, and that one; "" for a comment."""
+    """Yield the physical lines of each logical line, and that line; "" for a comment."""
     natural: list[str] = []
     pieces: list[str] = []
     is_begun = False
@@ -68,7 +68,7 @@ def _logical_lines(text: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _is_continued(line: str) -> bool:
-    """Tell whether a line ends in a backslash that is not itself escaped; no comment is."""
+    """Return whether a line ends in an unescaped backslash; comments never do."""
     if line.lstrip()[:1] in ("#", "!"):
         return False
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
@@ -80,13 +80,13 @@ def _unescape(text: str) -> str:
 
     found = _ESCAPE.sub(character, text)
     if _SURROGATE.search(found):
-        # Java writes a character beyond 16 bits as two; one of them alone is none.
+        # Java writes a character beyond 16 bits as two surrogates; a single one isn't a character.
         found = found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return found
 
 
 def _escape(value: str) -> str:
-    """Return a value as it is written; what would end the line is no part of the value then."""
+    """Return a value escaped for the file; characters that would end the line are escaped, too."""
     return _NOT_PLAIN.sub(_escaped, value)
 
 

@@ -1,4 +1,4 @@
-"""Setting: what there is to know of one key, kept at its field."""
+"""Setting: the metadata of a key, attached to its field."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ PERCENT = "percent"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """All of a key but its type and its default, which are the field's."""
+    """The properties of a key except its type and default, which belong to the field."""
 
     key: str = ""
     """Empty: the field's name in camelCase."""
     aliases: tuple[str, ...] = ()
-    """Other spellings, which are read and never printed."""
+    """Other spellings, which are read but never printed."""
     low: int = 0
     high: int = LONG_MAX
     unit: str = ""
     check: Callable[[str], None] | None = None
-    """Raises ValueError with what would be right, for a text that is not."""
+    """Raises ValueError with a description of valid values if a text is invalid."""
     extensions_max: int = 0
-    """How many extensions a key may name; 0 for a key that names none."""
+    """How many extensions a key may name; 0 if it doesn't name extensions."""
     is_live: bool = False
-    """Whether it may change while the broker runs: it takes effect at once. Never a path."""
+    """Whether it may change while the broker runs, with immediate effect. Never a path."""
     is_important: bool = False
     """Whether `-m` prints it."""
     is_secret: bool = False
-    """Whether its value is shown to nobody."""
+    """Whether its value is always hidden."""
     has_effect: bool = True
-    """False for a key that is read and checked but steers nothing: the start names it."""
+    """False for a key that is read and checked but has no effect; the start logs a warning."""
 
 
 PLAIN = Setting()

@@ -1,4 +1,4 @@
-"""StoreConfig: what the store obeys.
+"""StoreConfig: the settings of the message store.
 
 Source: store/config/MessageStoreConfig.java (4.9.7).
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from broker_core.config import checks
-from broker_core.config.setting import BYTES, HOURS, MILLISECONDS, PAGES, PERCENT, setting
+from broker_core.config.setting import BYTES, HOURS, MILLISECONDS, PAGES, PERCENT, SECONDS, setting
 
 DEFAULT_MESSAGE_DELAY_LEVEL = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 CQ_UNIT_BYTES = 20
@@ -18,15 +18,16 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """What the store obeys; milliseconds and bytes unless the name says otherwise."""
+    """Settings of the store; milliseconds and bytes unless the name says otherwise."""
 
     broker_role: Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"] = setting(
         "ASYNC_MASTER", important=True
     )
-    """At the start; whoever asks later asks `ha.role.Role`."""
+    """The role at the start; read `ha.role.Role` for the current one."""
     offset_check_in_slave: bool = setting(default=False, live=True)
-    """Whether a slave moves a pull outside its queue as a master does; else it sends the consumer
-    back to the master, since a slave may merely be behind."""
+    """Whether a slave corrects a pull outside its queue as a master does; otherwise it redirects
+    the consumer to the master, since the slave may just be behind.
+    """
     store_path_root_dir: str = setting("", important=True)
     store_path_commit_log: str = setting("", check=checks.one_directory, important=True)
     mapped_file_size_commit_log: int = setting(
@@ -43,7 +44,9 @@ class StoreConfig:
     enable_consume_queue_ext: bool = False
     mapped_file_size_consume_queue_ext: int = setting(48 << 20, low=64, high=1 << 30, unit=BYTES)
     bit_map_length_consume_queue_ext: int = setting(64, has_effect=False)
-    """As in the original, the broker sets this at its start to what the Bloom filter needs."""
+    """As in the original, the broker sets this at its start to the size that the Bloom filter
+    needs.
+    """
     flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = setting("ASYNC_FLUSH", important=True)
     flush_interval_commit_log: int = setting(
         500, low=1, high=MINUTE_MS, unit=MILLISECONDS, live=True, important=True
@@ -51,11 +54,13 @@ class StoreConfig:
     flush_commit_log_least_pages: int = setting(4, unit=PAGES, live=True)
     flush_commit_log_thorough_interval: int = setting(10_000, unit=MILLISECONDS, live=True)
     flush_commit_log_timed: bool = setting(default=True, important=True)
-    """Whether ASYNC_FLUSH waits for its interval also when there are least pages to flush."""
+    """Whether ASYNC_FLUSH always waits for its interval, even with the least number of pages to
+    flush.
+    """
     transient_store_pool_enable: bool = setting(default=False, important=True)
-    """Without effect with SYNC_FLUSH: see `is_transient_store_pool_enabled`."""
+    """No effect with SYNC_FLUSH: see `is_transient_store_pool_enabled`."""
     transient_store_pool_size: int = setting(5, low=2, high=64)
-    """Buffers, each as long as a file of the log."""
+    """Number of buffers, each as long as a file of the log."""
     fast_fail_if_no_buffer_in_store_pool: bool = setting(default=False, live=True)
     commit_interval_commit_log: int = setting(
         200, low=1, high=MINUTE_MS, unit=MILLISECONDS, live=True, important=True
@@ -102,7 +107,7 @@ class StoreConfig:
     warm_maped_file_enable: bool = False
     flush_least_pages_when_warm_maped_file: int = setting(4_096, low=1, high=1 << 18, unit=PAGES)
     enabled_append_prop_crc: bool = setting(default=False, key="enabledAppendPropCRC")
-    """Guard whole records by a property, as 5.x does."""
+    """Add a checksum of the whole record as a property, as 5.x does."""
     os_page_cache_busy_time_out_mills: int = setting(1_000, unit=MILLISECONDS, live=True)
     message_delay_level: str = setting(
         DEFAULT_MESSAGE_DELAY_LEVEL, check=checks.delay_levels, important=True
@@ -111,6 +116,12 @@ class StoreConfig:
         10_000, low=100, high=10 * MINUTE_MS, unit=MILLISECONDS
     )
     enable_schedule_message_stats: bool = True
+    timer_wheel_enable: bool = setting(default=True, live=True)
+    """Whether new timer messages are accepted; pending ones are delivered in any case."""
+    timer_max_delay_sec: int = setting(
+        3 * 86_400, low=1, high=3_660 * 86_400, unit=SECONDS, live=True, important=True
+    )
+    """How far ahead a delivery time may be."""
 
     @property
     def is_transient_store_pool_enabled(self) -> bool:

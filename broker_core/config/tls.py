@@ -1,6 +1,6 @@
 """TlsConfig: TLS on the same ports.
 
-Its keys are those of tls.properties, and may stand in the broker's file as well.
+The keys are those of tls.properties; the broker's file may contain them, too.
 
 Source: remoting/netty/TlsSystemConfig.java, TlsHelper.java (4.9.7).
 """
@@ -17,14 +17,14 @@ TLS_CONFIG_FILE = "/etc/rocketmq/tls.properties"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """Which connections are secured, and by what."""
+    """Which connections use TLS, and the certificates."""
 
     mode: Literal["disabled", "permissive", "enforcing"] = setting(
         "permissive", key="tls.server.mode"
     )
     config_file: str = setting(TLS_CONFIG_FILE, key="tls.config.file")
     test_mode_enable: bool = setting(default=True, key="tls.test.mode.enable")
-    """Serve a certificate made by ourselves, which nobody can check, when none is given."""
+    """Without a configured certificate, use a self-signed one, which clients can't verify."""
     cert_path: str = setting("", key="tls.server.certPath")
     key_path: str = setting("", key="tls.server.keyPath")
     key_password: str = setting("", key="tls.server.keyPassword", secret=True)
@@ -33,9 +33,10 @@ class TlsConfig:
     )
     auth_client: bool = setting(default=False, key="tls.server.authClient")
     trust_cert_path: str = setting("", key="tls.server.trustCertPath")
-    # What the broker shows, and asks to see, where it is the client: at name servers.
+    # The certificate and the requirements when the broker is the client: to name servers.
     use_tls: bool = setting(default=False, key="useTLS", aliases=("tls.enable",))
-    """By default as tls.server.mode=enforcing. The alias is a system property of the original."""
+    """On by default if tls.server.mode=enforcing. The alias is a system property of the original.
+    """
     client_cert_path: str = setting("", key="tls.client.certPath")
     client_key_path: str = setting("", key="tls.client.keyPath")
     client_key_password: str = setting("", key="tls.client.keyPassword", secret=True)

@@ -1,4 +1,4 @@
-"""What there is to say of a key that nothing here reads."""
+"""Messages about unknown keys."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from broker_core.config.configuration import EXTENSION_OPTION
 from broker_core.config.keys import ALIASES, KEYS
 from broker_core.config.keys_of_5 import KEYS_OF_5
 from broker_core.config.log_levels import LOG_LEVEL_OPTION
-from broker_core.config.nearest import did_you_mean
-from broker_core.config.unserved import JAVA_CLASSES, ONE_VALUE, WITHOUT_EFFECT
+from broker_core.config.spelling import did_you_mean
+from broker_core.config.unsupported_keys import JAVA_CLASSES, ONE_VALUE, WITHOUT_EFFECT
 
 KEY_CHARACTERS_SHOWN = 100
 KNOWN = frozenset({*KEYS, *WITHOUT_EFFECT, *ONE_VALUE, *JAVA_CLASSES, *ALIASES})
 
 
 def is_known(key: str) -> bool:
-    """Tell whether a key of a configuration file is read, or accepted without effect."""
+    """Return whether a configuration key is read, or accepted without effect."""
     return key in KNOWN or key.startswith((EXTENSION_OPTION, LOG_LEVEL_OPTION))
 
 

@@ -1,4 +1,4 @@
-"""Update: changing keys while the broker runs."""
+"""Update: changes keys while the broker runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def is_live(key: str) -> bool:
-    """Tell whether a key may change while the broker runs."""
+    """Return whether a key may change while the broker runs."""
     return (key in LIVE_KEYS and key not in NAMESRV_KEYS) or key.startswith(LOG_LEVEL_OPTION)
 
 
 def update_namesrv(config: NamesrvConfig, table: Mapping[str, str]) -> list[str]:
-    """Change keys of a running name server: as `update`, of NAMESRV_KEYS.
+    """Change keys of a running name server: like `update`, for NAMESRV_KEYS.
 
     Raises:
-        ConfigError: as update.
+        ConfigError: as in update.
     """
     values = {}
     for name, text in table.items():
@@ -36,9 +36,10 @@ def update_namesrv(config: NamesrvConfig, table: Mapping[str, str]) -> list[str]
 
 
 def update(configuration: Configuration, table: Mapping[str, str]) -> list[str]:
-    """Change keys of a running broker, all of them or none; return those whose values changed.
+    """Change all or no keys of a running broker; return the keys whose values changed.
 
-    The one writer of these frozen objects: who reads a key when it is needed sees the change.
+    Only this function writes to these frozen objects: code that reads a key on each use sees the
+    change.
 
     Raises:
         ConfigError: a key may not change (then `expected` is empty), or a value is bad.
@@ -59,7 +60,7 @@ def update(configuration: Configuration, table: Mapping[str, str]) -> list[str]:
 
 
 def _put(section: object, name: str, value: object) -> bool:
-    """Store a key's value; return whether it had another."""
+    """Store a key's value; return whether it was different."""
     attribute = KEYS[name].attribute
     if getattr(section, attribute) == value:
         return False

@@ -1,4 +1,4 @@
-"""Values: from the text of a file or request to what a field holds, and back."""
+"""Values: converts between the text of a file or request and the value of a field."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from broker_core.config.keys import Key
 
 HIDDEN = "******"
-"""What is shown of a secret."""
+"""Shown instead of a secret."""
 
 
 def parse_value(key: Key, text: str) -> Any:
     """Return the value of a key.
 
     Raises:
-        ValueError: what would be right.
+        ValueError: a description of valid values.
     """
     setting = key.setting
     if key.kind is bool:
@@ -42,7 +42,7 @@ def parse_value(key: Key, text: str) -> Any:
 
 
 def text_of(key: Key, value: object) -> str:
-    """Return a value as it is shown: as the file would hold it, and no secret."""
+    """Return a value for display: as in the file, with secrets hidden."""
     if key.setting.is_secret and value:
         return HIDDEN
     return str(value).lower() if isinstance(value, bool) else str(value)

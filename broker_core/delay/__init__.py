@@ -1,1 +1,1 @@
-"""Delayed delivery: messages that wait for their time."""
+"""Delayed delivery: messages that wait for their delivery time."""

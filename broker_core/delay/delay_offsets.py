@@ -1,4 +1,4 @@
-"""DelayOffsets: how far each delay level is delivered, kept in delayOffset.json.
+"""DelayOffsets: the delivery progress of each delay level, stored in delayOffset.json.
 
 Source: store/schedule/ScheduleMessageService.java encode, decode (4.9.7).
 """
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class OffsetDocument(Protocol):
-    """The file; metadata's Document is one."""
+    """The file; metadata's Document implements it."""
 
     path: Path
 
@@ -29,10 +29,10 @@ class OffsetDocument(Protocol):
 
 
 class DelayOffsets:
-    """Level -> the queue_offset that is delivered next. Event loop only.
+    """Level -> the queue_offset to deliver next. Event loop only.
 
     Attributes:
-        is_dirty: an offset moved since the file was written.
+        is_dirty: an offset has moved since the file was written.
     """
 
     def __init__(self, document: OffsetDocument) -> None:
@@ -44,7 +44,7 @@ class DelayOffsets:
         """Read the file.
 
         Raises:
-            StoreError: an offset in it is not a number.
+            StoreError: an offset in it isn't a number.
         """
         document = self._document.load() or {}
         try:
@@ -64,7 +64,7 @@ class DelayOffsets:
             self.is_dirty = True
 
     def put(self, level: int, queue_offset: int) -> None:
-        """Set an offset, and write it even where the table has no row and counts it as 0."""
+        """Set an offset, and write it even if the table has no row for it, which means 0."""
         self.table[level] = queue_offset
         self.is_dirty = True
 
@@ -73,7 +73,7 @@ class DelayOffsets:
         return {"offsetTable": dict(sorted(self.table.items()))}
 
     def writing(self) -> Callable[[], None]:
-        """Return what writes the table as it is now, in any thread; it counts as written."""
+        """Return a function that writes the current table, in any thread; it counts as written."""
         self.is_dirty = False
         table = self.document()
         return self._document.writing(lambda: table)
@@ -84,10 +84,10 @@ class DelayOffsets:
             await asyncio.to_thread(writing)
         except Exception:
             self.is_dirty = True
-            logger.exception("delay offsets are not persisted, trying again")
+            logger.exception("delay offsets not written, will retry")
             return False
         except asyncio.CancelledError:
-            # No thread may have been free yet: whoever stops the broker writes them.
+            # If no thread was free, the shutdown writes the offsets.
             self.is_dirty = True
             raise
         return True

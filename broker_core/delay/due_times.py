@@ -1,8 +1,8 @@
-"""DueTimes: when the messages of one level are due, by a clock that is never stepped.
+"""DueTimes: when the messages of one level are due, by a clock that can't be stepped.
 
-A ConsumeQueue unit of SCHEDULE_TOPIC_XXXX holds the due time by the wall clock of the put. A broker
-that starts later, or another one, goes by that. While this process runs somebody may step the wall
-clock; so it remembers by how much wall time was ahead of steady time (the skew) when messages were
+A ConsumeQueue unit of SCHEDULE_TOPIC_XXXX has the due time by the wall clock of the put. A broker
+that starts later, or another broker, uses it. While this process runs the wall clock may be
+stepped; so it records by how much wall time was ahead of steady time (the skew) when messages were
 put, in runs of messages with about the same skew.
 
 Invariant: no due time is earlier than steady time at the put + the level's delay.
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from broker_core.clock import SteadyClock
 
 JITTER_MS = 2
-"""Two clocks that are read one after the other, in whole milliseconds, may differ by this."""
+"""Two clocks read one after the other, in whole milliseconds, may differ by this."""
 RUN_MS = 20
-"""Skews of one run differ by at most this; a message may be this late after a step."""
+"""Skews in one run differ by at most this; a message may be this late after a step."""
 RUNS_KEPT = 1_024
-"""Runs before the one asked for: an administrator may move a level back."""
+"""Number of runs kept before the requested one, because an administrator may move a level back."""
 
 
 class DueTimes:
@@ -35,7 +35,7 @@ class DueTimes:
         self._least_ms = self._most_ms = 0
 
     def note_put(self, queue_offset: int, store_timestamp: int) -> None:
-        """Note that a message was put now."""
+        """Record that a message was put now."""
         skew_ms = store_timestamp - self._steady.now_ms()
         if self._runs and self._least_ms <= skew_ms <= self._most_ms:
             return
@@ -52,9 +52,10 @@ class DueTimes:
         if at >= 0:
             skew_ms = runs[at][1]
             if at >= RUNS_KEPT:
-                # The oldest two become one.
+                # Merge the two oldest runs.
                 runs[:2] = [(runs[0][0], runs[1][1])]
             return deliver_time_ms - skew_ms
-        # Put before this process started, whose wall time is believed; but not beyond what the
-        # level waits: the clock was set back, or the level is shorter now and others wait behind.
+        # The message was put before this process started, so its wall time is trusted, but only up
+        # to the level's delay: the clock may have been set back, or the level is now shorter and
+        # other messages wait behind it.
         return min(deliver_time_ms, self._started_ms + self._delay_ms)

@@ -1,7 +1,7 @@
 """The delay levels of messageDelayLevel.
 
-A message of level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX; its properties say where it goes
-when it is due.
+A message of level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX; its properties have its
+destination.
 
 Source: store/schedule/ScheduleMessageService.java parseDelayLevel, store/CommitLog.java
 asyncPutMessage (4.9.7).
@@ -37,7 +37,7 @@ class DelayLevels:
 
     @classmethod
     def of(cls, text: str) -> DelayLevels:
-        """Read messageDelayLevel, which the configuration has checked."""
+        """Parse messageDelayLevel, which the configuration has checked."""
         return cls(tuple(parse_delay_levels(text)))
 
     @property
@@ -51,12 +51,12 @@ class DelayLevels:
     def defer(
         self, properties: dict[str, str], topic: str, queue_id: int
     ) -> tuple[str, int] | None:
-        """Return where a message waits that asks for a delay, None when it asks for none.
+        """Return where a delayed message waits, or None if the message requests no delay.
 
-        The properties get the level in force and the place that the message goes to when it is due.
+        The properties get the effective level and the destination of the message.
 
         Raises:
-            ValueError: the level is not a number.
+            ValueError: the level isn't a number.
         """
         level = min(requested_level(properties), self.max_level)
         if level <= 0:
@@ -68,10 +68,10 @@ class DelayLevels:
 
 
 def requested_level(properties: Mapping[str, str]) -> int:
-    """Return the level that a message asks for; 0 and less stand for no delay.
+    """Return the level that a message requests; 0 and less mean no delay.
 
     Raises:
-        ValueError: it is not a number.
+        ValueError: it isn't a number.
     """
     text = properties.get(PROPERTY_DELAY_TIME_LEVEL, "0")
     if not _JAVA_INT.fullmatch(text):

@@ -1,14 +1,14 @@
-"""Delivery of delayed messages: from SCHEDULE_TOPIC_XXXX to the topics they were sent to.
+"""Delivery of delayed messages: from SCHEDULE_TOPIC_XXXX to their real topics.
 
-Each level is a queue in the order of due times, with a task of its own, so that a failure delays
-its own level only. A delivered message is a copy with all properties of the deferred one, DELAY,
-REAL_TOPIC and REAL_QID included, as in the original.
+Each level is a queue ordered by due time, with a separate task, so that a failure delays only that
+level. A delivered message is a copy with all properties of the delayed one, including DELAY,
+REAL_TOPIC and REAL_QID, as in the original.
 
 Invariant: an offset is written to delayOffset.json after the copies before it are durable.
 Source: store/schedule/ScheduleMessageService.java (4.9.7).
-Differs: a level sleeps until its next message is due; the original looks ten times a second.
-Messages of a level that messageDelayLevel no longer has are delivered as well. A message that can
-never be put is skipped; the original never stops trying.
+Differs: a level sleeps until its next message is due; the original checks ten times a second.
+Messages of a level that messageDelayLevel no longer has are also delivered. A message that can
+never be put is skipped; the original retries forever.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNITS_PER_TURN = 32
-"""Messages of one level that are delivered before other levels have their turn."""
+"""Messages of one level that are delivered before other levels get their turn."""
 RETRY_MS = 100
 FAILURE_MS = 10_000
 FAILURES_MAX = 10
@@ -59,7 +59,7 @@ ILLEGAL = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTI
 
 
 class DelayStore(Protocol):
-    """What the schedule needs of the store."""
+    """The part of the store that the schedule needs."""
 
     availability: Availability
 
@@ -94,11 +94,11 @@ class DelayStore(Protocol):
 
 
 class ScheduleService(Service):
-    """One task a level. Event loop only.
+    """One task per level. Event loop only.
 
-    `on_delivered` is called with the deferred message, the topic and queue_id that it is delivered
-    to, and the result of the put; `on_deferred` with the queue_id and the result of the put of each
-    message that is deferred.
+    `on_delivered` is called with the delayed message, its destination topic and queue_id, and the
+    result of the put; `on_deferred` with the queue_id and the result of the put of each message
+    that is delayed.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class ScheduleService(Service):
         self._due_times: dict[int, DueTimes] = {}
         self._moved: dict[int, asyncio.Event] = {}
         self._failed: dict[int, tuple[int, int]] = {}
-        """The message of each level that failed last, and how often it failed in a row."""
+        """The last failed message of each level, and how often it failed in a row."""
         self._followed: Mapping[int, int] = {}
         # An older text must not be written after a newer one.
         self._persisting = asyncio.Lock()
@@ -136,15 +136,15 @@ class ScheduleService(Service):
         """Read the offsets.
 
         Raises:
-            StoreError: delayOffset.json cannot be read.
+            StoreError: delayOffset.json can't be read.
         """
         self._offsets.load()
 
     def begin(self) -> None:
-        """Take the queues as they are now, and correct the offsets that lie outside them.
+        """Start with the current queues, and correct the offsets outside them.
 
-        A master calls it before it starts, a slave when it becomes one: what came from its master
-        is due by the wall time in its unit.
+        A master calls it before it starts, a slave when it becomes one: messages from its master
+        are due by the wall time in their units.
         """
         levels = {queue_id + 1 for queue_id in self._store.queue_ids(RMQ_SYS_SCHEDULE_TOPIC)}
         self._due_times = {
@@ -155,9 +155,9 @@ class ScheduleService(Service):
             self._correct(level)
 
     async def follow(self, table: Mapping[int, int]) -> None:
-        """Take over the offsets of the master and write them.
+        """Copy the offsets of the master and write them.
 
-        None moves back, unless the master's own moved back since the last call.
+        An offset moves back only if the master's own moved back since the last call.
         """
         before, self._followed = self._followed, table
         for level, queue_offset in table.items():
@@ -182,7 +182,7 @@ class ScheduleService(Service):
         await self.persist()
 
     def note_put(self, queue_id: int, result: PutMessageResult) -> None:
-        """Note that a message was put into a queue of the schedule topic just now."""
+        """Record that a message was just put into a queue of the schedule topic."""
         due_times = self._due_times.get(queue_id + 1)
         if due_times is not None and result.queue_offset >= 0:
             due_times.note_put(result.queue_offset, result.store_timestamp)
@@ -190,7 +190,7 @@ class ScheduleService(Service):
             self._on_deferred(queue_id, result)
 
     def range_of(self, level: int) -> tuple[int, int] | None:
-        """Return the ends of a level's queue, where its offset lies; None: no such level."""
+        """Return the ends of a level's queue, which bound its offset; None: no such level."""
         if level not in self._due_times:
             return None
         return (
@@ -199,10 +199,10 @@ class ScheduleService(Service):
         )
 
     async def go_to(self, level: int, queue_offset: int) -> bool:
-        """Begin a level's next delivery at an offset within `range_of`; return whether it is kept.
+        """Set a level's next offset, within `range_of`; return whether it is stored.
 
-        What lies between is skipped, or delivered once more. What is not kept yet is tried again,
-        and holds in this process meanwhile.
+        Messages in between are skipped, or delivered again. An offset that isn't stored yet is
+        retried, and applies in this process meanwhile.
         """
         self._offsets.put(level, queue_offset)
         moved = self._moved.get(level)
@@ -233,18 +233,18 @@ class ScheduleService(Service):
         queue_offset = self._offsets.get(level)
         units = store.units(RMQ_SYS_SCHEDULE_TOPIC, queue_id, queue_offset, UNITS_PER_TURN)
         if not units:
-            # A message that is put from now on is due after the whole delay of the level.
+            # A message put from now on is due only after the whole delay of the level.
             return 0 if self._correct(level) else max(self._levels.delay_ms(level), IDLE_MS_MIN)
         due_times, now_ms = self._due_times[level], self._steady.now_ms()
         if store.is_in_memory(RMQ_SYS_SCHEDULE_TOPIC, queue_id, queue_offset) is False:
-            # Not in memory any more: a thread reads it, so that no page fault blocks the loop.
+            # It is no longer in memory: a thread reads it, so that no page fault blocks the loop.
             result = store.get_message(
                 RMQ_SYS_SCHEDULE_TOPIC, queue_id, queue_offset, len(units), None
             )
             if not isinstance(result, GetMessageResult):
                 await result
                 if self._offsets.get(level) != queue_offset:
-                    return 0  # Somebody moved it meanwhile.
+                    return 0  # The offset was moved meanwhile.
         for commit_log_offset, size, deliver_time_ms in units:
             due_ms = due_times.due_ms(queue_offset, deliver_time_ms)
             if due_ms > now_ms:
@@ -258,7 +258,7 @@ class ScheduleService(Service):
         return 0
 
     async def persist(self) -> bool:
-        """Write the offsets if they moved, after the copies before them are durable.
+        """Write the offsets if they have moved, after the copies before them are durable.
 
         Returns whether they are in the file.
         """
@@ -291,11 +291,11 @@ class ScheduleService(Service):
             return self._pass_over(level, queue_offset, commit_log_offset, repr(error))
 
     def _deliver(self, level: int, queue_offset: int, commit_log_offset: int) -> bool:
-        """Put a message to its real topic; False when the put has to be tried again."""
+        """Put a message to its real topic; False when the put has to be retried."""
         view = self._store.look_message(commit_log_offset)
         if view is None:
             if self._store.availability.failure is not None:
-                # Behind what was flushed: a restart may read it, and a slave has it.
+                # The record isn't flushed yet: a restart can read it, and a slave has it.
                 return False
             return self._pass_over(level, queue_offset, commit_log_offset, "it cannot be read")
         try:
@@ -310,13 +310,13 @@ class ScheduleService(Service):
             return self._pass_over(level, queue_offset, commit_log_offset, "a half message")
         result = self._store.put_copy(message, topic, queue_id, message.properties)
         if result.status in ILLEGAL:
-            # Every further try would be refused, and block the messages behind it.
+            # Every retry would be refused, and block the messages behind it.
             return self._pass_over(level, queue_offset, commit_log_offset, result.status.name)
         if result.status is not PutMessageStatus.PUT_OK:
             self._counted_log.report(
                 logger,
                 logging.WARNING,
-                "delivery of a delayed message failed, trying again",
+                "delayed message not delivered, will retry",
                 f"level={level}",
                 "queue_offset=%d status=%s",
                 queue_offset,
@@ -333,7 +333,7 @@ class ScheduleService(Service):
         self, level: int, queue_offset: int, commit_log_offset: int, reason: str
     ) -> bool:
         logger.error(
-            "delayed message passed over: level=%d queue_offset=%d commit_log_offset=%d reason=%s",
+            "delayed message skipped level=%d queue_offset=%d commit_log_offset=%d reason=%s",
             level,
             queue_offset,
             commit_log_offset,
@@ -342,7 +342,7 @@ class ScheduleService(Service):
         return True
 
     def _correct(self, level: int) -> bool:
-        """Move an offset into the range of its queue; True when it was outside."""
+        """Move an offset into the range of its queue; return whether it was outside."""
         low = self._store.min_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)
         high = self._store.max_offset_in_queue(RMQ_SYS_SCHEDULE_TOPIC, level - 1)
         offset = self._offsets.get(level)
@@ -350,7 +350,7 @@ class ScheduleService(Service):
         if corrected == offset:
             return False
         logger.warning(
-            "delay offset corrected: level=%d offset=%d corrected=%d", level, offset, corrected
+            "delay offset corrected level=%d offset=%d corrected=%d", level, offset, corrected
         )
         self._offsets.move(level, corrected)
         return True
@@ -360,7 +360,7 @@ class ScheduleService(Service):
             try:
                 wait_ms = await self.deliver_due(level)
             except (BrokerError, OSError):
-                logger.exception("delivery failed, trying again: level=%d", level)
+                logger.exception("delayed delivery failed, will retry level=%d", level)
                 wait_ms = FAILURE_MS
             await self._wait(level, wait_ms)
 

@@ -1,1 +1,1 @@
-"""How messages reach consumers: parked pulls, tag filters."""
+"""Delivery of messages to consumers: parked pulls and filters."""

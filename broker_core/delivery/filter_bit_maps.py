@@ -1,7 +1,7 @@
-"""FilterBitMaps: which registered filters a message matches.
+"""Compute which registered filters a message matches.
 
-The bitmap is made once, when the message is dispatched, and kept in its ConsumeQueue's extension.
-Pulls pass over messages that do not match without reading their records.
+The bitmap is computed once, when the message is dispatched, and stored in its ConsumeQueue's
+extension. Pulls skip messages that don't match without reading their records.
 
 Source: broker/filter/CommitLogDispatcherCalcBitMap.java (4.9.7).
 Differs: a topic with too many filters to evaluate for each message has no bitmaps.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker_core.delivery.sql92.expression import Expression
 
 COMPARISONS_MAX = 2000
-"""Comparisons in the filters of a topic; this many take about a millisecond a message."""
+"""Comparisons in the filters of a topic; this many take about a millisecond per message."""
 
 
 class RegisteredFilter(Protocol):
@@ -27,7 +27,7 @@ class RegisteredFilter(Protocol):
 
     @property
     def expression(self) -> Expression:
-        """What the group wants."""
+        """The expression that the group subscribes with."""
         ...
 
     @property
@@ -37,10 +37,10 @@ class RegisteredFilter(Protocol):
 
 
 class FilterBitMaps:
-    """Makes bitmaps by the filters that filters_of returns for a topic. Event loop only.
+    """Computes bitmaps with the filters that `filters_of` returns for a topic. Event loop only.
 
-    Filters of groups that are offline count as well: a group that comes back trusts the bitmaps
-    that were made meanwhile.
+    Filters of offline groups are included, because a group that comes back relies on the bitmaps
+    computed in the meantime.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class FilterBitMaps:
         self._is_enabled = is_enabled
 
     def bit_map(self, topic: str, properties: str) -> bytes:
-        """Return the bitmap of a message, empty when no group filters its topic."""
+        """Return the bitmap of a message; empty if no group filters its topic."""
         filters = self._filters_of(topic)
         if not filters or not self._is_enabled():
             return b""

@@ -1,4 +1,4 @@
-"""FilterCache: compiled filters of long expressions, which every pull repeats."""
+"""Cache of compiled filters, because every pull repeats its expression."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHARS_MAX = 512 * 1024
 
 
 class FilterCache:
-    """Caches the filters used last, up to a total length of expressions. Event loop only."""
+    """Caches the recently used filters, up to a total length of expressions. Event loop only."""
 
     def __init__(self, compiled: Compile, chars_max: int = CHARS_MAX) -> None:
         self._compiled = compiled
@@ -31,7 +31,7 @@ class FilterCache:
     def __call__(
         self, topic: str, expression: str, expression_type: str | None
     ) -> MessageFilter | None:
-        """Return an expression's filter; errors from compiling it are raised and not cached."""
+        """Return an expression's filter; errors from compiling are raised and not cached."""
         key = (expression, expression_type)
         if key in self._filters:
             self._filters.move_to_end(key)

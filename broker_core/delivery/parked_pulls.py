@@ -2,39 +2,33 @@
 
 Source: broker/longpolling/PullRequestHoldService.java (4.9.7).
 Differs: a parked pull whose filter skipped the arrivals remembers how far it looked, so that the
-next arrival doesn't make it look at them again. The original scans every five seconds; here one
-timer waits for the first deadline. A pull of a client that doesn't read its answers stays parked
-until the client reads again, so that memory doesn't hold the answer meanwhile.
+next arrival doesn't check them again. The original scans every five seconds; here one timer waits
+for the first deadline. A pull of a client that doesn't read its answers stays parked until the
+client reads again, so the answer doesn't use memory meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Protocol
 
 from broker_core.config.limits import LIMITS
-from broker_core.isolation import FAILURES
+from broker_core.delivery.deadlines import Deadlines, attempt
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
-    from broker_core.clock import Clock, Timer
+    from broker_core.clock import Clock
     from broker_core.config.limits import LimitsConfig
 
 QueueKey = tuple[str, int]
 PARKED_PER_CONNECTION_MAX = 10_000
-EARLY_S = 0.001
-"""The loop's timers count milliseconds."""
-ENDED_MAX = 1_000
-"""So many deadlines of pulls that wait no more are kept, beside as many as pulls that wait."""
 ATTEMPTS_AT_ONCE = 2_000
 ATTEMPTS_S = 0.005
-"""One turn of the loop tries at most this many pulls again, and for at most this long."""
+"""Maximum number of pulls, and maximum time, that one turn of the loop spends on retries."""
 ATTEMPTS_PER_READING = 16
-"""How many attempts share one reading of the clock."""
+"""Number of attempts for each reading of the clock."""
 SMALL_CHARS = 1_024
 BYTES_PER_CHAR = 32
 """A pull with more than SMALL_CHARS characters of text counts as this many bytes per character,
@@ -58,7 +52,7 @@ class Parkable(Protocol):
 
     @property
     def queue_offset(self) -> int:
-        """The first queue_offset that it has not looked at."""
+        """The first queue offset that the pull hasn't checked."""
         ...
 
     @property
@@ -67,18 +61,27 @@ class Parkable(Protocol):
         ...
 
     def attempt(self, *, is_last: bool) -> bool:
-        """Pull again; return whether the pull is done; the last attempt always answers."""
+        """Pull again; return whether the pull is finished. The last attempt always answers."""
         ...
 
 
 class _Parked:
-    __slots__ = ("is_last", "is_waiting", "large_bytes", "pull", "queue_id", "topic")
+    __slots__ = (
+        "is_counted",
+        "is_last",
+        "is_waiting",
+        "large_bytes",
+        "pull",
+        "queue_id",
+        "topic",
+    )
 
     def __init__(self, topic: str, queue_id: int, pull: Parkable, large_bytes: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.pull = pull
         self.large_bytes = large_bytes
+        self.is_counted = True
         self.is_waiting = True
         self.is_last = False
 
@@ -86,12 +89,13 @@ class _Parked:
 class ParkedPulls:
     """The parked pulls, by queue. Event loop only.
 
-    An arrival only marks a queue. The pulls of marked queues are tried once a turn of the loop, so
-    that a burst of sends costs one answer and not one for each message. Very many are tried over
+    An arrival only marks a queue. The pulls of marked queues are tried once per turn of the loop,
+    so a burst of sends costs one answer instead of one per message. Large numbers are spread over
     several turns.
 
     Attributes:
-        parked: what waits, by topic and queue; who puts may pass over the arrivals of others.
+        parked: waiting pulls by topic and queue; senders can skip arrivals for other queues.
+        on_group_ended: called with a group that isn't allowed to consume any longer.
     """
 
     def __init__(self, clock: Clock, limits: LimitsConfig = LIMITS) -> None:
@@ -99,6 +103,7 @@ class ParkedPulls:
         self._limits = limits
         self._count = 0
         self.parked: dict[str, dict[int, dict[_Parked, None]]] = {}
+        self.on_group_ended: Callable[[str], None] = lambda _group: None
         self._by_connection: dict[Hashable, set[_Parked]] = {}
         self._large_bytes: Counter[Hashable] = Counter()
         self._large_bytes_of_all = 0
@@ -107,11 +112,7 @@ class ParkedPulls:
         self._ready: dict[QueueKey, int] = {}
         self._due: deque[_Parked] = deque()
         self._is_attempt_due = False
-        # A heap. What ends before its deadline stays in it for a while: most do.
-        self._deadlines: list[tuple[float, int, _Parked]] = []
-        self._numbers = itertools.count()
-        self._timer: Timer | None = None
-        self._timer_at = 0.0
+        self._deadlines = Deadlines[_Parked](clock, self._expire)
 
     def __len__(self) -> int:
         return self._count
@@ -143,13 +144,19 @@ class ParkedPulls:
         self.parked.setdefault(topic, {}).setdefault(queue_id, {})[parked] = None
         self._count += 1
         self._by_connection.setdefault(pull.connection, set()).add(parked)
-        when = self._clock.monotonic() + timeout_ms / 1000
-        heapq.heappush(self._deadlines, (when, next(self._numbers), parked))
-        if self._timer is None or when < self._timer_at:
-            self._wait_until(when)
+        self._deadlines.add(parked, timeout_ms / 1000)
+
+    def watch(self, topic: str, queue_id: int, watcher: Parkable) -> None:
+        """Try a watcher whenever a queue grows, until it returns True; it doesn't count as parked.
+
+        The last attempt is made when the topic ends.
+        """
+        parked = _Parked(topic, queue_id, watcher, 0)
+        parked.is_counted = False
+        self.parked.setdefault(topic, {}).setdefault(queue_id, {})[parked] = None
 
     def on_arrival(self, topic: str, queue_id: int, max_offset_in_queue: int) -> None:
-        """Note that a queue has grown. Called for every message: it must stay this short."""
+        """Note that a queue has grown. Called for every message, so keep it this short."""
         if topic in self.parked and queue_id in self.parked[topic]:
             if not self._ready:
                 asyncio.get_running_loop().call_soon(self._wake_ready)
@@ -169,28 +176,27 @@ class ParkedPulls:
             self._unpark(parked)
 
     def end(self, topic: str) -> None:
-        """Answer the pulls of a topic that is deleted, read no more, or filtered otherwise."""
+        """Answer the pulls of a topic that was deleted, made unreadable or given other filters."""
         for waiting in self.parked.get(topic, {}).values():
             for parked in waiting:
                 self._expire(parked)
 
     def end_group(self, group: str) -> None:
-        """Answer the pulls of a group that may not consume any more: their next ones are refused.
+        """Answer the pulls of a group that isn't allowed to consume; its next pulls are refused.
 
-        Differs: the original looks at rights again whenever a parked pull is tried.
+        Differs: the original checks permissions again whenever a parked pull is tried.
         """
         for parked in self._all():
             if parked.pull.group == group:
                 self._expire(parked)
+        self.on_group_ended(group)
 
     def shutdown(self) -> None:
         """Answer every parked pull."""
         for parked in self._all():
             self._forget(parked)
             self._attempt(parked, is_last=True)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadlines.shutdown()
 
     def _all(self) -> list[_Parked]:
         return [
@@ -239,33 +245,7 @@ class ParkedPulls:
 
     @staticmethod
     def _attempt(parked: _Parked, *, is_last: bool) -> bool:
-        """Try a pull; log it if it fails, and drop it."""
-        try:
-            return parked.pull.attempt(is_last=is_last)
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001  one pull of thousands
-            FAILURES.report("a parked pull", f"{parked.topic} {parked.queue_id}", error)
-            return True
-
-    def _wait_until(self, when: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = when
-        self._timer = self._clock.call_at(when, self._expire_due)
-
-    def _expire_due(self) -> None:
-        self._timer = None
-        deadlines = self._deadlines
-        due = self._clock.monotonic() + EARLY_S
-        while deadlines:
-            when, _, parked = deadlines[0]
-            if parked.is_waiting and when > due:
-                self._wait_until(when)
-                break
-            heapq.heappop(deadlines)
-            if parked.is_waiting:
-                self._expire(parked)
+        return attempt(parked.pull, "a parked pull", parked.topic, parked.queue_id, is_last=is_last)
 
     def _expire(self, parked: _Parked) -> None:
         parked.is_last = True
@@ -297,12 +277,10 @@ class ParkedPulls:
             del queues[parked.queue_id]
             if not queues:
                 del self.parked[parked.topic]
-        self._count -= 1
-        if len(self._deadlines) > 2 * self._count + ENDED_MAX:
-            self._deadlines = [each for each in self._deadlines if each[2].is_waiting]
-            heapq.heapify(self._deadlines)
+        self._count -= parked.is_counted
+        self._deadlines.trim(self._count)
 
 
 def _large_bytes(chars: int) -> int:
-    """Return the bytes that a parked pull counts as; 0 for one with short texts."""
+    """Return the bytes that a parked pull counts as; 0 for a pull with short texts."""
     return chars * BYTES_PER_CHAR if chars > SMALL_CHARS else 0

@@ -1,7 +1,7 @@
-"""Slow consumers: groups that read so far behind the log's end that they keep the disk busy.
+"""Stop groups that read so far behind the log's end that they keep the disk busy.
 
-With disableConsumeIfConsumerReadSlowly a group that is handed a message further behind than
-consumerFallbehindThreshold may not consume any more, until its configuration is set again or the
+With disableConsumeIfConsumerReadSlowly, a group that receives a message further behind than
+consumerFallbehindThreshold can't consume any longer, until its configuration is set again or the
 broker restarts.
 
 Source: broker/BrokerController.java protectBroker (4.9.7).
@@ -27,7 +27,7 @@ GROUPS_MAX = 100_000
 
 
 class PulledStore(Protocol):
-    """What is needed of the store."""
+    """The store's methods used here."""
 
     @property
     def max_commit_log_offset(self) -> int: ...
@@ -38,7 +38,7 @@ class PulledStore(Protocol):
 
 
 class ConsumerGroups(Protocol):
-    """What stops a group; metadata's SubscriptionGroups does."""
+    """The interface that stops a group; metadata's SubscriptionGroups implements it."""
 
     def disable_consume(self, group: str) -> None: ...
 
@@ -46,14 +46,14 @@ class ConsumerGroups(Protocol):
 
 
 class SlowConsumers(Service):
-    """Event loop only.
+    """Finds and stops slow consumers. Event loop only.
 
     Attributes:
-        is_watching: whether to tell it of pulls.
-        disabled: the groups that were stopped, with the bytes that they were behind.
+        is_watching: whether pulls must be reported.
+        disabled: the stopped groups, with the bytes that they were behind.
     """
 
-    # The native turn asks for each pull.
+    # The native turn reads it for each pull.
     __slots__ = ("is_watching",)
 
     def __init__(
@@ -74,7 +74,7 @@ class SlowConsumers(Service):
         self._scanning: asyncio.Task[None] | None = None
 
     def watch(self, *, watching: bool) -> None:
-        """Begin or cease to look for slow consumers; groups that were stopped stay stopped."""
+        """Start or stop looking for slow consumers; stopped groups stay stopped."""
         if watching == self.is_watching:
             return
         self.is_watching = watching
@@ -87,7 +87,7 @@ class SlowConsumers(Service):
             self._scanning.cancel()
 
     def on_pulled(self, group: str, topic: str, queue_id: int, next_begin_offset: int) -> None:
-        """Note how far behind the log's end a group's last message lies."""
+        """Note how far behind the log's end a group's last message is."""
         units = self._store.units(topic, queue_id, next_begin_offset - 1, 1)
         if not units or (group not in self._behind and len(self._behind) >= GROUPS_MAX):
             return
@@ -109,8 +109,7 @@ class SlowConsumers(Service):
 
     def _stop(self, group: str, behind: int) -> None:
         logger.warning(
-            "group stopped because it reads too slowly: group=%s behind_bytes=%d "
-            "threshold_bytes=%d",
+            "slow group stopped group=%s behind_bytes=%d threshold_bytes=%d",
             group,
             behind,
             self._threshold_bytes,
@@ -119,7 +118,7 @@ class SlowConsumers(Service):
         self._groups.disable_consume(group)
 
     def runtime_info(self) -> dict[str, str]:
-        """Return a row for GET_BROKER_RUNTIME_INFO: which groups are stopped."""
+        """Return a row for GET_BROKER_RUNTIME_INFO with the stopped groups."""
         for group in [one for one in self.disabled if not self._groups.is_stopped(one)]:
             del self.disabled[group]
         return {"slowConsumerGroups": ",".join(sorted(self.disabled))}

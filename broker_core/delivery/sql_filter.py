@@ -1,11 +1,11 @@
-r"""Filters of SQL92 subscriptions, by the properties in a record.
+r"""Filters of SQL92 subscriptions, using the properties in a record.
 
 If a message has a bitmap that is newer than the subscription, the bitmap says whether to read the
 record. It never says that a message matches.
 
 The filter looks up properties by name in the record's bytes: a subscription needs two or three of
-them, and decoding them all would cost more than the evaluation. It decodes them all if the text is
-long or the subscription needs many.
+them, and decoding all of them would cost more than the evaluation. It decodes them all if the text
+is long or the subscription needs many.
 
 Source: broker/filter/ExpressionMessageFilter.java, ExpressionForRetryMessageFilter.java (4.9.7).
 """
@@ -33,10 +33,13 @@ if TYPE_CHECKING:
 NEEDLES_KEPT = 4096
 LOOKED_THROUGH_BYTES = 1_024
 LOOKED_THROUGH_GETS = 8
-"""Longer texts, and texts with more look-ups, are decoded as a whole: one search can take time
-proportional to the text's length times the name's."""
+"""Longer texts, and texts with more lookups, are decoded completely: one search can take time
+proportional to the text's length times the name's.
+"""
 EVALUATIONS_MAX = 4 * FILTERED_UNITS_MAX
-"""About this many comparisons in one get, which runs on the event loop; the next pull goes on."""
+"""Approximate limit of comparisons in one get, which runs on the event loop; the next pull
+continues.
+"""
 UNITS_MIN = 16
 RETRY_UNITS = 64
 NEVER = (1 << 63) - 1
@@ -45,9 +48,10 @@ _SEPARATOR = PROPERTY_SEPARATOR.encode()
 
 
 class RecordProperties:
-    """The properties of one record, read by name. `get` returns the value of `properties.decode`.
+    """The properties of one record, read by name.
 
-    `gets` is the number of properties that the caller will look up.
+    `gets` is the number of properties that the caller will look up. `get` returns the same value as
+    `properties.decode`.
     """
 
     __slots__ = ("_data", "_table")
@@ -55,7 +59,7 @@ class RecordProperties:
     def __init__(self, record: memoryview, gets: int = 1) -> None:
         head = examine(record, 0, len(record), None, check_crc=False)
         text = record[head.properties_from : head.properties_to]
-        # With a separator at each end, the first and last properties look like the others.
+        # Separators at both ends make the first and last properties look like the others.
         self._data = b"".join((_SEPARATOR, text, _SEPARATOR))
         self._table: dict[str, str] | None = None
         if len(text) > LOOKED_THROUGH_BYTES or gets > LOOKED_THROUGH_GETS:
@@ -88,11 +92,11 @@ class FilterBits(NamedTuple):
     bit_map: bytes
     """A bitmap with this filter's bits set."""
     born_time: int
-    """Bitmaps of messages stored until then do not know this filter."""
+    """Bitmaps of messages stored until then don't include this filter."""
 
 
 class SqlFilter:
-    """Matches records by an expression. Holds no state."""
+    """Matches records with an expression. Holds no state."""
 
     __slots__ = ("_bits", "_born_time", "_expression", "_size", "units_max")
 
@@ -106,7 +110,7 @@ class SqlFilter:
         self.units_max = min(FILTERED_UNITS_MAX, max(units, UNITS_MIN))
 
     def by_tags_code(self, tags_code: int) -> bool:
-        """Return True: only the record can tell."""
+        """Return True, because only the record can decide."""
         return True
 
     def by_ext_unit(self, unit: CqExtUnit) -> bool:
@@ -120,9 +124,10 @@ class SqlFilter:
 
 
 class RetryFilter:
-    """Matches records of a retry topic by the filter that the group has for their real topic.
+    """Matches records of a retry topic with the group's filter for their original topic.
 
-    Without such a filter a message matches: the group may subscribe to its topic by tags.
+    If the group has no such filter, a message matches: the group may subscribe to its topic by
+    tags.
     """
 
     __slots__ = ("_expression_of", "_subscribed")
@@ -153,10 +158,10 @@ class RetryFilter:
 
 
 def compile_filter(expression_type: str, text: str) -> Expression:
-    """Return the compiled expression of a subscription that is not of tags.
+    """Return the compiled expression of a subscription with a type other than tags.
 
     Raises:
-        ValueError: the type is unknown, or the expression none of that type.
+        ValueError: the type is unknown, or the expression isn't of that type.
     """
     if expression_type != EXPRESSION_TYPE_SQL92:
         raise ValueError(f"the expression type {expression_type!r} is unknown")

@@ -1,4 +1,4 @@
-"""The tag filter of a subscription: by hash here, by text in the client.
+"""The tag filter of a subscription: by hash in the broker, by text in the client.
 
 Source: store/DefaultMessageFilter.java, broker/filter/ExpressionMessageFilter.java (4.9.7).
 """
@@ -20,7 +20,7 @@ class TagFilter:
     """Matches ConsumeQueue units by their tags_code. Holds no state.
 
     Attributes:
-        codes: the hashes of the tags that are wanted.
+        codes: hashes of the subscribed tags.
     """
 
     __slots__ = ("codes",)
@@ -32,7 +32,7 @@ class TagFilter:
 
     @classmethod
     def of(cls, subscription: SubscriptionData) -> TagFilter | None:
-        """Return the subscription's filter, None when it takes everything.
+        """Return the subscription's filter, or None if it accepts everything.
 
         The hashes are computed from the tags: see build_subscription.
         """
@@ -49,5 +49,5 @@ class TagFilter:
         return unit.tags_code in self.codes
 
     def by_record(self, record: memoryview) -> bool:
-        """Return True: the client tells two tags with the same hash apart."""
+        """Return True, because the client distinguishes two tags with the same hash."""
         return True

@@ -1,1 +1,1 @@
-"""Code of others that runs in the broker: interfaces, loading, failures."""
+"""Third-party code that runs in the broker: interfaces, loading, failures."""

@@ -1,4 +1,4 @@
-"""ExtensionContext: what an extension learns when it is made."""
+"""ExtensionContext: the information that an extension gets on creation."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 INTERFACE_VERSION = 1
-"""What an extension's `interface_version` must be; it changes when an interface does."""
+"""The required value of an extension's `interface_version`; it changes when an interface does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionContext:
-    """The broker that an extension works for, and the extension's settings.
+    """The broker that loads an extension, and the extension's settings.
 
     Attributes:
-        name: the entry point's name, by which the configuration names the extension.
-        options: `extension.NAME.KEY=value` of the broker's configuration, by KEY. They are the
-            extension's own; the broker neither checks nor shows their values.
-        broker_addr: where clients reach the broker, "ip:port".
+        name: the entry point's name, as used in the configuration.
+        options: `extension.NAME.KEY=value` of the broker's configuration, by KEY. Only the
+            extension interprets them; the broker neither checks nor shows their values.
+        broker_addr: the broker's address for clients, "ip:port".
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Failures: the boundary around calls of extensions."""
+"""Failures: the error boundary around calls of extensions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class Failures:
-    """What went wrong in extensions. Event loop only.
+    """Records the failures of extensions. Event loop only.
 
-    The first failure of each extension is logged with its traceback, all are counted: one that
-    fails at every message must not fill a disk.
+    The first failure of each extension is logged with its traceback, and all are counted, so that
+    an extension that fails at every message doesn't fill a disk.
 
     Attributes:
         counts: failures by extension.
@@ -35,21 +35,21 @@ class Failures:
 
         Raises:
             AbortProcessError: the extension refuses.
-            ExtensionFailedError: anything else that was raised; it is logged and counted.
+            ExtensionFailedError: any other exception; it is logged and counted.
         """
         try:
             return function(*args, **kwargs)
         except AbortProcessError:
             raise
         except (Exception, SystemExit) as error:
-            # The boundary: a mistake, or sys.exit(), of an extension must not end the broker.
+            # An error, or sys.exit(), in an extension must not end the broker.
             self.raised(name, getattr(function, "__name__", "a call"), error)
             raise ExtensionFailedError(name) from error
 
     def attempt(
         self, name: str, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Call a method of an extension whose outcome changes nothing, refusals included."""
+        """Call a method of an extension whose outcome, even a refusal, has no effect."""
         try:
             self.call(name, function, *args, **kwargs)
         except ExtensionFailedError:
@@ -58,17 +58,21 @@ class Failures:
             self.raised(name, getattr(function, "__name__", "a call"), error)
 
     def note(self, name: str, what: str) -> None:
-        """Count another mistake of an extension; what is a clause."""
+        """Count another error of an extension; `what` is a clause."""
         self.counts[name] += 1
         if self.counts[name] == 1:
-            logger.error("extension %s %s; its next failures are counted only", name, what)
+            logger.error(
+                "extension failed, later failures are only counted extension=%s reason=%s",
+                name,
+                what,
+            )
 
     def raised(self, name: str, method: str, error: BaseException) -> None:
         """Count an exception of an extension's method."""
         self.counts[name] += 1
         if self.counts[name] == 1:
             logger.error(
-                "extension %s failed in %s; its next failures are counted only",
+                "extension failed, later failures are only counted extension=%s method=%s",
                 name,
                 method,
                 exc_info=error,
@@ -76,4 +80,4 @@ class Failures:
 
 
 class ExtensionFailedError(Exception):
-    """An extension failed; its caller decides what that means."""
+    """An extension failed; the caller decides how to react."""

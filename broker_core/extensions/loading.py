@@ -1,8 +1,8 @@
-"""Loading: from names in the configuration to extensions of installed packages.
+"""Loading: creates the extensions that the configuration names.
 
 An extension is an entry point: a class or function that takes an ExtensionContext (a store plug-in
-also takes the next port) and returns an object of its kind's interface. Installing a package
-activates nothing; the broker loads what its configuration names.
+also takes the next port) and returns an object with its kind's interface. Installing a package
+doesn't activate anything; the broker loads only the extensions that its configuration names.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Kind(NamedTuple):
-    """One of the kinds of extensions."""
+    """A kind of extension."""
 
     key: str
-    """The configuration's key that names them."""
+    """The configuration key that names the extensions."""
     group: str
-    """Their entry points' group."""
+    """The entry point group."""
     methods: Mapping[str, int]
-    """The methods of the interface, each with how many arguments it is called with."""
+    """The methods of the interface -> number of arguments."""
     makes_with: int = 1
-    """How many arguments the entry point is called with."""
+    """The number of arguments that the entry point is called with."""
 
 
 SEND_MESSAGE_HOOKS = Kind(
@@ -85,7 +85,7 @@ MESSAGE_STORE_PLUG_INS = Kind(
 
 
 class Loaded(NamedTuple, Generic[T_co]):
-    """An extension that is active; the label, KEY.NAME, is what logs and counts call it."""
+    """An active extension; the label, KEY.NAME, identifies it in logs and counts."""
 
     label: str
     extension: T_co
@@ -93,13 +93,13 @@ class Loaded(NamedTuple, Generic[T_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extensions:
-    """What is active, each kind in the configuration's order. Event loop only, after `load`."""
+    """The active extensions, each kind in configuration order. Event loop only after `load`."""
 
     send_message_hooks: tuple[Loaded[SendMessageHook], ...] = ()
     consume_message_hooks: tuple[Loaded[ConsumeMessageHook], ...] = ()
     rpc_hooks: tuple[Loaded[RPCHook], ...] = ()
     access_validators: tuple[Loaded[AccessValidator | None], ...] = ()
-    """None is plain_acl's place."""
+    """None represents plain_acl."""
     transaction_listener: Loaded[TransactionListener] | None = None
     store_plug_ins: tuple[Loaded[StorePlugInFactory], ...] = ()
     failures: Failures = field(default_factory=Failures)
@@ -107,7 +107,7 @@ class Extensions:
     """Label, package and object of each."""
 
     def runtime_info(self) -> dict[str, str]:
-        """Return rows for GET_BROKER_RUNTIME_INFO; none without extensions."""
+        """Return rows for GET_BROKER_RUNTIME_INFO; empty without extensions."""
         if not self.made:
             return {}
         counts = self.failures.counts
@@ -117,7 +117,7 @@ class Extensions:
         }
 
     def close(self) -> None:
-        """Call `close` of those that have one, the last one made first; later calls do nothing."""
+        """Call the extensions' `close` methods in reverse order; later calls do nothing."""
         while self.made:
             label, _, extension = self.made.pop()
             close = getattr(extension, "close", None)
@@ -126,10 +126,10 @@ class Extensions:
 
 
 def load(configuration: Configuration, broker_addr: str) -> Extensions:
-    """Load what the configuration names; without a name nothing is looked for.
+    """Load the extensions that the configuration names.
 
     Raises:
-        ConfigError: one sentence about what is missing, or does not fit.
+        ConfigError: an extension is missing or unsuitable; the text is one sentence.
     """
     loader = _Loader(configuration, broker_addr)
     broker = configuration.broker
@@ -158,8 +158,8 @@ def load(configuration: Configuration, broker_addr: str) -> Extensions:
         raise
 
 
-class _Found(NamedTuple):
-    """An entry point that a configuration names, loaded."""
+class _NamedEntryPoint(NamedTuple):
+    """A loaded entry point that the configuration names."""
 
     key: str
     name: str
@@ -194,11 +194,13 @@ class _Loader:
             Loaded(f"{kind.key}.{one.name}", partial(self._plug_in, kind, one)) for one in found
         )
 
-    def _plug_in(self, kind: Kind, found: _Found, store: MessagePort) -> MessageStorePlugIn:
+    def _plug_in(
+        self, kind: Kind, found: _NamedEntryPoint, store: MessagePort
+    ) -> MessageStorePlugIn:
         made: MessageStorePlugIn = self._made(kind, found, store).extension
         return made
 
-    def _find(self, kind: Kind, name: str, text: str) -> _Found:
+    def _find(self, kind: Kind, name: str, text: str) -> _NamedEntryPoint:
         installed = entry_points(group=kind.group)
         points = {package_of(point): point for point in installed if point.name == name}
         if not points:
@@ -211,7 +213,7 @@ class _Loader:
         if len(points) > 1:
             packages = " and ".join(sorted(points))
             raise ConfigError(
-                kind.key, text, f"one extension of a name, but {name!r} is in packages {packages}"
+                kind.key, text, f"one extension per name, but {name!r} is in packages {packages}"
             )
         ((package, point),) = points.items()
         try:
@@ -219,12 +221,12 @@ class _Loader:
         except (Exception, SystemExit) as error:
             wanted = f"extensions that can be imported, but {name!r} of package {package} cannot: "
             raise ConfigError(kind.key, text, wanted + _sentence(error)) from error
-        found = _Found(kind.key, name, package, make)
+        found = _NamedEntryPoint(kind.key, name, package, make)
         if not callable(make):
-            raise found.refusal(f"is no class or function but {type(make).__name__}")
+            raise found.refusal(f"is not a class or function but {type(make).__name__}")
         return found
 
-    def _made(self, kind: Kind, found: _Found, *more: object) -> Loaded[Any]:
+    def _made(self, kind: Kind, found: _NamedEntryPoint, *more: object) -> Loaded[Any]:
         try:
             extension = found.make(self._context(found.name), *more)
         except (Exception, SystemExit) as error:
@@ -237,11 +239,11 @@ class _Loader:
                 f"has interface_version {version!r}, where this broker has {INTERFACE_VERSION}"
             )
         for method, arguments in kind.methods.items():
-            wrong = _what_is_wrong(getattr(extension, method, None), arguments)
+            wrong = _mismatch(getattr(extension, method, None), arguments)
             if wrong is not None:
                 count = "one argument" if arguments == 1 else f"{arguments} arguments"
                 raise found.refusal(f"has {wrong} {method} with {count}")
-        logger.info("extension is active: %s of package %s", label, found.package)
+        logger.info("extension loaded extension=%s package=%s", label, found.package)
         return Loaded(label, extension)
 
     def _context(self, name: str) -> ExtensionContext:
@@ -257,11 +259,11 @@ class _Loader:
 
 
 def package_of(point: EntryPoint) -> str:
-    """Return the name and version of the package that brings an entry point."""
+    """Return the name and version of the package that provides an entry point."""
     return f"{point.dist.name} {point.dist.version}" if point.dist else "of unknown name"
 
 
-def _what_is_wrong(method: object, arguments: int) -> str | None:
+def _mismatch(method: object, arguments: int) -> str | None:
     if not callable(method):
         return "no method"
     if inspect.iscoroutinefunction(method):
@@ -271,7 +273,7 @@ def _what_is_wrong(method: object, arguments: int) -> str | None:
     except TypeError:
         return "another signature than that of"
     except ValueError:
-        return None  # Built in, without a signature to look at.
+        return None  # A builtin without an inspectable signature.
     return None
 
 

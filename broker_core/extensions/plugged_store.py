@@ -39,12 +39,12 @@ T = TypeVar("T")
 def plug(
     store: MessageStore, factories: Sequence[Loaded[StorePlugInFactory]], failures: Failures
 ) -> None:
-    """Make the plug-ins and put them in front of a store, the first one outermost.
+    """Create the plug-ins and put them in front of a store, the first one outermost.
 
-    A store without plug-ins pays nothing for this.
+    A store without plug-ins has no overhead.
 
     Raises:
-        ConfigError: one cannot be made.
+        ConfigError: a plug-in can't be created.
     """
 
     def queue_range(topic: str, queue_id: int) -> tuple[int, int]:
@@ -65,13 +65,13 @@ def plug(
             port = _Link(name, plug_in, failures, queue_range)
         return _calls_of(port)
 
-    store.interpose(wrap)
+    store.wrap_calls(wrap)
 
 
 def _calls_of(port: MessagePort) -> MessageCalls:
     """Return the calls of a MessageStore that go through a port.
 
-    tags, keys and uniq_key are taken from what the plug-ins hand on.
+    tags, keys and uniq_key are read from the properties that the plug-ins pass on.
     """
 
     def put_message(
@@ -118,7 +118,7 @@ def _calls_of(port: MessagePort) -> MessageCalls:
 
 
 class _Text(Mapping[str, str]):
-    """Properties that keep the text they were read from, so that nobody makes it again."""
+    """Properties that keep their original text, so that it needn't be encoded again."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -216,7 +216,7 @@ class _StorePort:
 
 
 class _Link:
-    """A plug-in in its chain: turns its mistakes into outcomes for its caller."""
+    """A plug-in in the chain: converts its errors to results for the caller."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class _Link:
         message_filter: MessageFilter | None,
     ) -> GetMessageResult | Awaitable[GetMessageResult]:
         nothing = GetMessageResult(
-            # A consumer that waits goes on waiting; none moves its offset.
+            # With this status a waiting consumer continues to wait, and no offset moves.
             GetMessageStatus.OFFSET_FOUND_NULL,
             queue_offset,
             *self._queue_range(topic, queue_id),
@@ -297,7 +297,8 @@ class _Link:
         except ExtensionFailedError:
             return otherwise
         except AbortProcessError as error:
-            # Not only requests put and get: a plug-in refuses by its result's status.
+            # AbortProcessError isn't passed on, because some callers don't serve a request: a
+            # plug-in refuses with the status of its result.
             self._failures.raised(self._name, method.__name__, error)
             return otherwise
         return self._checked(expected, otherwise, method.__name__, result)

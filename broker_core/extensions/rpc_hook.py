@@ -1,7 +1,7 @@
-"""RPCHook: hears of each request and its answer.
+"""RPCHook: observes each request and its answer.
 
 Source: remoting/RPCHook.java, remoting/netty/NettyRemotingAbstract.java (4.9.7).
-Differs: an exception does not refuse the request, unless it is AbortProcessError.
+Differs: only AbortProcessError refuses the request, other exceptions don't.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ if TYPE_CHECKING:
 
 
 class RPCHook(Protocol):
-    """Hears of each request that a client makes on one of the broker's two ports.
+    """Called for each request that a client makes on one of the broker's two ports.
 
-    It does not hear of requests that access control refuses, that nobody serves, that the overload
-    rules answer, or that reach the embedded name server.
+    It isn't called for requests that access control or the overload rules refuse, that have no
+    handler, or that go to the embedded name server.
 
-    The broker calls hooks on the event loop, in the configuration's order: a call that takes long
-    or waits holds up every client. Any exception but AbortProcessError from `do_before_request`
-    is logged once, counted, and changes nothing for the request.
+    The broker calls hooks on the event loop, in the configuration's order: a slow or blocking call
+    delays every client. Any exception except AbortProcessError from `do_before_request` is logged
+    once, counted, and has no effect on the request.
     """
 
     interface_version: int
 
     def do_before_request(self, remote_address: str, request: RemotingCommand) -> None:
-        """Before a request is served; remote_address is "ip:port".
+        """Called before a request is processed; remote_address is "ip:port".
 
-        `request.code`, `request.ext_fields` (names and values as texts, as received) and
-        `request.body` (bytes) may be read. What is written into ext_fields is served.
+        The hook may read `request.code`, `request.ext_fields` (names and values as texts, as
+        received) and `request.body` (bytes). Changes to ext_fields take effect.
 
         Raises:
-            AbortProcessError: the request is answered with this code and remark. Neither the hooks
-                behind this one nor any `do_after_response` are called for it.
+            AbortProcessError: the request is answered with this code and remark. Neither later
+                hooks nor any `do_after_response` are called for it.
         """
         ...
 
     def do_after_response(
         self, remote_address: str, request: RemotingCommand, response: RemotingCommand | None
     ) -> None:
-        """When the answer is there, before it leaves.
+        """Called when the answer is ready, before it is sent.
 
-        `response` is None when there is none yet, or never: a pull that waits for messages, the
-        end of a transaction that stays undecided. A oneway request has an answer that is not sent.
-        The body of a pull's answer is in `response.parts`, as views that are valid during this
-        call only. What is written into code, remark, ext_fields or body is what the client gets.
+        `response` is None when there is no answer, or not yet: a pull that waits for messages, the
+        end of a transaction that stays undecided. A oneway request has an answer that isn't sent.
+        The body of a pull's answer is in `response.parts`, as views that are valid only during this
+        call. Changes to code, remark, ext_fields or body are sent to the client.
         """
         ...

@@ -1,8 +1,8 @@
-"""MessageStorePlugIn: stands between the broker and its store.
+"""MessageStorePlugIn: wraps the store that the broker uses.
 
 Source: broker/plugin/AbstractPluginMessageStore.java, MessageStoreFactory.java,
 store/CommitLogDispatcher.java (4.9.7).
-Differs: five methods instead of forty; delayed deliveries pass the plug-ins, too.
+Differs: five methods instead of forty; delayed deliveries go through the plug-ins, too.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutMessage:
-    """A message to be stored. `dataclasses.replace` makes another one of it."""
+    """A message to be stored. Use `dataclasses.replace` to change it."""
 
     topic: str
-    """Where it is stored, which may be a topic of the broker's own (SCHEDULE_TOPIC_XXXX,
-    RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC): leave those messages as they are.
-    Neither topic nor queue_id may be replaced: the broker keeps books about them."""
+    """The topic to store the message in, which may be internal (SCHEDULE_TOPIC_XXXX,
+    RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC): leave those messages unchanged. Neither
+    topic nor queue_id may be replaced, because the broker keeps state for them.
+    """
     queue_id: int
     body: bytes | memoryview
     properties: Mapping[str, str]
-    """TAGS, KEYS and UNIQ_KEY among them are what the message is indexed by."""
+    """The message is indexed by TAGS, KEYS and UNIQ_KEY in it."""
     flag: int
     sys_flag: int
     born_timestamp: int
@@ -52,7 +53,7 @@ class PutBatch:
     queue_id: int
     body: bytes | memoryview
     properties: str
-    """Added to those of each message, in the text form of message/properties.py."""
+    """Added to the properties of each message, in the text form of message/properties.py."""
     sys_flag: int
     born_timestamp: int
     born_host: bytes
@@ -60,21 +61,21 @@ class PutBatch:
 
 
 class MessagePort(Protocol):
-    """The store, or a plug-in, as the one in front of it sees it.
+    """The interface of the store, or of a plug-in, to the plug-in in front of it.
 
     All methods are called on the event loop; look_message also before the loop runs, while the
     broker loads. Only get_message may wait, by returning an awaitable.
     """
 
     def put_message(self, message: PutMessage) -> PutMessageResult:
-        """Store a message; the result's status is PUT_OK, or why it is not stored.
+        """Store a message; the result's status is PUT_OK, or the reason for refusal.
 
-        It need not be durable yet when this returns.
+        The message need not be durable yet when this returns.
         """
         ...
 
     def put_batch(self, batch: PutBatch) -> PutBatchResult:
-        """Store the messages of a batch, all or none."""
+        """Store all messages of a batch, or nothing."""
         ...
 
     def get_message(
@@ -87,34 +88,34 @@ class MessagePort(Protocol):
     ) -> GetMessageResult | Awaitable[GetMessageResult]:
         """Return messages of a queue from an offset on; an awaitable when the disk is needed.
 
-        `buffers` of the result are views of whole records (formats/record.py) in the log, which
-        cannot be written to; message_count and byte_count say how much they are. Pulls call this,
-        and the broker's own delayed deliveries.
+        `buffers` of the result are read-only views of whole records (formats/record.py) in the log;
+        message_count and byte_count give their number and size. Called by pulls and by the broker's
+        delayed deliveries.
         """
         ...
 
     def look_message(self, commit_log_offset: int) -> memoryview | None:
-        """Return the record that begins at an offset of the log, None when there is none."""
+        """Return the record that begins at a log offset, or None."""
         ...
 
     def query_message(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
     ) -> list[memoryview]:
-        """Return records of a topic that carry a key, stored in [begin_ms, end_ms]."""
+        """Return records of a topic that have a key, stored in [begin_ms, end_ms]."""
         ...
 
 
 class MessageStorePlugIn(MessagePort, Protocol):
-    """A MessagePort in front of another one, made with (context, next_port).
+    """A MessagePort in front of another one, created with (context, next_port).
 
-    `messageStorePlugIn` names plug-ins as in the original: the broker calls the first, the last
+    `messageStorePlugIn` names plug-ins as in the original: the broker calls the first, and the last
     calls the store itself.
 
-    A plug-in that has a method `on_dispatch` is a MessageDispatcher as well.
+    A plug-in with a method `on_dispatch` is also a MessageDispatcher.
 
     An exception, or a result of another type, is logged once and counted. Then a put is answered
-    UNKNOWN_ERROR (SYSTEM_ERROR for the client), whether or not the plug-in handed it on; a get
-    finds nothing this time; look_message and query_message find nothing.
+    UNKNOWN_ERROR (SYSTEM_ERROR for the client), even if the plug-in passed it on; a get finds
+    nothing this time; look_message and query_message find nothing.
     """
 
     interface_version: int
@@ -122,7 +123,7 @@ class MessageStorePlugIn(MessagePort, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchedMessage:
-    """A message that the store has put into its queue and its index."""
+    """A message that the store has added to its queue and its index."""
 
     topic: str
     queue_id: int
@@ -138,25 +139,25 @@ class DispatchedMessage:
 
 
 class MessageDispatcher(Protocol):
-    """A plug-in that hears of every message of the log, like a CommitLogDispatcher.
+    """A plug-in that is notified of every message in the log, like a CommitLogDispatcher.
 
-    It is called on the event loop for each message in the order of the log, those of a batch one by
-    one, after the store has put it and before put_message or put_batch returns: the message need
-    not be durable or readable yet. Messages that a start recovers are not dispatched again. An
-    exception is logged once and counted; the put is not affected.
+    It is called on the event loop for each message in log order, and for each message of a batch,
+    after the store has put it and before put_message or put_batch returns: the message need not be
+    durable or readable yet. Messages that a start recovers aren't dispatched again. An exception is
+    logged once and counted; the put isn't affected.
     """
 
     def on_dispatch(self, message: DispatchedMessage) -> None:
-        """Take note of a message."""
+        """Handle a message."""
         ...
 
 
 class AbstractPluginMessageStore:
-    """A plug-in that hands everything on: derive from it and override what you need.
+    """A plug-in that passes everything on: derive from it and override what you need.
 
     Attributes:
-        context: who the broker is, and the plug-in's options.
-        next: the store, or the plug-in behind this one.
+        context: the broker's address and the plug-in's options.
+        next: the store, or the next plug-in.
     """
 
     interface_version = 1

@@ -1,7 +1,7 @@
 """TransactionListener: decides transactions that their producer leaves undecided.
 
 Source: broker/transaction/AbstractTransactionalMessageCheckListener.java (4.9.7).
-Differs: what a listener does not resolve goes to TRANS_CHECK_MAX_TIME_TOPIC, as without one.
+Differs: unresolved messages go to TRANS_CHECK_MAX_TIME_TOPIC, as without a listener.
 """
 
 from __future__ import annotations
@@ -15,59 +15,60 @@ if TYPE_CHECKING:
 
 
 class Resolution(Enum):
-    """What becomes of a half message."""
+    """The decision about a half message."""
 
     PARK = "park"
-    """Moved to TRANS_CHECK_MAX_TIME_TOPIC, from where RESUME_CHECK_HALF_MESSAGE takes it back."""
+    """Move to TRANS_CHECK_MAX_TIME_TOPIC; RESUME_CHECK_HALF_MESSAGE can move it back."""
     COMMIT = "commit"
     ROLL_BACK = "roll back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfMessage:
-    """A transaction that is not decided. Times are milliseconds since the epoch."""
+    """An undecided transaction. Times are milliseconds since the epoch."""
 
     producer_group: str
     topic: str
-    """Where it goes when it is committed."""
+    """The topic for the committed message."""
     queue_id: int
     uniq_key: str
     properties: Mapping[str, str]
-    """Read-only; the broker's own marks (REAL_TOPIC, TRANSACTION_CHECK_TIMES, ...) among them."""
+    """Read-only; they include the broker's own properties (REAL_TOPIC, TRANSACTION_CHECK_TIMES,
+    ...).
+    """
     body: bytes
-    """As sent: compressed when the producer compressed it."""
+    """As sent: compressed if the producer compressed it."""
     born_host: str
     born_timestamp: int
     check_times: int
-    """So often was the producer asked."""
+    """How often the producer was asked."""
     commit_log_offset: int
-    """Of the half message that stands for the transaction now."""
+    """The offset of the half message that currently represents the transaction."""
 
 
 class TransactionListener(Protocol):
-    """The broker calls it when it would ask a producer, and when it has asked often enough.
+    """Called before each check of a transaction, and when its checks are exhausted.
 
-    It calls on the event loop, in the rounds of transactionCheckInterval: a call that takes long or
-    waits holds up every client.
+    The broker calls it on the event loop, in the rounds of transactionCheckInterval: a slow or
+    blocking call delays every client.
     """
 
     interface_version: int
 
     def resolve_discard(self, half: HalfMessage) -> Resolution:
-        """Decide: the producer was asked transactionCheckMax times, or the message is older than
-        fileReservedTime.
+        """Decide a transaction after transactionCheckMax checks or fileReservedTime.
 
-        Asked again in the next round when what was decided could not be stored. An exception, or
-        anything else than a Resolution, is logged once, counted, and means PARK.
+        Called again in the next round if the decision couldn't be stored. An exception, or a result
+        that isn't a Resolution, is logged once, counted, and means PARK.
         """
         ...
 
     def send_check(self, half: HalfMessage, ask: Callable[[], bool]) -> bool:
-        """Have the producer asked: ask() sends CHECK_TRANSACTION_STATE to one that is connected,
-        and is False when none of the group is. Return whether somebody was asked.
+        """Have the producer asked; return whether it was.
 
-        Not to call ask() is to ask by means of one's own, or not at all this time; the check is
-        counted all the same. An exception is logged once and counted; the producer is asked then,
-        if it was not yet.
+        ask() sends CHECK_TRANSACTION_STATE to a connected producer of the group, and returns False
+        if there is no such producer. The listener may also ask by other means, or not at all this
+        time; the check is counted in any case. An exception is logged once and counted; the
+        producer is then asked unless it was already.
         """
         ...

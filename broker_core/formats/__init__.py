@@ -1,1 +1,1 @@
-"""Bytes on disk, as pure functions: no I/O."""
+"""On-disk formats as pure functions: no I/O."""

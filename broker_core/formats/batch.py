@@ -1,11 +1,11 @@
-"""The body of a batch: messages, each in the form that SEND_BATCH_MESSAGE carries.
+"""The body of a batch: messages in the form that SEND_BATCH_MESSAGE carries.
 
 Big-endian, one after the other::
 
     total size i4 | magic i4 | body crc i4 | flag i4 | body size i4 | body |
         properties size i2 | properties
 
-Magic and crc are zeros, and ignored.
+Magic and crc are 0 and ignored.
 
 Source: common/message/MessageDecoder.java encodeMessage, store/CommitLog.java (4.9.8).
 """
@@ -31,7 +31,7 @@ def decode(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield (flag, body, properties) of the messages of a batch.
 
     Raises:
-        CorruptRecordError: sizes do not add up.
+        CorruptRecordError: the sizes are inconsistent.
     """
     position, end = 0, len(data)
     while position < end:

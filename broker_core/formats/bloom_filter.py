@@ -1,7 +1,7 @@
-"""Bloom filter of consumer filters: which bits of a message's bitmap stand for a consumer group.
+"""Bloom filter of consumer filters: the bits of a message's bitmap that represent a group.
 
 A bitmap has 112 bits with the default error rate and number of consumers; bit p is bit p % 8 of
-byte p // 8. A group sets three bits, found by one MurmurHash3 (x64, 128 bits, seed 0) of
+byte p // 8. A group sets three bits, computed from one MurmurHash3 (x64, 128 bits, seed 0) of
 "group#topic": h1 is the low half of the hash's first 64 bits, h2 the high half, and position i
 (from 1) is h1 + i * h2 in 32 bits, inverted when negative, modulo the number of bits.
 
@@ -24,17 +24,17 @@ _BLOCK = struct.Struct("<QQ")
 
 
 class BloomFilter:
-    """The size of bitmaps, and each group's bits. Any thread; holds no state.
+    """The bitmap size and each group's bits. Any thread; holds no state.
 
     Attributes:
-        bit_num: how many bits a bitmap has, a multiple of 8.
-        hash_num: how many bits a group sets.
+        bit_num: number of bits in a bitmap, a multiple of 8.
+        hash_num: number of bits that a group sets.
     """
 
     def __init__(self, error_rate: int, consumers: int) -> None:
         """Size bitmaps for an error rate in percent (1 to 99) and a number of consumers."""
         rate = error_rate / 100
-        # The logarithms and their order are Java's: another rounding would give another size.
+        # The logarithms and their order match Java's: different rounding would give another size.
         self.hash_num = math.ceil(math.log(rate) / math.log(0.5))
         doubling = math.log(1 / rate) / math.log(2)
         bits = math.ceil(consumers * doubling * (math.log(math.e) / math.log(2)))

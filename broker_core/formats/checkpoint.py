@@ -1,6 +1,6 @@
 """The checkpoint page: the store time up to which each kind of file is durable.
 
-Big-endian, 4096 bytes, zeros behind the fields::
+Big-endian, 4096 bytes, zeros after the fields::
 
      0                 8                 16               24                32               40
     +-----------------+-----------------+----------------+-----------------+----------------+
@@ -22,7 +22,7 @@ _FIELDS = struct.Struct(">qqqqq")
 
 
 class Checkpoint(NamedTuple):
-    """Store timestamps in milliseconds; the last two are offsets of 5.x that we only preserve."""
+    """Store timestamps in milliseconds; the last two are 5.x offsets that are only preserved."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
@@ -32,12 +32,12 @@ class Checkpoint(NamedTuple):
 
     @property
     def min_timestamp(self) -> int:
-        """Log and ConsumeQueues are durable for all messages stored before this."""
+        """The log and the ConsumeQueues are durable for all messages stored before this time."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - SLACK_MS)
 
 
 def decode(page: bytes) -> Checkpoint:
-    """Return the fields, all zero when the page is missing or short."""
+    """Return the fields; all are zero if the page is missing or short."""
     if len(page) < _FIELDS.size:
         return Checkpoint()
     return Checkpoint(*_FIELDS.unpack_from(page))

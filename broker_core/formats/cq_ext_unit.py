@@ -1,6 +1,6 @@
-"""The ConsumeQueue extension unit: what a ConsumeQueue unit of 20 bytes has no room for.
+"""The ConsumeQueue extension unit: data that doesn't fit in a ConsumeQueue unit of 20 bytes.
 
-Big-endian, units of any size side by side, files of one size::
+Big-endian, units of variable size one after another, files of one size::
 
      0      2                10               18     20
     +------+----------------+----------------+------+--------------+
@@ -8,10 +8,10 @@ Big-endian, units of any size side by side, files of one size::
     +------+----------------+----------------+------+--------------+
       of all                                   of the bitmap, may be 0
 
-A unit never crosses files, and none reaches into a file's last four bytes. Where a unit does not
-fit, size -1 marks the place and the unit goes to the next file. A ConsumeQueue unit that has an
-extension carries its address in place of the tags code: the byte at which the extension begins,
-counted through all files of the queue, plus -2^63. No tags code and no time is as small.
+A unit never crosses files and never extends into a file's last four bytes. If a unit doesn't fit,
+size -1 marks the end and the unit is written to the next file. A ConsumeQueue unit with an
+extension contains its address instead of the tags code: the extension's first byte, counted through
+all files of the queue, plus -2^63. No tags code or time is that small.
 
 Invariant: a unit with size <= 0 was never written.
 Source: store/ConsumeQueueExt.java (4.9.7).
@@ -42,7 +42,7 @@ assert HEADS.itemsize == HEAD_SIZE
 
 
 class CqExtUnit(NamedTuple):
-    """One unit; an empty bit_map means that it has none."""
+    """One unit; bit_map is empty if the unit has no bitmap."""
 
     tags_code: int
     store_timestamp: int
@@ -50,7 +50,7 @@ class CqExtUnit(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its length in the file, in bytes."""
+        """Length in the file, in bytes."""
         return HEAD_SIZE + len(self.bit_map)
 
 
@@ -61,7 +61,7 @@ def encode(unit: CqExtUnit) -> bytes:
 
 
 def decode(data: bytes | memoryview, position: int) -> CqExtUnit | None:
-    """Return the unit at a position, None when no unit begins there."""
+    """Return the unit at a position, or None if no unit starts there."""
     if position + HEAD_SIZE > len(data):
         return None
     size, tags_code, store_timestamp, bit_map_size = HEAD.unpack_from(data, position)

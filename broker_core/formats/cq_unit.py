@@ -1,4 +1,4 @@
-"""The ConsumeQueue unit: where message number n of a queue lies.
+"""The ConsumeQueue unit: the location of message number n of a queue.
 
 Big-endian, unit n at byte 20 * n of the queue::
 
@@ -7,9 +7,9 @@ Big-endian, unit n at byte 20 * n of the queue::
     | offset in log  |  size  |   tags code    |
     +----------------+--------+----------------+
 
-The tags code is Java's hash of the TAGS property, sign-extended; in SCHEDULE_TOPIC_XXXX it is the
-time of delivery. A filler (0, 2^31 - 1, 0) keeps the place of a missing message: RocketMQ writes
-fillers before the first unit of a queue that does not begin at a file's start.
+The tags code is Java's hash of the TAGS property, sign-extended; in SCHEDULE_TOPIC_XXXX and
+rmq_sys_wheel_timer it is the delivery time. A filler (0, 2^31 - 1, 0) replaces a missing message:
+RocketMQ writes fillers before the first unit of a queue that doesn't begin at the start of a file.
 
 Invariant: a unit with size <= 0 was never written.
 Source: store/ConsumeQueue.java (4.9.8).

@@ -1,13 +1,13 @@
-"""The checksums of many bodies, checked together.
+"""Check the checksums of many bodies together.
 
 `zlib.crc32` holds the interpreter lock for data shorter than 5 KiB, so checking body by body in
-another thread would gain nothing. Instead, bodies of about one size are copied into a table,
-right-aligned with zeros before them, and one call checks the whole table. A CRC without its first
-and last inversion is linear: leading zeros do not change it, and the CRC of the table is the
-exclusive or of the CRCs of its rows, each moved on by as many zeros as follow the row.
+another thread would gain nothing. Instead, bodies of similar size are copied into a table,
+right-aligned after zeros, and one call checks the whole table. A CRC without its first and last
+inversion is linear: leading zeros don't change it, and the CRC of the table is the exclusive or of
+the CRCs of its rows, each advanced by the number of zeros that follow the row.
 
 A record keeps 31 bits of its body's CRC. The missing bit is computed: each bit of a CRC is the
-parity of those bits of the body that a mask selects, and the mask is the same for all bodies whose
+parity of the bits of the body that a mask selects, and the mask is the same for all bodies whose
 ends are aligned.
 
 A single wrong body is always found; several together are missed once in 2^31 cases.
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint32]
 
 BODY_SIZE_MAX = 2048
-"""Longer bodies are checked one by one: for them the table costs more than the lock."""
+"""Longer bodies are checked one by one, because the table would cost more than the lock."""
 ROWS_MIN = 64
-"""A table pays from this many bodies of one width on."""
+"""Minimum number of bodies of one width for which a table pays off."""
 _ALL = 0xFFFFFFFF
 _TOP = 0x8000_0000
 _ALIGNED = 8
@@ -40,7 +40,7 @@ WIDTH_MIN = 32
 
 
 def widths() -> list[int]:
-    """Return the widths of tables, each an eighth wider than the one before."""
+    """Return the widths of tables, each an eighth wider than the previous one."""
     found = [WIDTH_MIN]
     while found[-1] < BODY_SIZE_MAX:
         found.append(aligned(found[-1] + max(found[-1] // 8, 1)))
@@ -56,7 +56,7 @@ WIDTHS = np.array(widths(), np.int64)
 
 
 def count_whole(data: bytearray, starts: Ints, ends: Ints, crcs: Ints) -> int:
-    """Return how many bodies of data come before the first with a wrong CRC."""
+    """Return the number of bodies before the first with a wrong CRC."""
     sizes = ends - starts
     classes = np.searchsorted(WIDTHS, sizes)
     classes[sizes > BODY_SIZE_MAX] = len(WIDTHS)
@@ -88,9 +88,9 @@ def count_whole(data: bytearray, starts: Ints, ends: Ints, crcs: Ints) -> int:
 
 
 def are_whole(data: bytearray, starts: Ints, ends: Ints, width: int, crcs: Ints) -> bool:
-    """Tell whether bodies of data, none longer than width, have the CRCs of their records.
+    """Return whether bodies of data, all at most `width` long, have the CRCs of their records.
 
-    The data before the first body must be at least as long as the table is wider than it.
+    The data before the first body must be at least as long as the table is wider than that body.
     """
     sizes = ends - starts
     pieces = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
@@ -115,11 +115,11 @@ def _parity(words: NDArray[np.uint64]) -> Words:
 
 
 def _of_table(rows: Words, width: int) -> int:
-    """Return the linear CRC of a table from those of its rows."""
+    """Return the linear CRC of a table, given the CRCs of its rows."""
     level = 0
     while len(rows) > 1:
         if len(rows) % 2:
-            # A row of zeros above the others does not change the CRC.
+            # A row of zeros at the top doesn't change the CRC.
             rows = np.concatenate([np.zeros(1, np.uint32), rows])
         rows = _moved(rows[0::2], _tables(width, level)) ^ rows[1::2]
         level += 1
@@ -135,7 +135,7 @@ def _moved(words: Words, tables: NDArray[np.uint32]) -> Words:
 
 @functools.lru_cache(1024)
 def _tables(width: int, level: int) -> NDArray[np.uint32]:
-    """Return four tables, one a byte, that move a linear CRC on by width * 2^level zeros."""
+    """Return four tables, one per byte, that advance a linear CRC by width * 2^level zeros."""
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     if level:
         half = _tables(width, level - 1)
@@ -154,7 +154,7 @@ def _tables(width: int, level: int) -> NDArray[np.uint32]:
 
 @functools.cache
 def _crcs_of_zeros() -> Words:
-    """Return the CRCs of runs of zeros, by their length."""
+    """Return the CRCs of runs of zeros, by length."""
     crcs = [0]
     for _ in range(int(WIDTHS[-1])):
         crcs.append(crc32(b"\0", crcs[-1]))

@@ -1,6 +1,6 @@
-"""What master and slave say to each other on the HA port.
+"""The protocol between master and slave on the HA port.
 
-Big-endian, no handshake, nothing else::
+Big-endian, without a handshake::
 
     slave to master, a report           master to slave, a transfer
       0                 8                 0                 8         12
@@ -8,9 +8,9 @@ Big-endian, no handshake, nothing else::
      | slave's offset  |                 | offset in log   |  size   |  data ...
      +-----------------+                 +-----------------+---------+------------
 
-A slave reports where its log ends: first as the place from which it wants the log, then as what it
-has, and as its heartbeat. A transfer of size 0 is the master's heartbeat. Transfers follow each
-other without gaps; they cut records anywhere and never cross a file of the log.
+A slave reports the end of its log: first to say where the transfer should start, then to
+acknowledge, and as its heartbeat. A transfer of size 0 is the master's heartbeat. Transfers have no
+gaps; they may split records and never cross a file of the log.
 
 Source: store/ha/HAConnection.java, store/ha/HAService.java HAClient (4.9.8).
 """
@@ -35,14 +35,14 @@ assert HEADER_SIZE == 12
 
 
 class Header(NamedTuple):
-    """What a transfer says of its data."""
+    """The header of a transfer."""
 
     commit_log_offset: int
     size: int
 
 
 class ReportDecoder:
-    """Finds the reports in what a slave sends."""
+    """Extracts the reports from a slave's bytes."""
 
     __slots__ = ("_rest",)
 
@@ -50,7 +50,7 @@ class ReportDecoder:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[int]:
-        """Return the offsets that are whole by now, in their order."""
+        """Return the offsets that are now complete, in order."""
         data = self._rest + data
         whole = len(data) - len(data) % REPORT_SIZE
         self._rest = data[whole:]
@@ -58,15 +58,15 @@ class ReportDecoder:
 
 
 def decode_header(data: bytes | bytearray | memoryview, position: int, size_max: int) -> Header:
-    """Return the header at a position, which holds it whole.
+    """Return the header at a position; all of its bytes must be there.
 
     Raises:
-        ReplicationError: no master sends it.
+        ReplicationError: no master sends such a header.
     """
     header = Header._make(HEADER.unpack_from(data, position))
     if header.commit_log_offset < 0 or not 0 <= header.size <= size_max:
         raise ReplicationError(
-            f"a transfer says offset {header.commit_log_offset} and size {header.size}: "
-            "this is no master's HA port"
+            f"a transfer has offset {header.commit_log_offset} and size {header.size}, which no "
+            "master sends; check that the address is a master's HA port"
         )
     return header

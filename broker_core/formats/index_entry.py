@@ -8,7 +8,7 @@ Big-endian::
 
     header   begin timestamp i8 | end timestamp i8 | begin offset i8 | end offset i8 |
              used slots i4 | count i4
-    slot     number of the newest entry of its chain, 0 for an empty one
+    slot     number of the newest entry of its chain, 0 if empty
     entry    key hash i4 | offset in log i8 | seconds since begin i4 | number of previous entry i4
 
 Entries are numbered from 1; count is the number of the next entry (1 in an empty file). A key is
@@ -30,13 +30,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Waiting = tuple[int, str | None, str | None, int, int]
-    """A message whose keys are to be found: seed, UNIQ_KEY, KEYS, offset in the log, store
-    timestamp; the seed is the hash of its topic with a "#"."""
+    """A message to index: seed, UNIQ_KEY, KEYS, offset in the log, store timestamp. The seed is the
+    hash
+    of its topic with a "#".
+    """
     WriteEntries = Callable[
         [mmap | bytearray, list[Waiting], int, int, int, int], tuple[int, int, int, int] | None
     ]
-    """The native turn's: into the file, of these messages, with so many slots and entries at most,
-    from an entry's number on, counted from a begin timestamp. See native/index.pxi."""
+    """The native turn's writer. Arguments: file, messages, maximum slots, maximum entries, number
+    of the first new entry, begin timestamp. See native/index.pxi.
+    """
 
 HEADER = struct.Struct(">qqqqii")
 HEADER_SIZE = 40
@@ -52,12 +55,12 @@ assert ENTRY.size == ENTRY_SIZE
 
 
 def file_size(hash_slot_num: int, index_num: int) -> int:
-    """Return the length of a file."""
+    """Return the size of a file in bytes."""
     return HEADER_SIZE + hash_slot_num * SLOT_SIZE + index_num * ENTRY_SIZE
 
 
 def key_hash(unsigned: int) -> int:
-    """Return the hash that entries carry, from Java's hash modulo 2^32.
+    """Return an entry's key hash, given Java's hash modulo 2^32.
 
     Java's Math.abs of the smallest int is negative; RocketMQ makes it 0.
     """
@@ -67,7 +70,7 @@ def key_hash(unsigned: int) -> int:
 
 
 def to_key_hashes(unsigned: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Turn many of Java's hashes, in place, into what `key_hash` returns for each."""
+    """Convert many of Java's hashes in place, as `key_hash` does for one."""
     is_negative = unsigned > 0x8000_0000
     unsigned[is_negative] = 0x1_0000_0000 - unsigned[is_negative]
     unsigned[unsigned == 0x8000_0000] = 0
@@ -75,7 +78,7 @@ def to_key_hashes(unsigned: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def seconds_since(begin_timestamp: int, store_timestamp: int) -> int:
-    """Return the time that an entry carries."""
+    """Return the time field of an entry."""
     if begin_timestamp <= 0:
         return 0
     return min(max((store_timestamp - begin_timestamp) // 1000, 0), SECONDS_MAX)

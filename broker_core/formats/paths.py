@@ -8,9 +8,9 @@
            index/20261121084457391                 local time of creation
            checkpoint  abort  lock  config/*.json
            quarantine.json                         ours: damaged ranges of the log
-           deletedTopics.json                      ours: where deleted topics ended in the log
-           epoch.json                              ours: under which masters the log was written
-           diverged/<from>-<to>-<digest>/          ours: what was cut from a former master's log
+           deletedTopics.json                      ours: log offsets where deleted topics ended
+           epoch.json                              ours: the masters that wrote the log
+           diverged/<from>-<to>-<digest>/          ours: data cut from a former master's log
 
 Source: store/config/StorePathConfigHelper.java, common/UtilAll.java offset2FileName (4.9.8).
 """
@@ -31,7 +31,7 @@ _OFFSET = re.compile(rf"[0-9]{{{OFFSET_DIGITS}}}")
 
 @dataclass(frozen=True, slots=True)
 class StorePaths:
-    """The places of a store's files."""
+    """The paths of a store's files."""
 
     root: Path
     commit_log: Path
@@ -88,23 +88,24 @@ def offset_file_name(offset: int) -> str:
 
 
 def parse_offset_file_name(name: str) -> int | None:
-    """Return the offset in a file's name, None when the name is not an offset."""
+    """Return the offset in a file's name, or None if the name isn't an offset."""
     return int(name) if len(name) == OFFSET_DIGITS and name.isascii() and name.isdigit() else None
 
 
 def is_system_entry(name: str) -> bool:
-    """Tell whether the operating system makes entries of this name, and never a store.
+    """Return whether the operating system, never a store, creates entries with this name.
 
-    `lost+found` of a file system mounted there, NFS's `.nfs...`, macOS's `.DS_Store` and `._...`.
+    Examples are `lost+found` of a mounted file system, NFS's `.nfs...`, macOS's `.DS_Store` and
+    `._...`.
     """
     return name in SYSTEM_ENTRIES or name.startswith(SYSTEM_PREFIXES)
 
 
 def may_be_offset_file(name: str) -> bool:
-    """Tell whether this may be the damaged name of a file that is named by its offset.
+    """Return whether this may be the damaged name of a file that is named by its offset.
 
-    Such as `00000000001073741824.bak`, or a number with too few digits. Anything else in a
-    directory of these files never was one of them.
+    Examples are `00000000001073741824.bak` or a number with too few digits. Any other name in a
+    directory of these files was never such a file.
     """
     if is_system_entry(name):
         return False
@@ -118,5 +119,5 @@ def index_file_name(now_ms: int) -> str:
 
 
 def is_index_file_name(name: str) -> bool:
-    """Tell whether a file in the index directory is an index file."""
+    """Return whether a file in the index directory is an index file."""
     return len(name) == INDEX_NAME_DIGITS and name.isascii() and name.isdigit()

@@ -21,19 +21,19 @@ Big-endian; hosts are ip (4 or 16 bytes) and port (i4), shown here for IPv4::
 
 The second magic (5.x) has a topic size of two bytes. The body crc is CRC-32 & 0x7FFFFFFF, 0 for an
 empty body. A blank record (size, BLANK_MAGIC) fills a file from its last message to its end; a
-record never crosses files, and every full file ends in a blank one of at least 8 bytes.
+record never crosses files, and every full file ends in a blank record of at least 8 bytes.
 
-With enabledAppendPropCRC (5.x) the last property guards the whole record: CRC-32 & 0x7FFFFFFF of
-all bytes before it, as ten digits in reverse order::
+With enabledAppendPropCRC (5.x) the last property is a checksum of the whole record: CRC-32 &
+0x7FFFFFFF of all bytes before it, as ten digits in reverse order::
 
     ... \x02 __CRC32# \x01 4658735711 \x02
 
-Invariant: size is the sum of the parts; offset in log is the record's own place; topic and
-properties hold no zero byte.
+Invariant: size is the sum of the parts; offset in log is the record's own location; topic and
+properties contain no zero byte.
 Source: store/CommitLog.java (4.9.8), store/MessageExtEncoder.java, common/message/
 MessageDecoder.java createCrc32 (5.3.3).
-Differs: in a batch, too, a \x02 separates the other properties from the guarding one; the original
-adds it to single messages only.
+Differs: in a batch, too, a \x02 separates the other properties from the checksum; the original adds
+it to single messages only.
 """
 
 from __future__ import annotations
@@ -47,12 +47,16 @@ from broker_core.message import properties as message_properties
 from broker_core.message.ids import HOST_V4_SIZE, HOST_V6_SIZE, host_text
 from broker_core.message.message import MessageExt
 from broker_core.message.names import PROPERTY_CRC32
-from broker_core.message.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from broker_core.message.properties import (
+    NAME_VALUE_SEPARATOR,
+    PROPERTIES_BYTES_MAX,
+    PROPERTY_SEPARATOR,
+)
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, STOREHOST_V6_FLAG
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MESSAGE_MAGIC = -626843481
 MESSAGE_MAGIC_V2 = -626843477
@@ -77,10 +81,10 @@ CRC_DIGITS = 10
 CRC_NAME = (PROPERTY_CRC32 + NAME_VALUE_SEPARATOR).encode()
 CRC_SEPARATOR = PROPERTY_SEPARATOR.encode()
 CRC_ROOM = CRC_NAME + b"0" * CRC_DIGITS + CRC_SEPARATOR
-"""Stands at a guarded record's end until its checksum is known."""
+"""Placeholder at a guarded record's end until its checksum is computed."""
 CRC_ROOM_SIZE = len(CRC_ROOM)
 CRC_FIXED_MIN = len(CRC_NAME) - 1
-"""How many of its constant bytes remain, at least, when one bit of it is flipped."""
+"""Minimum number of its constant bytes that still match after one bit is flipped."""
 
 _HEAD = struct.Struct(">iiiiiqqiq")
 _TIMESTAMP = struct.Struct(">q")
@@ -123,27 +127,27 @@ class RecordHead(NamedTuple):
 
     @property
     def is_blank(self) -> bool:
-        """Whether the record is blank: it fills the rest of its file."""
+        """Whether the record is blank, filling the rest of its file."""
         return self.magic == BLANK_MAGIC
 
 
 def find_magic(data: mmap.mmap | bytearray | bytes, magic: bytes, start: int, end: int) -> int:
-    """Return where a magic code begins within [start, end), -1 without one.
+    """Return where a magic code begins within [start, end), or -1.
 
-    None is looked for in the last byte of the data, where no record would have room behind it:
-    `mmap.find` of CPython before 3.11.4 reads the byte behind the end, which ends the process when
-    nothing is mapped there.
+    The last byte of the data isn't searched, since a record can't start there: `mmap.find` of
+    CPython before 3.11.4 reads the byte after the end, which ends the process when nothing is
+    mapped there.
     """
     return data.find(magic, start, min(end, len(data) - 1))
 
 
 def body_crc(body: bytes | memoryview) -> int:
-    """Return the checksum that a record carries for a body."""
+    """Return the checksum that a record stores for a body."""
     return zlib.crc32(body) & CRC_MASK if body else 0
 
 
 class GuardedFields:
-    """The fields up to the body of a guarded record. Packing them completes the record."""
+    """Packs the fields before the body of a guarded record, which completes the record."""
 
     __slots__ = ("_fields", "size")
 
@@ -154,7 +158,7 @@ class GuardedFields:
     def pack_into(
         self, buffer: mmap.mmap | bytearray | memoryview, position: int, size: int, *values: Any
     ) -> None:
-        """Pack the fields, after body, topic and properties with their `CRC_ROOM`."""
+        """Pack the fields; body, topic and properties with `CRC_ROOM` must be written already."""
         self._fields.pack_into(buffer, position, size, *values)
         guard(buffer, position, size)
 
@@ -164,7 +168,7 @@ GUARDED = {hosts: GuardedFields(fields) for hosts, fields in FIXED.items()}
 
 
 def with_crc_room(properties: str) -> bytes:
-    """Return the properties' text with room for the checksum, which replaces one that it brings."""
+    """Return the properties' text with room for the checksum, without any checksum in it."""
     if PROPERTY_CRC32 in properties:
         pairs = message_properties.decode(properties)
         pairs.pop(PROPERTY_CRC32, None)
@@ -185,7 +189,7 @@ def guard(buffer: mmap.mmap | bytearray | memoryview, position: int, size: int) 
 
 
 def is_guard_right(view: memoryview | bytearray, position: int, end: int) -> bool:
-    """Tell whether the record [position, end) has no checksum of the whole, or the right one."""
+    """Return whether the record [position, end) has no whole-record checksum or a correct one."""
     room = bytes(view[end - CRC_ROOM_SIZE : end])
     same = sum(a == b for a, b in zip(room, CRC_NAME, strict=False)) + room.endswith(CRC_SEPARATOR)
     if same < CRC_FIXED_MIN:
@@ -200,12 +204,12 @@ def _crc_digits(crc: int) -> bytes:
 
 
 def fixed_fields(born_host: bytes, store_host: bytes) -> struct.Struct:
-    """Return the layout of the fields up to the body."""
+    """Return the layout of the fields before the body."""
     return FIXED[len(born_host), len(store_host)]
 
 
 def encode_blank(buffer: mmap.mmap | bytearray, position: int, size: int) -> None:
-    """Write a blank record of size bytes at position; only its first 8 bytes are touched."""
+    """Write a blank record of size bytes at position; only its first 8 bytes are changed."""
     BLANK.pack_into(buffer, position, size, BLANK_MAGIC)
 
 
@@ -269,14 +273,14 @@ def examine(
     check_crc: bool,
     is_guarded: bool = False,
 ) -> RecordHead:
-    """Return the head of the record at position, after checking all that can be checked.
+    """Return the head of the record at position, after all possible checks.
 
-    limit: where the readable bytes end. commit_log_offset: the record's place in the log, None
-    when it is unknown (a record from the network). is_guarded: if the record carries a checksum
-    of the whole, it is the broker's and must be right.
+    limit: end of the readable bytes. commit_log_offset: the record's location in the log, or None
+    if unknown (a record from the network). is_guarded: a whole-record checksum in the record was
+    written by the broker and must be correct.
 
     Raises:
-        CorruptRecordError: no whole record, and why; for zeros "nothing written".
+        CorruptRecordError: there is no valid record; "nothing written" for zeros.
     """
     try:
         size, magic, crc, queue_id, flag, queue_offset, own_offset, sys_flag, born = (
@@ -314,8 +318,8 @@ def examine(
         raise CorruptRecordError("record", where, "its parts do not add up to its size")
     if check_crc and body_size and zlib.crc32(view[fixed_to:body_to]) & CRC_MASK != crc:
         raise CorruptRecordError("record", where, "the checksum of its body is wrong")
-    # Topic and properties have no checksum. A torn write leaves zeros in them, and no put accepts
-    # a message whose properties hold any.
+    # Topic and properties have no checksum. A torn write leaves zeros in them, and puts reject
+    # messages whose properties contain zeros.
     if check_crc and (
         b"\0" in bytes(view[topic_from:topic_to]) or b"\0" in bytes(view[topic_to + 2 : end])
     ):
@@ -343,13 +347,43 @@ def examine(
 
 
 def born_host_of(record: memoryview, head: RecordHead) -> bytes:
-    """Return the client's address in a record that begins with the view."""
+    """Return the client's address in a record at the start of the view."""
     size = HOST_V6_SIZE if head.sys_flag & BORNHOST_V6_FLAG else HOST_V4_SIZE
     return bytes(record[HEAD_SIZE : HEAD_SIZE + size])
 
 
+def with_topic(view: memoryview, topic: str, added: str, dropped: Iterable[str]) -> bytes:
+    """Return a copy of a record under another topic, for an answer and never for the log.
+
+    `added` is the text of properties to append; it is left out if the properties would then exceed
+    the 32,767 bytes that the format allows. Properties named in `dropped` are removed.
+    """
+    head = examine(view, 0, len(view), None, check_crc=False)
+    name = topic.encode()
+    text = bytes(view[head.properties_from : head.properties_to])
+    starts = tuple(f"{each}{NAME_VALUE_SEPARATOR}".encode() for each in dropped)
+    if any(start in text for start in starts):
+        pairs = text.split(PROPERTY_SEPARATOR.encode())
+        text = PROPERTY_SEPARATOR.encode().join([p for p in pairs if not p.startswith(starts)])
+    more = added.encode()
+    if text and not text.endswith(PROPERTY_SEPARATOR.encode()):
+        more = PROPERTY_SEPARATOR.encode() + more
+    if len(text) + len(more) <= PROPERTIES_BYTES_MAX:
+        text += more
+    parts = b"".join(
+        (
+            bytes(view[4 : head.body_to]),
+            len(name).to_bytes(1, "big"),
+            name,
+            PROPERTIES_SIZE.pack(len(text)),
+            text,
+        )
+    )
+    return (4 + len(parts)).to_bytes(4, "big") + parts
+
+
 def reconsume_times_of(record: memoryview, head: RecordHead) -> int:
-    """Return how often the message of a record, which begins with the view, came back."""
+    """Return the reconsume count of a record at the start of the view."""
     times: int = _AFTER_HOSTS.unpack_from(record, head.body_from - _AFTER_HOSTS.size)[0]
     return times
 
@@ -357,7 +391,7 @@ def reconsume_times_of(record: memoryview, head: RecordHead) -> int:
 def _examine_short(
     view: memoryview, position: int, limit: int, commit_log_offset: int | None
 ) -> RecordHead:
-    """Return a blank record's head, or raise with what is wrong."""
+    """Return a blank record's head, or raise with the reason."""
     where = commit_log_offset or 0
     if limit - position < BLANK.size:
         raise CorruptRecordError("record", where, "nothing written")
@@ -372,10 +406,10 @@ def _examine_short(
 
 
 def decode(data: bytes | memoryview, offset: int = 0) -> MessageExt:
-    """Return the message whose record begins at offset of data.
+    """Return the message whose record starts at offset of data.
 
     Raises:
-        CorruptRecordError: there is no whole record.
+        CorruptRecordError: there is no valid record.
     """
     view = memoryview(data)
     head = examine(view, offset, len(view), None, check_crc=True)
@@ -418,10 +452,10 @@ def decode_examined(view: memoryview, offset: int, head: RecordHead) -> MessageE
 
 
 def decode_all(data: bytes | memoryview) -> Iterator[MessageExt]:
-    """Yield the messages of records that lie one after the other, as in a pull's answer.
+    """Yield the messages of consecutive records, as in a pull's answer.
 
     Raises:
-        CorruptRecordError: the bytes at some place are not a record.
+        CorruptRecordError: the data contains something other than a record.
     """
     view = memoryview(data)
     offset = 0
@@ -431,8 +465,8 @@ def decode_all(data: bytes | memoryview) -> Iterator[MessageExt]:
         offset += message.store_size
 
 
-class Glimpse(NamedTuple):
-    """What tells a message from others, and how large it is."""
+class RecordSummary(NamedTuple):
+    """The fields that identify a message, and its size."""
 
     properties: dict[str, str]
     queue_offset: int
@@ -443,18 +477,18 @@ class Glimpse(NamedTuple):
     reconsume_times: int
 
 
-def glimpse(view: memoryview, offset: int = 0) -> Glimpse:
-    """Return what is known of the record at offset without its body, whose checksum is unread.
+def summarize(view: memoryview, offset: int = 0) -> RecordSummary:
+    """Return a record's fields without its body, whose checksum isn't checked.
 
     Raises:
-        CorruptRecordError: there is no whole record.
+        CorruptRecordError: there is no valid record.
     """
     head = examine(view, offset, len(view), None, check_crc=False)
     if head.is_blank:
         raise CorruptRecordError("record", head.commit_log_offset, "a blank record, not a message")
     (reconsume_times, _, _) = _AFTER_HOSTS.unpack_from(view, head.body_from - _AFTER_HOSTS.size)
     text = str(view[head.properties_from : head.properties_to], "utf-8", "replace")
-    return Glimpse(
+    return RecordSummary(
         message_properties.decode(text),
         head.queue_offset,
         head.commit_log_offset,
@@ -465,24 +499,24 @@ def glimpse(view: memoryview, offset: int = 0) -> Glimpse:
     )
 
 
-def glimpse_all(view: memoryview) -> Iterator[Glimpse]:
-    """Yield the same of records side by side.
+def summarize_all(view: memoryview) -> Iterator[RecordSummary]:
+    """Yield a summary of each of the consecutive records.
 
     Raises:
-        CorruptRecordError: the bytes at some place are not a record.
+        CorruptRecordError: the data contains something other than a record.
     """
     offset = 0
     while offset < len(view):
-        found = glimpse(view, offset)
+        found = summarize(view, offset)
         yield found
         offset += found.store_size
 
 
 def topic_of(view: memoryview) -> str:
-    """Return the topic of a whole record.
+    """Return the topic of a complete record.
 
     Raises:
-        CorruptRecordError: the bytes are not a whole record.
+        CorruptRecordError: the bytes aren't a valid record.
     """
     head = examine(view, 0, len(view), None, check_crc=False)
     return str(view[head.topic_from : head.topic_to], "utf-8", "replace")

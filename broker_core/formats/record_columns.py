@@ -1,7 +1,7 @@
 """Records of a buffer as numpy columns.
 
-Recovery and reports read records by the thousand. Both find them here by their sizes, one after
-the other, and read each field of all of them at once; `record.examine` says the same of one record.
+Recovery and reports read records by the thousand. This module finds them by their sizes, one after
+another, and reads each field of all of them at once; `record.examine` does the same for one record.
 
     found = walk(buffer, 0, len(buffer.bytes))
     rows = RecordColumns(buffer, found.positions)
@@ -10,8 +10,8 @@ the other, and read each field of all of them at once; `record.examine` says the
 
 Pure: no I/O. Any thread.
 
-Invariant: a row is whole exactly where `record.examine`, told to check no checksum, accepts a
-message whose place in the log is the one that the record states.
+Invariant: a row is whole exactly if `record.examine` without checksums accepts a message at the log
+offset that the record states.
 Source: store/CommitLog.java (4.9.8), as formats/record.py.
 """
 
@@ -55,16 +55,16 @@ HEADS = np.dtype(
         ("born_timestamp", ">i8"),
     ]
 )
-"""The fields before the first host: the only ones whose places do not depend on the record."""
+"""The fields before the first host, which are the only fields at fixed positions."""
 
 _SIZE = struct.Struct(">i")
 _TIMESTAMP_SIZE = 8
 _HOSTS_V6_MORE = HOST_V6_SIZE - HOST_V4_SIZE
 _AFTER_STORE_HOST = FIXED_V4_SIZE - HEAD_SIZE - 2 * HOST_V4_SIZE - _TIMESTAMP_SIZE
-# Counted back from the body.
+# Offsets before the body.
 _RECONSUME_TIMES, _PREPARED_OFFSET, _BODY_SIZE = 16, 12, 4
 
-# So many records are followed one by one; where they are smaller than this, the rest is searched.
+# Step through this many records one by one; if they are small, search for the rest.
 STEPPED_FIRST = 64
 _SMALL_BYTES = 1024
 _EDGES_MAX = 256
@@ -76,16 +76,16 @@ assert _AFTER_STORE_HOST == _RECONSUME_TIMES
 
 
 def at_any_place(data: Any, kind: str | np.dtype[Any]) -> NDArray[Any]:
-    """Return a view whose item n is what begins at byte n of a buffer, read as a kind."""
+    """Return a view whose item n is the data at byte n of a buffer, read as a kind."""
     dtype = np.dtype(kind)
     count = max(0, len(data) - dtype.itemsize + 1)
     return np.ndarray((count,), dtype, data, strides=(1,))
 
 
 class RecordBuffer:
-    """Bytes that hold records, readable as big-endian numbers from any byte on.
+    """Bytes that contain records, readable as big-endian numbers at any byte.
 
-    All attributes are views: what is written into the bytes later shows in them.
+    All attributes are views, so later writes to the bytes show in them.
     """
 
     __slots__ = ("bytes", "data", "heads", "ints", "longs", "shorts")
@@ -100,9 +100,9 @@ class RecordBuffer:
 
 
 class Walk(NamedTuple):
-    """The records that follow each other from a position on, and where the walk ended.
+    """Consecutive records from a position on, and where the walk stopped.
 
-    `size` and `magic` are the words at `stopped_at`, both 0 when fewer than 8 bytes are left there.
+    `size` and `magic` are the words at `stopped_at`, both 0 if fewer than 8 bytes are left there.
     """
 
     positions: Ints
@@ -112,9 +112,9 @@ class Walk(NamedTuple):
 
 
 def walk(buffer: RecordBuffer, position: int, limit: int) -> Walk:
-    """Find the records that lie whole in `[position, limit)`, each by the size of the one before.
+    """Find the complete records in `[position, limit)`, each by the size of the previous one.
 
-    Every size is at least that of an empty record, every magic code that of a message; nothing
+    Every size is at least the size of an empty record, and every magic code is a message's; nothing
     else is checked.
     """
     positions, at = _stepped(buffer, position, limit, STEPPED_FIRST)
@@ -130,7 +130,7 @@ def walk(buffer: RecordBuffer, position: int, limit: int) -> Walk:
 def _stepped(
     buffer: RecordBuffer, position: int, limit: int, most: int | None = None
 ) -> tuple[Ints, int]:
-    """Return where records start, `most` of them, and where the next would."""
+    """Return the starts of at most `most` records, and the position of the next record."""
     data = buffer.data
     unpack = _SIZE.unpack_from
     found: list[int] = []
@@ -146,7 +146,7 @@ def _stepped(
     if at > limit:
         at = found.pop()
     positions = np.array(found, np.int64)
-    # Sizes alone lead anywhere behind the first record that is none: its magic code tells.
+    # After the first invalid record the sizes lead anywhere, so check the magic codes.
     magics = buffer.ints[positions + MAGIC_POSITION]
     is_message = (magics == MESSAGE_MAGIC) | (magics == MESSAGE_MAGIC_V2)
     if not is_message.all():
@@ -157,10 +157,10 @@ def _stepped(
 
 
 def _searched(buffer: RecordBuffer, position: int, limit: int) -> tuple[Ints, int] | None:
-    """Return what `_stepped` does, None where bodies hold many magic codes.
+    """Return the same as `_stepped`, or None if bodies contain many magic codes.
 
-    The magic codes are found all at once, and sizes compared with what lies between them: where
-    records are small, less work than one step each.
+    This finds all magic codes at once and compares the sizes with the distances between them,
+    which for small records is less work than stepping.
     """
     last = limit - OVERHEAD_V4
     places = buffer.bytes[position + MAGIC_POSITION : max(position, last + 1) + MAGIC_POSITION]
@@ -170,7 +170,7 @@ def _searched(buffer: RecordBuffer, position: int, limit: int) -> tuple[Ints, in
     sizes = buffer.ints[starts].astype(np.int64)
     ends = starts + sizes
     fits = (sizes >= OVERHEAD_V4) & (ends <= limit)
-    # Where the next magic code is not that of the next record.
+    # Positions where the next magic code doesn't belong to the next record.
     edges = np.flatnonzero(np.append(ends[:-1] != starts[1:], True) | ~fits)
     if len(edges) > _EDGES_MAX:
         return None
@@ -191,20 +191,20 @@ def _searched(buffer: RecordBuffer, position: int, limit: int) -> tuple[Ints, in
 
 
 class RecordColumns:
-    """Records of one buffer as columns of 64-bit numbers, read when they are first asked for.
+    """Records of one buffer as columns of 64-bit numbers, read on first access.
 
     Columns: the fields of HEADS; store_timestamp, reconsume_times, prepared_transaction_offset;
-    and the places of parts in the buffer: position, end, born_host_from, store_timestamp_at (where
-    the born host ends), store_host_from, store_host_to, body_from, body_to, topic_from, topic_to,
+    and the positions of parts in the buffer: position, end, born_host_from, store_timestamp_at (the
+    end of the born host), store_host_from, store_host_to, body_from, body_to, topic_from, topic_to,
     properties_from (properties end with the record).
 
     Attributes:
-        is_whole: whether the parts of each record add up to its size. The places from body_to on,
-            and what is read there, mean something only where they do.
+        is_whole: whether the parts of each record add up to its size. Only then are the positions
+            from body_to on, and the fields read there, valid.
     """
 
     def __init__(self, buffer: RecordBuffer, positions: Ints) -> None:
-        """Take positions as `walk` finds them: of whole records, ascending."""
+        """Create columns from positions as `walk` finds them: complete records, ascending."""
         self._buffer = buffer
         self._heads = buffer.heads[positions]
         self._columns: dict[str, Ints] = {"position": positions}
@@ -230,7 +230,7 @@ class RecordColumns:
             self._select(slice(count))
 
     def cut_at_first(self, wrong: Truths) -> None:
-        """Keep what comes before the first row that is wrong."""
+        """Keep the rows before the first wrong row."""
         if wrong.any():
             self.cut(int(wrong.argmax()))
 
@@ -258,7 +258,7 @@ class RecordColumns:
         return numbers.astype(np.int64)
 
     def _find_parts(self) -> Truths:
-        """Add the places of the parts; return where they add up to the record's size."""
+        """Add the positions of the parts; return which rows' parts add up to the record's size."""
         buffer, columns = self._buffer, self._columns
         position, sys_flag = self["position"], self["sys_flag"]
         end = columns["end"] = position + self["size"]
@@ -297,5 +297,5 @@ class RecordColumns:
         return is_whole
 
     def _where(self, is_sure: Truths, at: Ints) -> Ints:
-        """Return places to read from: that of the record itself where `at` is not to be trusted."""
+        """Return `at`, with the start of the record wherever `at` isn't reliable."""
         return at if is_sure.all() else np.where(is_sure, at, self["position"])

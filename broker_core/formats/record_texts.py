@@ -1,14 +1,14 @@
-r"""Topics and properties of many records, side by side in one array.
+r"""Topics and properties of many records, joined in one array.
 
-The sizes between them are overwritten, so that every property lies between two \x02::
+The sizes between them are overwritten, so that every property is between two \x02::
 
     | margin | \x02 topic \xff \x02 properties | \x02 topic \xff \x02 properties | \x02 margin |
 
-A property of all records is then one comparison of the words before the \x01 signs, and the hashes
-of a thousand keys are one product for each length.
+Looking up a property in all records is then one comparison of the words before the \x01 signs, and
+hashing a thousand keys is one product for each length.
 
 Pure: no I/O. Any thread.
-Source: the layout is that of formats/record.py, the hashes those of message/tags.py.
+Source: the layout is from formats/record.py, the hashes from message/tags.py.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _TOPIC_POWERS = np.array(
 
 
 class Pieces(NamedTuple):
-    """Pieces of the array: the row each belongs to, where it starts, how many bytes it has."""
+    """Pieces of the array: the row of each, its start and its size in bytes."""
 
     rows: Ints
     starts: Ints
     sizes: Ints
 
     def first_odd_row(self, count: int) -> int:
-        """Return the first row with an empty piece or with two; count when there is none."""
+        """Return the first row with an empty piece or two pieces; `count` if there's none."""
         is_odd = self.sizes == 0
         is_odd[1:] |= self.rows[1:] == self.rows[:-1]
         return min(count, int(self.rows[int(is_odd.argmax())])) if is_odd.any() else count
 
 
 class RecordTexts:
-    """The texts of whole records of magic V1. `find_properties` comes before `values`."""
+    """The texts of complete records of magic V1. Call `find_properties` before `values`."""
 
     def __init__(self, buffer: RecordBuffer, rows: RecordColumns) -> None:
         sizes = rows["end"] - rows["body_to"]
@@ -80,7 +80,7 @@ class RecordTexts:
         self._words: NDArray[np.uint64] = np.empty(0, np.uint64)
 
     def first_row_with_zeros(self) -> int:
-        """Return the first row whose topic or properties hold zeros, the number of rows if none."""
+        """Return the first row whose topic or properties contain zeros, else the number of rows."""
         at = self._data.find(0)
         return len(self._starts) if at < 0 else int(self._rows_of(np.array([at]))[0])
 
@@ -93,7 +93,7 @@ class RecordTexts:
 
     def values(self, name: bytes) -> Pieces:
         """Return the values of a property."""
-        # The last eight bytes of (separator, name) are compared at once, others one by one.
+        # The last eight bytes of (separator, name) are compared at once, earlier ones one by one.
         word = b"\x02" + name
         tail = word[-_WORD.itemsize :]
         unused = np.uint64(8 * (_WORD.itemsize - len(tail)))
@@ -105,8 +105,16 @@ class RecordTexts:
         ends = self._ends[np.searchsorted(self._ends, chosen)]
         return Pieces(self._rows_of(chosen), starts, ends - starts)
 
+    def words(self, pieces: Pieces) -> list[tuple[int, str]]:
+        """Return (row, text) of each piece."""
+        columns = (column.tolist() for column in pieces)
+        return [
+            (row, self._data[start : start + size].decode("utf-8", "replace"))
+            for row, start, size in zip(*columns, strict=True)
+        ]
+
     def split(self, values: Pieces) -> Pieces:
-        """Return the words of values, in the order of rows; few values have more than one."""
+        """Return the words of values in row order; few values have more than one."""
         of_rows, starts, sizes = values
         blanks = np.flatnonzero(self._bytes == _BLANK[0])
         several = np.flatnonzero(
@@ -129,7 +137,7 @@ class RecordTexts:
         return Pieces(table[:, 0], table[:, 1], table[:, 2])
 
     def hashes(self, pieces: Pieces, seeds: Ints) -> Ints:
-        """Return Java's hashes modulo 2^32 of (what a seed is the hash of) + a piece."""
+        """Return Java's hashes modulo 2^32 of each seed's text followed by the piece."""
         _, starts, sizes = pieces
         hashes = np.zeros(len(starts), np.int64)
         for size in _distinct(sizes):
@@ -143,7 +151,7 @@ class RecordTexts:
                     is_plain = units.max(axis=1) < 128
                 tails = units.astype(np.uint32) @ _POWERS[HASHED_BYTES_MAX + 1 - size :]
                 factor = _POWERS[HASHED_BYTES_MAX - size]
-                # 32 bits overflow, as Java's do.
+                # 32-bit overflow, as in Java.
                 hashes[chosen] = seeds[chosen].astype(np.uint32) * factor + tails
             for at in chosen[~is_plain].tolist():
                 word = self._data[starts[at] : starts[at] + size].decode("utf-8", "replace")
@@ -151,9 +159,9 @@ class RecordTexts:
         return hashes
 
     def topics(self) -> tuple[list[bytes], Ints]:
-        """Return the distinct topics, and for each row the number of its own.
+        """Return the distinct topics, and for each row the number of its topic.
 
-        A number of -1 stands for a topic whose hash is that of another: practically none.
+        The number is -1 if the topic's hash equals another's, which practically never happens.
         """
         topics: list[bytes] = []
         numbers = np.zeros(len(self._starts), np.int64)
@@ -177,7 +185,7 @@ class RecordTexts:
         return np.searchsorted(self._starts, places, side="right") - 1
 
     def _gather(self, starts: Ints, size: int) -> NDArray[np.uint8]:
-        """Return pieces of one size, a row each."""
+        """Return pieces of the same size, one per row."""
         if not size:
             return np.zeros((len(starts), 0), np.uint8)
         pieces = at_any_place(self._data, f"V{size}")[starts]
@@ -185,5 +193,5 @@ class RecordTexts:
 
 
 def _distinct(sizes: Ints) -> list[int]:
-    """Return the distinct sizes; none is above a few thousand."""
+    """Return the distinct sizes, which are at most a few thousand."""
     return np.flatnonzero(np.bincount(sizes)).tolist()

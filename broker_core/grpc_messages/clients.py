@@ -1,4 +1,4 @@
-"""Clients: their settings, heartbeats and end, and what the server asks of them."""
+"""Client messages: settings, heartbeats, termination and telemetry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker_core.grpc_messages.shared import (
 
 
 class UA(ProtoMessage):
-    """The program of a client."""
+    """A client's user agent."""
 
     language: Annotated[int, Field(1)] = 0
     version: Annotated[str, Field(2)] = ""
@@ -25,7 +25,7 @@ class UA(ProtoMessage):
 
 
 class ExponentialBackoff(ProtoMessage):
-    """Pauses that grow."""
+    """Increasing retry delays."""
 
     initial: Annotated[Duration | None, Field(1)] = None
     max: Annotated[Duration | None, Field(2)] = None
@@ -33,13 +33,13 @@ class ExponentialBackoff(ProtoMessage):
 
 
 class CustomizedBackoff(ProtoMessage):
-    """Pauses one by one."""
+    """An explicit list of retry delays."""
 
     next: Annotated[list[Duration], Field(1)] = []
 
 
 class RetryPolicy(ProtoMessage):
-    """How often and when something is tried again."""
+    """How often and when to retry."""
 
     max_attempts: Annotated[int, Field(1)] = 0
     exponential_backoff: Annotated[ExponentialBackoff | None, Field(2, oneof="strategy")] = None
@@ -47,7 +47,7 @@ class RetryPolicy(ProtoMessage):
 
 
 class Publishing(ProtoMessage):
-    """The settings of a producer."""
+    """A producer's settings."""
 
     topics: Annotated[list[Resource], Field(1)] = []
     max_body_size: Annotated[int, Field(2)] = 0
@@ -62,7 +62,7 @@ class SubscriptionEntry(ProtoMessage):
 
 
 class Subscription(ProtoMessage):
-    """The settings of a consumer."""
+    """A consumer's settings."""
 
     group: Annotated[Resource | None, Field(1)] = None
     subscriptions: Annotated[list[SubscriptionEntry], Field(2)] = []
@@ -81,7 +81,7 @@ class Metric(ProtoMessage):
 
 
 class Settings(ProtoMessage):
-    """What a client does, and how the server wants it done."""
+    """A client's settings, including those chosen by the server."""
 
     client_type: Annotated[int | None, Field(1)] = None
     access_point: Annotated[Endpoints | None, Field(2)] = None
@@ -94,19 +94,19 @@ class Settings(ProtoMessage):
 
 
 class PrintThreadStackTraceCommand(ProtoMessage):
-    """Asks a client for its threads."""
+    """Asks a client for its thread stacks."""
 
     nonce: Annotated[str, Field(1)] = ""
 
 
 class ReconnectEndpointsCommand(ProtoMessage):
-    """Asks a client to connect anew."""
+    """Asks a client to reconnect."""
 
     nonce: Annotated[str, Field(1)] = ""
 
 
 class ThreadStackTrace(ProtoMessage):
-    """The threads of a client."""
+    """A client's thread stacks."""
 
     nonce: Annotated[str, Field(1)] = ""
     thread_stack_trace: Annotated[str | None, Field(2)] = None
@@ -120,26 +120,26 @@ class VerifyMessageCommand(ProtoMessage):
 
 
 class VerifyMessageResult(ProtoMessage):
-    """How that went."""
+    """The result of a VerifyMessageCommand."""
 
     nonce: Annotated[str, Field(1)] = ""
 
 
 class RecoverOrphanedTransactionCommand(ProtoMessage):
-    """Asks a producer about a half message."""
+    """Asks a producer for the state of a half message."""
 
     message: Annotated[Message | None, Field(1)] = None
     transaction_id: Annotated[str, Field(2)] = ""
 
 
 class NotifyUnsubscribeLiteCommand(ProtoMessage):
-    """Takes a lite topic away from a client."""
+    """Unsubscribes a client from a lite topic."""
 
     lite_topic: Annotated[str, Field(1)] = ""
 
 
 class TelemetryCommand(ProtoMessage):
-    """What client and server tell each other beside their calls."""
+    """A message in either direction outside of calls."""
 
     status: Annotated[Status | None, Field(1)] = None
     settings: Annotated[Settings | None, Field(2, oneof="command")] = None
@@ -161,25 +161,25 @@ class TelemetryCommand(ProtoMessage):
 
 
 class HeartbeatRequest(ProtoMessage):
-    """Says that a client lives."""
+    """Reports that a client is alive."""
 
     group: Annotated[Resource | None, Field(1)] = None
     client_type: Annotated[int, Field(2)] = 0
 
 
 class HeartbeatResponse(ProtoMessage):
-    """How that went."""
+    """The status of the heartbeat."""
 
     status: Annotated[Status | None, Field(1)] = None
 
 
 class NotifyClientTerminationRequest(ProtoMessage):
-    """Says that a client ends."""
+    """Reports that a client is shutting down."""
 
     group: Annotated[Resource | None, Field(1)] = None
 
 
 class NotifyClientTerminationResponse(ProtoMessage):
-    """How that went."""
+    """The status of the termination."""
 
     status: Annotated[Status | None, Field(1)] = None

@@ -1,4 +1,4 @@
-"""Codec: messages as objects, and as protobuf's bytes.
+"""Codec: convert messages between objects and protobuf bytes.
 
 A message is a class whose fields are annotated with their numbers and types::
 
@@ -6,9 +6,9 @@ A message is a class whose fields are annotated with their numbers and types::
         resource_namespace: Annotated[str, Field(1)] = ""
         name: Annotated[str, Field(2)] = ""
 
-`decode` and `encode` follow a plan that is worked out from the annotations on first use. Unknown
-fields are skipped. As in proto3 a field with its default is not written, unless it may be None.
-The compiled twin is `native/proto_messages.pxi`.
+`decode` and `encode` follow a plan derived from the annotations on first use. Unknown fields are
+skipped. As in proto3, a field with its default value isn't written unless it may be None. The
+compiled twin is `native/proto_messages.pxi`.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ _BYTES = [bytes((number,)) for number in range(0x80)]
 
 
 class Decode(Protocol):
-    """Reads a message of a kind."""
+    """Decodes a message of a given class."""
 
     def __call__(self, kind: type[T], data: bytes) -> T: ...
 
 
 class Codec(NamedTuple):
-    """Both directions: `PYTHON`, or the compiled twin."""
+    """Encodes and decodes: `PYTHON` or the compiled twin."""
 
     decode: Decode
     encode: Callable[[Any], bytes]
 
 
 class ProtoMessage(msgspec.Struct):
-    """A message of protobuf; two are equal when their fields are."""
+    """A protobuf message; two messages are equal if their fields are."""
 
 
 class Field(NamedTuple):
-    """The number of a field; `bits` of an integer; `oneof` names the fields that exclude it."""
+    """A field's number; `bits` for integers; `oneof` lists the fields that it excludes."""
 
     number: int
     bits: int = 32
@@ -72,7 +72,7 @@ class Field(NamedTuple):
 
 
 class Read(NamedTuple):
-    """How a field with one tag is read."""
+    """How to read a field with a given tag."""
 
     name: str
     kind: int
@@ -82,7 +82,7 @@ class Read(NamedTuple):
 
 
 class Write(NamedTuple):
-    """How a field is written."""
+    """How to write a field."""
 
     name: str
     kind: int
@@ -92,23 +92,23 @@ class Write(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How a message is read, by tags, and written, by numbers."""
+    """How to read a message, by tag, and write it, by field number."""
 
     reads: dict[int, Read]
     writes: tuple[Write, ...]
 
 
 def decode(kind: type[T], data: bytes) -> T:
-    """Return the message that bytes encode.
+    """Decode a message.
 
     Raises:
-        ProtobufError: they encode none of this kind.
+        ProtobufError: the bytes aren't a message of this class.
     """
     return _decode(kind, data, 0, len(data))
 
 
 def encode(message: ProtoMessage) -> bytes:
-    """Return the bytes of a message, fields in the order of their numbers."""
+    """Encode a message, fields in numerical order."""
     out: list[bytes] = []
     _encode(message, out)
     return b"".join(out)
@@ -118,7 +118,7 @@ PYTHON = Codec(decode, encode)
 
 
 def fields_of(kind: type[ProtoMessage]) -> dict[str, tuple[Field, Any]]:
-    """Return the number and the type of each field, by its name."""
+    """Return the number and the type of each field, by name."""
     found = {}
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
         of, annotation = typing.get_args(hint)
@@ -210,7 +210,7 @@ def _text(data: bytes, at: int, end: int) -> str:
 
 
 def _entry(data: bytes, at: int, end: int) -> tuple[str, str]:
-    """Return key and value of an entry of a map of texts."""
+    """Return the key and value of a string map's entry."""
     key = value = ""
     while at < end:
         tag, at = read_tag(data, at, end)
@@ -228,7 +228,7 @@ def _entry(data: bytes, at: int, end: int) -> tuple[str, str]:
 
 
 def _merged(first: ProtoMessage, second: ProtoMessage) -> ProtoMessage:
-    """Return a message that came in two parts (a singular field twice), as protobuf merges them."""
+    """Merge two occurrences of a singular message field, as protobuf does."""
     return decode(type(first), encode(first) + encode(second))
 
 
@@ -270,13 +270,13 @@ def _encode_value(kind: int, tag: bytes, value: Any, out: list[bytes]) -> None:
 
 
 def _is_minus_zero(value: Any) -> bool:
-    """Return whether a value is -0.0, which is not the default of a float."""
+    """Return whether a value is -0.0, which isn't a float's default."""
     return type(value) is float and math.copysign(1.0, value) < 0
 
 
 @lru_cache(None)
 def plan_of(kind: type[ProtoMessage]) -> Plan:
-    """Work out how a kind of message is read and written."""
+    """Derive the plan for a message class."""
     reads: dict[int, Read] = {}
     writes = []
     described = fields_of(kind)
@@ -299,7 +299,7 @@ def plan_of(kind: type[ProtoMessage]) -> Plan:
         read = Read(name, code, is_repeated, message, excludes)
         reads[field.number << 3 | wire_type] = read
         if code == PACKED:
-            # A sender may write each number by itself.
+            # A sender may write the numbers unpacked.
             reads[field.number << 3 | VARINT] = read._replace(kind=INT32)
         tag = varint(field.number << 3 | wire_type)
         writes.append((field.number, Write(name, code, tag, is_repeated, is_optional)))

@@ -1,6 +1,6 @@
-"""The protocol's .proto files, compiled: what server reflection hands out.
+"""The protocol's compiled .proto files, served by server reflection.
 
-`python -m tools.protos` writes them here from `proto/`.
+`python -m tools.protos` generates them from `proto/`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ pNpZ1vh`K(~F_SwygX`E#CN`|3+Yn0>jzr*w5hP#?;qfH;gh)M3_Jg$>sDz*={(#s?R5ajTagZr9s_8R
 
 @cache
 def files() -> dict[str, bytes]:
-    """Return each file's FileDescriptorProto by its name, files that others import first."""
+    """Return each file's FileDescriptorProto by name, imported files first."""
     data = zlib.decompress(base64.b85decode(_PACKED.replace("\n", "")))
     parts = []
     at = 0

@@ -1,4 +1,4 @@
-"""Enumerations of the protocol. On the wire, and in messages, they are numbers."""
+"""The protocol's enumerations. On the wire and in messages they are numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Code(IntEnum):
-    """How a call went; the first three digits are those of HTTP."""
+    """The status of a call; the first three digits are an HTTP status."""
 
     CODE_UNSPECIFIED = 0
     OK = 20000
@@ -64,7 +64,7 @@ class Code(IntEnum):
 
 
 class MessageType(IntEnum):
-    """What a message is, and what a topic takes."""
+    """The type of a message, and the types that a topic accepts."""
 
     MESSAGE_TYPE_UNSPECIFIED = 0
     NORMAL = 1
@@ -76,7 +76,7 @@ class MessageType(IntEnum):
 
 
 class TransactionResolution(IntEnum):
-    """The end of a transaction."""
+    """The outcome of a transaction."""
 
     TRANSACTION_RESOLUTION_UNSPECIFIED = 0
     COMMIT = 1
@@ -84,7 +84,7 @@ class TransactionResolution(IntEnum):
 
 
 class TransactionSource(IntEnum):
-    """Who ends a transaction, and why."""
+    """The trigger that ends a transaction."""
 
     SOURCE_UNSPECIFIED = 0
     SOURCE_CLIENT = 1
@@ -92,7 +92,7 @@ class TransactionSource(IntEnum):
 
 
 class Permission(IntEnum):
-    """What may be done with a queue."""
+    """Access rights to a queue."""
 
     PERMISSION_UNSPECIFIED = 0
     NONE = 1
@@ -110,7 +110,7 @@ class FilterType(IntEnum):
 
 
 class AddressScheme(IntEnum):
-    """The form of the hosts of endpoints."""
+    """The kind of address in endpoints."""
 
     ADDRESS_SCHEME_UNSPECIFIED = 0
     IPv4 = 1
@@ -119,7 +119,7 @@ class AddressScheme(IntEnum):
 
 
 class DigestType(IntEnum):
-    """How a checksum is made."""
+    """The algorithm of a checksum."""
 
     DIGEST_TYPE_UNSPECIFIED = 0
     CRC32 = 1
@@ -128,7 +128,7 @@ class DigestType(IntEnum):
 
 
 class ClientType(IntEnum):
-    """What a client does."""
+    """The role of a client."""
 
     CLIENT_TYPE_UNSPECIFIED = 0
     PRODUCER = 1
@@ -140,7 +140,7 @@ class ClientType(IntEnum):
 
 
 class Encoding(IntEnum):
-    """How a body is compressed."""
+    """The compression of a body."""
 
     ENCODING_UNSPECIFIED = 0
     IDENTITY = 1
@@ -148,7 +148,7 @@ class Encoding(IntEnum):
 
 
 class Language(IntEnum):
-    """What a client is written in."""
+    """The programming language of a client."""
 
     LANGUAGE_UNSPECIFIED = 0
     JAVA = 1

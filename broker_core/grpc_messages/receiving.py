@@ -1,4 +1,4 @@
-"""Receiving messages and what becomes of them."""
+"""Messages for receiving, acknowledging and giving up messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker_core.grpc_messages.shared import (
 
 
 class ReceiveMessageRequest(ProtoMessage):
-    """Asks for messages, and waits for them."""
+    """Requests messages, and waits for them."""
 
     group: Annotated[Resource | None, Field(1)] = None
     message_queue: Annotated[MessageQueue | None, Field(2)] = None
@@ -30,7 +30,7 @@ class ReceiveMessageRequest(ProtoMessage):
 
 
 class ReceiveMessageResponse(ProtoMessage):
-    """A part of the stream: the status, a message, or the time of delivery."""
+    """A part of the stream: the status, a message, or the delivery time."""
 
     status: Annotated[Status | None, Field(1, oneof="content")] = None
     message: Annotated[Message | None, Field(2, oneof="content")] = None
@@ -38,7 +38,7 @@ class ReceiveMessageResponse(ProtoMessage):
 
 
 class AckMessageEntry(ProtoMessage):
-    """A message that is done."""
+    """A consumed message."""
 
     message_id: Annotated[str, Field(1)] = ""
     receipt_handle: Annotated[str, Field(2)] = ""
@@ -54,7 +54,7 @@ class AckMessageRequest(ProtoMessage):
 
 
 class AckMessageResultEntry(ProtoMessage):
-    """What became of one acknowledgement."""
+    """The result of one acknowledgement."""
 
     message_id: Annotated[str, Field(1)] = ""
     receipt_handle: Annotated[str, Field(2)] = ""
@@ -69,7 +69,7 @@ class AckMessageResponse(ProtoMessage):
 
 
 class ChangeInvisibleDurationRequest(ProtoMessage):
-    """Changes when a message comes again."""
+    """Changes when a message is delivered again."""
 
     group: Annotated[Resource | None, Field(1)] = None
     topic: Annotated[Resource | None, Field(2)] = None
@@ -81,14 +81,14 @@ class ChangeInvisibleDurationRequest(ProtoMessage):
 
 
 class ChangeInvisibleDurationResponse(ProtoMessage):
-    """The handle that is valid from now on."""
+    """The new handle, which replaces the old one."""
 
     status: Annotated[Status | None, Field(1)] = None
     receipt_handle: Annotated[str, Field(2)] = ""
 
 
 class ForwardMessageToDeadLetterQueueRequest(ProtoMessage):
-    """Gives a message up."""
+    """Sends a message to the dead-letter topic."""
 
     group: Annotated[Resource | None, Field(1)] = None
     topic: Annotated[Resource | None, Field(2)] = None
@@ -100,6 +100,6 @@ class ForwardMessageToDeadLetterQueueRequest(ProtoMessage):
 
 
 class ForwardMessageToDeadLetterQueueResponse(ProtoMessage):
-    """How that went."""
+    """The status of the forward."""
 
     status: Annotated[Status | None, Field(1)] = None

@@ -1,6 +1,6 @@
-"""Server reflection: tells tools like grpcurl which services and messages there are.
+"""Server reflection: list the available services and messages for tools like grpcurl.
 
-The messages of grpc.reflection.v1 and v1alpha are the same; so are our answers.
+grpc.reflection.v1 and v1alpha have the same messages and get the same answers.
 
 Source: https://github.com/grpc/grpc/blob/master/doc/server-reflection.md.
 """
@@ -23,7 +23,7 @@ UNIMPLEMENTED = 12
 
 
 class Request(ProtoMessage):
-    """ServerReflectionRequest: one question."""
+    """ServerReflectionRequest: one query."""
 
     host: Annotated[str, Field(1)] = ""
     file_by_filename: Annotated[str | None, Field(3, oneof="request")] = None
@@ -52,14 +52,14 @@ class ListServiceResponse(ProtoMessage):
 
 
 class ErrorResponse(ProtoMessage):
-    """Why there is no answer."""
+    """The reason why the query failed."""
 
     error_code: Annotated[int, Field(1)] = 0
     error_message: Annotated[str, Field(2)] = ""
 
 
 class Response(ProtoMessage):
-    """ServerReflectionResponse: the answer to a question."""
+    """ServerReflectionResponse: the answer to a query."""
 
     valid_host: Annotated[str, Field(1)] = ""
     original_request: Annotated[Request | None, Field(2)] = None
@@ -71,7 +71,7 @@ class Response(ProtoMessage):
 
 
 class _Named(ProtoMessage):
-    """What a DescriptorProto, EnumDescriptorProto or method has at least."""
+    """The common fields of a DescriptorProto, EnumDescriptorProto or method."""
 
     name: Annotated[str, Field(1)] = ""
 
@@ -96,10 +96,10 @@ class _File(ProtoMessage):
 
 
 def answer(data: bytes, services: Sequence[str]) -> bytes:
-    """Return the answer to a request; `services` are the names of those that are served.
+    """Return the answer to a request; `services` are the names of the available services.
 
     Raises:
-        ProtobufError: it is no request.
+        ProtobufError: the bytes aren't a request.
     """
     request = decode(Request, data)
     response = Response(request.host, request)
@@ -113,7 +113,8 @@ def answer(data: bytes, services: Sequence[str]) -> bytes:
         _answer_file(response, file or request.file_containing_symbol)
     else:
         response.error_response = ErrorResponse(
-            UNIMPLEMENTED, "this protocol has no extensions; ask for a file, a symbol or services"
+            UNIMPLEMENTED,
+            "this protocol has no extensions; request a file, a symbol or the services",
         )
     return encode(response)
 
@@ -121,7 +122,7 @@ def answer(data: bytes, services: Sequence[str]) -> bytes:
 def _answer_file(response: Response, name: str) -> None:
     files = descriptors.files()
     if name not in files:
-        response.error_response = ErrorResponse(NOT_FOUND, f"nothing is named {name}")
+        response.error_response = ErrorResponse(NOT_FOUND, f"{name} was not found")
         return
     response.file_descriptor_response = FileDescriptorResponse(
         [files[each] for each in _with_imports(name)]
@@ -129,7 +130,7 @@ def _answer_file(response: Response, name: str) -> None:
 
 
 def _with_imports(name: str) -> list[str]:
-    """Return a file and all that it needs, itself first."""
+    """Return a file and all of its imports, the file itself first."""
     found = [name]
     for each in found:
         dependencies = decode(_File, descriptors.files()[each]).dependency
@@ -139,7 +140,7 @@ def _with_imports(name: str) -> list[str]:
 
 @cache
 def _symbols() -> dict[str, str]:
-    """Return the file of each symbol."""
+    """Return the file that defines each symbol."""
     return {
         symbol: file
         for file, data in descriptors.files().items()

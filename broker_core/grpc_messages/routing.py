@@ -1,4 +1,4 @@
-"""Where the queues of a topic are, and who reads them."""
+"""Messages for the location of a topic's queues and their assignment to consumers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker_core.grpc_messages.shared import Endpoints, Resource, Status
 
 
 class Broker(ProtoMessage):
-    """A broker of a queue."""
+    """The broker of a queue."""
 
     name: Annotated[str, Field(1)] = ""
     id: Annotated[int, Field(2)] = 0
@@ -27,13 +27,13 @@ class MessageQueue(ProtoMessage):
 
 
 class Assignment(ProtoMessage):
-    """A queue that a consumer reads."""
+    """A queue assigned to a consumer."""
 
     message_queue: Annotated[MessageQueue | None, Field(1)] = None
 
 
 class QueryRouteRequest(ProtoMessage):
-    """Asks for the queues of a topic."""
+    """Requests the queues of a topic."""
 
     topic: Annotated[Resource | None, Field(1)] = None
     endpoints: Annotated[Endpoints | None, Field(2)] = None
@@ -47,7 +47,7 @@ class QueryRouteResponse(ProtoMessage):
 
 
 class QueryAssignmentRequest(ProtoMessage):
-    """Asks which queues a consumer reads."""
+    """Requests the queues assigned to a consumer."""
 
     topic: Annotated[Resource | None, Field(1)] = None
     group: Annotated[Resource | None, Field(2)] = None
@@ -55,7 +55,7 @@ class QueryAssignmentRequest(ProtoMessage):
 
 
 class QueryAssignmentResponse(ProtoMessage):
-    """The queues that a consumer reads."""
+    """The queues assigned to a consumer."""
 
     status: Annotated[Status | None, Field(1)] = None
     assignments: Annotated[list[Assignment], Field(2)] = []

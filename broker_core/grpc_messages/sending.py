@@ -1,4 +1,4 @@
-"""Sending, recalling, ending transactions."""
+"""Messages for sending, recalling and ending transactions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SendMessageRequest(ProtoMessage):
 
 
 class SendResultEntry(ProtoMessage):
-    """What became of one message."""
+    """The result for one message."""
 
     status: Annotated[Status | None, Field(1)] = None
     message_id: Annotated[str, Field(2)] = ""
@@ -32,14 +32,14 @@ class SendMessageResponse(ProtoMessage):
 
 
 class RecallMessageRequest(ProtoMessage):
-    """Calls a delayed message back."""
+    """Recalls a delayed message."""
 
     topic: Annotated[Resource | None, Field(1)] = None
     recall_handle: Annotated[str, Field(2)] = ""
 
 
 class RecallMessageResponse(ProtoMessage):
-    """The message that was called back."""
+    """The recalled message."""
 
     status: Annotated[Status | None, Field(1)] = None
     message_id: Annotated[str, Field(2)] = ""
@@ -57,6 +57,6 @@ class EndTransactionRequest(ProtoMessage):
 
 
 class EndTransactionResponse(ProtoMessage):
-    """How that went."""
+    """The status of the request."""
 
     status: Annotated[Status | None, Field(1)] = None

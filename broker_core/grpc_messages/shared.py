@@ -1,4 +1,4 @@
-"""Messages that others are made of."""
+"""Messages used as parts of other messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker_core.grpc_messages.codec import Field, ProtoMessage
 
 
 class Timestamp(ProtoMessage):
-    """A time since the epoch, UTC."""
+    """A time since the epoch, in UTC."""
 
     seconds: Annotated[int, Field(1, bits=64)] = 0
     nanos: Annotated[int, Field(2)] = 0
@@ -22,7 +22,7 @@ class Duration(ProtoMessage):
 
 
 class Status(ProtoMessage):
-    """How a call or a part of it went: `Code` and a sentence."""
+    """The status of a call or part of a call: `Code` and a sentence."""
 
     code: Annotated[int, Field(1)] = 0
     message: Annotated[str, Field(2)] = ""
@@ -43,35 +43,35 @@ class Address(ProtoMessage):
 
 
 class Endpoints(ProtoMessage):
-    """Where a broker is reached."""
+    """The addresses of a broker."""
 
     scheme: Annotated[int, Field(1)] = 0
     addresses: Annotated[list[Address], Field(2)] = []
 
 
 class FilterExpression(ProtoMessage):
-    """Which messages of a topic are wanted."""
+    """The filter of a subscription."""
 
     type: Annotated[int, Field(1)] = 0
     expression: Annotated[str, Field(2)] = ""
 
 
 class Digest(ProtoMessage):
-    """The checksum of a body as it is sent."""
+    """The checksum of a body in its transmitted form."""
 
     type: Annotated[int, Field(1)] = 0
     checksum: Annotated[str, Field(2)] = ""
 
 
 class DeadLetterQueue(ProtoMessage):
-    """Where a dead letter came from."""
+    """The origin of a dead letter."""
 
     topic: Annotated[str, Field(1)] = ""
     message_id: Annotated[str, Field(2)] = ""
 
 
 class SystemProperties(ProtoMessage):
-    """What the protocol says about a message."""
+    """A message's properties defined by the protocol."""
 
     tag: Annotated[str | None, Field(1)] = None
     keys: Annotated[list[str], Field(2)] = []

@@ -1,7 +1,7 @@
-"""Protobuf on the wire: varints, and how unknown fields are skipped.
+"""The protobuf wire format: read and write varints, skip unknown fields.
 
 A field is a tag (field number << 3 | wire type) and a value: 0 a varint, 1 eight bytes, 2 a length
-and as many bytes, 3 and 4 the ends of a group, 5 four bytes.
+and as many bytes, 3 and 4 the start and end of a group, 5 four bytes.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """
@@ -12,14 +12,14 @@ from broker_core.errors import ProtobufError
 
 VARINT, FIXED64, LENGTH, START_GROUP, END_GROUP, FIXED32 = range(6)
 GROUPS_MAX = 100
-"""Groups within groups."""
+"""Maximum nesting depth of groups."""
 _UINT64 = (1 << 64) - 1
 _TAG_MAX = (1 << 32) - 1
 CUT_SHORT = "it is cut short"
 
 
 def varint(value: int) -> bytes:
-    """Return a number; a negative one as 64 bits."""
+    """Encode a number; negative numbers take 64 bits."""
     if value < 0:
         value += 1 << 64
     out = bytearray()
@@ -31,10 +31,10 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return a number of 64 bits, and where it ends.
+    """Return a 64-bit number and the position after it.
 
     Raises:
-        ProtobufError: it has more than ten bytes, or goes beyond `end`.
+        ProtobufError: it has more than ten bytes, or extends beyond `end`.
     """
     value = shift = 0
     while True:
@@ -51,10 +51,10 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def read_tag(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return a tag, and where it ends.
+    """Return a tag and the position after it.
 
     Raises:
-        ProtobufError: it is cut short, or no tag.
+        ProtobufError: it is truncated or invalid.
     """
     tag, after = read_varint(data, at, end)
     if tag > _TAG_MAX or after - at > 5:
@@ -63,10 +63,10 @@ def read_tag(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def read_length(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return where a value with a length begins, and where it ends.
+    """Return the start and end of a length-delimited value.
 
     Raises:
-        ProtobufError: it goes beyond `end`.
+        ProtobufError: it extends beyond `end`.
     """
     length, at = read_varint(data, at, end)
     if at + length > end:
@@ -75,13 +75,13 @@ def read_length(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def skip(data: bytes, at: int, end: int, tag: int, depth: int = 0) -> int:
-    """Return where the value of an unknown field ends.
+    """Return the position after the value of an unknown field.
 
     Raises:
-        ProtobufError: it is cut short, or its tag is wrong.
+        ProtobufError: it is truncated, or its tag is wrong.
     """
     wire_type = tag & 7
-    # As Google's own parser has it, within a group the number does not matter.
+    # Within a group any field number is allowed, as in Google's parser.
     if tag < 8 and not depth:
         raise ProtobufError("a field has number 0")
     if wire_type == VARINT:

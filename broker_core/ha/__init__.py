@@ -1,1 +1,1 @@
-"""Replication: what a broker is in its set, and how a slave follows its master."""
+"""Replication: a broker's role in its set, and how a slave follows its master."""

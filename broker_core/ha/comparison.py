@@ -1,10 +1,10 @@
-"""Comparison: before a slave takes anything from a master, its log must be the beginning of his.
+"""Comparison: a slave's log must be a prefix of its master's before replication starts.
 
-What goes beyond is saved aside (`divergence`), and the broker starts again and cuts it: the code
-that cuts is recovery's, on files that nobody reads meanwhile. So does what follows a hole that a
-start found: the master sends all of it again. Nothing is cut for a master without epochs, a real
-RocketMQ: nobody knows which of the two logs is right. There the operator decides, by `python -m
-broker_core truncate`.
+The part that goes beyond is saved aside (`divergence`), then the broker restarts and cuts it:
+recovery cuts the log, while nothing else reads the files. Data after a hole that a start found is
+treated the same way: the master sends all of it again. Nothing is cut for a master without epochs,
+a real RocketMQ, because either of the two logs may be the right one. There the operator decides,
+with `python -m broker_core truncate`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker_core.errors import RemotingError, ReplicationError
-from broker_core.ha.divergence import Place, find_shared_end, save_aside
+from broker_core.ha.divergence import Place, find_shared_end, save_diverged
 from broker_core.ha.epochs import FIRST_EPOCH, LogRange, shared_end
 from broker_core.ha.peers import WithoutEpochsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker_core.ha.ending import Ending
     from broker_core.ha.epochs import Epochs
     from broker_core.ha.peers import BrokerState, Peers
+    from broker_core.ha.shutdown import Shutdown
     from broker_core.storage import Storage
     from broker_core.store.message_store import MessageStore
 
@@ -31,14 +31,14 @@ logger = logging.getLogger(__name__)
 
 HA_PORT_STEP = 1
 DOUBTS_MAX = 3
-"""A connection may break in the middle of a record; more often than that it is the record."""
+"""A connection may break in the middle of a record; if it happens more often, the record is bad."""
 
 
 class LogComparison:
-    """Compares the own log with a master's; the log must not change meanwhile. Event loop only.
+    """Compares this log with a master's; the log must not change meanwhile. Event loop only.
 
     Attributes:
-        master_role: the role of the master that was compared with last, "" before.
+        master_role: the role of the last compared master, "" before the first.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class LogComparison:
         store: MessageStore,
         storage: Storage,
         peers: Peers,
-        ending: Ending,
+        ending: Shutdown,
         master_address: Callable[[], str | None],
     ) -> None:
-        """`master_address` returns where the master serves clients, as name servers say."""
+        """`master_address` returns the master's client address, from the name servers."""
         self._epochs = epochs
         self._store = store
         self._files = store.files
@@ -66,22 +66,22 @@ class LogComparison:
         """Return when the master at this HA address may be followed.
 
         Raises:
-            ReplicationError: it may not, and why.
+            ReplicationError: the master must not be followed; the text says why.
         """
-        # What came of a record that is not whole was another master's, perhaps.
+        # An incomplete record may come from another master.
         replay = self._store.replay
         replay.cut()
-        address = self._master_address() or _beside(ha_address)
+        address = self._master_address() or _default_client_address(ha_address)
         try:
             state = await self._peers.state_of(address, follows=True, doubted=replay.doubted_where)
         except WithoutEpochsError:
             replay.step_over(())
             await self._compare_with_original(address)
-            self._doubt(address, replay.doubted_where)
+            self._report_doubt(address, replay.doubted_where)
             return
         except RemotingError as error:
             raise ReplicationError(
-                f"the master at {address} cannot be asked for its epochs: {error}"
+                f"couldn't get the epochs of the master at {address}: {error}"
             ) from error
         except OSError as error:
             raise ReplicationError(f"the logs cannot be compared: {error}") from error
@@ -93,8 +93,8 @@ class LogComparison:
         epochs = self._epochs
         if state.newest < epochs.newest:
             raise ReplicationError(
-                f"the master at {address} knows epoch {state.newest}, and this broker followed one "
-                f"of epoch {epochs.newest}: that master was replaced"
+                f"the master at {address} is in epoch {state.newest}, but this broker followed "
+                f"a master of epoch {epochs.newest}; the master at {address} was replaced"
             )
         own = self._own_range()
 
@@ -107,27 +107,28 @@ class LogComparison:
                 self._files.log, limit, state.log, ask, self._last_before(limit)
             )
             if end < own.max_offset:
-                parts = f"its log parts from that of the master at {address} at offset {end}"
+                parts = f"its log diverges from that of the master at {address} at offset {end}"
                 await self._cut_at(end, own, state, parts)
             hole = self._new_hole(state)
             if hole is not None:
-                lacks = f"its log was found damaged at offset {hole}, which {address} has whole"
+                lacks = f"its log is damaged at offset {hole}, where the log at {address} is intact"
                 await self._cut_at(hole, own, state, lacks)
             epochs.adopt(state.epochs)
         except RemotingError as error:
             raise ReplicationError(f"the logs cannot be compared: {error}") from error
         except OSError as error:
             raise ReplicationError(
-                f"the logs part, and what the master lacks cannot be saved: {error}"
+                f"the logs diverge, and the part that the master lacks couldn't be saved: {error}"
             ) from error
         self._store.replay.step_over(state.damaged)
         self.master_role = state.broker_role
 
     def _new_hole(self, state: BrokerState) -> int | None:
-        """Return where this start found the log damaged, though its master has what was there.
+        """Return where this start found damage in this log but the master's log is intact.
 
-        A power cut may have taken it from the middle of what was not flushed. To go on behind it
-        would tell the master that all before is here, and have it acknowledge what is not.
+        A power cut may have removed data from the middle of the unflushed part. Continuing past the
+        hole would claim that everything before it is here, and make the master acknowledge missing
+        data.
         """
         for found in self._files.quarantine.found_at_start:
             is_his = any(
@@ -139,7 +140,7 @@ class LogComparison:
 
     async def _cut_at(self, end: int, own: LogRange, state: BrokerState, why: str) -> None:
         place = await asyncio.to_thread(
-            save_aside,
+            save_diverged,
             self._files.log,
             end,
             own,
@@ -147,17 +148,18 @@ class LogComparison:
             self._files.paths.diverged,
             self._storage,
         )
-        self._epochs.ask_for_cut(end)
-        reason = f"{why}; the {own.max_offset - end} bytes behind are saved in {place} and cut"
-        self._ending.start_again(reason)
+        self._epochs.schedule_cut(end)
+        reason = f"{why}; the {own.max_offset - end} bytes after it are saved in {place} and cut"
+        self._ending.restart(reason)
         raise ReplicationError(reason)
 
     async def _compare_with_original(self, address: str) -> None:
         if self._epochs.newest > FIRST_EPOCH:
             raise ReplicationError(
-                f"the master at {address} knows no epochs, and this broker followed one of epoch "
-                f"{self._epochs.newest}: that master was replaced. If it is to be followed all the "
-                "same, stop this broker, move epoch.json out of its store directory and start it"
+                f"the master at {address} has no epochs, but this broker followed a master of "
+                f"epoch {self._epochs.newest}; the master at {address} was replaced. To follow "
+                "it anyway, stop this broker, move epoch.json out of its store directory and "
+                "start it again"
             )
         own = self._own_range()
         try:
@@ -174,24 +176,22 @@ class LogComparison:
             raise ReplicationError(f"the logs cannot be compared: {error}") from error
         if end < own.max_offset:
             raise ReplicationError(
-                f"this broker's log ends at offset {own.max_offset} and shares the one of the "
-                f"master at {address}, which knows no epochs, up to offset {end} only. Stop this "
-                f"broker and run `python -m broker_core truncate -c FILE --at {end}`: it saves the "
-                "rest aside before it cuts it. Or follow another master"
+                f"this broker's log ends at offset {own.max_offset}, but matches that of the "
+                f"master at {address}, which has no epochs, only up to offset {end}. Stop this "
+                f"broker and run `python -m broker_core truncate -c FILE --at {end}`, which "
+                "saves the rest before it cuts it, or follow another master"
             )
 
-    def _doubt(self, address: str, doubted: int | None) -> None:
-        """Say what to do when a master that cannot be asked sends no record again and again."""
+    def _report_doubt(self, address: str, doubted: int | None) -> None:
+        """Log what to do when a master without epochs repeatedly sends an invalid record."""
         if doubted is None or doubted != self._store.max_commit_log_offset:
             return
         self._doubts = self._doubts + 1 if doubted == self._doubted else 1
         self._doubted = doubted
         if self._doubts == DOUBTS_MAX:
             logger.warning(
-                "the log of the master at %s is damaged at offset %d: %d times no whole record "
-                "came from there. This slave serves what it has. To go on behind the damage, stop "
-                "it, move its store directory away and start it: it begins with the master's last "
-                "file",
+                "master log damaged, replication stopped master=%s commit_log_offset=%d "
+                "attempts=%d",
                 address,
                 doubted,
                 DOUBTS_MAX,
@@ -212,7 +212,7 @@ class LogComparison:
         return last
 
 
-def _beside(ha_address: str) -> str:
-    """Return where a broker serves clients whose HA port is the default one."""
+def _default_client_address(ha_address: str) -> str:
+    """Return the client address of a broker whose HA port is the default."""
     host, _, port = ha_address.rpartition(":")
     return f"{host}:{int(port) - HA_PORT_STEP}"

@@ -1,14 +1,14 @@
-"""HaConnection: one slave, as its master sees it.
+"""HaConnection: the master's connection to one slave.
 
-The slave says where it wants the log from; from then on everything that is committed goes out, file
-by file, straight from the mapping. What is likely not in memory is read by a thread first, so that
-no page fault stops the loop. What waits in the transport is bounded: the slave's reading sets the
-pace.
+The slave reports the offset from which it wants the log; from then on all committed data is sent,
+file by file, straight from the mapping. A thread first reads data that is likely not in memory, so
+that no page fault stops the loop. The amount buffered in the transport is bounded: the slave's
+reading sets the pace.
 
 Source: store/ha/HAConnection.java (4.9.8).
-Differs: a report beyond what was sent, or below the one before, ends the connection; so does a
-slave that takes nothing for haHousekeepingInterval. A slave that wants what is not there is told
-where the log begins and disconnected, instead of getting heartbeats for ever.
+Differs: a report beyond the sent data, or below the previous report, ends the connection; so does a
+slave that reads nothing for haHousekeepingInterval. A slave that asks for deleted data is sent the
+start of the log and disconnected, instead of getting heartbeats forever.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TURN_BYTES = 1 << 20
-"""So much goes to the transport in one turn of the loop, and about as much waits there at most."""
+"""The maximum number of bytes sent to the transport per turn of the loop; about as much may be
+buffered there.
+"""
 HOT_BYTES = 64 << 20
-"""What was written last is in memory; the rest is read ahead."""
+"""The most recently written bytes are in memory; older data is read ahead."""
 READ_AHEAD_BYTES = 4 << 20
 PACED_BYTES_PER_SECOND = 256 << 20
-"""A slave that lacks more than HOT_BYTES gets so much while the log grows, or twice what the log
-grows by: it catches up, and sends keep the machine."""
+"""While the log grows, a slave that is more than HOT_BYTES behind is sent this much, or twice the
+growth of the log: it catches up without starving puts.
+"""
 LATE_SECONDS_MAX = 0.01
 QUIET_SECONDS = 0.25
-"""A log that has not grown for so long leaves the machine to the slave."""
+"""If the log hasn't grown for this long, the slave gets full speed."""
 
 
 class SlaveConnection(NamedTuple):
@@ -48,38 +51,38 @@ class SlaveConnection(NamedTuple):
 
     address: str
     requested_offset: int
-    """Where it wanted the log from; -1 before it said so."""
+    """The log offset from which it asked for data; -1 before its first report."""
     acknowledged_offset: int
-    """Up to here it has the log; -1 before its first report."""
+    """The slave has the log up to here; -1 before its first report."""
     transferred_offset: int
-    """Up to here the log was sent to it."""
+    """The log was sent to the slave up to here."""
     behind_bytes: int
     behind_seconds: float
-    """0 when it has everything; how old the oldest byte is that it lacks, else."""
+    """The age of the oldest byte that the slave lacks; 0 when it has everything."""
     last_contact_seconds: float
-    """How long ago it last said something."""
+    """How long ago the slave last sent data."""
     transfer_bytes_per_second: int
     is_in_sync: bool
     """Whether it counts among the replicas that SYNC_MASTER waits for."""
 
 
 class ConnectionOwner(Protocol):
-    """What a connection tells its master."""
+    """The callbacks from a connection to its master."""
 
     def connected(self, connection: HaConnection) -> None:
-        """Take a new connection."""
+        """Handle a new connection."""
         ...
 
     def acknowledged(self, connection: HaConnection) -> None:
-        """Take note of a report."""
+        """Handle a report."""
         ...
 
     def sendable_where(self) -> int:
-        """Return up to where slaves may have the log."""
+        """Return the offset up to which slaves may have the log."""
         ...
 
     def sent_everything(self) -> None:
-        """Take note that there is nothing to send until the log grows."""
+        """Handle that there is nothing to send until the log grows."""
         ...
 
     def disconnected(self, connection: HaConnection, reason: str) -> None:
@@ -94,7 +97,7 @@ class HaConnection(asyncio.Protocol):
         address: the slave's, host:port.
         requested_offset, acknowledged_offset: see SlaveConnection.
         begin_offset, next_offset: where the first transfer began, and the next one begins.
-        last_read: when the slave last said something, by the monotonic clock.
+        last_read: when the slave last sent data, by the monotonic clock.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class HaConnection(asyncio.Protocol):
         self._pause: Timer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none of asyncio's classes.
+        # uvloop's transports don't derive from asyncio's classes.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=TURN_BYTES)
@@ -163,7 +166,7 @@ class HaConnection(asyncio.Protocol):
         self.pump()
 
     def pump(self) -> None:
-        """Send what slaves may have and was not sent, as much as a turn may."""
+        """Send data that slaves may have, up to the limit of a turn."""
         transport = self._transport
         if self.next_offset < 0 or self._is_paused or transport is None or self._pause:
             return
@@ -197,21 +200,22 @@ class HaConnection(asyncio.Protocol):
                 self._refuse_expired(transport)
             elif self.next_offset >= self._log.committed_where:
                 self._owner.sent_everything()
-            # Else the flush of the rest tells.
+            # Otherwise `flushed` continues when more is committed.
 
     def tend(self, now: float) -> None:
-        """Send a heartbeat when it is time; end a connection that is silent or takes nothing."""
+        """Send a heartbeat when it is due; end a connection that is silent or doesn't read."""
         housekeeping_s = self._config.ha_housekeeping_interval / 1000
         if now - self.last_read > housekeeping_s:
-            self.close(f"it has said nothing for {housekeeping_s:g} s (haHousekeepingInterval)")
+            self.close(f"the slave sent nothing for {housekeeping_s:g} s (haHousekeepingInterval)")
             return
         has_all = self.acknowledged_offset >= self.next_offset
         if has_all:
             self.last_progress = now
         elif now - self.last_progress > housekeeping_s:
             self.close(
-                f"it has taken nothing for {housekeeping_s:g} s (haHousekeepingInterval), and "
-                f"lacks {self.next_offset - self.acknowledged_offset} bytes that were sent"
+                f"the slave acknowledged nothing for {housekeeping_s:g} s "
+                f"(haHousekeepingInterval), with {self.next_offset - self.acknowledged_offset} "
+                "sent bytes outstanding"
             )
             return
         heartbeat_s = self._config.ha_send_heartbeat_interval / 1000
@@ -219,14 +223,14 @@ class HaConnection(asyncio.Protocol):
             self._send_heartbeat(self.next_offset)
 
     def close(self, reason: str) -> None:
-        """End the connection; what waits to be sent is dropped."""
+        """End the connection; unsent data is dropped."""
         self._reason = self._reason or reason
         if self._transport is not None:
             self._transport.abort()
 
     @property
     def transfer_bytes_per_second(self) -> int:
-        """How much was sent in the last whole second, headers included."""
+        """How many bytes were sent in the last whole second, including headers."""
         return self._rate.per_second()
 
     def _take_report(self, offset: int) -> None:
@@ -234,11 +238,12 @@ class HaConnection(asyncio.Protocol):
             self._take_request(offset)
         elif offset > self.next_offset:
             raise ReplicationError(
-                f"it reports offset {offset}, though only {self.next_offset} was sent"
+                f"the slave reported offset {offset}, but only {self.next_offset} was sent"
             )
         elif offset < self.acknowledged_offset:
             raise ReplicationError(
-                f"it reports offset {offset} after {self.acknowledged_offset}, which falls"
+                f"the slave reported offset {offset} after {self.acknowledged_offset}; offsets "
+                "must not decrease"
             )
         elif offset > self.acknowledged_offset:
             self.acknowledged_offset = offset
@@ -248,8 +253,9 @@ class HaConnection(asyncio.Protocol):
         log = self._log
         if not 0 <= offset <= log.committed_where:
             raise ReplicationError(
-                f"it asks for offset {offset}, but the log ends at {log.committed_where}: it has "
-                "messages that this master lacks, or it is no slave of it"
+                f"the slave requested offset {offset}, but the log ends at "
+                f"{log.committed_where}; the slave has messages that this master lacks, or "
+                "belongs to another master"
             )
         self.requested_offset = offset
         self.acknowledged_offset = offset
@@ -257,7 +263,7 @@ class HaConnection(asyncio.Protocol):
         if offset == 0:
             self.next_offset = self._first_offset()
         self.begin_offset = self.next_offset
-        logger.info("slave connected: address=%s requested_offset=%d", self.address, offset)
+        logger.info("slave connected address=%s requested_offset=%d", self.address, offset)
         self.pump()
 
     def _first_offset(self) -> int:
@@ -268,12 +274,12 @@ class HaConnection(asyncio.Protocol):
         return log.committed_where - log.committed_where % log.file_size
 
     def _refuse_expired(self, transport: asyncio.Transport) -> None:
-        """Tell a slave that wants what is gone where the log begins; it logs that."""
+        """Send the start of the log to a slave that asks for deleted data; the slave logs it."""
         self._send_heartbeat(self._log.min_offset)
         self._reason = (
-            f"it asks for offset {self.next_offset}, but the log begins at {self._log.min_offset}: "
-            "the files between have expired. Stop the slave, move its store directory away and "
-            "start it, so that it begins anew"
+            f"the slave requested offset {self.next_offset}, but the log begins at "
+            f"{self._log.min_offset}; the files in between have expired. Stop the slave, move "
+            "its store directory away and start it again, so that it copies the whole log"
         )
         transport.close()
 
@@ -283,7 +289,7 @@ class HaConnection(asyncio.Protocol):
             self._transport.write(encode_header(offset, 0))
 
     def _room(self) -> int:
-        """Return how much may be sent in this turn."""
+        """Return how many bytes may be sent in this turn."""
         if not self._config.ha_flow_control_enable:
             return TURN_BYTES
         left = self._config.max_ha_transfer_byte_in_second - self._rate.this_second()
@@ -292,7 +298,7 @@ class HaConnection(asyncio.Protocol):
         return min(left, TURN_BYTES)
 
     def _pump_again(self) -> None:
-        """Send the next turn's bytes: at once, or after a pause that leaves sends the machine."""
+        """Schedule the next turn: at once, or after a pause that leaves room for puts."""
         end, now = self._log.committed_where, self._clock.monotonic()
         is_far = end - self.next_offset > HOT_BYTES
         seconds = self._pace.pause(TURN_BYTES, now, end) if is_far else 0.0
@@ -306,7 +312,7 @@ class HaConnection(asyncio.Protocol):
         self.pump()
 
     def _warm_bytes(self) -> int:
-        """Return how much of what comes next is in memory; see to it that more gets there."""
+        """Return how many of the next bytes are in memory; start reading more ahead if needed."""
         left = self._log.committed_where - self.next_offset
         if left <= HOT_BYTES:
             return left
@@ -331,7 +337,8 @@ class HaConnection(asyncio.Protocol):
     def _warmed(self, done: asyncio.Future[None], end: int) -> None:
         self._is_warming = False
         if not done.cancelled():
-            # A file that was deleted meanwhile: the mapping has it still, or the log tells.
+            # If the file was deleted meanwhile, the mapping still has it, or reading the log
+            # reports it.
             done.exception()
         self._warm_to = end
         self.pump()
@@ -348,7 +355,7 @@ class _Pace:
         self._due = 0.0
 
     def pause(self, size: int, now: float, log_end: int) -> float:
-        """Return how long to wait after so many bytes; 0 when the log does not grow."""
+        """Return how long to wait after this many bytes; 0 when the log doesn't grow."""
         grown, seconds = log_end - self._end, now - self._when
         is_first = self._when < 0
         self._when, self._end = now, log_end
@@ -358,13 +365,13 @@ class _Pace:
             self._due = now
             return 0.0
         rate = max(PACED_BYTES_PER_SECOND, 2 * grown / max(seconds, 0.001))
-        # A timer that came late is made good.
+        # Compensate for a late timer.
         self._due = max(self._due, now - LATE_SECONDS_MAX) + size / rate
         return self._due - now
 
 
 class _Rate:
-    """Counts bytes by whole seconds."""
+    """Counts bytes per whole second."""
 
     __slots__ = ("_before", "_clock", "_now", "second_ends")
 

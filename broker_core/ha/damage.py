@@ -1,9 +1,9 @@
-"""Damage: what a master does about a place of its log that its slave cannot read.
+"""Damage: how a master handles a location in its log that its slave can't read.
 
-A start finds damage only where it scans the log, and nobody reads an old record before somebody
-asks for it; a slave that catches up reads everything. It names the place, the master looks at its
-own bytes, and from then on both step over them. The slave keeps the same bytes at the same offsets,
-and the messages in them keep their places in their queues.
+A start finds damage only in the part of the log that it scans, and an old record is checked only
+when it is read; a slave that catches up reads everything. It reports the location, the master
+checks its own bytes, and from then on both skip them. The slave keeps the same bytes at the same
+offsets, and the messages in them keep their offsets in their queues.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUEUES_A_TURN = 64
 
 
 class DamageCheck:
-    """Event loop only; one place at a time."""
+    """Event loop only; one location at a time."""
 
     def __init__(self, files: StoreFiles, *, is_guarded: bool) -> None:
         self._files = files
@@ -34,7 +34,7 @@ class DamageCheck:
         self._is_busy = False
 
     async def look(self, commit_log_offset: int) -> None:
-        """Quarantine what begins at an offset if a record belongs there and none can be read."""
+        """Quarantine the data at an offset if a record belongs there but can't be read."""
         if self._is_busy or self._files.quarantine.contains(commit_log_offset):
             return
         self._is_busy = True
@@ -45,7 +45,7 @@ class DamageCheck:
         if found is not None and self._files.quarantine.add(found):
             self._files.quarantine.save()
             logger.error(
-                "a slave found a damaged range, kept and stepped over: from=%d to=%d reason=%s",
+                "slave reported a damaged range from=%d to=%d reason=%s",
                 *found,
             )
 
@@ -62,7 +62,7 @@ class DamageCheck:
             reason = error.reason
         else:
             return None
-        # Whoever asks may be wrong about where records begin.
+        # The slave may be wrong about where records begin.
         if position and not await self._is_boundary(offset):
             return None
         end = await asyncio.to_thread(next_record, file, position + 1, limit)

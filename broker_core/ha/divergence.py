@@ -1,16 +1,16 @@
-"""Divergence: where two logs part, and what of the own one is saved aside before it is cut.
+"""Divergence: where two logs diverge, and how this broker's part is saved before it is cut.
 
 The epochs say up to which offset the same masters wrote both logs. A master that lost its tail in a
-power cut goes on in the same epoch with other messages, so the last shared record is compared, too,
-by a fingerprint of its head: place, times and checksum of the body.
+power cut continues the same epoch with different messages, so the last shared record is compared,
+too, by a fingerprint of its head: location, times and checksum of the body.
 
-What the other log lacks goes to `diverged/<from>-<to>-<digest>/` under the store's root::
+Data that the other log lacks is saved to `diverged/<from>-<to>-<digest>/` under the store's root::
 
     commitlog/<offset>     the raw bytes, one file for each file of the log, named by its first byte
-    messages.jsonl         one line a message: topic, queueId, queueOffset, keys, uniqKey, ...
+    messages.jsonl         one line per message: topic, queueId, queueOffset, keys, uniqKey, ...
     manifest.json          written last: the range, both logs' epochs, SHA-256 of each file above
 
-Nothing is cut before the manifest is durable. A crash at any step leaves the log as it was, and the
+Nothing is cut before the manifest is durable. A crash at any step leaves the log unchanged, and the
 next comparison writes the same files again.
 """
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from broker_core.store.mapped_file import MappedFile
 
 FINGERPRINT_BYTES_MAX = 4096
-"""Enough of a record to tell it from any other: the checksum of its body lies in its head."""
+"""Enough of a record to identify it: the head includes the checksum of the body."""
 PROBES = 8
-"""How many records one question compares."""
+"""How many records one request compares."""
 COPY_STEP = 1 << 20
 SPARE_BYTES = 16 << 20
-"""Room that stays free on the disk beside what is saved."""
+"""Disk space to keep free in addition to the saved data."""
 MANIFEST = "manifest.json"
 MESSAGES = "messages.jsonl"
 
@@ -51,7 +51,7 @@ _SIZE_AND_MAGIC = struct.Struct(">ii")
 
 
 class Place(NamedTuple):
-    """A stretch of a log, from the beginning of a record on."""
+    """A range of a log that starts at a record."""
 
     commit_log_offset: int
     size: int
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 def fingerprint(log: CommitLog, place: Place) -> str | None:
-    """Return what tells a record from any other, None where the log lacks these bytes."""
+    """Return a hash that identifies a record, or None if the log lacks these bytes."""
     offset, size = place
     if size <= 0 or offset < log.min_offset or offset + size > log.max_offset:
         return None
@@ -75,21 +75,21 @@ def fingerprint(log: CommitLog, place: Place) -> str | None:
 async def find_shared_end(
     log: CommitLog, limit: int, other: LogRange, ask: AskFingerprints, last: Place | None = None
 ) -> int:
-    """Return up to which offset the own log is the other one, at most `limit`.
+    """Return the offset up to which both logs are equal, at most `limit`.
 
-    `limit` is what the epochs allow. `last` is the last record before it, if somebody knows it:
-    then mostly one question is enough. What the other log no longer holds counts as the same.
+    `limit` follows from the epochs. `last` is the last record before it, if known: then one request
+    is usually enough. Data that the other log has deleted counts as equal.
 
     Raises:
-        ReplicationError: the logs have no record in common, or the other one begins behind `limit`.
+        ReplicationError: the logs have no record in common, or the other one begins after `limit`.
     """
     if limit <= log.min_offset:
         return limit
     if limit < other.min_offset:
         raise ReplicationError(
-            f"the master's log begins at offset {other.min_offset}, and this broker shares it up "
-            f"to offset {limit} only: messages between are gone. Move the store directory away to "
-            "begin again from the master's log"
+            f"the master's log begins at offset {other.min_offset}, but this broker's log "
+            f"matches it only up to offset {limit}; the messages in between are gone. Move the "
+            "store directory away and start again, so that this broker copies the master's log"
         )
     low = max(log.min_offset, other.min_offset)
     if limit == low:
@@ -98,7 +98,7 @@ async def find_shared_end(
         (theirs,) = await _ask(ask, [last])
         if theirs is not None and theirs == fingerprint(log, last):
             return limit
-    # From the newest file back: logs part near their ends.
+    # Newest file first: logs usually diverge near their ends.
     file = log.file_at(limit - 1)
     is_compared = False
     while file is not None and file.file_from_offset + file.size > low:
@@ -110,15 +110,16 @@ async def find_shared_end(
         file = log.file_at(file.file_from_offset - 1)
     if is_compared:
         raise ReplicationError(
-            "no record of this broker's log is in the master's: they are of different sets, or the "
-            "master lost its log. If it did, promote this broker, which has what was lost; else "
-            "give each set a brokerName of its own, or move this broker's store directory away"
+            "no record of this broker's log is in the master's; the brokers belong to different "
+            "sets, or the master lost its log. If the master lost its log, promote this broker, "
+            "which has the lost messages; otherwise give each set its own brokerName, or move "
+            "this broker's store directory away"
         )
     return low
 
 
 def messages_of(log: CommitLog, offset_from: int, offset_to: int) -> Iterator[dict[str, Any]]:
-    """Yield what a report says of each record in a range, and of each stretch that is no record."""
+    """Yield a report entry for each record in a range, and for each unreadable part."""
     offset = offset_from
     while offset < offset_to:
         file = log.file_at(offset)
@@ -158,7 +159,7 @@ def messages_of(log: CommitLog, offset_from: int, offset_to: int) -> Iterator[di
         offset += head.size
 
 
-def save_aside(
+def save_diverged(
     log: CommitLog,
     offset_from: int,
     own: LogRange,
@@ -168,11 +169,11 @@ def save_aside(
 ) -> Path:
     """Copy the log from an offset on into a directory below `directory`; return it.
 
-    Blocks; the log must not change meanwhile. All is durable when it returns.
+    Blocks; the log must not change meanwhile. Everything is durable on return.
 
     Raises:
         ReplicationError: the disk has no room for it.
-        OSError: it cannot be written.
+        OSError: it can't be written.
     """
     offset_to = own.max_offset
     needed = offset_to - offset_from + SPARE_BYTES
@@ -181,7 +182,7 @@ def save_aside(
         raise ReplicationError(
             f"{offset_to - offset_from} bytes of this broker's log are not in the master's and "
             f"must be saved to {directory} before they are cut, but only {free} bytes are free "
-            "there: make room"
+            "there; free up space"
         )
     digest = hashlib.sha256()
     for _, data in _stretches(log, offset_from, offset_to):
@@ -272,12 +273,12 @@ def _stretches(
 
 
 async def _count_same(log: CommitLog, records: _Records, ask: AskFingerprints) -> int:
-    """Return how many records, from the first on, are in the other log as well.
+    """Return how many records, from the first on, are also in the other log.
 
-    Records are the same up to where the logs part, and none behind it is.
+    Records are equal up to the point where the logs diverge, and different after it.
     """
     low, high = 0, len(records)
-    # Mostly all are: the last one is looked at first.
+    # Usually all records are equal, so check the last one first.
     probes = [high - 1]
     while low < high:
         places = [records.place(index) for index in probes]
@@ -296,18 +297,18 @@ async def _ask(ask: AskFingerprints, places: Sequence[Place]) -> Sequence[str | 
     answers = await ask(places)
     if len(answers) != len(places):
         raise ReplicationError(
-            f"the master answered {len(answers)} of {len(places)} questions about its log"
+            f"the master answered {len(answers)} of {len(places)} requests about its log"
         )
     return answers
 
 
 class _Records:
-    """Where the whole records of a file lie within a range; its blank one counts as one, too."""
+    """The locations of the whole records of a file within a range, including its blank record."""
 
     def __init__(self, file: MappedFile, offset_from: int, offset_to: int) -> None:
         base, position = file.file_from_offset, 0
         limit = min(file.size, offset_to - base)
-        # Not a list of tuples: a file may hold millions.
+        # Not a list of tuples, because a file may hold millions.
         self._offsets = array("q")
         self._ends = array("q")
         while position + _SIZE_AND_MAGIC.size <= limit:
@@ -326,7 +327,7 @@ class _Records:
         return len(self._offsets)
 
     def place(self, index: int) -> Place:
-        """Return where a record lies, or as much of it as tells it from another."""
+        """Return the location of a record, cut to FINGERPRINT_BYTES_MAX."""
         offset = self._offsets[index]
         return Place(offset, min(self._ends[index] - offset, FINGERPRINT_BYTES_MAX))
 
@@ -335,7 +336,7 @@ class _Records:
 
 
 def next_record(file: MappedFile, position: int, limit: int) -> int:
-    """Return where the next readable record begins, `limit` without one."""
+    """Return where the next readable record begins, or `limit`."""
     starts = []
     for magic in (record.MESSAGE_MAGIC_BYTES, record.MESSAGE_MAGIC_V2_BYTES):
         at = record.find_magic(file.buffer, magic, position + record.MAGIC_POSITION, limit)

@@ -1,22 +1,22 @@
-"""Epochs: under which masters the log was written, in `epoch.json`.
+"""Epochs: which masters wrote which part of the log, stored in `epoch.json`.
 
-An epoch is the reign of one master: a number, and the offset of the log at which it began. A log
-without any was written in epoch 0, which begins at offset 0. A promotion begins an epoch before the
-first message of the new master; a slave takes over the epochs of the master that it follows. So two
-logs whose epochs agree up to an offset were, up to there, written by the same masters.
+An epoch is the term of one master: a number, and the log offset at which it began. A log
+without epochs was written in epoch 0, which begins at offset 0. A promotion begins an epoch before
+the first message of the new master; a slave adopts the epochs of the master that it follows. So two
+logs whose epochs agree up to an offset were written by the same masters up to that offset.
 
 ::
 
     {"epochs": [{"epoch": 1, "startOffset": 4096}],
-     "role": {"brokerRole": "ASYNC_MASTER", "brokerId": 0,         what a promotion, or the loss of
-              "configuredRole": "SLAVE", "configuredId": 1,        mastership, made of the broker
+     "role": {"brokerRole": "ASYNC_MASTER", "brokerId": 0,         the role after a promotion, or
+              "configuredRole": "SLAVE", "configuredId": 1,        after the loss of mastership
               "formerId": 1},
      "cutAt": 4000,                           where the next start cuts the log, saved aside before
-     "peers": ["10.0.0.2:10911"]}             who asked for these epochs: the slaves of the set
+     "peers": ["10.0.0.2:10911"]}             brokers that asked for the epochs: slaves of the set
 
-The role holds while the configuration file still says what it said then.
+The role applies as long as the configured role and ID in the configuration file are unchanged.
 
-The file is replaced at once and durably. One that cannot be read keeps the broker from starting:
+The file is replaced atomically and durably. If it can't be read, the broker doesn't start, because
 without its epochs it could act as a second master.
 """
 
@@ -39,34 +39,34 @@ if TYPE_CHECKING:
 FIRST_EPOCH = 0
 PEERS_MAX = 16
 EPOCHS_MAX = 10_000
-"""More are not taken from a peer: one a failover is far fewer."""
+"""The limit for epochs from a peer; one per failover is far fewer."""
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Epoch(msgspec.Struct, frozen=True, rename="camel"):
-    """The reign of one master: it wrote the log from start_offset on."""
+    """The term of one master, which wrote the log from start_offset on."""
 
     epoch: Natural
     start_offset: Natural
 
 
-class GivenRole(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The role that replaces the configured one for as long as the file says the same."""
+class AssignedRole(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The role that replaces the configured one while the configuration file is unchanged."""
 
     broker_role: BrokerRole
     broker_id: Natural
     configured_role: str
     configured_id: int
     former_id: Natural | None = None
-    """Of a promoted master: its id before, which the old master may take."""
+    """The previous ID of a promoted master, which the old master may use."""
 
 
 class EpochDocument(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The content of epoch.json."""
 
     epochs: tuple[Epoch, ...] = ()
-    role: GivenRole | None = None
+    role: AssignedRole | None = None
     cut_at: Natural | None = None
     peers: tuple[str, ...] = ()
 
@@ -88,15 +88,15 @@ class Epochs:
         self._document = EpochDocument()
 
     def load(self) -> None:
-        """Read the file; a missing one means epoch 0.
+        """Read the file; a missing file means epoch 0.
 
         Raises:
-            StoreError: it cannot be read, or its epochs are out of order.
+            StoreError: it can't be read, or its epochs are out of order.
         """
         try:
             data = self._storage.read(self._path)
         except NotADirectoryError:
-            # The store says what is wrong with its directory.
+            # The store reports errors of its directory.
             data = None
         except OSError as error:
             raise StoreError(f"{self._path} cannot be read: {error.strerror}") from error
@@ -108,15 +108,15 @@ class Epochs:
             check_order(document.epochs)
         except (ValueError, RecursionError) as error:
             raise StoreError(
-                f"{self._path} is damaged ({error}); without it this broker may act as a second "
-                f"master. Compare {self._path.name}.bak, and restore it; or remove the file where "
-                "this broker was never promoted and followed no promoted one"
+                f"{self._path} is damaged ({error}); without it, this broker could act as a "
+                f"second master. Restore it from {self._path.name}.bak, or delete it if this "
+                "broker was never promoted and never followed a promoted master"
             ) from error
         self._document = document
 
     @property
     def entries(self) -> tuple[Epoch, ...]:
-        """The epochs in their order, without the first one."""
+        """The epochs in ascending order, without epoch 0."""
         return self._document.epochs
 
     @property
@@ -126,12 +126,12 @@ class Epochs:
         return entries[-1].epoch if entries else FIRST_EPOCH
 
     @property
-    def role(self) -> GivenRole | None:
+    def role(self) -> AssignedRole | None:
         return self._document.role
 
     @property
     def cut_at(self) -> int | None:
-        """Where the next start has to cut the log, None where it has not."""
+        """Where the next start has to cut the log, or None."""
         return self._document.cut_at
 
     @property
@@ -139,36 +139,36 @@ class Epochs:
         return self._document.peers
 
     def adopt(self, entries: Sequence[Epoch]) -> None:
-        """Take over the epochs of the master that is followed."""
+        """Adopt the epochs of the master that is followed."""
         if tuple(entries) != self.entries:
             check_order(entries)
             self._save(epochs=tuple(entries))
 
-    def begin(self, epoch: int, start_offset: int, role: GivenRole | None) -> None:
-        """Begin the reign of this broker at the end of its log, as a master by that role."""
+    def begin(self, epoch: int, start_offset: int, role: AssignedRole | None) -> None:
+        """Begin this broker's epoch at the end of its log, as a master with that role."""
         entries = tuple(one for one in self.entries if one.start_offset <= start_offset)
         entries += (Epoch(epoch=epoch, start_offset=start_offset),)
         check_order(entries)
         self._save(epochs=entries, role=role)
 
-    def give_role(self, role: GivenRole | None) -> None:
+    def set_role(self, role: AssignedRole | None) -> None:
         """Replace the configured role from the next start on."""
         if role != self.role:
             self._save(role=role)
 
-    def ask_for_cut(self, commit_log_offset: int) -> None:
-        """Let the next start cut the log at an offset; what lies behind it must be saved aside."""
+    def schedule_cut(self, commit_log_offset: int) -> None:
+        """Make the next start cut the log at an offset; the part after it must be saved aside."""
         self._save(cut_at=commit_log_offset)
 
-    def cut_done(self) -> None:
-        """Forget the cut, and the epochs that began behind it."""
+    def clear_cut(self) -> None:
+        """Clear the cut, and the epochs that began after it."""
         cut_at = self.cut_at
         if cut_at is not None:
             kept = tuple(one for one in self.entries if one.start_offset <= cut_at)
             self._save(epochs=kept, cut_at=None)
 
-    def know_peer(self, address: str) -> None:
-        """Remember another broker of the set, the newest PEERS_MAX of them."""
+    def add_peer(self, address: str) -> None:
+        """Remember another broker of the set; only the newest PEERS_MAX are kept."""
         if address not in self.peers:
             self._save(peers=(*self.peers, address)[-PEERS_MAX:])
 
@@ -180,9 +180,9 @@ class Epochs:
 
 
 def check_order(entries: Sequence[Epoch]) -> None:
-    """Raise ValueError unless numbers rise and offsets do not fall."""
+    """Raise ValueError unless numbers strictly ascend and offsets never decrease."""
     if len(entries) > EPOCHS_MAX:
-        raise ValueError(f"{len(entries)} epochs, at most {EPOCHS_MAX} are taken")
+        raise ValueError(f"{len(entries)} epochs, more than the limit of {EPOCHS_MAX}")
     for before, after in pairwise(entries):
         if after.epoch <= before.epoch or after.start_offset < before.start_offset:
             raise ValueError(
@@ -192,7 +192,7 @@ def check_order(entries: Sequence[Epoch]) -> None:
 
 
 def shared_end(own: LogRange, other: LogRange) -> int:
-    """Return up to which offset the epochs of two logs let them be the same."""
+    """Return the offset up to which two logs may be equal according to their epochs."""
     ends = [own.max_offset, other.max_offset]
     with_first = [(Epoch(epoch=FIRST_EPOCH, start_offset=0), *log.epochs) for log in (own, other)]
     ours, theirs = ([*dict.fromkeys(entries)] for entries in with_first)

@@ -1,7 +1,7 @@
 """HaMaster: serves the log to slaves on the HA port.
 
 Source: store/ha/HAService.java (4.9.8).
-Differs: whoever connects is checked against haAllowedAddresses before a byte is read.
+Differs: the peer's address is checked against haAllowedAddresses before a byte is read.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ if TYPE_CHECKING:
     from broker_core.config.ha import HaConfig
     from broker_core.counted_log import CountedLog
     from broker_core.listening.tls import TlsGate
-    from broker_core.remoting.allowed import AllowedPeers
+    from broker_core.remoting.allowed_peers import AllowedPeers
     from broker_core.store.commit_log import CommitLog
 
 logger = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64
-"""Slaves, and whoever else connects."""
+"""Slaves and any other connections."""
 CONNECTIONS_OF_HOST_MAX = 16
-"""One host leaves room for slaves of others, which come again after each start."""
+"""A host's limit leaves room for slaves on other hosts, which reconnect after each start."""
 COLD_READ_THREADS = 2
 HANDSHAKE_SECONDS = 15.0
 TEND_SECONDS = 1.0
 SAMPLES_MAX = 3_600
-"""Seconds for which is known where the log ended."""
+"""How many seconds of history are kept of where the log ended."""
 ANY_END = 1 << 62
 GONE = -1
-"""What is reported of a slave whose connection has ended."""
+"""The reported offset of a slave whose connection has ended."""
 
 
 class HaMaster(Service):
-    """Event loop only. A slave serves the log as well, to slaves of its own.
+    """Event loop only. A slave serves the log, too, to its own slaves.
 
     Attributes:
-        on_acknowledged: called when a slave has reported, connected or gone, and each second.
-        on_report: told which slave has the log up to where, when one has reported; None for nobody.
+        on_acknowledged: called when a slave has reported, connected or disconnected, and each
+            second.
+        on_report: called with a slave and the offset that it reported; None if unused.
     """
 
     def __init__(
@@ -67,10 +68,10 @@ class HaMaster(Service):
         tls: TlsGate | None,
         sendable_where: Callable[[], int] | None = None,
     ) -> None:
-        """With tls, connections are secured, and others refused.
+        """With tls, connections are encrypted and plaintext connections are refused.
 
-        Slaves get the log up to `sendable_where()`, by default all that files hold; `flushed` tells
-        that it has grown.
+        Slaves get the log up to `sendable_where()`, by default everything in the files; call
+        `flushed` when it has grown.
         """
         super().__init__()
         self.on_acknowledged: Callable[[], None] = _nothing
@@ -84,7 +85,7 @@ class HaMaster(Service):
         self._sendable_where = sendable_where
         self._connections: list[HaConnection] = []
         self._adopting: dict[socket.socket, str] = {}
-        """Whose connections are being made, and from which host."""
+        """Sockets whose connections are being set up -> host."""
         self._sockets: list[socket.socket] = []
         self._cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, "ha-read")
         self._ends: deque[tuple[float, int]] = deque(maxlen=SAMPLES_MAX)
@@ -94,7 +95,7 @@ class HaMaster(Service):
         """Listen; return the port, which the system chooses if `port` is 0.
 
         Raises:
-            RemotingError: it cannot listen there; the text is one sentence.
+            RemotingError: it can't listen there; the text is one sentence.
         """
         limits = RemotingLimits(backlog=CONNECTIONS_MAX)
         try:
@@ -109,7 +110,7 @@ class HaMaster(Service):
         for one in self._sockets:
             loop.add_reader(one, self._accept, one)
         self._log.on_growth = self._grown
-        self.spawn_forever(self._clock, self._tend_forever, name="ha-tend")
+        self.spawn_forever(self._clock, self._maintain_forever, name="ha-tend")
         bound: int = self._sockets[0].getsockname()[1]
         return bound
 
@@ -129,12 +130,12 @@ class HaMaster(Service):
         self._cold_reads.shutdown()
 
     def connections(self) -> list[SlaveConnection]:
-        """Return the state of each slave that is connected."""
+        """Return the state of each connected slave."""
         now = self._clock.monotonic()
         return [self._state_of(connection, now) for connection in self._connections]
 
     def replicated_where(self, slaves: int) -> int:
-        """Return up to where so many slaves have the log, -1 when there are fewer."""
+        """Return the offset up to which this many slaves have the log; -1 when there are fewer."""
         if slaves <= 0:
             return ANY_END
         found = sorted((one.acknowledged_offset for one in self._connections), reverse=True)
@@ -160,7 +161,7 @@ class HaMaster(Service):
         )
 
     def disconnect_all(self, reason: str) -> None:
-        """End all connections; slaves come again."""
+        """End all connections; slaves reconnect."""
         for connection in list(self._connections):
             with isolated("closing a slave's connection", connection.address):
                 connection.close(reason)
@@ -180,7 +181,7 @@ class HaMaster(Service):
         return self._sendable_where()
 
     def flushed(self) -> None:
-        """Send what slaves may have by now."""
+        """Send the data that slaves may have now."""
         if self._connections:
             self._grown()
 
@@ -196,7 +197,7 @@ class HaMaster(Service):
             self._report("HA connection closed", host, reason)
         if connection.requested_offset >= 0:
             logger.info(
-                "slave disconnected: address=%s acknowledged_offset=%d",
+                "slave disconnected address=%s acknowledged_offset=%d",
                 connection.address,
                 connection.acknowledged_offset,
             )
@@ -219,14 +220,14 @@ class HaMaster(Service):
         )
 
     def _behind_seconds(self, commit_log_offset: int, now: float) -> float:
-        """Return how long ago the log ended at an offset, as far as that is known."""
+        """Return how long ago the log ended at an offset, as far as known."""
         for when, end in reversed(self._ends):
             if end <= commit_log_offset:
                 return now - when
         return now - self._ends[0][0]
 
     def _grown(self) -> None:
-        """Send after what the loop does now, so that the puts of a turn go out together."""
+        """Send after the current turn of the loop, so that the puts of a turn go out together."""
         if not self._is_pump_due:
             self._is_pump_due = True
             asyncio.get_running_loop().call_soon(self._pump_all)
@@ -244,11 +245,11 @@ class HaMaster(Service):
         if one.error is not None:
             connection.close("this broker failed; see its log")
 
-    async def _tend_forever(self) -> None:
+    async def _maintain_forever(self) -> None:
         while True:
             now = self._clock.monotonic()
             self._ends.append((now, self._log.committed_where))
-            # Keys that may change while the broker runs take effect.
+            # Apply configuration that may change while the broker runs.
             with isolated("reporting the slaves' offsets"):
                 self.on_acknowledged()
             for connection in list(self._connections):
@@ -260,7 +261,8 @@ class HaMaster(Service):
         try:
             peer, address = listening.accept()
         except OSError:
-            # It went away, or there are no descriptors: the kernel keeps it waiting then.
+            # The peer is gone, or no descriptors are free: then the kernel keeps the connection
+            # waiting.
             return
         peer.setblocking(False)
         host = str(address[0])
@@ -275,13 +277,13 @@ class HaMaster(Service):
         self.spawn(self._adopt(peer, host, address[1]), name="ha-accept")
 
     def _lack_of_room(self, host: str) -> str | None:
-        """Return why there is no room for one more connection of a host, None if there is."""
+        """Return why there is no room for one more connection from a host, or None."""
         hosts = [one.address.rpartition(":")[0] for one in self._connections]
         hosts += self._adopting.values()
         if len(hosts) >= CONNECTIONS_MAX:
             return f"there are {CONNECTIONS_MAX} connections"
         if hosts.count(host) >= CONNECTIONS_OF_HOST_MAX:
-            return f"there are {CONNECTIONS_OF_HOST_MAX} connections of this host"
+            return f"there are {CONNECTIONS_OF_HOST_MAX} connections from this host"
         return None
 
     async def _adopt(self, peer: socket.socket, host: str, port: int) -> None:
@@ -313,8 +315,10 @@ class HaMaster(Service):
             self._report("HA connection refused", host, str(error))
 
     def _report(self, event: str, host: str, reason: str) -> None:
-        self._counted_log.report(logger, logging.WARNING, event, host, "%s", reason)
+        self._counted_log.report(
+            logger, logging.WARNING, event, f"host={host}", "reason=%s", reason
+        )
 
 
 def _nothing() -> None:
-    """Nobody listens."""
+    """Do nothing; the default callback."""

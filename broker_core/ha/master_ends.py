@@ -1,8 +1,8 @@
-"""MasterEnds: where a slave's master said that its log ends, and how far the slave is behind that.
+"""MasterEnds: where the master's log ended at each answer, and how far the slave is behind.
 
-The HA protocol does not tell a slave where its master's log ends, so that the slave asks each time
-it takes over the master's tables. What the master has got since the last answer is not counted. A
-master that does not answer any more may have got anything.
+The HA protocol doesn't say where the master's log ends, so the slave asks each time it fetches the
+master's tables. Messages that the master received since the last answer aren't counted. If the
+master no longer answers, the delay is unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 ANSWERS_KEPT = 360
 """An hour of answers; a slave that is further behind is at least an hour behind."""
 FRESH_SECONDS = 35.0
-"""Three times in a row the master was not asked, or did not answer."""
+"""Three consecutive requests that weren't sent or got no answer."""
 
 
 class Behind(NamedTuple):
@@ -21,27 +21,27 @@ class Behind(NamedTuple):
 
     lag_bytes: int
     lag_seconds: float
-    """How long the master has had what the slave lacks, as far as the answers say it."""
+    """How long the master has had the data that the slave lacks, according to the answers."""
 
 
 class MasterEnds:
-    """Event loop only. Times are seconds of the clock that only goes forward."""
+    """Event loop only. Times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._answers: deque[tuple[float, int]] = deque(maxlen=ANSWERS_KEPT)
 
     def clear(self) -> None:
-        """Forget everything: another master has another log."""
+        """Forget everything, because another master has a different log."""
         self._answers.clear()
 
     def note(self, now: float, end: int) -> None:
-        """Take an answer; a smaller one than before is of a log that was cut."""
+        """Record an answer; an offset smaller than before means that the log was cut."""
         if self._answers and end < self._answers[-1][1]:
             self._answers.clear()
         self._answers.append((now, end))
 
     def behind(self, now: float, own_end: int) -> Behind | None:
-        """Return how far a log that ends at own_end is behind, None while that is not known."""
+        """Return how far a log that ends at own_end is behind; None while unknown."""
         if not self._answers or now - self._answers[-1][0] > FRESH_SECONDS:
             return None
         since = next((at for at, end in self._answers if end > own_end), None)

@@ -1,14 +1,15 @@
-"""Mastership: whether this master is still its set's.
+"""Mastership: whether this broker is still the master of its set.
 
-A promotion begins an epoch that the old master does not know. So a master asks the other brokers
-of its set, before it serves and every few seconds from then on: those that asked it for its epochs
-before, and those that name servers list under its name. One of them in a later epoch means that
-this broker was replaced. It takes the id that the new master had, and starts again as its slave;
-when nobody says which id is free, it stops and says how to go on.
+A promotion begins an epoch that the old master doesn't have. So a master asks the other brokers
+of its set before it starts serving and every few seconds after that: brokers that asked it for its
+epochs before, and brokers that name servers list under its name. If one of them is in a later
+epoch, this broker was replaced. It takes the ID that the new master had, and restarts as its slave;
+when no broker says which ID is free, it stops and logs how to continue.
 
-Nobody answers, nobody has replaced it: then it serves. Two brokers cannot know more, since a broken
-network and a dead peer look the same. What both of them took meanwhile is not lost in silence, but
-saved aside when they see each other again (`divergence`); SYNC_MASTER acknowledges none of it.
+If no broker answers, it assumes that it hasn't been replaced, and serves. Two brokers can't do
+better, since a broken network and a dead peer look the same. Messages that both accepted meanwhile
+aren't lost silently, but saved aside when they reconnect (`divergence`); SYNC_MASTER acknowledges
+none of them.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from typing import TYPE_CHECKING
 
 from broker_core.clock import wait_within
 from broker_core.errors import ReplicationError
-from broker_core.ha.epochs import GivenRole
+from broker_core.ha.epochs import AssignedRole
 from broker_core.ha.role import SLAVE
 from broker_core.service import Service
 
 if TYPE_CHECKING:
     from broker_core.clock import Clock
-    from broker_core.ha.ending import Ending
     from broker_core.ha.epochs import Epochs
     from broker_core.ha.peers import BrokerState, Peers
     from broker_core.ha.role import Role
+    from broker_core.ha.shutdown import Shutdown
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ START_TIMEOUT_S = 10.0
 
 
 class Mastership(Service):
-    """Looks for a later epoch while this broker is master. Event loop only."""
+    """Watches for a later epoch while this broker is master. Event loop only."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Mastership(Service):
         configured: tuple[str, int],
         epochs: Epochs,
         peers: Peers,
-        ending: Ending,
+        ending: Shutdown,
         clock: Clock,
     ) -> None:
         """`configured`: brokerRole and brokerId of the configuration file."""
@@ -57,7 +58,7 @@ class Mastership(Service):
         self._clock = clock
 
     async def start(self) -> None:
-        """Look once, before anything is served; then again and again.
+        """Check once before anything is served, then periodically.
 
         Raises:
             ReplicationError: another broker is the set's master.
@@ -66,11 +67,10 @@ class Mastership(Service):
         if not await wait_within(self._clock, looking, START_TIMEOUT_S):
             looking.cancel()
             logger.warning(
-                "name servers and the other brokers of the set do not answer; this broker goes on "
-                "as %s",
+                "name servers and peers unreachable, keeping the role role=%s",
                 self._role.broker_role,
             )
-        if self._ending.is_asked:
+        if self._ending.is_requested:
             raise ReplicationError(self._ending.failure or "this broker was replaced")
         self.spawn_forever(self._clock, self._check_forever, name="mastership")
 
@@ -79,12 +79,12 @@ class Mastership(Service):
         await self._peers.shutdown()
 
     async def check(self) -> None:
-        """Ask whether this master was replaced, and end the broker if so."""
-        if self._role.is_slave or self._ending.is_asked:
+        """Check whether this master was replaced, and end the broker if so."""
+        if self._role.is_slave or self._ending.is_requested:
             return
         registered = await self._peers.registered() or {}
         states = await self._peers.states_of([*registered.values(), *self._epochs.peers])
-        # Asked late: a promotion of this broker may have begun an epoch meanwhile.
+        # Compare only now: a promotion of this broker may have begun an epoch meanwhile.
         later = {
             address: state
             for address, state in states.items()
@@ -107,9 +107,9 @@ class Mastership(Service):
             try:
                 self._become_slave(broker_id)
             except OSError:
-                logger.exception("epoch.json cannot be written")
+                logger.exception("epoch file not written")
                 break
-            self._ending.start_again(
+            self._ending.restart(
                 f"the broker at {address} was promoted (epoch {newest}); this one becomes its "
                 f"slave with brokerId={broker_id}"
             )
@@ -117,12 +117,12 @@ class Mastership(Service):
         self._fail(f"the broker at {next(iter(found), next(iter(later)))}", newest)
 
     def outranked(self, epoch: int, where: str) -> None:
-        """Take note that a name server knows a later epoch of this set."""
+        """Record that a name server reports a later epoch of this set."""
         if not self._role.is_slave and epoch > self._epochs.newest:
             self._fail(f"the name server at {where}", epoch)
 
     def _free_id(self, master: BrokerState) -> int | None:
-        """Return the id that this broker may have as a slave: its own, or the new master's old."""
+        """Return the ID for this broker as a slave: its own, or the new master's old one."""
         configured_role, configured_id = self._configured
         return configured_id if configured_role == SLAVE else master.former_broker_id
 
@@ -130,21 +130,21 @@ class Mastership(Service):
         configured_role, configured_id = self._configured
         given = None
         if configured_role != SLAVE:
-            given = GivenRole(
+            given = AssignedRole(
                 broker_role=SLAVE,
                 broker_id=broker_id,
                 configured_role=configured_role,
                 configured_id=configured_id,
             )
-        self._epochs.give_role(given)
+        self._epochs.set_role(given)
 
     def _fail(self, whom: str, epoch: int) -> None:
         self._ending.fail(
-            f"{whom} knows epoch {epoch} of this set, and this broker, started as master, only "
-            f"epoch {self._epochs.newest}: it was replaced. Start it as a slave "
-            "(brokerRole=SLAVE, and a brokerId above 0 that is free); it saves aside what the new "
-            "master lacks. Or, if this log is the one to go on with: python -m broker_core promote "
-            "-c FILE --force, while it is stopped"
+            f"{whom} reports epoch {epoch} for this set, but this broker started as master of "
+            f"epoch {self._epochs.newest}; it was replaced. Start it as a slave "
+            "(brokerRole=SLAVE, and a free brokerId above 0); it saves the messages that the "
+            "new master lacks. Or, to continue with this log: python -m broker_core promote -c "
+            "FILE --force, while it is stopped"
         )
 
     async def _check_forever(self) -> None:

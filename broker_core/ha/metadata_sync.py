@@ -1,9 +1,11 @@
-"""MetadataSync: a slave asks its master for topics, groups and offsets, and takes them over.
+"""MetadataSync: copies topics, groups and offsets from the master to a slave.
 
 Source: broker/slave/SlaveSynchronize.java, BrokerController.java handleSlaveSynchronize (4.9.7).
-Differs: filters of consumers come along where the master is one of ours, and a slave says when its
-accounts are not its master's; the original knows nothing of either. It asks where the master's log
-ends, too, to say how far it is behind.
+Request modes are copied if the master has them, as between brokers of 5.3.3.
+
+Differs: consumer filters are copied if the master runs Trebuchet, and a slave reports when its
+accounts differ from its master's; the original does neither. The slave also asks where the master's
+log ends, to report how far it is behind.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from broker_core.ha.master_ends import MasterEnds
 from broker_core.message.data_version import DataVersion
 from broker_core.message.subscription import SubscriptionGroupConfig
 from broker_core.metadata.consumer_filters import StoredFilter, TopicFilters
+from broker_core.metadata.consumer_offsets import records_needed
+from broker_core.metadata.request_modes import RequestMode
 from broker_core.protocol import java_json
 from broker_core.protocol.bodies.registration import (
     DELETED_TOPICS,
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from broker_core.ha.role import Role
     from broker_core.metadata.consumer_filters import ConsumerFilters
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
+    from broker_core.metadata.request_modes import RequestModes
     from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
     from broker_core.remoting.client import RemotingClient
@@ -48,6 +53,8 @@ logger = logging.getLogger(__name__)
 FIRST_S = 3.0
 PERIOD_S = 10.0
 TIMEOUT_S = 3.0
+REPLICATED_S = 2.0
+REPLICATED_STEP_S = 0.02
 VIP_PORT_STEP = 2
 """The original asks for topics at the port this far below the master's."""
 
@@ -69,35 +76,42 @@ class _Filters(msgspec.Struct, rename="camel"):
     filter_data_by_topic: dict[str, TopicFilters] | None = None
 
 
+class _Modes(msgspec.Struct, rename="camel"):
+    message_request_mode_map: dict[str, dict[str, RequestMode]] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class FollowedTables:
-    """What a slave has of its master."""
+    """The slave's tables that are copied from its master."""
 
     topics: Topics
     groups: SubscriptionGroups
     offsets: ConsumerOffsets
     schedule: ScheduleService
     filters: ConsumerFilters[Any]
+    modes: RequestModes
     delete_topics: Callable[[Mapping[str, int]], None]
-    """Called with topics that the master has deleted, and where in the log it did."""
+    """Called with topics that the master has deleted, and the log offsets of the deletions."""
     log_end: Callable[[], int]
+    queue_end: Callable[[str, int], int]
+    """Returns the max offset of a queue."""
     accounts_version: Callable[[], DataVersion | None] = lambda: None
-    """Of the accounts, None without access control."""
+    """The version of the accounts; None without access control."""
 
 
 @dataclass(slots=True)
 class SyncState:
-    """How following goes; times in seconds of the clock that only goes forward."""
+    """The state of following; times are monotonic seconds."""
 
     master_addr: str = ""
     last_at: float | None = None
-    """When everything was taken over last."""
+    """The last time everything was copied."""
     failures: dict[str, str] = field(default_factory=dict)
-    """What could not be taken over at the last attempt, and why."""
+    """Tables that couldn't be copied at the last attempt -> reason."""
     ends: MasterEnds = field(default_factory=MasterEnds)
 
     def follow(self, master_addr: str) -> None:
-        """Begin anew with another master."""
+        """Start over with another master."""
         self.master_addr = master_addr
         self.last_at = None
         self.failures.clear()
@@ -105,7 +119,7 @@ class SyncState:
 
 
 class MetadataSync(Service):
-    """Follows while this broker is a slave and its master is known. Event loop only."""
+    """Runs while this broker is a slave and its master is known. Event loop only."""
 
     def __init__(
         self,
@@ -124,7 +138,7 @@ class MetadataSync(Service):
         self._clock = clock
         self._known_topics: set[str] = set()
         self._known_filters: dict[tuple[str, str], StoredFilter] = {}
-        self._without_filters = False
+        self._unsupported: set[RequestCode] = set()
 
     def start(self) -> None:
         """Ask first after three seconds, then every ten."""
@@ -135,16 +149,17 @@ class MetadataSync(Service):
         await self._client.shutdown()
 
     def follow(self, master_addr: str) -> None:
-        """Ask this master from now on; without one, go on with the last that was known."""
+        """Ask this master from now on; if it is None, keep the last known one."""
         if master_addr and master_addr not in (self.state.master_addr, self._own_address):
-            logger.info("metadata follow the master at %s", master_addr)
+            logger.info("metadata sync started master=%s", master_addr)
             self.state.follow(master_addr)
             self._known_topics = set()
             self._known_filters = {}
-            self._without_filters = False
+            self._unsupported = set()
+            self._tables.offsets.forget_master()
 
     async def sync(self) -> None:
-        """Take everything over once; what fails is tried again the next time."""
+        """Copy everything once; failures are retried the next time."""
         if not self._role.is_slave or not self.state.master_addr:
             return
         state = self.state
@@ -153,6 +168,7 @@ class MetadataSync(Service):
             ("consumer offsets", self._take_offsets),
             ("delay offsets", self._take_delay_offsets),
             ("subscription groups", self._take_groups),
+            ("request modes", self._follow_modes),
             ("consumer filters", self._take_filters),
             ("the version of the accounts", self._compare_accounts),
             ("the ends of the log", self._note_end),
@@ -176,23 +192,23 @@ class MetadataSync(Service):
         except RemotingError as error:
             failure = str(error)
         except ReplicationError as error:
-            failure = f"the master at {state.master_addr} refuses: {error}"
+            failure = f"the master at {state.master_addr} refused: {error}"
         except ValueError as error:
-            failure = f"what the master at {state.master_addr} says cannot be read: {error}"
+            failure = f"the answer of the master at {state.master_addr} cannot be read: {error}"
         except Exception as error:
-            logger.exception("copying %s from the master failed", what)
+            logger.exception("metadata copy failed kind=%s", what)
             failure = f"this broker failed; see its log: {error!r}"
         if failure and what not in state.failures:
-            logger.warning("%s of the master are not taken over, trying again: %s", what, failure)
+            logger.warning("metadata not copied, will retry kind=%s reason=%s", what, failure)
         elif not failure and what in state.failures:
-            logger.info("%s of the master are taken over again", what)
+            logger.info("metadata copied again kind=%s", what)
         if failure:
             state.failures[what] = failure
         else:
             state.failures.pop(what, None)
 
     async def _take_topics(self, master_addr: str) -> None:
-        # What this log has before the master is asked is older than what the answer says.
+        # Read before asking the master: the data in this log is then older than the answer.
         log_end = self._tables.log_end()
         answer = await self._topics_of(master_addr)
         wrapper = TopicConfigSerializeWrapper.decode(_body_of(answer))
@@ -202,12 +218,12 @@ class MetadataSync(Service):
             return
         topics = self._tables.topics
         topics.follow(wrapper.data_version, wrapper.topic_config_table)
-        # Only what this master had before: another master's table says nothing of deletions.
+        # Only topics that this master had before: another master's table doesn't show deletions.
         gone = self._known_topics - wrapper.topic_config_table.keys()
         for topic in gone:
             if not topics.is_system(topic):
-                logger.info("topic deleted by the master: topic=%s", topic)
-        # An original master does not say where its deleted topics ended.
+                logger.info("topic deleted by the master topic=%s", topic)
+        # An original master doesn't report where its deleted topics ended.
         ends = dict.fromkeys(gone, log_end) | told
         self._tables.delete_topics(
             {topic: ends[topic] for topic in ends if not topics.is_system(topic)}
@@ -215,7 +231,7 @@ class MetadataSync(Service):
         self._known_topics = set(wrapper.topic_config_table)
 
     async def _topics_of(self, master_addr: str) -> RemotingCommand:
-        """Ask as the original does, at the VIP port; at the other one if nobody listens there."""
+        """Ask at the VIP port, as the original does; if nothing listens there, at the other."""
         host, port = split_address(master_addr)
         vip_address = f"{f'[{host}]' if ':' in host else host}:{port - VIP_PORT_STEP}"
         fields = {WITH_DELETED_TOPICS: "true"}
@@ -234,8 +250,22 @@ class MetadataSync(Service):
             pair: {int(queue_id): offset for queue_id, offset in queues.items()}
             for pair, queues in table.items()
         }
-        if self._role.is_slave:
+        has_records = await self._until_replicated(offsets)
+        if has_records and self._role.is_slave and self.state.master_addr == master_addr:
             self._tables.offsets.follow(offsets)
+
+    async def _until_replicated(self, offsets: dict[str, dict[int, int]]) -> bool:
+        """Wait until this log has the leases that a table of offsets depends on.
+
+        Returns False if it is still behind after REPLICATED_S; the next table may be usable.
+        """
+        needed = records_needed(offsets)
+        deadline = self._clock.monotonic() + REPLICATED_S
+        while any(self._tables.queue_end(topic, queue_id) < end for topic, queue_id, end in needed):
+            if self._clock.monotonic() >= deadline:
+                return False
+            await self._clock.sleep(REPLICATED_STEP_S)
+        return True
 
     async def _take_delay_offsets(self, master_addr: str) -> None:
         body = await self._ask(master_addr, RequestCode.GET_ALL_DELAY_OFFSET)
@@ -251,24 +281,24 @@ class MetadataSync(Service):
         if self._role.is_slave:
             self._tables.groups.follow(groups.data_version, groups.subscription_group_table or {})
 
+    async def _follow_modes(self, master_addr: str) -> None:
+        body = await self._ask_if_supported(master_addr, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        if body is not None and self._role.is_slave:
+            modes = java_json.decode_as(body, _Modes).message_request_mode_map
+            self._tables.modes.follow(modes or {})
+
     async def _take_filters(self, master_addr: str) -> None:
-        if self._without_filters:
+        body = await self._ask_if_supported(master_addr, RequestCode.GET_ALL_CONSUMER_FILTER)
+        if body is None or not self._role.is_slave:
             return
-        request = RemotingCommand.request(RequestCode.GET_ALL_CONSUMER_FILTER)
-        answer = await self._client.request(master_addr, request, TIMEOUT_S)
-        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            self._without_filters = True
-            return
-        topics = java_json.decode_as(_body_of(answer), _Filters).filter_data_by_topic or {}
-        if not self._role.is_slave:
-            return
+        topics = java_json.decode_as(body, _Filters).filter_data_by_topic or {}
         filters = {
             (one.topic, one.consumer_group): one
             for topic in topics.values()
             for one in topic.group_filter_data.values()
         }
         self._tables.filters.follow(topics)
-        # As with topics: only what this master had before can have been deleted there.
+        # As with topics: a missing filter was deleted only if this master had it before.
         gone = [one for pair, one in self._known_filters.items() if pair not in filters]
         self._tables.filters.follow_deletions(gone)
         self._known_filters = filters
@@ -296,6 +326,16 @@ class MetadataSync(Service):
             raise ValueError(f"commitLogMaxOffset is {end[:20]!r}")
         if self.state.master_addr == master_addr:
             self.state.ends.note(self._clock.monotonic(), int(end))
+
+    async def _ask_if_supported(self, address: str, code: RequestCode) -> bytes | None:
+        """Return the answer's body, or None if this master doesn't support the request."""
+        if code in self._unsupported:
+            return None
+        answer = await self._client.request(address, RemotingCommand.request(code), TIMEOUT_S)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._unsupported.add(code)
+            return None
+        return _body_of(answer)
 
     async def _ask(self, address: str, code: RequestCode) -> bytes:
         return _body_of(

@@ -1,7 +1,7 @@
-"""Peers: what brokers of one set ask each other about their roles, epochs and logs.
+"""Peers: requests between brokers of one set about their roles, epochs and logs.
 
-GET_REPLICATION_STATE is ours. A real RocketMQ does not know it; of such a master the range of the
-log is known by its runtime info, and a record by VIEW_MESSAGE_BY_ID.
+GET_REPLICATION_STATE is a Trebuchet extension. A real RocketMQ doesn't support it; for such a
+master the log range is read from its runtime info, and a record with VIEW_MESSAGE_BY_ID.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker_core.remoting.client import RemotingClient
 
 PLACES_MAX = 64
-"""So many records one question may name."""
+"""The maximum number of records in one request."""
 ASK_TIMEOUT_S = 3.0
 
 Text = Annotated[str, msgspec.Meta(max_length=255)]
@@ -43,15 +43,15 @@ class Question(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     broker_addr: Text
     """The asking broker's own address."""
     follows: bool = False
-    """Whether it asks as a slave: its master can ask it in turn from then on."""
+    """Whether it asks as a slave: its master can send requests to it from then on."""
     places: Annotated[tuple[tuple[Natural, Natural], ...], msgspec.Meta(max_length=PLACES_MAX)] = ()
-    """Offset and size of records whose fingerprints are asked for."""
+    """Offsets and sizes of records whose fingerprints are requested."""
     doubted: Natural | None = None
-    """Where what the slave got is no record: the master looks whether its own log is damaged."""
+    """Where the slave received an invalid record: the master checks its own log for damage."""
 
 
 class BrokerState(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The body of its answer."""
+    """The body of the answer."""
 
     cluster_name: str
     broker_name: str
@@ -62,10 +62,10 @@ class BrokerState(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     max_offset: Natural
     epochs: tuple[Epoch, ...]
     former_broker_id: int | None = None
-    """Of a promoted master: its id before, which is free now."""
+    """A promoted master's previous ID, which is now free."""
     fingerprints: tuple[str | None, ...] = ()
     damaged: tuple[tuple[Natural, Natural], ...] = ()
-    """Told to slaves: ranges of the log, [from, to), that hold no readable record."""
+    """Sent to slaves: ranges of the log, [from, to), without readable records."""
 
     @property
     def is_slave(self) -> bool:
@@ -82,21 +82,24 @@ class BrokerState(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class SetMember(NamedTuple):
-    """Who this broker is in its set."""
+    """This broker's identity in its set."""
 
     cluster_name: str
     broker_name: str
     broker_addr: str
-    """Where it serves clients."""
+    """The address for clients."""
     ha_server_addr: str
 
 
 class WithoutEpochsError(ReplicationError):
-    """The peer is a broker that knows no epochs, such as a real RocketMQ."""
+    """The peer is a broker without support for epochs, such as a real RocketMQ."""
 
 
 class Peers:
-    """Asks other brokers of this broker's set, and name servers for them. Event loop only."""
+    """Sends requests to other brokers of this broker's set, and finds them with name servers.
+
+    Event loop only.
+    """
 
     def __init__(
         self,
@@ -105,7 +108,7 @@ class Peers:
         name_servers: Callable[[], Sequence[str]],
         embedded: Callable[[], ClusterInfo] | None = None,
     ) -> None:
-        """`embedded` returns what the name server in this process knows, if there is one."""
+        """`embedded` returns the brokers listed by the name server in this process, if any."""
         self._client = client
         self._own = own
         self._name_servers = name_servers
@@ -122,12 +125,12 @@ class Peers:
         follows: bool = False,
         doubted: int | None = None,
     ) -> BrokerState:
-        """Ask a broker, as one that follows it, or not.
+        """Return the state of a broker; follows: whether to ask as its slave.
 
         Raises:
-            WithoutEpochsError: it does not know the question.
-            ReplicationError: it refuses, belongs to another set, or answers what makes no sense.
-            RemotingError: it cannot be asked.
+            WithoutEpochsError: it doesn't support the request.
+            ReplicationError: it refuses, belongs to another set, or sends an invalid answer.
+            RemotingError: the request failed.
         """
         question = Question(
             cluster_name=self._own.cluster_name,
@@ -142,21 +145,22 @@ class Peers:
         try:
             answer = await self._client.request(address, request, ASK_TIMEOUT_S)
         except RemotingTimeoutError:
-            # After a partition the kernel may wait minutes before it sends here again.
+            # After a partition the kernel may wait for minutes before it retransmits on this
+            # connection.
             self._client.close(address)
             raise
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise WithoutEpochsError(f"the broker at {address} knows no epochs")
+            raise WithoutEpochsError(f"the broker at {address} doesn't support epochs")
         if answer.code != ResponseCode.SUCCESS:
             raise ReplicationError(
-                f"the broker at {address} does not tell its epochs: {answer.code} {answer.remark}"
+                f"the broker at {address} didn't return its epochs: {answer.code} {answer.remark}"
             )
         try:
             state = msgspec.json.decode(answer.body, type=BrokerState)
             check_order(state.epochs)
         except (ValueError, RecursionError) as error:
             raise ReplicationError(
-                f"the broker at {address} tells its epochs in a way that cannot be read: {error}"
+                f"the epochs of the broker at {address} cannot be read: {error}"
             ) from error
         if state.broker_name != self._own.broker_name:
             raise ReplicationError(
@@ -165,7 +169,7 @@ class Peers:
         return state
 
     async def states_of(self, addresses: Iterable[str]) -> dict[str, BrokerState]:
-        """Ask several at once; who does not answer is left out."""
+        """Ask several brokers at once; brokers that don't answer are left out."""
         asked = [
             address for address in dict.fromkeys(addresses) if address != self._own.broker_addr
         ]
@@ -186,7 +190,7 @@ class Peers:
         }
 
     async def registered(self) -> Mapping[int, str] | None:
-        """Return the brokers of this set by id, as name servers know them; None if none answers."""
+        """Return the brokers of this set by ID, from the name servers; None if none answers."""
         found: dict[int, str] = {}
         is_known = self._embedded is not None
         tables = [] if self._embedded is None else [self._embedded()]
@@ -208,7 +212,7 @@ class Peers:
         return found if is_known else None
 
     async def is_reachable(self, address: str) -> bool:
-        """Tell whether somebody takes connections there."""
+        """Return whether the address accepts connections."""
         try:
             await self._client.connection(address, ASK_TIMEOUT_S)
         except RemotingError:
@@ -216,11 +220,11 @@ class Peers:
         return True
 
     async def range_of_original(self, address: str) -> LogRange:
-        """Return the range of the log of a broker without epochs.
+        """Return the log range of a broker without epochs.
 
         Raises:
-            ReplicationError: its runtime info does not say it.
-            RemotingError: it cannot be asked.
+            ReplicationError: its runtime info doesn't contain it.
+            RemotingError: the request failed.
         """
         request = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
         answer = await self._client.request(address, request, ASK_TIMEOUT_S)
@@ -229,13 +233,13 @@ class Peers:
             return LogRange((), int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
         except (KeyError, ValueError) as error:
             raise ReplicationError(
-                f"the broker at {address} does not say where its log begins and ends: {error!r}"
+                f"the broker at {address} didn't return the range of its log: {error!r}"
             ) from error
 
     async def fingerprints_of_original(
         self, address: str, places: Sequence[Place]
     ) -> list[str | None]:
-        """Return the fingerprints of records of a broker without epochs, None for what it lacks."""
+        """Return fingerprints of records of a broker without epochs, None for records it lacks."""
         found: list[str | None] = []
         for place in places:
             request = RemotingCommand.request(

@@ -1,12 +1,12 @@
-"""Promotion: the slave of a running process becomes its set's master.
+"""Promotion: makes the slave in a running process the master of its set.
 
-In this order: nothing more is taken from the old master, and all that came is dispatched; the new
-epoch and the role are written durably; then the role changes, and with it all that depends on it.
-So no message is put before its epoch is recorded, and a kill at any step leaves a slave or a
-master, never something between: epoch.json decides.
+The steps: stop receiving from the old master and dispatch everything received; write the new epoch
+and the role durably; change the role, and with it everything that depends on it. So no message is
+put before its epoch is recorded, and a kill at any step leaves either a slave or a
+master: epoch.json decides.
 
-While the old master may be alive, only `force` promotes: two masters would take messages, and those
-of the old one are lost to readers when it comes back.
+While the old master may be alive, only `force` promotes: otherwise two masters would accept
+messages, and readers would lose the old one's messages when it comes back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from broker_core.errors import ReplicationError
-from broker_core.ha.epochs import GivenRole
+from broker_core.ha.epochs import AssignedRole
 from broker_core.ha.role import MASTER_ID, SLAVE, BrokerRole
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ DEFAULT_ROLE: BrokerRole = "ASYNC_MASTER"
 
 
 class MasterAliveError(ReplicationError):
-    """The old master lives, or may live: only a forced promotion goes on."""
+    """The old master is or may be alive; only a forced promotion is possible."""
 
 
-class Promoted(NamedTuple):
-    """What a promotion has made of the broker."""
+class PromotionResult(NamedTuple):
+    """The broker's state after a promotion."""
 
     epoch: int
     start_offset: int
@@ -46,8 +46,8 @@ class Promoted(NamedTuple):
 class Promotion:
     """Event loop only.
 
-    `stop_following` ends replication from the master for good and returns when all whole records
-    that came are dispatched; a part of a record at the end is gone then.
+    `stop_following` permanently ends replication from the master and returns when all complete
+    records have been dispatched; an incomplete record at the end has been removed.
     """
 
     def __init__(
@@ -63,8 +63,9 @@ class Promotion:
         stop_following: Callable[[], Awaitable[None]],
         max_offset: Callable[[], int],
     ) -> None:
-        """`former_id` returns the id of this slave, None for what was none; `followed` the HA
-        address of a connected master, `last_role` its role.
+        """`former_id` returns this slave's broker ID, or None.
+
+        `followed` returns the HA address of a connected master, `last_role` its role.
         """
         self._role = role
         self._configured = configured
@@ -77,22 +78,22 @@ class Promotion:
         self._max_offset = max_offset
         self._is_running = False
 
-    async def promote(self, broker_role: str = "", *, is_forced: bool = False) -> Promoted:
-        """Make this slave the master; by default of the kind that the old one was.
+    async def promote(self, broker_role: str = "", *, is_forced: bool = False) -> PromotionResult:
+        """Make this slave the master; by default with the old master's role.
 
         Raises:
-            MasterAliveError: the old master may be alive, and it is not forced.
-            ReplicationError: this broker is no slave, or is being promoted already.
-            OSError: the epoch cannot be written; the broker is a slave as before.
+            MasterAliveError: the old master may be alive, and `is_forced` is false.
+            ReplicationError: this broker isn't a slave, or is being promoted already.
+            OSError: the epoch can't be written; the broker is still a slave.
         """
         wanted = _role_of(broker_role or self._last_role() or DEFAULT_ROLE)
         if not self._role.is_slave:
             raise ReplicationError(
-                f"this broker is a master already ({self._role.broker_role}, epoch "
+                f"this broker is already a master ({self._role.broker_role}, epoch "
                 f"{self._epochs.newest})"
             )
         if self._is_running:
-            raise ReplicationError("this broker is being promoted already")
+            raise ReplicationError("this broker is already being promoted")
         self._is_running = True
         try:
             newest = await self._newest_of_set(is_forced=is_forced)
@@ -101,7 +102,7 @@ class Promotion:
         finally:
             self._is_running = False
         logger.warning(
-            "promoted: broker_role=%s epoch=%d start_offset=%d",
+            "broker promoted broker_role=%s epoch=%d start_offset=%d",
             promoted.broker_role,
             promoted.epoch,
             promoted.start_offset,
@@ -109,13 +110,13 @@ class Promotion:
         await self._role.changed(wanted)
         return promoted
 
-    def _begin(self, epoch: int, wanted: BrokerRole) -> Promoted:
+    def _begin(self, epoch: int, wanted: BrokerRole) -> PromotionResult:
         configured_role, configured_id = self._configured
         start_offset = self._max_offset()
         self._epochs.begin(
             epoch,
             start_offset,
-            GivenRole(
+            AssignedRole(
                 broker_role=wanted,
                 broker_id=MASTER_ID,
                 configured_role=configured_role,
@@ -123,17 +124,20 @@ class Promotion:
                 former_id=self._former_id(),
             ),
         )
-        return Promoted(epoch, start_offset, wanted)
+        return PromotionResult(epoch, start_offset, wanted)
 
     async def _newest_of_set(self, *, is_forced: bool) -> int:
-        """Return the latest epoch that anybody in the set knows; refuse while the master lives."""
+        """Return the latest epoch in the set; refuse while the master is alive."""
         registered = await self._peers.registered()
         known = {} if registered is None else dict(registered)
         states = await self._peers.states_of([*known.values(), *self._epochs.peers])
         newest = max([self._epochs.newest, *(state.newest for state in states.values())])
         if is_forced:
             return newest
-        hint = "Stop it first, or promote with force: what it takes meanwhile is lost to readers"
+        hint = (
+            "Stop it first, or promote with force; messages that it accepts meanwhile are lost "
+            "to consumers"
+        )
         for address, state in states.items():
             if not state.is_slave:
                 raise MasterAliveError(f"the master at {address} is alive. {hint}")
@@ -143,7 +147,7 @@ class Promotion:
         master = known.get(MASTER_ID)
         if master is not None:
             if await self._peers.is_reachable(master):
-                raise MasterAliveError(f"the master at {master} takes connections. {hint}")
+                raise MasterAliveError(f"the master at {master} accepts connections. {hint}")
             raise MasterAliveError(
                 f"a name server still hears from the master at {master}, which this broker cannot "
                 f"reach. {hint}"
@@ -155,4 +159,4 @@ def _role_of(text: str) -> BrokerRole:
     for role in MASTER_ROLES:
         if role == text:
             return role
-    raise ReplicationError(f"{text} is not the role of a master: {' or '.join(MASTER_ROLES)}")
+    raise ReplicationError(f"{text} is not a master's role; use {' or '.join(MASTER_ROLES)}")

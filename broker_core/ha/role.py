@@ -1,4 +1,4 @@
-"""Role: what this broker is in its set. Whoever depends on it asks here each time.
+"""Role: this broker's current role in its set. Dependent code reads it each time.
 
 Source: store/config/BrokerRole.java, broker/BrokerStartup.java (4.9.7).
 """
@@ -19,9 +19,9 @@ SLAVE: BrokerRole = "SLAVE"
 
 
 class Role:
-    """Master or slave, and the broker's id in its set. Event loop only.
+    """Master or slave, and the broker's ID in its set. Event loop only.
 
-    Nothing may keep a copy: a promotion changes the role of the running process.
+    Don't cache it: a promotion changes the role of the running process.
     """
 
     __slots__ = ("_listeners", "broker_id", "broker_role", "is_slave")
@@ -31,14 +31,14 @@ class Role:
         self._become(broker_role, broker_id)
 
     def listen(self, listener: Listener) -> None:
-        """Call the listener after each change, behind those that listen already."""
+        """Call the listener after each change, after the existing listeners."""
         self._listeners.append(listener)
 
     async def changed(self, broker_role: BrokerRole, broker_id: int = MASTER_ID) -> None:
-        """Become what is given, then tell the listeners, one after the other, in their order.
+        """Change the role, then call the listeners in order.
 
-        An error of a listener is the caller's: the role has changed, the listeners after it have
-        not heard of that, and the broker has to be restarted.
+        A listener's error is raised to the caller: the role has changed, the remaining listeners
+        haven't been called, and the broker has to be restarted.
 
         Raises:
             ValueError: a slave's broker_id is not above 0.
@@ -52,8 +52,8 @@ class Role:
     def _become(self, broker_role: BrokerRole, broker_id: int) -> None:
         is_slave = broker_role == SLAVE
         if is_slave and broker_id <= MASTER_ID:
-            raise ValueError(f"a slave's brokerId is above 0, not {broker_id}")
+            raise ValueError(f"a slave's brokerId must be above 0, not {broker_id}")
         self.broker_role = broker_role
         self.is_slave = is_slave
-        # As the original: a master has this id whatever its file says.
+        # As in the original, a master always has this ID, regardless of its configuration file.
         self.broker_id = broker_id if is_slave else MASTER_ID

@@ -1,12 +1,12 @@
-"""HaSlave: the HA client of a slave, which keeps its log that of its master.
+"""HaSlave: a slave's HA client, which replicates the master's log.
 
-It connects, reports where its log ends, and appends what comes; the store checks and dispatches it
-at once, and what was checked is reported. After a connection that failed it waits, the longer the
-more often it failed, and connects again.
+It connects, reports where its log ends, and appends the data it receives; the store checks and
+dispatches the data at once, and checked data is reported. After a failed connection it waits,
+longer after each consecutive failure, and reconnects.
 
 Source: store/ha/HAService.java HAClient (4.9.8).
-Differs: the first report comes at once, not after five seconds; a master that is silent for
-haHousekeepingInterval is left; data are checked before they are acknowledged.
+Differs: the first report is sent at once, not after five seconds; a master that is silent for
+haHousekeepingInterval is disconnected; data is checked before it is acknowledged.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ State = Literal["idle", "waiting", "connecting", "following"]
 
 
 class SlaveState(NamedTuple):
-    """How following goes."""
+    """The state of following."""
 
     state: State
-    """idle: no master is known, or this is none's slave; waiting: for the next attempt."""
+    """idle: no master is known, or this isn't a slave; waiting: for the next attempt."""
     master_address: str
-    """Of the master's HA port, empty when none is known."""
+    """The master's HA address; empty when unknown."""
     max_offset: int
     """Where this log ends."""
     reported_offset: int
-    """What the master was told last over this connection; -1 before that."""
+    """The last offset reported over this connection; -1 before the first report."""
     last_contact_seconds: float
-    """How long ago the master last sent something; -1 when it has not yet."""
+    """How long ago the master last sent something; -1 when it hasn't yet."""
     transferred_bytes: int
-    """Of the log, since the start."""
+    """Bytes of the log received since the start."""
     failures: int
-    """Connections that failed one after the other."""
+    """Number of consecutive failed connections."""
     reason: str
-    """Why the last one did, empty without one."""
+    """Why the last connection failed; empty if none failed."""
     local_address: str
-    """This end of the connection, by which the master names it; empty without one."""
+    """The local end of the connection, as the master sees it; empty without one."""
 
 
 class HaSlave(Service):
     """Event loop only.
 
     Attributes:
-        before_transfer: awaited with the master's HA address after a connection is made and before
-            anything is reported over it; a ReplicationError means: do not follow.
+        before_transfer: awaited with the master's HA address once connected and before any report
+            is sent; a ReplicationError means that the master must not be followed.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class HaSlave(Service):
         self._transferred = 0
 
     def start(self) -> None:
-        """Begin to follow whom `follow` names; may be called again after `stop`."""
+        """Start following the master set with `follow`; may be called again after `stop`."""
         if self._task is None:
             if self._flushed not in self._store.on_flushed:
                 self._store.on_flushed.append(self._flushed)
             self._task = self.spawn_forever(self._clock, self._follow_forever, name="ha-slave")
 
     async def stop(self) -> None:
-        """Follow nobody; nothing is appended once this returns."""
+        """Stop following; nothing is appended once this returns."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -119,7 +119,7 @@ class HaSlave(Service):
         await super().shutdown()
 
     def follow(self, master_ha_address: str | None) -> None:
-        """Follow the master at this host:port; None when none is known."""
+        """Follow the master at this host:port; None when unknown."""
         if master_ha_address == self._address:
             return
         self._address = master_ha_address
@@ -129,7 +129,7 @@ class HaSlave(Service):
             self._wire.end("the master has another address now")
 
     def state(self) -> SlaveState:
-        """Return how following goes."""
+        """Return the state of following."""
         wire = self._wire
         is_heard = wire is not None and wire.has_read
         return SlaveState(
@@ -159,7 +159,12 @@ class HaSlave(Service):
                 continue
             self._failures += 1
             self._counted_log.report(
-                logger, logging.WARNING, "not following the master", address, "%s", self._reason
+                logger,
+                logging.WARNING,
+                "not following the master",
+                f"address={address}",
+                "reason=%s",
+                self._reason,
             )
             self._state = "waiting"
             await self._pause()
@@ -173,7 +178,7 @@ class HaSlave(Service):
             timer.cancel()
 
     async def _follow_once(self, address: str) -> str:
-        """Follow until the connection ends; return why it did."""
+        """Follow until the connection ends; return why it ended."""
         self._state = "connecting"
         wire = _Wire(self._config, self._clock, self._store)
         self._wire = wire
@@ -182,11 +187,13 @@ class HaSlave(Service):
             if self.before_transfer is not None:
                 await self.before_transfer(address)
             if self._config.ha_ack_mode == "flushed" and not await self._store.flush():
-                raise ReplicationError("the disk takes no writes; see the log, then restart")
+                raise ReplicationError(
+                    "the broker can't write to its disk; see its log, then restart it"
+                )
             wire.begin()
             self._state = "following"
             logger.info(
-                "following the master: address=%s commit_log_offset=%d",
+                "following the master address=%s commit_log_offset=%d",
                 address,
                 wire.reported_offset,
             )
@@ -218,7 +225,7 @@ class HaSlave(Service):
             wire.end(f"no connection: {error}")
             return
         if address != self._config.ha_master_address:
-            # The master's address comes from a name server.
+            # The master's address was provided by a name server.
             refusal = refuse_peer(transport)
             if refusal is not None:
                 wire.end(f"no connection: {refusal}")
@@ -233,7 +240,7 @@ class HaSlave(Service):
             pause = min(TEND_SECONDS, self._config.ha_send_heartbeat_interval / 1000)
             timer = self._clock.call_at(now + pause, wire.wake)
             try:
-                await wire.woken()
+                await wire.wait_for_wake()
             finally:
                 timer.cancel()
         return wire.ended.result()
@@ -244,11 +251,11 @@ class HaSlave(Service):
 
 
 class _Wire(asyncio.BufferedProtocol):
-    """One connection to a master."""
+    """A connection to a master."""
 
     def __init__(self, config: HaConfig, clock: Clock, store: MessageStore) -> None:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done with the reason when the connection has ended."""
+        """Completes with the reason when the connection has ended."""
         self.reported_offset = -1
         self.local_address = ""
         self.transferred_bytes = 0
@@ -263,11 +270,11 @@ class _Wire(asyncio.BufferedProtocol):
         self._view = memoryview(self._buffer)
         self._filled = 0
         self._left = 0
-        """Bytes of the transfer that is coming."""
+        """Remaining bytes of the current transfer."""
         self._waker = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none of asyncio's classes.
+        # uvloop's transports don't derive from asyncio's classes.
         transport = cast("asyncio.Transport", transport)
         if self.ended.done():
             transport.abort()
@@ -306,18 +313,16 @@ class _Wire(asyncio.BufferedProtocol):
         self._send(self._store.max_commit_log_offset)
 
     def report(self) -> None:
-        """Tell the master what is here, or on the disk, when that is more than it knows."""
+        """Report the checked, or the flushed, offset to the master if it has grown."""
         where = self._where()
         if 0 <= self.reported_offset < where:
             self._send(where)
 
     def tend(self, now: float) -> None:
-        """Send a heartbeat when it is time; end when the master is silent."""
+        """Send a heartbeat when it is due; end the connection when the master is silent."""
         housekeeping_s = self._config.ha_housekeeping_interval / 1000
         if now - self.last_read > housekeeping_s:
-            self.end(
-                f"the master has said nothing for {housekeeping_s:g} s (haHousekeepingInterval)"
-            )
+            self.end(f"the master sent nothing for {housekeeping_s:g} s (haHousekeepingInterval)")
         elif now - self._last_write >= self._config.ha_send_heartbeat_interval / 1000:
             self._send(max(self._where(), self.reported_offset))
 
@@ -333,8 +338,8 @@ class _Wire(asyncio.BufferedProtocol):
     def wake(self) -> None:
         self._waker.set()
 
-    async def woken(self) -> None:
-        """Wait until somebody wakes."""
+    async def wait_for_wake(self) -> None:
+        """Wait until `wake` is called."""
         await self._waker.wait()
         self._waker.clear()
 
@@ -351,7 +356,7 @@ class _Wire(asyncio.BufferedProtocol):
             self._transport.write(encode_report(commit_log_offset))
 
     def _take(self) -> None:
-        """Append the data of the transfers in the buffer; keep what is no whole header yet."""
+        """Append the data of the transfers in the buffer; keep an incomplete header."""
         log = self._store.files.log
         position, filled, view = 0, self._filled, self._view
         appended = 0
@@ -380,10 +385,10 @@ class _Wire(asyncio.BufferedProtocol):
                 self._store.flush_soon()
 
     def _check(self, commit_log_offset: int, size: int) -> None:
-        """Take what a header says of the data that follow.
+        """Read the header of the data that follows.
 
         Raises:
-            ReplicationError: they do not belong at this log's end.
+            ReplicationError: the data doesn't belong at this log's end.
         """
         log = self._store.files.log
         end = log.max_offset
@@ -391,8 +396,7 @@ class _Wire(asyncio.BufferedProtocol):
             if commit_log_offset % log.file_size:
                 raise ReplicationError(
                     f"the master begins at offset {commit_log_offset}, where no file of "
-                    f"mappedFileSizeCommitLog={log.file_size} begins; it must be what it is on "
-                    "the master"
+                    f"mappedFileSizeCommitLog={log.file_size} begins; set the master's value"
                 )
             log.begin_at(commit_log_offset)
             self._store.replay.start()
@@ -402,18 +406,18 @@ class _Wire(asyncio.BufferedProtocol):
         if size > log.file_size - end % log.file_size:
             raise ReplicationError(
                 f"{size} bytes for offset {end} cross the end of a file of "
-                f"mappedFileSizeCommitLog={log.file_size}; it must be what it is on the master"
+                f"mappedFileSizeCommitLog={log.file_size}; set the master's value"
             )
 
 
 def _mismatch(offered: int, end: int) -> str:
     if offered > end:
         return (
-            f"the master's log offers offset {offered}, but this one ends at {end}: the files "
-            "between have expired on the master. Stop this slave, move its store directory away "
-            "and start it, so that it begins anew"
+            f"the master's log offers offset {offered}, but this log ends at {end}; the files "
+            "in between have expired on the master. Stop this slave, move its store directory "
+            "away and start it again, so that it copies the whole log"
         )
     return (
-        f"the master offers offset {offered}, but this log ends at {end}: it is no master of this "
-        "log, or it has lost messages that are here"
+        f"the master offers offset {offered}, but this log ends at {end}; the master belongs to "
+        "another log, or has lost messages that this slave has"
     )

@@ -1,8 +1,8 @@
-"""SyncReplicas: tells the store of a SYNC_MASTER what its slaves have.
+"""SyncReplicas: reports the slaves' progress to the store of a SYNC_MASTER.
 
 Source: store/ha/GroupTransferService.java, store/CommitLog.java calcNeedAckNums (5.3.3).
-Differs: with fewer replicas than minInSyncReplicas the store refuses puts as a whole, with
-SERVICE_NOT_AVAILABLE; 5.x asks at each put, and answers SYSTEM_ERROR.
+Differs: with fewer replicas than minInSyncReplicas the store refuses all puts, with
+SERVICE_NOT_AVAILABLE; 5.x checks at each put, and answers SYSTEM_ERROR.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SYNC_MASTER = "SYNC_MASTER"
 
 
 class SyncReplicas:
-    """Event loop only. The keys are read each time: they may change while the broker runs."""
+    """Event loop only. The settings are read each time, because they may change at run time."""
 
     def __init__(
         self, config: HaConfig, role: Role, ha_master: HaMaster, store: MessageStore
@@ -37,22 +37,22 @@ class SyncReplicas:
 
     @property
     def timeout_s(self) -> float:
-        """How long a sender waits for them."""
+        """How long a sender waits for the slaves."""
         return self._config.slave_timeout / 1000
 
     @property
     def fall_behind_max(self) -> int:
-        """A slave that lacks more bytes than this is not waited for."""
+        """Senders don't wait for a slave that is more bytes behind than this."""
         return self._config.ha_slave_fallbehind_max
 
     def take_role(self) -> None:
-        """Have the store do what the role in force asks of it."""
+        """Configure the store for the current role."""
         is_sync = self._role.broker_role == SYNC_MASTER
         self._store.take_role(is_slave=self._role.is_slave, terms=self if is_sync else None)
         self.replicated()
 
     def replicated(self) -> None:
-        """Tell the store up to where enough slaves have the log."""
+        """Report to the store how far enough slaves have the log."""
         store = self._store
         if self._role.broker_role != SYNC_MASTER:
             store.availability.need_replicas(are_missing=False)

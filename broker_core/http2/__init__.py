@@ -1,1 +1,1 @@
-"""HTTP/2 and gRPC on a port: frames, header compression, flow control, calls; not their meaning."""
+"""HTTP/2 and gRPC transport: frames, header compression, flow control and calls."""

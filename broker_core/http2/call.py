@@ -1,4 +1,4 @@
-"""Call: one gRPC call, which is one HTTP/2 stream."""
+"""A gRPC call, which is one HTTP/2 stream."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from broker_core.http2.request_body import RequestBody
 
 DRAINED_BYTES = 256 * 1024
-"""With less than this unsent, `drained` returns."""
+"""`drained` returns once fewer bytes than this are unsent."""
 
 
 class Call:
-    """What a handler is given. Event loop only.
+    """The call passed to a handler. Event loop only.
 
-    After the end of a call its methods do nothing: nobody is left to miss an answer.
+    After the call has ended, its methods do nothing, because nobody is waiting for the answer.
 
     Attributes:
-        connection: where it came from.
+        connection: the connection that carries the call.
         headers: the request's fields by name: `call.headers.get("x-mq-client-id", "")`.
-        received_at: when it came, by the monotonic clock.
-        deadline: when the client gives up, by the monotonic clock; None for never.
-        on_cancel: is called once if the call ends before its whole answer has left: the client
-            cancelled it, its deadline passed, the connection was lost.
+        received_at: when the request arrived, by the monotonic clock.
+        deadline: when the client gives up, by the monotonic clock; None if there is no deadline.
+        on_cancel: called once if the call ends before the whole answer has been sent: the client
+            cancelled it, its deadline passed or the connection was lost.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Call:
         self.deadline: float | None = None
         self.on_cancel: Callable[[], None] | None = None
         self.is_open = True
-        # What the connection keeps of the request.
+        # The connection's state of the request.
         self.is_plain = route.kind != BIDI
         self.is_request_over = False
         self.is_waiting = False
@@ -93,7 +93,7 @@ class Call:
         self.buffered_bytes = 0
         self.admitted_bytes = 0
         self.progress_at = received_at
-        # What the outbox keeps of the answer. The window is relative to the peer's initial one.
+        # The outbox's state of the answer. The window is relative to the peer's initial window.
         self.send_window = 0
         self.has_begun = False
         self.queue: deque[memoryview] | None = None
@@ -110,17 +110,17 @@ class Call:
             self.connection.outbox.answer(self, message)
 
     def send(self, message: bytes) -> None:
-        """Send one answer of a stream. What the client does not read yet waits in memory."""
+        """Send one answer of a stream. Answers that the client hasn't read yet wait in memory."""
         if self.is_open and self.ending is None:
             self.connection.outbox.send(self, message)
 
     def end(self) -> None:
-        """End the call: all went well."""
+        """End the call with status OK."""
         if self.is_open and self.ending is None:
             self.connection.outbox.end(self, OK_BLOCK)
 
     def fail(self, status: int, message: str) -> None:
-        """End the call with a grpc-status and the text of a grpc-message."""
+        """End the call with a grpc-status and a grpc-message."""
         if not self.is_open or self.ending is not None:
             return
         if self.has_begun:
@@ -138,10 +138,10 @@ class Call:
             await waiter
         return self.is_open
 
-    # What the connection calls.
+    # Called by the connection.
 
     def wake(self) -> None:
-        """Let those go on that wait for the client to read."""
+        """Resume the handlers that wait for the client to read."""
         if self._waiters is not None and (not self.is_open or self.unsent_bytes <= DRAINED_BYTES):
             waiters, self._waiters = self._waiters, None
             for waiter in waiters:

@@ -1,4 +1,4 @@
-"""Numbers of HTTP/2 and gRPC: frame types, flags, settings, error codes, call statuses.
+"""Constants of HTTP/2 and gRPC: frame types, flags, settings, error codes, call statuses.
 
 Source: RFC 9113 sections 6 and 7; https://github.com/grpc/grpc/blob/master/doc/statuscodes.md.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-# Plain ints: a comparison with an enum member is three times slower.
+# Plain ints because comparing with an enum member takes three times as long.
 DATA = 0x0
 HEADERS = 0x1
 PRIORITY = 0x2
@@ -34,7 +34,7 @@ MAX_HEADER_LIST_SIZE = 0x6
 
 
 class ErrorCode(IntEnum):
-    """Why a stream or a connection ends."""
+    """Reason why a stream or a connection ends."""
 
     NO_ERROR = 0x0
     PROTOCOL_ERROR = 0x1
@@ -53,7 +53,7 @@ class ErrorCode(IntEnum):
 
 
 class GrpcStatus(IntEnum):
-    """How a call ended."""
+    """Final status of a call."""
 
     OK = 0
     CANCELLED = 1

@@ -1,4 +1,4 @@
-"""Connection: reads one peer's frames and answers them (RFC 9113, sections 3 to 6)."""
+"""Read one peer's frames and answer them (RFC 9113, sections 3 to 6)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from broker_core.http2.codes import ErrorCode, GrpcStatus
 from broker_core.http2.control_frames import CONTROL_FRAMES
 from broker_core.http2.frame_loop import RECEIVE_WINDOW
 from broker_core.http2.frames import WINDOW_DEFAULT
-from broker_core.http2.nuisances import Nuisances
 from broker_core.http2.outbox import Outbox
 from broker_core.http2.requests import Requests, unpadded
+from broker_core.http2.useless_frames import UselessFrames
 from broker_core.listening.peer_address import peer_of
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ DRAIN_PING = b"draining"
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One peer. Event loop only.
+    """A connection to one peer. Event loop only.
 
     Attributes:
         remote_address: the peer as "ip:port".
-        remote_host: the same in the form of stored messages: 4 or 16 bytes, int32 port.
-        on_close: functions to call once, with this connection, after it ended.
-        attributes: the owner's notes about the peer.
-        limits: those of an account, or of a stranger.
-        now: when the turn began, by the monotonic clock.
-        block: the field block that CONTINUATION frames go on with.
-        receive_window: what the peer may still send on all streams together.
-        is_stopped: whether it serves no further frames.
+        remote_host: the peer in the form of stored messages: 4 or 16 bytes, then an int32 port.
+        on_close: functions called once, with this connection, after it has ended.
+        attributes: the owner's data about the peer.
+        limits: the limits for signed-in accounts or for strangers.
+        now: when the current turn began, by the monotonic clock.
+        block: the field block that CONTINUATION frames add to.
+        receive_window: bytes that the peer may still send on all streams together.
+        is_stopped: whether the connection ignores further frames.
     """
 
     __slots__ = (
@@ -48,15 +48,16 @@ class Connection(asyncio.BufferedProtocol):
         "_half_since",
         "_has_greeted",
         "_idle_since",
+        "_is_counted",
         "_is_draining",
         "_is_paused",
         "_is_postponed",
-        "_nuisances",
         "_peer",
         "_progress",
         "_progress_at",
         "_rest",
         "_swept_stream_id",
+        "_useless_frames",
         "attributes",
         "block",
         "is_stopped",
@@ -82,9 +83,9 @@ class Connection(asyncio.BufferedProtocol):
         self.outbox = Outbox(self)
         self.requests = Requests(self)
         self._peer = peer
-        self._nuisances = Nuisances(wire.limits, self.now)
+        self._useless_frames = UselessFrames(wire.limits, self.now)
         self._has_greeted = False
-        # Received and not yet served: the beginning of a frame, or what a long turn left.
+        # Received but not processed yet: the start of a frame, or the rest of a long turn.
         self._rest = b""
         self.block: bytearray | None = None
         self._block_stream = 0
@@ -92,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._block_frames = 0
         self.receive_window = RECEIVE_WINDOW
         self.is_stopped = False
+        self._is_counted = False
         self._is_draining = False
         self._is_postponed = False
         self._is_paused = False
@@ -104,26 +106,26 @@ class Connection(asyncio.BufferedProtocol):
     def __repr__(self) -> str:
         return f"<Connection {self.remote_address}>"
 
-    # What owners call.
+    # Called by owners.
 
     @property
     def protocol(self) -> asyncio.BufferedProtocol:
-        """What a transport is given."""
+        """Return the asyncio protocol for the transport."""
         return self
 
     @property
     def is_open(self) -> bool:
-        """Whether the transport still takes frames."""
+        """Whether the transport still accepts frames."""
         transport = self.outbox.transport
         return transport is not None and not transport.is_closing()
 
     @property
     def is_signed_in(self) -> bool:
-        """Whether a call of an account has come, or need not come."""
+        """Whether the limits for accounts apply."""
         return self.limits is self.wire.limits
 
     def sign_in(self) -> None:
-        """Give the connection the limits of an account; at its first call that may pass."""
+        """Apply the limits for accounts; call this on the first authorized call."""
         wire = self.wire
         wire.strangers_buffered_bytes -= self.requests.buffered_bytes + len(self._rest)
         self.limits = wire.limits
@@ -131,10 +133,10 @@ class Connection(asyncio.BufferedProtocol):
         wire.on_signed_in(self)
 
     def drain(self) -> None:
-        """Take no new calls; close when those in progress have ended (RFC 9113, 6.8).
+        """Refuse new calls; close when the calls in progress have ended (RFC 9113, 6.8).
 
-        The last stream identifier is sent when the peer has seen the first GOAWAY, so that no call
-        that it sent before is lost.
+        The last stream identifier is sent only after the peer has seen the first GOAWAY, so that no
+        call sent before that is lost.
         """
         if self._is_draining or not self.is_open:
             return
@@ -150,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close(ErrorCode.NO_ERROR, message)
 
     def close(self, code: int = ErrorCode.NO_ERROR, reason: str = "") -> None:
-        """Say why in a GOAWAY, send everything that no window holds back, then close."""
+        """Send a GOAWAY with the reason and everything that no window blocks, then close."""
         outbox = self.outbox
         if self.is_stopped or outbox.transport is None:
             return
@@ -161,21 +163,21 @@ class Connection(asyncio.BufferedProtocol):
         outbox.transport.close()
 
     def abort(self) -> None:
-        """Close at once and lose unsent frames."""
+        """Close at once and discard unsent frames."""
         self.is_stopped = True
         if self.outbox.transport is not None:
             self.outbox.transport.abort()
 
-    def forsake(self) -> None:
-        """End, where the task that was to make the connection was cancelled.
+    def cancel_setup(self) -> None:
+        """Close a connection whose setup task was cancelled.
 
-        uvloop closes what it has made in that turn, and never calls `connection_lost`.
+        uvloop closes a transport created in that turn without calling `connection_lost`.
         """
         self.abort()
         self.connection_lost(None)
 
     def sweep(self, now: float) -> None:
-        """Close if the peer was idle, owes the rest of something or reads nothing for too long."""
+        """Close if the peer was idle, left something unfinished or stopped reading."""
         limits = self.wire.limits
         requests, outbox = self.requests, self.outbox
         if outbox.transport is None:
@@ -201,22 +203,22 @@ class Connection(asyncio.BufferedProtocol):
             requests.sweep(now, limits.half_frame_s)
         elif now - self._idle_since >= self.limits.idle_s:
             self.close(ErrorCode.NO_ERROR, "idle")
-            # If the peer does not read either, a closing transport never finishes.
+            # If the peer doesn't read either, a closing transport never finishes.
             if not outbox.is_writable:
                 self.abort()
 
-    # What its requests and its outbox call.
+    # Called by its requests and its outbox.
 
-    def nuisance(self, what: str) -> None:
-        """Count a frame that makes work and carries nothing.
+    def count_useless(self, what: str) -> None:
+        """Count a frame that costs work and carries no data.
 
         Raises:
-            Http2ConnectionError: there were too many.
+            Http2ConnectionError: there were too many such frames.
         """
-        self._nuisances.count(self.now, what)
+        self._useless_frames.count(self.now, what)
 
     def ping_answered(self, data: bytes) -> None:
-        """Take the answer to a PING: a peer that drains has seen the first GOAWAY."""
+        """Handle the answer to a PING: the peer has now seen the first GOAWAY."""
         requests = self.requests
         if data == DRAIN_PING and self._is_draining:
             requests.refused_after = requests.last_stream_id
@@ -227,17 +229,18 @@ class Connection(asyncio.BufferedProtocol):
                 self.emptied()
 
     def emptied(self) -> None:
-        """The last call has ended: close a connection that drains."""
+        """Close a draining connection once its last call has ended."""
         if self.requests.refused_after < frames.STREAM_ID_MAX:
-            # Soon, not now: the last frame of the call goes out first.
+            # Deferred, so that the last frame of the call is sent first.
             asyncio.get_running_loop().call_soon(self.close)
 
     def buffered_changed(self, change: int) -> None:
-        """Count bytes of unfinished requests and frames; close above the limit of all peers."""
+        """Count bytes of unfinished requests and frames; close above the limit for all peers."""
         wire = self.wire
         wire.buffered_bytes += change
         if not self.is_signed_in:
             wire.strangers_buffered_bytes += change
+        self._held_changed(change)
         if change <= 0:
             return
         if wire.buffered_bytes > wire.limits.all_buffered_bytes_max:
@@ -253,9 +256,10 @@ class Connection(asyncio.BufferedProtocol):
             )
 
     def unsent_changed(self, change: int) -> None:
-        """Count bytes that wait for the peer; close above its limit or that of all peers."""
+        """Count bytes waiting for the peer to read; close above either limit."""
         wire = self.wire
         wire.unsent_bytes += change
+        self._held_changed(change)
         if change <= 0:
             return
         if self.outbox.unsent_bytes > self.limits.unsent_bytes_max:
@@ -263,7 +267,25 @@ class Connection(asyncio.BufferedProtocol):
         elif wire.unsent_bytes > wire.limits.all_unsent_bytes_max:
             self._end_since(f"{wire.unsent_bytes} bytes wait for all peers to read")
 
-    # What the transport calls.
+    # Called by the memory budget.
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of unfinished requests and frames, and of answers waiting for a window."""
+        return self.requests.buffered_bytes + len(self._rest) + self.outbox.unsent_bytes
+
+    @property
+    def stuck_bytes(self) -> int:
+        """The same bytes: the peer frees them by sending the rest or by reading."""
+        return self.held_bytes
+
+    def drop(self, reason: str) -> None:
+        """Close at once and log the reason."""
+        self._is_counted = False
+        self._log_end(reason)
+        self.abort()
+
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         wire = self.wire
@@ -272,6 +294,8 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_address, self.remote_host = peer_of(self._peer, transport)
         outbox.transport.set_write_buffer_limits(high=wire.limits.write_buffer_high)
         wire.connections[self] = None
+        wire.memory.open(self)
+        self._is_counted = True
         refusal = wire.on_made(self)
         if refusal is not None:
             wire.peer_log.report("connection refused", self.remote_address, refusal)
@@ -281,9 +305,17 @@ class Connection(asyncio.BufferedProtocol):
         return self.wire.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Serve every whole frame received; send the answers that are ready in one write."""
-        if not self.is_stopped:
-            self._serve(self._rest + self.wire.receive_buffer[:nbytes])
+        """Process every complete frame received; send the answers that are ready in one write."""
+        if self.is_stopped:
+            return
+        data = self._rest + self.wire.receive_buffer[:nbytes]
+        wire = self.wire
+        if wire.turns.is_spent:
+            self._keep(data)
+            self.postpone()
+        else:
+            self._serve(data)
+            wire.turns.note(wire.clock.monotonic() - self.now)
 
     def pause_writing(self) -> None:
         self.outbox.is_writable = False
@@ -291,12 +323,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.outbox.is_writable = True
-        # Soon, not now: the transport may call this during one of our writes.
+        # Deferred, because the transport may call this during one of our writes.
         asyncio.get_running_loop().call_soon(self._catch_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.outbox.transport is None:
-            # Never made, or forsaken before.
+            # Never connected, or already closed.
             return
         wire = self.wire
         self.is_stopped = True
@@ -305,6 +337,9 @@ class Connection(asyncio.BufferedProtocol):
         for call in list(self.requests.streams.values()):
             self.requests.leave(call)
             dispatch.cancelled(call)
+        if self._is_counted:
+            self._is_counted = False
+            wire.memory.close(self)
         wire.connections.pop(self, None)
         if wire.emptied is not None and not wire.connections and not wire.emptied.done():
             wire.emptied.set_result(None)
@@ -313,10 +348,10 @@ class Connection(asyncio.BufferedProtocol):
             callback(self)
         self.on_close.clear()
 
-    # What the frame loop calls.
+    # Called by the frame loop.
 
     def other_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        """Serve a frame that the frame loop leaves."""
+        """Process a frame that the frame loop doesn't handle itself."""
         if self.block is not None:
             self._continue_block(kind, flags, stream_id, payload)
             return
@@ -330,7 +365,7 @@ class Connection(asyncio.BufferedProtocol):
             elif (serve := CONTROL_FRAMES.get(kind)) is not None:
                 serve(self, flags, stream_id, payload)
             else:
-                self.nuisance("frames of unknown types")
+                self.count_useless("frames of unknown types")
         except Http2StreamError as error:
             self.requests.fault(stream_id, error)
 
@@ -340,16 +375,17 @@ class Connection(asyncio.BufferedProtocol):
         self.receive_window = RECEIVE_WINDOW
 
     def is_turn_over(self) -> bool:
-        """Return whether the frames of this turn have taken long enough."""
+        """Return whether this turn has used up its time."""
         return self.wire.clock.monotonic() - self.now > self.wire.limits.turn_s
 
     def postpone(self) -> None:
-        """Leave the rest of what was received to the next turn of the loop."""
-        self._is_postponed = True
-        self._pause()
-        asyncio.get_running_loop().call_soon(self._go_on)
+        """Keep the rest of the received data until the other connections have had their turns."""
+        if not self._is_postponed:
+            self._is_postponed = True
+            self._pause()
+            self.wire.turns.queue(self._go_on, is_long=True)
 
-    # Inside.
+    # Internal.
 
     def _serve(self, data: bytes) -> None:
         outbox = self.outbox
@@ -379,7 +415,7 @@ class Connection(asyncio.BufferedProtocol):
         outbox.flush()
 
     def _greet(self, data: bytes) -> int:
-        """Take the beginning of a connection; return how much of it was served."""
+        """Process the start of a connection; return the number of bytes used."""
         if preface.is_http_1(data):
             self.is_stopped = True
             self._log_end("it is HTTP/1.1")
@@ -421,7 +457,7 @@ class Connection(asyncio.BufferedProtocol):
         self._block_stream, self._block_flags, self._block_frames = stream_id, flags, 1
 
     def _continue_block(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        """Take a CONTINUATION; nothing else may come between the frames of a field block."""
+        """Process a CONTINUATION; no other frame may arrive inside a field block."""
         block = self.block
         assert block is not None
         if kind != codes.CONTINUATION or stream_id != self._block_stream:
@@ -446,6 +482,13 @@ class Connection(asyncio.BufferedProtocol):
             except Http2StreamError as error:
                 self.requests.fault(stream_id, error)
 
+    def _held_changed(self, change: int) -> None:
+        if self._is_counted:
+            if change > 0:
+                self.wire.memory.add(change)
+            else:
+                self.wire.memory.remove(-change)
+
     def _keep(self, rest: bytes) -> None:
         change = len(rest) - len(self._rest)
         self._rest = rest
@@ -460,7 +503,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resume()
 
     def _catch_up(self) -> None:
-        """The peer reads again: send what waited for it."""
+        """Send the waiting data now that the peer reads again."""
         if not self.is_stopped:
             self.outbox.flush()
             self._resume()
@@ -485,10 +528,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._half_since = self.wire.clock.monotonic()
             transport.resume_reading()
 
-    # Ends.
+    # Closing.
 
     def _end_since(self, reason: str) -> None:
-        """Close a connection that takes too much."""
+        """Close a connection that exceeds a limit."""
         if self.is_stopped:
             return
         self._log_end(reason)

@@ -1,7 +1,7 @@
-"""Frames that steer a connection or end a stream (RFC 9113, 6.3 to 6.9). Each is one function.
+"""Handlers of frames that control a connection or end a stream (RFC 9113, 6.3 to 6.9).
 
-`payload` is whole. A function raises Http2ConnectionError or Http2StreamError for its connection to
-answer.
+Each handler receives the complete `payload`. It raises Http2ConnectionError or Http2StreamError,
+which the connection turns into an answer.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from broker_core.http2.connection import Connection
 
 RAPID_RESET_S = 1.0
-"""A call cancelled within it is work for nothing. Later it was waited for: where a broker is slow,
-hundreds of calls a second end at their deadlines."""
+"""A call cancelled within this time counts as useless work. Later cancels don't count: when a
+broker
+is slow, hundreds of calls a second end at their deadlines.
+"""
 
 
 def priority(connection: Connection, _flags: int, stream_id: int, payload: bytes) -> None:
     """Check a PRIORITY and ignore it: RFC 9113 deprecates priorities."""
     _of_a_stream("PRIORITY", stream_id)
     _sized("PRIORITY", payload, 5)
-    connection.nuisance("PRIORITY frames")
+    connection.count_useless("PRIORITY frames")
 
 
 def rst_stream(connection: Connection, _flags: int, stream_id: int, payload: bytes) -> None:
@@ -37,13 +39,13 @@ def rst_stream(connection: Connection, _flags: int, stream_id: int, payload: byt
     call = connection.requests.streams.get(stream_id)
     if call is not None:
         if connection.now - call.received_at < RAPID_RESET_S:
-            connection.nuisance("calls cancelled at once")
+            connection.count_useless("calls cancelled at once")
         connection.requests.leave(call)
         dispatch.cancelled(call)
 
 
 def settings(connection: Connection, flags: int, stream_id: int, payload: bytes) -> None:
-    """Apply the peer's settings in their order and acknowledge them."""
+    """Apply the peer's settings in order and acknowledge them."""
     _of_the_connection("SETTINGS", stream_id)
     if flags & codes.ACK:
         _sized("acknowledgement of SETTINGS", payload, 0)
@@ -52,7 +54,7 @@ def settings(connection: Connection, flags: int, stream_id: int, payload: bytes)
         raise Http2ConnectionError(
             ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS has {len(payload)} bytes, no multiple of 6"
         )
-    connection.nuisance("SETTINGS frames")
+    connection.count_useless("SETTINGS frames")
     outbox = connection.outbox
     for name, value in frames.settings_of(payload):
         if name == codes.INITIAL_WINDOW_SIZE:
@@ -70,17 +72,17 @@ def settings(connection: Connection, flags: int, stream_id: int, payload: bytes)
             outbox.set_frame_bytes_max(value)
         elif name == codes.ENABLE_PUSH and value > 1:
             raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, f"SETTINGS_ENABLE_PUSH is {value}")
-        # Our answers need no table, push nothing and have short headers: the others change nothing.
+        # The other settings don't affect us: our answers use no table, no push and short headers.
     outbox.put(frames.SETTINGS_ACK)
 
 
 def push_promise(_connection: Connection, _flags: int, _stream_id: int, _payload: bytes) -> None:
-    """Refuse what only servers may send."""
+    """Reject a frame that only servers may send."""
     raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "a client sent PUSH_PROMISE")
 
 
 def ping(connection: Connection, flags: int, stream_id: int, payload: bytes) -> None:
-    """Answer a PING, however often it comes."""
+    """Answer a PING, without a rate limit."""
     _of_the_connection("PING", stream_id)
     _sized("PING", payload, 8)
     if flags & codes.ACK:
@@ -90,7 +92,7 @@ def ping(connection: Connection, flags: int, stream_id: int, payload: bytes) -> 
 
 
 def goaway(_connection: Connection, _flags: int, stream_id: int, payload: bytes) -> None:
-    """Check a GOAWAY: calls that have begun go on, and the client opens no further ones."""
+    """Check a GOAWAY: open calls go on, and the client opens no new ones."""
     _of_the_connection("GOAWAY", stream_id)
     if len(payload) < 8:
         raise Http2ConnectionError(
@@ -99,7 +101,7 @@ def goaway(_connection: Connection, _flags: int, stream_id: int, payload: bytes)
 
 
 def window_update(connection: Connection, _flags: int, stream_id: int, payload: bytes) -> None:
-    """Let more DATA go out."""
+    """Let more DATA be sent."""
     _sized("WINDOW_UPDATE", payload, 4)
     increment = frames.uint31(payload)
     if not stream_id:
@@ -114,7 +116,7 @@ def window_update(connection: Connection, _flags: int, stream_id: int, payload: 
 def unexpected_continuation(
     _connection: Connection, _flags: int, _stream_id: int, _payload: bytes
 ) -> None:
-    """Refuse a CONTINUATION without HEADERS before it."""
+    """Reject a CONTINUATION that doesn't follow HEADERS."""
     raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION continues nothing")
 
 
@@ -128,7 +130,7 @@ CONTROL_FRAMES: dict[int, Callable[[Connection, int, int, bytes], None]] = {
     codes.WINDOW_UPDATE: window_update,
     codes.CONTINUATION: unexpected_continuation,
 }
-"""DATA and HEADERS are the connection's own; frames of other types are ignored (5.5)."""
+"""The connection handles DATA and HEADERS itself; frames of unknown types are ignored (5.5)."""
 
 
 def _of_a_stream(name: str, stream_id: int) -> None:

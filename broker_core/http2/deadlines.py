@@ -1,4 +1,4 @@
-"""Deadlines: ends calls that are still open when their client gives up."""
+"""End calls that are still open at their deadline."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from broker_core.http2.call import Call
 
 TICK_S = 0.1
-"""A client keeps its own deadline to the microsecond; the server's only frees what a call holds."""
+"""Coarse on purpose: the client enforces its deadline precisely, and the server only frees
+resources.
+"""
 
 
 class Deadlines:
-    """Calls by the tick in which they end. Event loop only.
+    """Open calls, by the tick in which they expire. Event loop only.
 
-    Only calls that wait are here: most are answered in the turn in which they come.
+    Only waiting calls are stored here; most calls are answered in the turn in which they arrive.
     """
 
     def __init__(self, clock: Clock, give_up: Callable[[Call, int, str], None]) -> None:
@@ -31,7 +33,7 @@ class Deadlines:
         self._timer_tick = 0
 
     def add(self, call: Call) -> None:
-        """End a call at its deadline, unless `remove` comes first."""
+        """End a call at its deadline unless `remove` is called first."""
         assert call.deadline is not None
         tick = math.ceil(call.deadline / TICK_S)
         self._ticks.setdefault(tick, {})[call] = None
@@ -39,7 +41,7 @@ class Deadlines:
             self._wait_for(tick)
 
     def remove(self, call: Call) -> None:
-        """Forget a call that has a deadline."""
+        """Remove a call that has a deadline."""
         assert call.deadline is not None
         tick = math.ceil(call.deadline / TICK_S)
         calls = self._ticks.get(tick)
@@ -49,7 +51,7 @@ class Deadlines:
                 del self._ticks[tick]
 
     def shutdown(self) -> None:
-        """End no call any more."""
+        """Stop ending calls."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -63,7 +65,7 @@ class Deadlines:
 
     def _expire(self) -> None:
         self._timer = None
-        # A timer of the loop may be a little early.
+        # A loop timer may fire slightly early.
         now = math.floor(self._clock.monotonic() / TICK_S + 0.1)
         for tick in sorted(tick for tick in self._ticks if tick <= now):
             for call in self._ticks.pop(tick, ()):

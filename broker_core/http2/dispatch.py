@@ -1,6 +1,6 @@
-"""Dispatch: from the fields of a request to a call, from a message to its handler's answer.
+"""Turn the fields of a request into a call, and each message into a handler's answer.
 
-Only here do exceptions become statuses of gRPC.
+Exceptions become gRPC statuses only here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOT_GRPC = "the content-type is not application/grpc"
 
 
 def route_of(connection: Connection, stream_id: int, headers: dict[str, str]) -> Route | None:
-    """Return the method that a request calls; None after an answer that says why it has none."""
+    """Return the method that a request calls, or answer with the reason and return None."""
     route = connection.wire.routes.get(headers[":path"])
     content_type = headers.get("content-type", "")
     if (
@@ -59,7 +59,7 @@ def route_of(connection: Connection, stream_id: int, headers: dict[str, str]) ->
 
 
 def begin(call: Call) -> None:
-    """Read what the fields say about a new call, and start a conversation."""
+    """Read the fields of a new call and start a conversation."""
     headers = call.headers
     try:
         timeout = headers.get("grpc-timeout")
@@ -78,14 +78,14 @@ def begin(call: Call) -> None:
 
 
 def dispatch(call: Call, message: bytes) -> None:
-    """Have the only message of a request served."""
+    """Serve the only message of a request."""
     try:
         answer = call.route.handler(call, message)
     except MemoryError:
-        # What was begun may be half done: the connection ends, and says neither yes nor no.
+        # The work may be half done, so the connection ends without an answer.
         raise
     except Exception as error:  # noqa: BLE001
-        # The boundary: one bad request must not end the connection.
+        # One bad request must not end the connection.
         refuse(call, error)
         return
     if type(answer) is bytes:
@@ -95,7 +95,7 @@ def dispatch(call: Call, message: bytes) -> None:
 
 
 def wait_for(call: Call, answer: Awaitable[Any] | None) -> None:
-    """Wait for an answer that its handler did not return; with None the handler gives it itself."""
+    """Wait for an awaitable answer; with None the handler answers later."""
     if answer is not None:
         connection = call.connection
         connection.wire.owner.spawn(_finish(call, answer), name=f"answer to {call.route.path}")
@@ -103,7 +103,7 @@ def wait_for(call: Call, answer: Awaitable[Any] | None) -> None:
 
 
 def message_received(call: Call, message: bytes) -> None:
-    """Hand the next message of a conversation over."""
+    """Pass the next message to a conversation."""
     assert call.conversation is not None
     try:
         call.conversation.message_received(message)
@@ -112,7 +112,7 @@ def message_received(call: Call, message: bytes) -> None:
 
 
 def half_closed(call: Call) -> None:
-    """Tell a conversation that the client sends no more."""
+    """Tell a conversation that the client has finished sending."""
     assert call.conversation is not None
     try:
         call.conversation.half_closed()
@@ -121,41 +121,41 @@ def half_closed(call: Call) -> None:
 
 
 def cancelled(call: Call) -> None:
-    """Tell the handler of a call that has ended without it."""
+    """Notify the handler that its call has ended."""
     on_cancel, call.on_cancel = call.on_cancel, None
     if on_cancel is None:
         return
     try:
         on_cancel()
     except Exception:
-        # What it held is lost to it; the other calls go on.
-        logger.exception("the end of a call failed: path=%s", call.route.path)
+        # The handler's resources leak; other calls go on.
+        logger.exception("gRPC cleanup failed path=%s", call.route.path)
 
 
 def give_up(call: Call, status: int, message: str) -> None:
-    """End a call for its handler, which may still be at work or wait for the client."""
+    """End a call for its handler, which may still be working or waiting for the client."""
     cancelled(call)
     if call.queue:
-        # What waits would keep the status from the client.
+        # Queued data would delay the status.
         call.connection.requests.cancel(call, ErrorCode.CANCEL)
     else:
         call.fail(status, message)
 
 
 def refuse(call: Call, error: Exception) -> None:
-    """End a call for an error."""
+    """End a call with the status for an error."""
     if isinstance(error, CallRefusedError):
         call.fail(error.status, error.message)
     elif isinstance(error, ProtobufError):
         call.fail(GrpcStatus.INTERNAL, f"invalid protobuf message: {error}")
     else:
-        logger.error("call failed: path=%s", call.route.path, exc_info=error)
-        # No detail that would help an attacker.
+        logger.error("gRPC call failed path=%s", call.route.path, exc_info=error)
+        # No details that would help an attacker.
         call.fail(GrpcStatus.INTERNAL, "internal error; see the broker's log")
 
 
 def wait(call: Call) -> None:
-    """Watch the deadline of a call that has no answer yet."""
+    """Watch the deadline of a call that hasn't been answered yet."""
     if call.is_open and call.deadline is not None:
         call.has_timer = True
         call.connection.wire.deadlines.add(call)

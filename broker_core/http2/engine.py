@@ -1,4 +1,4 @@
-"""Engine: what serves most frames, in Python or compiled."""
+"""The engine that processes most frames, in Python or compiled."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Engine(NamedTuple):
-    """The parts with a compiled twin; those of one engine belong together."""
+    """The parts that also exist as compiled code; use all of them from the same engine."""
 
     header_decoder: Callable[[int], BlockDecoder]
-    """Makes a connection's decoder; the argument is the largest header list."""
+    """Create a connection's decoder; the argument is the maximum header list size in bytes."""
     take_frames: Callable[[Connection, bytes], int]
     """See `frame_loop.take_frames`."""
 

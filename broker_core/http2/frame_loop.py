@@ -1,7 +1,7 @@
-"""The frame loop: serves the whole frames of what a connection received.
+"""The frame loop: process the complete frames that a connection has received.
 
-Most frames are a call's HEADERS and the DATA that is its whole request; the loop serves them
-itself and leaves the rest to the connection. The compiled twin is `native/frame_loop.pxi`.
+Most frames are a call's HEADERS and the DATA with its whole request. The loop handles these itself
+and leaves the rest to the connection. The compiled version is `native/frame_loop.pxi`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from broker_core.http2.connection import Connection
 
 RECEIVE_WINDOW = 4 * 1024 * 1024
-"""What the peer may send before its window is widened. The windows of streams bound the memory."""
+"""Bytes that the peer may send before its window is widened. Stream windows limit the memory."""
 WORK_PER_FRAME = 64
 WORK_PER_LOOK = 2048
-"""Bytes of field blocks, and WORK_PER_FRAME for each frame, between two looks at the clock."""
+"""Bytes of field blocks, plus WORK_PER_FRAME for each frame, between two checks of the clock."""
 NOT_PLAIN_HEADERS = codes.PADDED | codes.HAS_PRIORITY
 
 
 def take_frames(connection: Connection, data: bytes) -> int:
-    """Serve the whole frames that data begins with; return where the rest begins.
+    """Process the complete frames at the start of data; return the position after them.
 
     Raises:
         Http2ConnectionError: the connection must end.

@@ -1,6 +1,6 @@
-"""gRPC on HTTP/2: the prefix of a message, timeouts, statuses and the field blocks of answers.
+"""gRPC over HTTP/2: message prefixes, timeouts, statuses and the field blocks of answers.
 
-A message is preceded by five bytes: a byte that says whether it is compressed, its length.
+Five bytes precede a message: a byte that says whether it is compressed, and its length.
 
 Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
 """
@@ -20,7 +20,7 @@ PREFIX = struct.Struct(">BI")
 PREFIX_BYTES = PREFIX.size
 CONTENT_TYPE = "application/grpc"
 MESSAGE_BYTES_MAX = 2_000
-"""Of a status text in UTF-8; percent-encoded it is three times as long at most."""
+"""Limit of a status text in UTF-8; percent-encoding makes it at most three times as long."""
 
 _TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])").fullmatch
 _SECONDS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -36,16 +36,16 @@ _STATUS = _index(":status", "200")
 _GRPC = hpack.literal_of(_index("content-type", ""), CONTENT_TYPE)
 
 HEAD_BLOCK = _STATUS_200 + _GRPC
-"""The fields before the first message of an answer."""
+"""Fields before the first message of an answer."""
 OK_BLOCK = hpack.literal("grpc-status", "0")
-"""The fields after the last."""
+"""Fields after the last message."""
 
 
 def timeout_s(text: str) -> float:
-    """Return the seconds of a grpc-timeout.
+    """Return a grpc-timeout in seconds.
 
     Raises:
-        CallRefusedError: it is not one.
+        CallRefusedError: the text isn't a valid grpc-timeout.
     """
     found = _TIMEOUT(text)
     if found is None:
@@ -55,7 +55,7 @@ def timeout_s(text: str) -> float:
 
 
 def percent_encoded(text: str) -> str:
-    """Return a grpc-message: UTF-8, what is not plain ASCII as %XX."""
+    """Return a grpc-message: UTF-8, with everything except plain ASCII as %XX."""
     data = text.encode("utf-8", "replace")
     if len(data) > MESSAGE_BYTES_MAX:
         data = data[:MESSAGE_BYTES_MAX].decode("utf-8", "ignore").encode()
@@ -64,7 +64,7 @@ def percent_encoded(text: str) -> str:
 
 @lru_cache(64)
 def status_block(status: int, message: str = "") -> bytes:
-    """Return the fields that end a call whose answer has begun."""
+    """Return the fields that end a call after its answer has started."""
     text = hpack.literal("grpc-message", percent_encoded(message)) if message else b""
     return hpack.literal("grpc-status", str(int(status))) + text
 
@@ -76,7 +76,7 @@ def only_block(status: int, message: str = "", http_status: int = 200) -> bytes:
 
 
 IDENTITY_ONLY = hpack.literal("grpc-accept-encoding", "identity")
-"""A field for answers to requests in another encoding."""
+"""Field for answers to requests with an unsupported encoding."""
 
 
 def prefixed(message: bytes) -> bytes:

@@ -1,13 +1,15 @@
-"""A header field with what RFC 9113 says about it, and the static table (RFC 7541, Appendix A)."""
+"""Header fields with their validity under RFC 9113, and the static table (RFC 7541, Appendix A)."""
 
 from __future__ import annotations
 
 import re
 
 Field = tuple[str, str, int, str]
-"""Name, value, size (RFC 7541, 4.1), verdict: "" for an ordinary field, PSEUDO for a pseudo-header
-field, else why a message with this field is malformed. The verdict is worked out once a field, and
-a field in a table is used many times."""
+"""Name, value, size (RFC 7541, 4.1) and verdict: "" for an ordinary field, PSEUDO for a
+pseudo-header
+field, otherwise why a message with this field is malformed. The verdict is computed once and stored
+because a field in a table is used many times.
+"""
 
 OVERHEAD = 32
 """Added to the size of each field (RFC 7541, 4.1)."""
@@ -22,7 +24,7 @@ _OF_A_CONNECTION = frozenset(
 
 
 def field(name: str, value: str) -> Field:
-    """Return a field of a request with its verdict (RFC 9113, 8.2 and 8.3)."""
+    """Return a request field with its verdict (RFC 9113, 8.2 and 8.3)."""
     return name, value, len(name) + len(value) + OVERHEAD, _verdict(name, value)
 
 
@@ -47,7 +49,7 @@ def _static(*fields: tuple[str, str]) -> tuple[Field, ...]:
 
 
 STATIC = (
-    # Index 0 is never used.
+    # Index 0 is unused.
     *_static(("", "")),
     *_static((":authority", ""), (":method", "GET"), (":method", "POST"), (":path", "/")),
     *_static((":path", "/index.html"), (":scheme", "http"), (":scheme", "https")),

@@ -1,10 +1,10 @@
-"""Header compression (RFC 7541): a decoder with its dynamic table; literals for our answers.
+"""Header compression (RFC 7541): a decoder with a dynamic table; literals for our answers.
 
-A connection has one decoder. It must see every field block of the connection in order, those of
-refused and malformed requests included, or its table differs from the peer's.
+Each connection has one decoder. It must process every field block of the connection in order,
+including blocks of refused and malformed requests; otherwise its table differs from the peer's.
 
-Our own field blocks use indexes of the static table and literals that no table keeps, so that a
-block is the same bytes on every connection.
+Our own field blocks use static table indexes and literals that aren't added to a table, so a block
+is the same bytes on every connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker_core.http2.codes import ErrorCode
 from broker_core.http2.header_fields import PSEUDO, STATIC, Field, field
 
 TABLE_BYTES = 4096
-"""The default of SETTINGS_HEADER_TABLE_SIZE, which we leave."""
+"""The default of SETTINGS_HEADER_TABLE_SIZE, which we don't change."""
 INTEGER_MAX = (1 << 32) - 1
 
 _INDEXED = 0x80
@@ -25,11 +25,11 @@ _WITH_INDEXING = 0x40
 _TABLE_SIZE = 0x20
 _STATIC_LENGTH = len(STATIC)
 _NEWEST = _STATIC_LENGTH - 1
-"""Index i of the dynamic table is element _NEWEST - i of a list with the newest field last."""
+"""Index i of the dynamic table is element _NEWEST - i of a list that ends with the newest field."""
 
 
 class BlockDecoder(Protocol):
-    """What a connection needs of a decoder: `HeaderDecoder`, or its compiled twin."""
+    """The decoder interface that a connection uses: `HeaderDecoder` or its compiled version."""
 
     @property
     def malformed(self) -> str: ...
@@ -41,17 +41,19 @@ class BlockDecoder(Protocol):
 
 
 class HeaderDecoder:
-    """Decodes the field blocks of one connection. The compiled twin is `native/header_blocks.pxi`.
+    """Decodes the field blocks of one connection.
+
+    The compiled version is `native/header_blocks.pxi`.
 
     Attributes:
-        malformed: why the message of the last block is malformed (RFC 9113, 8.1.1), else "".
+        malformed: why the last block's message is malformed (RFC 9113, 8.1.1), or "".
         list_bytes: the size of the last block's fields (RFC 9113, 6.5.2).
     """
 
     __slots__ = ("_dynamic", "_size", "_size_max", "list_bytes", "list_bytes_max", "malformed")
 
     def __init__(self, list_bytes_max: int) -> None:
-        """A list above `list_bytes_max` is malformed, and what is above it is not kept."""
+        """Drop fields beyond `list_bytes_max` and mark such a list malformed."""
         self.malformed = ""
         self.list_bytes = 0
         self.list_bytes_max = list_bytes_max
@@ -61,19 +63,19 @@ class HeaderDecoder:
 
     @property
     def table(self) -> list[tuple[str, str]]:
-        """The dynamic table, newest field first."""
+        """The dynamic table, with the newest field first."""
         return [(name, value) for name, value, _, _ in reversed(self._dynamic)]
 
     @property
     def table_bytes(self) -> int:
-        """The size of the dynamic table (RFC 7541, 4.1)."""
+        """The dynamic table's size (RFC 7541, 4.1)."""
         return self._size
 
     def decode(self, block: bytes) -> dict[str, str]:
         """Return the fields of a block by name; values of a repeated name are joined by a comma.
 
         Raises:
-            Http2ConnectionError: COMPRESSION_ERROR; the table is no longer the peer's.
+            Http2ConnectionError: COMPRESSION_ERROR; the table no longer matches the peer's.
         """
         try:
             return self._decode(block)
@@ -125,7 +127,7 @@ class HeaderDecoder:
         return headers
 
     def _literal(self, block: bytes, at: int, byte: int) -> tuple[Field, int]:
-        """Return a literal field, and where the next one begins."""
+        """Return a literal field and the position after it."""
         is_kept = byte & _WITH_INDEXING
         mask = 0x3F if is_kept else 0x0F
         index = byte & mask
@@ -160,7 +162,7 @@ class HeaderDecoder:
         return after
 
     def _evict(self) -> None:
-        """Forget the oldest fields until the table is small enough."""
+        """Remove the oldest fields until the table fits."""
         dynamic, size = self._dynamic, self._size
         count = 0
         while size > self._size_max:
@@ -171,18 +173,18 @@ class HeaderDecoder:
 
 
 def literal(name: str, value: str) -> bytes:
-    """Return a field as a literal that no table keeps (RFC 7541, 6.2.2)."""
+    """Return a field as a literal that isn't added to a table (RFC 7541, 6.2.2)."""
     return b"\0" + _length(len(name)) + name.encode("latin-1") + _text(value)
 
 
 def indexed(index: int) -> bytes:
-    """Return a field of the static table."""
+    """Return a reference to a field of the static table."""
     assert 0 < index < _STATIC_LENGTH
     return bytes((_INDEXED | index,))
 
 
 def literal_of(index: int, value: str) -> bytes:
-    """Return a literal with the name of a field of the static table, kept by no table."""
+    """Return a literal that isn't added to a table, with a name from the static table."""
     assert 0 < index < _STATIC_LENGTH
     name = bytes((index,)) if index < 0x0F else bytes((0x0F, index - 0x0F))
     return name + _text(value)
@@ -193,7 +195,7 @@ def _text(value: str) -> bytes:
 
 
 def _length(value: int) -> bytes:
-    """Return the length of a string that is not Huffman coded."""
+    """Return the length of a string without Huffman coding."""
     if value < 0x7F:
         return bytes((value,))
     value -= 0x7F
@@ -206,7 +208,7 @@ def _length(value: int) -> bytes:
 
 
 def _integer(block: bytes, at: int, value: int) -> tuple[int, int]:
-    """Return an integer whose prefix was full (RFC 7541, 5.1), and where it ends."""
+    """Return an integer whose prefix is full (RFC 7541, 5.1), and the position after it."""
     shift = 0
     while True:
         byte = block[at]
@@ -220,7 +222,7 @@ def _integer(block: bytes, at: int, value: int) -> tuple[int, int]:
 
 
 def _string(block: bytes, at: int) -> tuple[str, int]:
-    """Return a string (RFC 7541, 5.2), and where it ends."""
+    """Return a string (RFC 7541, 5.2) and the position after it."""
     first = block[at]
     at += 1
     length = first & 0x7F

@@ -1,8 +1,8 @@
 """Huffman code of header strings (RFC 7541, 5.2 and Appendix B).
 
-The code is canonical: the lengths of its 257 codes say everything. The decoder takes a byte a step.
-A step is computed on its first use and kept; all 65,536 possible steps would take 8 MB, those of
-real headers take a few hundred KB.
+The code is canonical: the lengths of its 257 codes define it. The decoder processes a byte per
+step. Steps are computed on first use and cached: all 65,536 possible steps would use 8 MB, and the
+steps that real headers need use a few hundred KB.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def _codes() -> list[int]:
 
 
 CODES = _codes()
-"""The code of each symbol, as a number of `LENGTHS[symbol]` bits."""
+"""The code of each symbol as a number of `LENGTHS[symbol]` bits."""
 
 
 def _tree() -> list[list[int]]:
-    """Return the inner nodes: for bit 0 and 1 the next node, or a symbol as -1 - symbol."""
+    """Return the inner nodes: for bits 0 and 1 the next node, or a symbol as -1 - symbol."""
     nodes = [[0, 0]]
     for symbol, (code, length) in enumerate(zip(CODES, LENGTHS, strict=True)):
         node = 0
@@ -61,7 +61,7 @@ def _tree() -> list[list[int]]:
 
 
 NODES = _tree()
-"""The inner nodes of the tree of codes, its root first."""
+"""The inner nodes of the code tree, starting with its root."""
 assert len(NODES) == EOS
 
 
@@ -74,11 +74,11 @@ def _final_nodes() -> frozenset[int]:
 
 
 FINAL_NODES = _final_nodes()
-"""Where a string may end: up to 7 bits into the code of EOS, which is all ones."""
+"""Nodes where a string may end: up to 7 bits into the code of EOS, which is all ones."""
 
 
 class _Steps(dict[int, tuple[int, str]]):
-    """From a shifted node | byte to the next shifted node and the text on the way."""
+    """Maps a shifted node | byte to the next shifted node and the decoded text."""
 
     def __missing__(self, key: int) -> tuple[int, str]:
         node, byte = key >> 8, key & 0xFF
@@ -99,10 +99,10 @@ _STEPS = _Steps()
 
 
 def decode(data: bytes) -> str:
-    """Return the text, one character a byte.
+    """Return the decoded text, one character per byte.
 
     Raises:
-        Http2ConnectionError: the padding is not the beginning of EOS, or EOS is in the string.
+        Http2ConnectionError: the padding isn't a prefix of EOS, or the string contains EOS.
     """
     steps = _STEPS
     node = 0
@@ -116,7 +116,7 @@ def decode(data: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """Return the code of a text of characters below 256, padded with ones."""
+    """Encode a text of characters below 256, padded with ones."""
     bits = length = 0
     for symbol in text.encode("latin-1"):
         bits = bits << LENGTHS[symbol] | CODES[symbol]

@@ -1,8 +1,8 @@
-"""LargeRequests: lets the requests of a connection that are longer than a window in by turns.
+"""Admit requests longer than a window one after another.
 
-A request within the first window of its stream needs no turn. The window of a longer one is widened
-when its bytes fit into what the connection may buffer; until then the client holds them. A request
-that has its turn always comes to its end, so none waits for another that waits itself.
+A request that fits in its stream's first window needs no admission. The window of a longer one is
+widened when its bytes fit in the connection's buffer limit; until then the client holds them. An
+admitted request always completes, so requests can't block each other in a cycle.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class LargeRequests:
-    """Those of one connection, first come, first served. Event loop only."""
+    """The large requests of one connection, first come, first served. Event loop only."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Call, int]] = deque()
         self._admitted_bytes = 0
 
     def admit(self, call: Call, message_bytes: int, bytes_max: int) -> bool:
-        """Return whether a message may come now; `release` returns it later, when it may not."""
+        """Return whether a message may arrive now; otherwise `release` returns it later."""
         if self._waiting or not self._fits(message_bytes, bytes_max):
             self._waiting.append((call, message_bytes))
             return False
@@ -30,7 +30,7 @@ class LargeRequests:
         return True
 
     def release(self, call: Call, bytes_max: int) -> list[Call]:
-        """Return the calls that may come now, since an admitted one came to its end."""
+        """Return the calls that may continue now that an admitted one has completed."""
         self._admitted_bytes -= call.admitted_bytes
         call.admitted_bytes = 0
         found = []

@@ -1,17 +1,18 @@
-"""Http2Limits: bounds on the memory, work and time that HTTP/2 peers can take."""
+"""Limits on the memory, work and time that HTTP/2 peers can use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from broker_core.listening.limits import ListenerLimits, StrangerConnectionLimits
+from broker_core.listening.turns import TURN_S
 
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class StrangerHttp2Limits(StrangerConnectionLimits):
-    """Limits of connections on which no call of an account has come yet. Immutable."""
+    """Limits for connections on which no account has made a call yet. Immutable."""
 
     streams_max: int = 100
     buffered_bytes_max: int = MIB
@@ -21,41 +22,46 @@ class StrangerHttp2Limits(StrangerConnectionLimits):
 
 @dataclass(frozen=True, slots=True)
 class Http2Limits(ListenerLimits):
-    """Limits of one server. Immutable. `idle_s` is the time without an open stream."""
+    """Limits of one server. Immutable. `idle_s` is the maximum time without an open stream."""
 
     streams_max: int = 1_000
-    """Calls of one connection at a time; a further one is refused, and clients try again."""
+    """Concurrent calls of one connection; more are refused, and clients retry."""
     all_streams_max: int = 100_000
-    """The same, of all connections together."""
+    """Concurrent calls of all connections together."""
     message_bytes_max: int = 16 * MIB
-    """A request message; a larger one is refused when its length is known."""
+    """Size of a request message; a larger one is refused as soon as its length is known."""
     buffered_bytes_max: int = 64 * MIB
-    """Unfinished requests of one connection. What is longer than a window waits for its turn."""
+    """Unfinished requests of one connection. Requests longer than a window wait for their turn."""
     all_buffered_bytes_max: int = 256 * MIB
-    """Unfinished requests of all connections; above it the connection that sends closes."""
+    """Unfinished requests of all connections; above it, the connection that sends more is closed.
+    """
     unsent_bytes_max: int = 64 * MIB
-    """Answers that one peer has not read; above it the connection closes."""
+    """Answers that one peer hasn't read; above it, the connection is closed."""
     all_unsent_bytes_max: int = 512 * MIB
-    """Answers that all peers have not read; above it the connection that is sent to closes."""
+    """Answers that all peers haven't read; above it, the connection being written to is closed."""
     write_buffer_high: int = MIB
-    """A connection with more than this in its transport stops reading until its peer caught up."""
+    """With more than this in its transport, a connection stops reading until its peer has caught
+    up.
+    """
     header_list_bytes_max: int = 16 * 1024
-    """The fields of a request, as RFC 9113 6.5.2 counts them. More: the call is refused."""
+    """Fields of a request, counted as in RFC 9113 6.5.2. Above it, the call is refused."""
     header_block_bytes_max: int = 32 * 1024
-    """The compressed fields of a request. More: the connection closes."""
+    """Compressed fields of a request. Above it, the connection is closed."""
     header_block_frames_max: int = 16
-    """The frames that they come in. More: the connection closes."""
-    nuisances_per_s: float = 100.0
-    nuisances_burst: float = 1_000.0
-    """Frames that make work and carry nothing: resets, settings, empty DATA, unknown types. Pings
-    are answered without a limit: clients of gRPC keep connections alive with them."""
-    turn_s: float = 0.02
-    """A connection whose frames take longer in one turn goes on in the next."""
+    """Frames of one field block. Above it, the connection is closed."""
+    useless_frames_per_s: float = 100.0
+    useless_frames_burst: float = 1_000.0
+    """Frames that cost work and carry no data: resets, settings, empty DATA, unknown types. PINGs
+    are
+    answered without a limit because gRPC clients keep connections alive with them.
+    """
+    turn_s: float = TURN_S
+    """A connection whose frames take longer than this in one turn continues in the next."""
     half_frame_s: float = 30.0
-    """The longest wait for the rest of a frame, of a field block or of a request."""
+    """Maximum wait for the rest of a frame, a field block or a request."""
     stalled_s: float = 60.0
-    """The longest time in which a peer reads nothing although something waits for it."""
+    """Maximum time in which a peer reads nothing although data is waiting for it."""
     drain_s: float = 3.0
-    """The longest wait of a shutdown for calls in progress."""
+    """Maximum wait for calls in progress during shutdown."""
     strangers: StrangerHttp2Limits | None = None
-    """None where nobody signs in."""
+    """None if the server doesn't require sign-in."""

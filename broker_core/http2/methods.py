@@ -1,6 +1,7 @@
-"""Methods: what a server is given for each path.
+"""The methods that a server provides, by path.
 
-A handler is a plain function and runs in the event loop. It refuses a call by CallRefusedError.
+A handler is a plain function and runs in the event loop. It refuses a call by raising
+CallRefusedError.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ class Conversation(Protocol):
     """The server's side of a call with a stream of requests."""
 
     def message_received(self, message: bytes) -> None:
-        """Take the client's next message."""
+        """Handle the client's next message."""
         ...
 
     def half_closed(self) -> None:
-        """The client sends no more messages; the call goes on until the server ends it."""
+        """Handle the end of the client's messages; the call stays open until the server ends it."""
         ...
 
 
@@ -30,8 +31,8 @@ class Conversation(Protocol):
 class Unary:
     """One request, one answer.
 
-    The handler returns the answer, or an awaitable of it, or None to call `Call.answer` later. The
-    end of a call cancels no awaitable, since its work may be half done.
+    The handler returns the answer or an awaitable of it, or returns None and calls `Call.answer`
+    later. The end of a call doesn't cancel the awaitable, because its work may be half done.
     """
 
     handler: Callable[[Call, bytes], bytes | Awaitable[bytes] | None]
@@ -41,8 +42,8 @@ class Unary:
 class ServerStreaming:
     """One request, a stream of answers.
 
-    The handler calls `Call.send` for each answer, now or later, and `Call.end` at last. When it
-    returns an awaitable, the call ends with that.
+    The handler calls `Call.send` for each answer, now or later, and finally `Call.end`. If it
+    returns an awaitable, the call ends when that completes.
     """
 
     handler: Callable[[Call, bytes], Awaitable[None] | None]
@@ -50,7 +51,7 @@ class ServerStreaming:
 
 @dataclass(frozen=True, slots=True)
 class Bidi:
-    """Streams both ways: the handler returns the server's side."""
+    """Streams in both directions: the handler returns the server's side."""
 
     handler: Callable[[Call], Conversation]
 

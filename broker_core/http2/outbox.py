@@ -1,7 +1,7 @@
-"""Outbox: what one connection sends: whole frames at once, DATA as far as its windows allow.
+"""Send one connection's frames: control frames at once, DATA as far as the windows allow.
 
-The frames of one turn of the loop leave in one write. An answer that fits into the windows goes out
-as it is; the rest of a longer one waits in its call's queue, and calls that wait take turns.
+The frames of one loop turn are sent in one write. An answer that fits in the windows is sent at
+once; the rest of a longer one waits in its call's queue, and waiting calls take turns.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from broker_core.http2.connection import Connection
 
 JOIN_BYTES = 128 * 1024
-"""Above it, copying the frames together costs more than the transport's scatter write."""
+"""Above this size, joining the frames costs more than the transport's scatter write."""
 FLUSH_BYTES = 256 * 1024
-"""Collected frames of this size go to the transport before the turn ends."""
+"""Collected frames of this size are written before the turn ends."""
 
-# The answer to most calls is HEADERS, one DATA frame and HEADERS; only three numbers differ.
+# Most answers are HEADERS, one DATA frame and HEADERS, where only three numbers differ.
 _HEAD_START = HEAD.pack(len(HEAD_BLOCK) << 8 | codes.HEADERS, codes.END_HEADERS, 0)[:5]
 _OK_START = HEAD.pack(len(OK_BLOCK) << 8 | codes.HEADERS, codes.END_HEADERS | codes.END_STREAM, 0)[
     :5
@@ -36,14 +36,14 @@ _ANSWER_EXTRA = len(HEAD_BLOCK) + len(OK_BLOCK) + 3 * HEAD.size + PREFIX_BYTES
 
 
 class Outbox:
-    """Belongs to one connection. Event loop only.
+    """The send side of one connection. Event loop only.
 
     Attributes:
         transport: None before the connection is made and after it is lost.
-        is_writable: whether the transport takes more.
-        is_collecting: whether a turn runs, at whose end `flush` is called.
-        unsent_bytes: in the queues of calls.
-        sent_bytes: of DATA, since the connection began.
+        is_writable: whether the transport accepts more data.
+        is_collecting: whether a turn is running that ends with a call of `flush`.
+        unsent_bytes: bytes in the queues of calls.
+        sent_bytes: bytes of DATA since the connection began.
     """
 
     __slots__ = (
@@ -76,20 +76,20 @@ class Outbox:
         self._window = WINDOW_DEFAULT
         self._initial_window = WINDOW_DEFAULT
         self._frame_bytes_max = frames.FRAME_BYTES_DEFAULT
-        # Calls with something to send: those whose own window is open, in turns; the others.
+        # Calls with data to send: first the calls whose own window is open, then the others.
         self._ready: dict[Call, None] = {}
         self._waiting: dict[Call, None] = {}
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait in this process for the peer to read or to widen a window."""
+        """Bytes in this process that wait for the peer to read or to widen a window."""
         transport = self.transport
         return self.unsent_bytes + (0 if transport is None else transport.get_write_buffer_size())
 
-    # Whole frames.
+    # Control frames.
 
     def put(self, frame: bytes) -> None:
-        """Send a frame that no window holds back."""
+        """Send a frame that isn't subject to flow control."""
         if self.transport is None:
             return
         self._out.append(frame)
@@ -97,9 +97,9 @@ class Outbox:
         self._schedule()
 
     def flush(self) -> None:
-        """Hand what was collected to the transport, with the DATA that windows allow."""
+        """Write the collected frames to the transport, with the DATA that windows allow."""
         if self._ready:
-            # What it sends goes out below.
+            # Frames sent meanwhile are written below.
             self._is_flush_due = True
             self._pump()
         self._is_flush_due = False
@@ -129,7 +129,7 @@ class Outbox:
     # Answers.
 
     def answer(self, call: Call, message: bytes) -> None:
-        """Send the only message of an answer and its end."""
+        """Send an answer of one message and end the call."""
         size = PREFIX_BYTES + len(message)
         window = self._window
         if (
@@ -163,7 +163,7 @@ class Outbox:
         self._schedule()
 
     def send(self, call: Call, message: bytes) -> None:
-        """Send one message of an answer, or keep it until the windows allow it."""
+        """Send one message of an answer, or queue it until the windows allow it."""
         if not call.has_begun:
             call.has_begun = True
             self.put(frames.headers(call.stream_id, HEAD_BLOCK, ends=False))
@@ -176,14 +176,14 @@ class Outbox:
         self._schedule()
 
     def end(self, call: Call, block: bytes) -> None:
-        """End a call with its last fields, behind all that it still has to send."""
+        """End a call with its last fields, after all its queued data."""
         call.ending = block
         if call.queue:
             return
         self._end(call)
 
     def forget(self, call: Call) -> None:
-        """Drop what a call that has ended would still send."""
+        """Drop the queued data of a call that has ended."""
         self._ready.pop(call, None)
         self._waiting.pop(call, None)
         if call.queue:
@@ -239,7 +239,7 @@ class Outbox:
         self._frame_bytes_max = size
 
     def _pump(self) -> None:
-        """Send DATA of the calls that wait, a frame each in turns, as far as windows allow."""
+        """Send DATA of the waiting calls, one frame each in turn, as far as windows allow."""
         ready = self._ready
         while ready and self._window > 0 and self.is_writable:
             call = next(iter(ready))

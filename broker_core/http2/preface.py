@@ -1,4 +1,4 @@
-"""The beginning of a connection: the client's preface and its first frame (RFC 9113, 3.4)."""
+"""The start of a connection: the client's preface and its first frame (RFC 9113, 3.4)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ HTTP_1_ANSWER = (
 
 
 def is_http_1(data: bytes) -> bool:
-    """Return whether a connection begins like a request of HTTP/1.1."""
+    """Return whether a connection starts like an HTTP/1.1 request."""
     return data.startswith(_HTTP_1)
 
 
 def is_whole(data: bytes) -> bool:
-    """Return whether a connection's first bytes hold the preface and the head of a frame.
+    """Return whether the data contains the whole preface and the header of a frame.
 
     Raises:
-        Http2ConnectionError: they begin with anything else.
+        Http2ConnectionError: the data starts with something else.
     """
     if not PREFACE.startswith(data[: len(PREFACE)]):
         raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "the preface of HTTP/2 is missing")
@@ -33,10 +33,10 @@ def is_whole(data: bytes) -> bool:
 
 
 def check_first_frame(data: bytes) -> None:
-    """Check that the frame after the preface holds the client's settings.
+    """Check that the frame after the preface is the client's SETTINGS.
 
     Raises:
-        Http2ConnectionError: it is another.
+        Http2ConnectionError: it is another frame.
     """
     kind, flags = data[len(PREFACE) + 3], data[len(PREFACE) + 4]
     if kind != codes.SETTINGS or flags & codes.ACK:

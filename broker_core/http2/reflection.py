@@ -1,4 +1,4 @@
-"""Reflection: the methods by which tools ask what a server serves."""
+"""gRPC reflection, which lets tools list the services of a server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def reflection_methods(paths: Iterable[str]) -> dict[str, Method]:
-    """Return the methods of both versions; `paths` are those of the methods that are served."""
+    """Return the reflection methods of both versions for the served method `paths`."""
     named = {path.split("/")[1] for path in paths} | set(reflection.SERVICES)
     services = sorted(named)
     method = Bidi(lambda call: _Questions(call, services))
@@ -23,7 +23,7 @@ def reflection_methods(paths: Iterable[str]) -> dict[str, Method]:
 
 
 class _Questions:
-    """Answers one question after the other."""
+    """Answers the questions of one call in order."""
 
     __slots__ = ("_call", "_services")
 

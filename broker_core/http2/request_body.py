@@ -1,4 +1,4 @@
-"""RequestBody: puts the messages of a request together from the pieces that DATA frames bring."""
+"""Assemble the messages of a request from its DATA frames."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class RequestBody:
-    """Belongs to one call. Event loop only.
+    """The request body of one call. Event loop only.
 
     Attributes:
-        held_bytes: of the message that is not whole yet.
-        missing_bytes: what must still come for it, as far as that is known; 0 between messages.
+        held_bytes: bytes held of the incomplete message.
+        missing_bytes: bytes still to arrive for it, as far as known; 0 between messages.
     """
 
     __slots__ = ("_kept", "_message_bytes_max", "_wanted", "held_bytes", "missing_bytes")
@@ -26,12 +26,12 @@ class RequestBody:
         self.held_bytes = 0
         self.missing_bytes = 0
         self._message_bytes_max = message_bytes_max
-        # One buffer, not a list of pieces: a peer may send a byte at a time.
+        # One buffer instead of a list of pieces, because a peer may send a byte at a time.
         self._kept = bytearray()
         self._wanted = PREFIX_BYTES
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Take the next piece; yield the messages that it completes.
+        """Add the next piece; yield the messages that it completes.
 
         Raises:
             CallRefusedError: a message is compressed or too large.
@@ -77,7 +77,7 @@ class RequestBody:
 
 
 def whole_message(payload: bytes, message_bytes_max: int) -> bytes | None:
-    """Return the message of a payload that is one message, None if it is anything else."""
+    """Return the message if the payload is exactly one message, else None."""
     if len(payload) < PREFIX_BYTES:
         return None
     compressed, length = PREFIX.unpack_from(payload)

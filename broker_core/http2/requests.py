@@ -1,4 +1,4 @@
-"""Requests: the streams of one connection, from their HEADERS to the last byte of their DATA."""
+"""Track the streams of one connection, from their HEADERS to the end of their DATA."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from broker_core.http2.connection import Connection
 
 RESETS_REMEMBERED = 256
-"""Streams that ended here first: what the peer had sent before it knew is dropped in silence."""
+"""Streams that the server ended first: frames that the peer sent before it noticed are dropped."""
 
 
 class Requests:
-    """Belongs to one connection. Event loop only.
+    """The requests of one connection. Event loop only.
 
     Attributes:
-        streams: open calls by their stream identifiers.
-        last_stream_id: the highest that the peer has used.
-        refused_after: streams above it are ignored, since a GOAWAY said so.
-        buffered_bytes: of unfinished requests.
-        decoder: of the connection's field blocks.
+        streams: open calls by stream identifier.
+        last_stream_id: the highest identifier that the peer has used.
+        refused_after: streams above this identifier are ignored because of a GOAWAY.
+        buffered_bytes: bytes of unfinished requests.
+        decoder: decodes the connection's field blocks.
     """
 
     __slots__ = (
@@ -57,17 +57,17 @@ class Requests:
     # HEADERS.
 
     def headers(self, stream_id: int, flags: int, block: bytes) -> None:
-        """Take a whole field block.
+        """Process a complete field block.
 
         Raises:
             Http2ConnectionError: the block or the stream identifier is wrong.
-            Http2StreamError: the request is malformed, or there are too many.
+            Http2StreamError: the request is malformed, or there are too many streams.
         """
-        # First of all, whatever comes of the stream: the tables of both sides must stay the same.
+        # Decode first, whatever happens to the stream: both sides' tables must stay the same.
         self.decoded(stream_id, flags, self.decoder.decode(block))
 
     def decoded(self, stream_id: int, flags: int, headers: dict[str, str]) -> None:
-        """Take the fields of a block that the decoder has just decoded; see `headers`."""
+        """Process the fields of a block that the decoder has just decoded; see `headers`."""
         if stream_id <= self.last_stream_id:
             self._more_headers(stream_id, flags, headers)
             return
@@ -118,7 +118,7 @@ class Requests:
             self.reset(stream_id, ErrorCode.NO_ERROR)
 
     def _more_headers(self, stream_id: int, flags: int, headers: dict[str, str]) -> None:
-        """Take the trailers of a request."""
+        """Process the trailers of a request."""
         call = self.streams.get(stream_id)
         if call is None:
             if stream_id in self._ended_here:
@@ -143,11 +143,11 @@ class Requests:
     # DATA.
 
     def data(self, stream_id: int, flags: int, payload: bytes) -> None:
-        """Take a DATA frame that is not the whole request of a call.
+        """Process a DATA frame that isn't the whole request of a call.
 
         Raises:
             Http2ConnectionError: the stream was never opened, or the padding is wrong.
-            Http2StreamError: the stream takes no DATA, or no more.
+            Http2StreamError: the stream doesn't accept DATA, or no longer does.
         """
         length = len(payload)
         payload = unpadded(flags, payload)
@@ -155,14 +155,14 @@ class Requests:
         if call is None:
             self.require_begun("DATA", stream_id)
             if stream_id not in self._ended_here:
-                self._connection.nuisance("frames of closed streams")
+                self._connection.count_useless("frames of closed streams")
                 raise Http2StreamError(ErrorCode.STREAM_CLOSED, "DATA came after the end")
             return
         if call.is_request_over:
             raise Http2StreamError(ErrorCode.STREAM_CLOSED, "DATA came after END_STREAM")
         is_over = bool(flags & codes.END_STREAM)
         if not payload and not is_over:
-            self._connection.nuisance("empty DATA frames")
+            self._connection.count_useless("empty DATA frames")
         call.receive_window -= length
         if call.receive_window < 0:
             raise Http2StreamError(ErrorCode.FLOW_CONTROL_ERROR, "the stream's window is exceeded")
@@ -203,7 +203,7 @@ class Requests:
         self._buffer(call, kept)
 
     def _finish(self, call: Call) -> None:
-        """Serve a request that has come to its end."""
+        """Serve a request that is complete."""
         call.is_request_over = True
         call.is_plain = False
         if not call.is_open:
@@ -226,7 +226,7 @@ class Requests:
     # Windows.
 
     def _widen(self, call: Call, body: RequestBody) -> None:
-        """Let the rest of a message, or the next messages of a conversation, come."""
+        """Let the client send the rest of a message, or a conversation's next messages."""
         missing = body.missing_bytes
         if missing > call.receive_window:
             if not call.is_waiting:
@@ -240,7 +240,7 @@ class Requests:
             self._open_window(call, WINDOW_DEFAULT)
 
     def _let_in(self, call: Call) -> None:
-        """Widen the window of a request whose turn it is, to its end and a little further."""
+        """Widen the window of an admitted request to its end and slightly beyond."""
         assert call.body is not None
         call.is_waiting = False
         self._open_window(call, call.body.missing_bytes + WINDOW_DEFAULT)
@@ -257,7 +257,7 @@ class Requests:
                 self._let_in(next_call)
 
     def _buffer(self, call: Call, size: int) -> None:
-        """Count what is kept of a request."""
+        """Count the buffered bytes of a request."""
         change = size - call.buffered_bytes
         if change:
             call.buffered_bytes = size
@@ -267,7 +267,7 @@ class Requests:
     # Ends.
 
     def leave(self, call: Call) -> None:
-        """Forget a call: it has ended."""
+        """Remove a call that has ended."""
         del self.streams[call.stream_id]
         connection = self._connection
         connection.wire.streams -= 1
@@ -285,19 +285,19 @@ class Requests:
             connection.emptied()
 
     def ended(self, call: Call) -> None:
-        """The last frame of a call's answer goes out."""
+        """Clean up when the last frame of a call's answer is sent."""
         if not call.is_request_over:
             self.reset(call.stream_id, ErrorCode.NO_ERROR)
         self.leave(call)
 
     def cancel(self, call: Call, code: int) -> None:
-        """End a call by a RST_STREAM and tell its handler."""
+        """End a call with a RST_STREAM and notify its handler."""
         self.reset(call.stream_id, code)
         self.leave(call)
         dispatch.cancelled(call)
 
     def fault(self, stream_id: int, error: Http2StreamError) -> None:
-        """End a stream that broke the rules."""
+        """End a stream that violated the protocol."""
         call = self.streams.get(stream_id)
         if call is None:
             self.reset(stream_id, error.code)
@@ -305,7 +305,7 @@ class Requests:
             self.cancel(call, error.code)
 
     def reset(self, stream_id: int, code: int) -> None:
-        """Send a RST_STREAM; drop in silence what the peer sent before it knew."""
+        """Send a RST_STREAM; silently drop frames that the peer sent before it noticed."""
         self._connection.outbox.put(frames.rst_stream(stream_id, code))
         self._forget(stream_id)
 
@@ -316,10 +316,10 @@ class Requests:
             del ended_here[next(iter(ended_here))]
 
     def require_begun(self, name: str, stream_id: int) -> None:
-        """Check that a frame names a stream that the peer has opened, now or before.
+        """Check that the peer has opened the stream that a frame names.
 
         Raises:
-            Http2ConnectionError: it does not.
+            Http2ConnectionError: the stream was never opened.
         """
         if stream_id > self.last_stream_id or not stream_id & 1:
             raise Http2ConnectionError(
@@ -327,7 +327,7 @@ class Requests:
             )
 
     def sweep(self, now: float, half_frame_s: float) -> None:
-        """End calls whose requests do not come to their end."""
+        """End calls whose requests stay unfinished for too long."""
         for call in list(self.streams.values()):
             is_due = call.buffered_bytes or (not call.is_request_over and call.route.kind != BIDI)
             if is_due and now - call.progress_at >= half_frame_s:

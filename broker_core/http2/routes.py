@@ -1,4 +1,4 @@
-"""Route: a method as connections look it up."""
+"""Methods in the form in which connections look them up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = {Unary: UNARY, ServerStreaming: SERVER_STREAMING, Bidi: BIDI}
 
 
 class Route(NamedTuple):
-    """A path and what serves it."""
+    """A path and the method that serves it."""
 
     path: str
     kind: int

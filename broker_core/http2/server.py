@@ -1,4 +1,4 @@
-"""Http2Server: a port, its connections and the methods that they may call."""
+"""A port with its connections and the methods that they can call."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from broker_core.http2.engine import PYTHON, Engine
 from broker_core.http2.limits import Http2Limits
 from broker_core.http2.wire import Wire
 from broker_core.listening.admission import Admission
+from broker_core.listening.budgets import Budgets
 from broker_core.listening.listener import Listener, listen
 from broker_core.listening.peer_log import PeerLog
 from broker_core.service import Service
@@ -28,16 +29,17 @@ if TYPE_CHECKING:
 
 SWEEP_S = 5.0
 ALPN = ("h2",)
-"""What the TLS gate of such a port offers."""
+"""ALPN protocols that the TLS gate of an HTTP/2 port offers."""
 
 
 class Http2Server(Service):
     """Accepts connections and serves gRPC calls. Event loop only.
 
-    `start` once, `shutdown` once. `methods` are by path, "/package.Service/Method". `tls` decides
-    which connections are secured; with `proxies` each must come from one of them and begin with a
-    PROXY header. `on_connection_lost` is called with each connection that ended. `engine` is
-    the compiled one where it was built.
+    Call `start` once and `shutdown` once. `methods` are keyed by path, "/package.Service/Method".
+    `tls` decides which connections are encrypted. With `proxies`, each connection must come from
+    one of them and begin with a PROXY header. `on_connection_lost` is called with each connection
+    that has ended. `engine` is the compiled one if it was built. `budgets` are shared with the
+    process's other ports.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Http2Server(Service):
         proxies: TrustedProxies | None = None,
         on_connection_lost: Callable[[Connection], None] | None = None,
         engine: Engine = PYTHON,
+        budgets: Budgets | None = None,
     ) -> None:
         super().__init__()
         self.name = name
@@ -67,6 +70,7 @@ class Http2Server(Service):
             clock=self._clock,
             limits=self._limits,
             owner=self,
+            budgets=budgets or Budgets(self._clock),
             peer_log=PeerLog(self._clock),
             on_made=self._made,
             on_lost=self._lost,
@@ -88,7 +92,7 @@ class Http2Server(Service):
         """Listen; return the port, which the system chooses if `port` is 0.
 
         Raises:
-            RemotingError: the server cannot listen there; the text is one sentence.
+            RemotingError: the server can't listen there; the text is one sentence.
         """
         try:
             sockets = await listen(host, port, self._limits)
@@ -114,7 +118,7 @@ class Http2Server(Service):
         return bound
 
     async def shutdown(self) -> None:
-        """Stop accepting; let calls in progress end for `drain_s`; end the others and close."""
+        """Stop accepting; give calls in progress `drain_s` to end, then close."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         if self._listener is not None:
@@ -136,7 +140,7 @@ class Http2Server(Service):
         await super().shutdown()
 
     def _made(self, connection: Connection) -> str | None:
-        """Count a new connection; return why the server refuses it, or None."""
+        """Count a new connection; return the reason if the server refuses it, else None."""
         return self._admission.open(connection.remote_address, len(self._wire.connections))
 
     def _signed_in(self, connection: Connection) -> None:
@@ -158,5 +162,5 @@ class Http2Server(Service):
             self._listener.sweep(now)
         if self._tls is not None:
             self._tls.reload_if_changed()
-            self._tls.warn_of_end()
+            self._tls.warn_of_expiry()
         self._sweep_later()

@@ -1,4 +1,4 @@
-"""Wire: the state that all connections of one server share."""
+"""The state that all connections of one server share."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker_core.http2.connection import Connection
     from broker_core.http2.limits import Http2Limits
     from broker_core.http2.methods import Method
+    from broker_core.listening.budgets import Budgets
     from broker_core.listening.peer_log import PeerLog
     from broker_core.service import Service
 
@@ -24,17 +25,19 @@ RECEIVE_BYTES = 256 * 1024
 
 
 class Wire:
-    """Event loop only.
+    """Shared state. Event loop only.
 
-    The connections share one receive buffer: the loop asks a connection for it, fills it and hands
-    it over in one step, and the connection copies out what it keeps. So an idle connection holds no
-    buffer.
+    The connections share one receive buffer: the loop asks a connection for it, fills it and
+    hands it over in one step, and the connection copies the bytes it keeps. So an idle
+    connection holds no buffer.
 
     Attributes:
-        streams: the number of open calls of all connections.
-        buffered_bytes: of unfinished requests and frames, of all connections.
-        strangers_buffered_bytes: the same, of connections that have not signed in.
-        unsent_bytes: of answers that wait for a window, of all connections.
+        streams: open calls of all connections.
+        buffered_bytes: bytes of unfinished requests and frames of all connections.
+        strangers_buffered_bytes: the same for connections that haven't signed in.
+        unsent_bytes: bytes of answers that wait for a window, of all connections.
+        turns: decides when a connection processes its frames; shared with the other ports.
+        memory: counts the bytes that connections hold; shared with the other ports.
     """
 
     __slots__ = (
@@ -45,6 +48,7 @@ class Wire:
         "emptied",
         "engine",
         "limits",
+        "memory",
         "on_lost",
         "on_made",
         "on_signed_in",
@@ -54,6 +58,7 @@ class Wire:
         "routes",
         "strangers_buffered_bytes",
         "streams",
+        "turns",
         "unsent_bytes",
     )
 
@@ -64,6 +69,7 @@ class Wire:
         clock: Clock,
         limits: Http2Limits,
         owner: Service,
+        budgets: Budgets,
         peer_log: PeerLog,
         on_made: Callable[[Connection], str | None],
         on_lost: Callable[[Connection], None],
@@ -74,6 +80,8 @@ class Wire:
         self.clock = clock
         self.limits = limits
         self.owner = owner
+        self.turns = budgets.turns
+        self.memory = budgets.memory
         self.peer_log = peer_log
         self.on_made = on_made
         self.on_lost = on_lost
@@ -81,7 +89,8 @@ class Wire:
         self.engine = engine
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
         self.deadlines = Deadlines(clock, give_up)
-        # In the order of their beginnings, so that a run of the same events repeats.
+        # In the order in which they were opened, so that a run with the same events is
+        # reproducible.
         self.connections: dict[Connection, None] = {}
         self.streams = 0
         self.buffered_bytes = 0

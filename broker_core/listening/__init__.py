@@ -1,1 +1,1 @@
-"""Accepts connections for every protocol: sockets, TLS, trusted proxies, limits on peers."""
+"""Accept connections for every protocol: sockets, TLS, trusted proxies, limits on peers."""

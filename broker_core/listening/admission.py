@@ -1,4 +1,4 @@
-"""Admission: counts the connections of one port by host and refuses those above the limits."""
+"""Count the connections of one port by host and refuse connections above the limits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 class Admission:
-    """Event loop only. Each connection is counted by `open`, and by `close` when it has ended.
+    """The connections of one port. Event loop only.
 
-    Where the limits have `strangers`, a connection counts as a stranger's until `sign_in`.
+    A connection is counted by `open`, and released by `close` when it has ended. If the limits have
+    `strangers`, it counts as a stranger's until `sign_in`.
     """
 
     def __init__(self, limits: ListenerLimits) -> None:
@@ -25,7 +26,7 @@ class Admission:
     def open(self, address: str, connections: int) -> str | None:
         """Count a connection from "ip:port"; return why it is refused, or None.
 
-        `connections` is the number of open connections, this one included.
+        `connections` is the number of open connections, including this one.
         """
         host = host_of(address)
         limits = self._limits
@@ -34,7 +35,7 @@ class Admission:
             return f"more than {limits.connections_max} connections"
         is_bounded = limits.is_loopback_bounded or not is_loopback(host)
         if is_bounded and self._per_host[host] > limits.connections_per_host_max:
-            return f"more than {limits.connections_per_host_max} connections of one host"
+            return f"more than {limits.connections_per_host_max} connections from one host"
         strangers = limits.strangers
         if strangers is None:
             return None
@@ -43,7 +44,7 @@ class Admission:
             return f"more than {strangers.connections_max} connections that have not signed in"
         if is_bounded and self._strangers[host] > strangers.connections_per_host_max:
             return (
-                f"more than {strangers.connections_per_host_max} connections of one host that "
+                f"more than {strangers.connections_per_host_max} connections from one host that "
                 "have not signed in"
             )
         return None

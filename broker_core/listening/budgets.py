@@ -1,4 +1,4 @@
-"""Budgets: the time and the memory that the connections of one process share."""
+"""The time and the memory that the connections of one process share."""
 
 from __future__ import annotations
 

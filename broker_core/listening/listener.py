@@ -1,8 +1,8 @@
-"""Listener: accepts connections and tells TLS from plain ones by the first byte.
+"""Accept connections and distinguish TLS from plain ones by the first byte.
 
-It reads a PROXY header off the socket, if configured and sent by a trusted proxy, and peeks at the
-next byte: TLS begins with 0x16, a remoting frame with 0 or 1, HTTP/2 with "P". Only then does it
-make the transport, which reads from the socket as soon as it exists.
+The listener reads a PROXY header off the socket, if configured and sent by a trusted proxy, and
+peeks at the next byte: TLS begins with 0x16, a remoting frame with 0 or 1, HTTP/2 with "P". Only
+then does it create the transport, which reads from the socket as soon as it exists.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ async def listen(host: str, port: int, limits: ListenerLimits) -> list[socket.so
 
 
 def listen_at_path(path: str, limits: ListenerLimits) -> socket.socket:
-    """Return a listening unix socket that only this process's user may connect to.
+    """Return a listening unix socket that only this process's user can connect to.
 
-    A socket that an earlier process left behind is replaced, one that is in use is not.
+    Replaces a socket that an earlier process left behind, but not a socket in use.
 
     Raises:
-        OSError: it cannot be listened on.
+        OSError: the socket can't be created.
     """
     one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -83,7 +83,7 @@ def listen_at_path(path: str, limits: ListenerLimits) -> socket.socket:
         if _is_left_behind(path):
             Path(path).unlink()
         one.bind(path)
-        # Before anybody can connect, which takes the call below.
+        # Before anybody can connect, which requires the call below.
         Path(path).chmod(0o600)
         one.listen(limits.backlog)
     except OSError:
@@ -118,23 +118,23 @@ def is_loopback(host: str) -> bool:
 
 
 class Accepted(Protocol):
-    """What a server makes of an accepted socket."""
+    """A server's connection on an accepted socket."""
 
     @property
     def protocol(self) -> asyncio.BaseProtocol:
-        """What the socket's transport calls."""
+        """The protocol of the socket's transport."""
         ...
 
-    def forsake(self) -> None:
-        """End, where the task that was to make the connection was cancelled."""
+    def cancel_setup(self) -> None:
+        """Close a connection whose setup task was cancelled."""
         ...
 
 
 class Listener(Service):
     """Accepts connections on its sockets for a server. Event loop only.
 
-    `accepted` makes the server's connection; its argument is the address from a PROXY header, None
-    without one. `connections` returns how many the server has.
+    `accepted` creates the server's connection; its argument is the address from a PROXY header, or
+    None. `connections` returns the server's number of connections.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Listener(Service):
         self._resume()
 
     async def shutdown(self) -> None:
-        """Stop accepting; close the peers that have not sent their first byte."""
+        """Stop accepting; close the peers that haven't sent their first byte."""
         loop = asyncio.get_running_loop()
         for one in self._sockets:
             loop.remove_reader(one)
@@ -174,7 +174,7 @@ class Listener(Service):
         for greeting in list(self._greetings):
             greeting.close()
         await super().shutdown()
-        # A task cancelled before its first step runs nothing, not even a finally.
+        # A task cancelled before its first step runs no code, not even a finally.
         for peer in self._adopting:
             peer.close()
         self._adopting.clear()
@@ -187,10 +187,10 @@ class Listener(Service):
             if now - greeting.since >= idle_s:
                 greeting.close()
 
-    def adopt(self, peer: socket.socket, told: tuple[str, int] | None, *, is_tls: bool) -> None:
-        """Make a connection of a socket; `told` is the address from a PROXY header."""
+    def adopt(self, peer: socket.socket, proxied: tuple[str, int] | None, *, is_tls: bool) -> None:
+        """Create a connection from a socket; `proxied` is the address from a PROXY header."""
         self._adopting.add(peer)
-        self.spawn(self._adopt(peer, told, is_tls=is_tls), name="accept")
+        self.spawn(self._adopt(peer, proxied, is_tls=is_tls), name="accept")
 
     def forget(self, greeting: Greeting) -> None:
         self._greetings.pop(greeting, None)
@@ -200,12 +200,12 @@ class Listener(Service):
         try:
             address = "{}:{}".format(*peer.getpeername()[:2])
         except (OSError, IndexError):
-            # It is gone, or it came over a unix socket.
+            # The peer is gone, or it used a unix socket.
             address = ""
         self._peer_log.report("connection closed", address, reason)
 
     def decide(self, first: int) -> bool | None:
-        """Return whether a connection with this first byte is TLS, None to refuse it."""
+        """Return whether a connection with this first byte is TLS, or None to refuse it."""
         tls = self._tls
         if first == HANDSHAKE and tls is not None and tls.takes_tls:
             return True
@@ -215,12 +215,14 @@ class Listener(Service):
         return False
 
     def _is_full(self) -> str:
-        """Return why there is no place for one more peer, else nothing."""
+        """Return why no more peers are accepted, or an empty text."""
         limits, waiting = self._limits, len(self._greetings)
         if self._connections() + waiting >= limits.connections_max:
             return f"more than {limits.connections_max} connections"
         if limits.strangers is not None and waiting >= limits.strangers.connections_max:
-            return f"more than {limits.strangers.connections_max} connections that say nothing"
+            return (
+                f"more than {limits.strangers.connections_max} connections that have sent nothing"
+            )
         return ""
 
     def _accept(self, listening: socket.socket) -> None:
@@ -232,7 +234,7 @@ class Listener(Service):
             except OSError as error:
                 if error.errno not in NO_DESCRIPTORS:
                     raise
-                logger.warning("no connection can be accepted: %s", error)
+                logger.warning("connections not accepted reason=%s", error)
                 self._pause()
                 return
             peer.setblocking(False)
@@ -257,7 +259,7 @@ class Listener(Service):
                 greeting.start()
 
     def _pause(self) -> None:
-        """Without descriptors a listening socket stays ready: look again in a second."""
+        """Pause for a second, because a listening socket stays ready without free descriptors."""
         loop = asyncio.get_running_loop()
         for one in self._sockets:
             loop.remove_reader(one)
@@ -270,7 +272,7 @@ class Listener(Service):
             loop.add_reader(one, self._accept, one)
 
     async def _adopt(
-        self, peer: socket.socket, told: tuple[str, int] | None, *, is_tls: bool
+        self, peer: socket.socket, proxied: tuple[str, int] | None, *, is_tls: bool
     ) -> None:
         context: ssl.SSLContext | None = None
         if is_tls:
@@ -282,7 +284,7 @@ class Listener(Service):
                 return
         # From here on the loop owns the socket, and the transport closes it.
         self._adopting.discard(peer)
-        connection = self._accepted(told)
+        connection = self._accepted(proxied)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection.protocol,
@@ -292,9 +294,9 @@ class Listener(Service):
             )
         except (OSError, ssl.SSLError) as error:
             # The peer went away, or the TLS handshake failed.
-            self._peer_log.report("connection closed", str(told or ""), error)
+            self._peer_log.report("connection closed", str(proxied or ""), error)
         except asyncio.CancelledError:
-            connection.forsake()
+            connection.cancel_setup()
             raise
 
 
@@ -339,7 +341,7 @@ class Greeting:
         is_tls = self._listener.decide(first[0]) if first else None
         if is_tls is None:
             if first:
-                self._listener.report(self._peer, "this port takes TLS only")
+                self._listener.report(self._peer, "this port accepts TLS only")
             self.close()
             return
         self._leave()

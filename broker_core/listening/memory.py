@@ -1,6 +1,6 @@
-"""Memory: limits the bytes that a process holds for all its connections together.
+"""Limit the bytes that a process holds for all its connections together.
 
-Each connection bounds its own bytes and stops reading when it holds too many. That does not bound
+Each connection limits its own bytes and stops reading when it holds too many. That doesn't limit
 thousands of connections, so they share a budget. When half of it is used, connections stop reading
 sooner. When all of it is used, the process drops the connection whose peer keeps the most bytes
 waiting, by sending a long frame slowly or by not reading its answers.
@@ -15,11 +15,11 @@ HELD_BYTES_MAX = 256 * MIB
 
 
 class Holder(Protocol):
-    """A connection that holds bytes, and that adds every change to the budget."""
+    """A connection that holds bytes and reports every change to the budget."""
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of unfinished and unserved frames, of requests in progress, of unread answers."""
+        """Bytes of incomplete and unserved frames, requests in progress and unread answers."""
         ...
 
     @property
@@ -36,8 +36,8 @@ class MemoryBudget:
     """The bytes that the connections of one process hold. Event loop only.
 
     Attributes:
-        bytes: held now, by all holders.
-        dropped: how many connections were dropped since the start, for this budget or their own.
+        bytes: bytes now held by all holders.
+        dropped: connections dropped since the start because of this budget or their own limit.
     """
 
     __slots__ = ("_bytes_max", "_holders", "bytes", "dropped")
@@ -59,13 +59,13 @@ class MemoryBudget:
         self._holders[holder] = None
 
     def close(self, holder: Holder) -> None:
-        """Release all bytes of a connection that ended. May be called twice."""
+        """Release all bytes of a connection that ended. Can be called twice."""
         if holder in self._holders:
             del self._holders[holder]
             self.bytes -= holder.held_bytes
 
     def add(self, count: int) -> None:
-        """Count bytes that a holder took; the holder must have added them to its own count."""
+        """Add bytes; the holder must already have added them to its own count."""
         self.bytes += count
         if self.bytes > self._bytes_max:
             self._drop_some()

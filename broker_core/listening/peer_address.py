@@ -1,4 +1,4 @@
-"""A peer's address, as people read it and as records carry it."""
+"""A peer's address, as text for people and as bytes for records."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     import asyncio
 
 
-def peer_of(told: tuple[str, int] | None, transport: asyncio.BaseTransport) -> tuple[str, bytes]:
-    """Return the two forms of the peer's address: `told` by a proxy, else the socket's."""
-    name = told or transport.get_extra_info("peername")
+def peer_of(proxied: tuple[str, int] | None, transport: asyncio.BaseTransport) -> tuple[str, bytes]:
+    """Return both forms of the peer's address: `proxied` from a PROXY header, else the socket's."""
+    name = proxied or transport.get_extra_info("peername")
     if not isinstance(name, tuple) or len(name) < 2:
         return "", bytes(8)
     host, port = str(name[0]).partition("%")[0], int(name[1])

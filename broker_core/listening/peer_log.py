@@ -1,4 +1,4 @@
-"""PeerLog: log lines about misbehaving peers, at a bounded rate."""
+"""Log misbehaving peers at a limited rate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOG_LINES_PER_WINDOW = 5
 
 
 class PeerLog:
-    """Logs misbehaving peers, too rarely to let them fill the disk. Event loop only."""
+    """Logs misbehaving peers without letting them fill the disk. Event loop only."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -23,15 +23,13 @@ class PeerLog:
         self._lines = 0
 
     def report(self, event: str, peer: str, reason: object) -> None:
-        """Log an event about a peer, up to LOG_LINES_PER_WINDOW lines a window."""
+        """Log an event about a peer, up to LOG_LINES_PER_WINDOW lines per window."""
         now = self._clock.monotonic()
         if now >= self._window_to:
             if self._lines > LOG_LINES_PER_WINDOW:
-                logger.warning(
-                    "more lines about peers: not_logged=%d", self._lines - LOG_LINES_PER_WINDOW
-                )
+                logger.warning("more peer errors not_logged=%d", self._lines - LOG_LINES_PER_WINDOW)
             self._window_to = now + LOG_WINDOW_S
             self._lines = 0
         self._lines += 1
         if self._lines <= LOG_LINES_PER_WINDOW:
-            logger.warning("%s: peer=%s reason=%s", event, peer, reason)
+            logger.warning("%s peer=%s reason=%s", event, peer, reason)

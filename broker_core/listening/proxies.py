@@ -1,7 +1,7 @@
-"""TrustedProxies: the peers whose PROXY headers the broker believes.
+"""The peers whose PROXY headers the broker trusts.
 
-A header claims an address, and that address decides about white lists and limits. So a header is
-only as good as its sender: the broker serves no peer but the trusted proxies.
+A header claims an address, which decides about allow lists and limits. So a header is only as good
+as its sender: the broker serves no peers except the trusted proxies.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ class TrustedProxies:
         Without a list the broker refuses every peer, and a single warning covers them all.
         """
         if self._networks:
-            return "it is not among proxyProtocolTrusted"
+            return "the peer is not in proxyProtocolTrusted"
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "every connection is refused, the first from %s: haProxyProtocolEnable is on, and "
-                "proxyProtocolTrusted names no proxy whose headers may be believed",
+                "all connections refused, proxyProtocolTrusted is empty first_peer=%s",
                 host,
             )
         return None

@@ -1,4 +1,4 @@
-"""TlsGate: decides which connections use TLS, and with which certificate.
+"""Decide which connections use TLS, and with which certificate.
 
 Source: remoting/netty/TlsHelper.java, NettyRemotingServer.java HandshakeHandler (4.9.7).
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from broker_core.clock import SystemClock
 from broker_core.config.exposure import exposure_of
 from broker_core.errors import ConfigError
-from broker_core.listening.certificate_end import first_end
+from broker_core.listening.certificate_expiry import first_expiry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ SELF_SIGNED_DAYS = 365
 OPENSSL_SECONDS = 20
 MS_PER_DAY = 86_400_000
 WARNING_DAYS = 14
-"""How long before a certificate expires the daily warnings begin."""
+"""Number of days before a certificate expires when the daily warnings begin."""
 VERIFY = {
     "none": ssl.CERT_NONE,
     "optional": ssl.CERT_OPTIONAL,
@@ -43,12 +43,12 @@ VERIFY = {
 
 
 class TlsGate:
-    """Holds the certificate of a server. Event loop only.
+    """The certificate of a server. Event loop only.
 
     New connections use a changed certificate; open ones keep theirs. Without a configured
-    certificate the gate makes a self-signed one on first use, if the test mode allows it: clients
+    certificate the gate creates a self-signed one on first use, if the test mode allows it: clients
     in their test mode, which is their default, accept it. `alpn` names the protocols that the
-    server speaks, for clients that ask. The log warns for two weeks before a certificate expires.
+    server offers to clients that ask. The log warns for two weeks before a certificate expires.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TlsGate:
         """Load the certificate.
 
         Raises:
-            ConfigError: the certificate is missing or not valid.
+            ConfigError: the certificate is missing or invalid.
         """
         self._config = config
         self._alpn = alpn
@@ -72,23 +72,23 @@ class TlsGate:
             self._read_end()
         elif config.mode == "enforcing" and not config.test_mode_enable:
             raise ConfigError(
-                "tls.server.mode", "enforcing", "a certificate: tls.server.certPath is not given"
+                "tls.server.mode", "enforcing", "a certificate; set tls.server.certPath"
             )
 
     @property
     def takes_plain(self) -> bool:
-        """Whether a connection may be unsecured."""
+        """Whether unencrypted connections are allowed."""
         return self._config.mode != "enforcing"
 
     @property
     def takes_tls(self) -> bool:
-        """Whether a connection may be secured."""
+        """Whether encrypted connections are allowed."""
         return self._config.mode != "disabled" and (
             self._context is not None or self._config.test_mode_enable
         )
 
     async def context(self) -> ssl.SSLContext | None:
-        """Return the TLS context of a new connection, None without a certificate."""
+        """Return the TLS context of a new connection, or None without a certificate."""
         if self._context is None and self.takes_tls:
             if self._making is None:
                 self._making = asyncio.get_running_loop().create_task(
@@ -108,19 +108,19 @@ class TlsGate:
         try:
             self._context = _context(self._config, self._alpn)
         except ConfigError as error:
-            logger.warning("the changed certificate is not used: %s", error)
+            logger.warning("certificate not reloaded reason=%s", error)
         else:
-            logger.info("the certificate was changed: path=%s", self._config.cert_path)
+            logger.info("certificate reloaded path=%s", self._config.cert_path)
             self._read_end()
 
     def _read_end(self) -> None:
-        end = first_end(Path(self._config.cert_path))
+        end = first_expiry(Path(self._config.cert_path))
         self._end_ms = None if end is None else int(end.timestamp() * 1000)
         self._warned_ms = 0
-        self.warn_of_end()
+        self.warn_of_expiry()
 
-    def warn_of_end(self) -> None:
-        """Warn at most once a day of a certificate that expires within two weeks or has expired."""
+    def warn_of_expiry(self) -> None:
+        """Warn at most once a day if a certificate expires within two weeks or has expired."""
         now_ms = self._clock.now_ms()
         if self._end_ms is None or now_ms - self._warned_ms < MS_PER_DAY:
             return
@@ -131,14 +131,13 @@ class TlsGate:
         path, end = self._config.cert_path, datetime.fromtimestamp(self._end_ms / 1000, UTC)
         if days < 0:
             logger.warning(
-                "the certificate has expired, and clients that verify it can't connect; replace "
-                "the file: path=%s expired=%s",
+                "certificate expired path=%s expired=%s",
                 path,
                 f"{end:%Y-%m-%dT%H:%M:%SZ}",
             )
         else:
             logger.warning(
-                "the certificate expires soon; replace the file: path=%s expires=%s days=%d",
+                "certificate expires soon path=%s expires=%s days=%d",
                 path,
                 f"{end:%Y-%m-%dT%H:%M:%SZ}",
                 days,
@@ -194,13 +193,13 @@ def _context(config: TlsConfig, alpn: Sequence[str]) -> ssl.SSLContext:
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """Return the TLS context of connections that the broker makes.
+    """Return the TLS context of connections that the broker opens.
 
     As in the original, only tls.client.authServer makes it verify a peer's certificate, and it
-    never checks the name in it: brokers and name servers are known by address.
+    never checks the name in it: brokers and name servers are identified by address.
 
     Raises:
-        ConfigError: a certificate of tls.client.* is not valid.
+        ConfigError: a certificate of tls.client.* is invalid.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -239,13 +238,10 @@ def _warn_of_exposed(key_path: str) -> None:
 
 
 def _self_signed(alpn: Sequence[str]) -> ssl.SSLContext | None:
-    """Make a certificate for the life of this process; None if openssl is missing."""
+    """Create a certificate for the lifetime of this process; None if openssl is missing."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        logger.warning(
-            "no TLS: tls.server.certPath is not set, and openssl, which would make a certificate "
-            "for tests, is missing"
-        )
+        logger.warning("no certificate, TLS is off")
         return None
     with tempfile.TemporaryDirectory() as directory:
         key, certificate = Path(directory, "key.pem"), Path(directory, "certificate.pem")
@@ -261,5 +257,5 @@ def _self_signed(alpn: Sequence[str]) -> ssl.SSLContext | None:
         )
         context = _empty_context(alpn)
         context.load_cert_chain(certificate, key)
-    logger.warning("TLS uses a self-signed certificate for tests, which no client can verify")
+    logger.warning("self-signed certificate in use")
     return context

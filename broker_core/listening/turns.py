@@ -1,4 +1,4 @@
-"""Turns: connections share the event loop, each for a few milliseconds at a time.
+"""Share the event loop between connections, a few milliseconds at a time.
 
 One connection can send thousands of requests in one buffer, and thousands of connections can send
 one request each, all in the same round of the event loop. The code of a request says little about
@@ -6,8 +6,8 @@ its cost, so its time is measured. A connection serves requests until its turn i
 stops reading, keeps the bytes it has received, and continues after the other connections' turns.
 The requests of one connection keep their order.
 
-A round is one iteration of the event loop. Turns shorter than a millisecond don't count: they are
-the loop's normal work.
+A round is one iteration of the event loop. Turns shorter than a millisecond don't count, because
+they are the loop's normal work.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ T = TypeVar("T")
 TURN_S = 0.002
 """How long one connection serves requests while others wait; its current request may finish."""
 ROUND_S = 0.01
-"""How long a round serves turns that were queued, and long turns that were not."""
+"""How long a round serves queued turns, and long turns that weren't queued."""
 LONG_S = 0.001
-"""A turn of this length counts towards its round."""
+"""Minimum length of a turn that counts towards its round."""
 
 
 class Turns:
@@ -55,11 +55,11 @@ class Turns:
         self._long: deque[TakeTurn] = deque()
 
     def __len__(self) -> int:
-        """Return how many connections and running steps wait for their turn."""
+        """Return the number of connections and running steps that wait for their turn."""
         return len(self._short) + len(self._long)
 
     def note(self, seconds: float) -> None:
-        """Count a turn that was not queued."""
+        """Count a turn that wasn't queued."""
         if seconds < LONG_S:
             return
         self._spent_s += seconds
@@ -119,7 +119,7 @@ class Turns:
                 self._note_round()
 
     def _serve(self, waiting: deque[TakeTurn], begun: float) -> None:
-        """Call at least one waiting function, and others until the round's time is used."""
+        """Call at least one waiting function, and more until the round's time is used."""
         left = len(waiting)
         while left:
             waiting.popleft()()

@@ -1,1 +1,1 @@
-"""The vocabulary of messages: names, properties, ids, flags."""
+"""The vocabulary of messages: names, properties, IDs, flags."""

@@ -1,4 +1,4 @@
-"""The version of a configuration table: a counter and the time of its last step.
+"""The version of a configuration table: a counter and the time of the last change.
 
 Source: common/DataVersion.java (4.9.7).
 """
@@ -9,11 +9,11 @@ import msgspec
 
 
 class DataVersion(msgspec.Struct, rename="camel", kw_only=True, frozen=True, gc=False):
-    """Two tables are equal exactly when both fields are."""
+    """Two tables are equal if and only if both fields are."""
 
     counter: int = 0
     timestamp: int = 0
-    """Milliseconds since epoch."""
+    """Milliseconds since the epoch."""
 
     def next(self, now_ms: int) -> DataVersion:
         return DataVersion(counter=self.counter + 1, timestamp=now_ms)

@@ -1,4 +1,4 @@
-"""messageDelayLevel, as text.
+"""Parse the setting messageDelayLevel.
 
 Source: store/schedule/ScheduleMessageService.java parseDelayLevel (4.9.8).
 """

@@ -1,10 +1,10 @@
-r"""Text whose characters may be written as escapes: find in it what the escapes stand for.
+r"""Search text that may contain escapes, as if it were unescaped.
 
-Masking has to hide `\u002B49 170` as well as `+49 170`. A text is read as it stands, and as each
-kind of escape in it stands for, also where one is inside another (JSON in a string of JSON). What
-is found in a reading is hidden where it stands in the text; the rest of the text stays as it is.
+Masking has to hide `\u002B49 170` as well as `+49 170`. A text is searched as is and with each kind
+of escape decoded, also when escapes are nested (JSON in a JSON string). A match in any reading is
+replaced at the corresponding place in the text; the rest of the text stays unchanged.
 
-Kinds: escapes of JSON and JavaScript, percent encoding, character references of XML and HTML,
+Kinds: JSON and JavaScript escapes, percent encoding, XML and HTML character references,
 quoted-printable.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 Find = Callable[[str], Iterable[Span]]
-"""Returns where something is in a text: beginnings and ends."""
+"""Returns the spans of all matches in a text."""
 
 DEPTH_MAX = 4
 REPLACEMENT = "\ufffd"
@@ -31,7 +31,7 @@ SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0":
 
 
 class Kind(NamedTuple):
-    """A kind of escape: how one, or several in a row, look, and what text they stand for."""
+    """A kind of escape: the pattern of one or more in a row, and the text they decode to."""
 
     pattern: re.Pattern[str]
     meaning: Callable[[re.Match[str]], str]
@@ -84,13 +84,13 @@ NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")
 
 
 def anchored_to_lines(pattern: str) -> str | None:
-    """Return a pattern of RE2 whose anchors are those of lines, None for one that has none."""
+    """Return an RE2 pattern with its anchors changed to line anchors, None if it has no anchors."""
     of_lines = PAIR.sub(lambda found: LINE_ANCHORS.get(found.group(), found.group()), pattern)
     return f"(?m:{of_lines})" if "^" in of_lines or "$" in of_lines else None
 
 
 class Reading:
-    """A text that was made of another; it knows where each of its characters stands there."""
+    """A text decoded from another, with the source position of each character."""
 
     def __init__(
         self, text: str, made_by: Callable[[], Places] | None, source: Reading | None
@@ -101,7 +101,7 @@ class Reading:
         self._places: Places | None = None
 
     def span(self, begin: int, end: int) -> Span:
-        """Return where a part of this text stands in the first of all texts."""
+        """Return the span in the original text that corresponds to a span of this text."""
         if self._made_by is None or self._source is None:
             return begin, end
         if self._places is None:
@@ -110,18 +110,18 @@ class Reading:
 
 
 class Places(NamedTuple):
-    """Of each character of a reading, where what it was made of begins and ends."""
+    """The start and end of the source of each character in a reading."""
 
     begins: Sequence[int]
     ends: Sequence[int]
 
 
-def hidden(text: str, find: Find, mask: str, find_in_lines: Find | None = None) -> str:
-    """Return a text with a mask in the place of all that `find` finds in any reading of it.
+def mask_matches(text: str, find: Find, mask: str, find_in_lines: Find | None = None) -> str:
+    """Return a text with every match of `find` in any of its readings replaced by a mask.
 
-    `find_in_lines` is for what is anchored to the beginning or the end of a value: it gets the
-    strings and numbers of JSON, one a line. A text whose escapes are nested too deep to be read is
-    hidden whole.
+    `find_in_lines` is for patterns anchored to the start or end of a value: it gets the JSON
+    strings and numbers, one per line. If escapes are nested too deep to be decoded, the whole text
+    is masked.
     """
     spans: set[Span] = set()
     readings, is_whole = readings_of(text)
@@ -132,11 +132,11 @@ def hidden(text: str, find: Find, mask: str, find_in_lines: Find | None = None) 
         if find_in_lines is not None and (values := values_of(reading)) is not None:
             lines = find_in_lines(values.text)
             spans.update(values.span(*each) for each in lines if each[0] < each[1])
-    return replaced(text, sorted(spans), mask)
+    return replace_spans(text, sorted(spans), mask)
 
 
-def replaced(text: str, spans: Sequence[Span], mask: str) -> str:
-    """Return a text with each of some spans replaced; those that overlap are one."""
+def replace_spans(text: str, spans: Sequence[Span], mask: str) -> str:
+    """Return a text with each span replaced; overlapping spans count as one."""
     parts: list[str] = []
     at = 0
     for begin, end in spans:
@@ -151,10 +151,10 @@ def replaced(text: str, spans: Sequence[Span], mask: str) -> str:
 
 @lru_cache(maxsize=2)
 def readings_of(text: str) -> tuple[tuple[Reading, ...], bool]:
-    """Return a text as it stands, then as its escapes stand for; and whether these are all.
+    """Return a text and its decoded forms, and whether these are complete.
 
-    Escapes inside one another are read to DEPTH_MAX, those of each kind alone, and all kinds
-    together: what looks like an escape of another kind may be the text that is looked for.
+    Nested escapes are decoded up to DEPTH_MAX, for each kind alone and for all kinds together: an
+    apparent escape of another kind may be the text to find.
     """
     own = Reading(text, None, None)
     found = {text: own}
@@ -162,17 +162,17 @@ def readings_of(text: str) -> tuple[tuple[Reading, ...], bool]:
     for kinds in (*((kind,) for kind in KINDS), KINDS):
         reading = own
         for _depth in range(DEPTH_MAX):
-            following = meant_by(reading, kinds)
+            following = decode_escapes(reading, kinds)
             if following is reading:
                 break
             reading = found.setdefault(following.text, following)
         else:
-            is_whole = is_whole and meant_by(reading, kinds) is reading
+            is_whole = is_whole and decode_escapes(reading, kinds) is reading
     return tuple(found.values()), is_whole
 
 
-def meant_by(reading: Reading, kinds: Sequence[Kind]) -> Reading:
-    """Return what the escapes of some kinds in a text stand for; itself where it has none."""
+def decode_escapes(reading: Reading, kinds: Sequence[Kind]) -> Reading:
+    """Return a reading with escapes of these kinds decoded, itself if it has no escapes."""
     for kind in kinds:
         meant = kind.pattern.sub(kind.meaning, reading.text)
         if meant != reading.text:
@@ -197,7 +197,7 @@ def _places(kind: Kind, text: str) -> Places:
 
 
 def values_of(reading: Reading) -> Reading | None:
-    """Return the strings and numbers of JSON in a text, one a line; None where there are none."""
+    """Return a text's JSON strings and numbers, one per line; None if there aren't any."""
     spans = list(_values(reading.text))
     if not spans:
         return None
@@ -214,7 +214,7 @@ def values_of(reading: Reading) -> Reading | None:
 
 
 def _values(text: str) -> Iterator[Span]:
-    """Yield where the contents of strings are, and of JSON the numbers outside of them."""
+    """Yield the spans of string contents and, in JSON, of the numbers outside strings."""
     is_json = text.lstrip()[:1] in ("{", "[")
     opened: int | None = None
     at = 0

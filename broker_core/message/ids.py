@@ -1,6 +1,6 @@
-"""Ids of messages and bytes of hosts.
+"""Message IDs and host bytes.
 
-An offset_msg_id names a place: store host and commit_log_offset, in upper-case hex::
+An offset_msg_id is a location: store host and commit_log_offset, in upper-case hex::
 
     ip (4 or 16 bytes) | port (i4) | commit_log_offset (i8)        32 or 56 characters
 
@@ -31,44 +31,44 @@ class OffsetMsgId(NamedTuple):
 
 @lru_cache(HOSTS_KEPT)
 def host_bytes(ip: str, port: int) -> bytes:
-    """Return an address as records carry it: the packed ip, then the port in four bytes.
+    """Return an address as in records: the packed IP, then the port in four bytes.
 
     Raises:
-        ValueError: the text is not an address.
+        ValueError: the text isn't an address.
     """
     return ipaddress.ip_address(ip).packed + _PORT.pack(port)
 
 
 def host_text(host: bytes | memoryview) -> str:
-    """Return "ip:port"; an IPv6 address is put in brackets."""
+    """Return "ip:port"; an IPv6 address is in brackets."""
     return _host_text(bytes(host))
 
 
 @lru_cache(HOSTS_KEPT)
 def _host_text(host: bytes) -> str:
-    """Do what `host_text` does: records of few clients repeat the same hosts."""
+    """Implement `host_text`, cached, since records of a few clients repeat the same hosts."""
     ip = ipaddress.ip_address(host[:-4])
     (port,) = _PORT.unpack(host[-4:])
     return f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
 
 
 def parse_host(text: str) -> bytes:
-    """Return the bytes of what `host_text` wrote.
+    """Return the bytes for a text from `host_text`.
 
     Raises:
-        ValueError: the text is not an address with a port.
+        ValueError: the text isn't an address with a port.
     """
     ip, _, port = text.rpartition(":")
     return host_bytes(ip.strip("[]"), int(port))
 
 
 def offset_msg_id(store_host: bytes, commit_log_offset: int) -> str:
-    """Return the id of the message at commit_log_offset in the broker at store_host."""
+    """Return the ID of the message at commit_log_offset on the broker at store_host."""
     return (store_host + _OFFSET.pack(commit_log_offset)).hex().upper()
 
 
 def parse_offset_msg_id(text: str) -> OffsetMsgId | None:
-    """Return what the id says, None when the text is not an offset_msg_id."""
+    """Decode an offset_msg_id, None if the text isn't one."""
     if len(text) not in OFFSET_MSG_ID_LENGTHS or not text.isascii() or not text.isalnum():
         return None
     try:

@@ -11,7 +11,7 @@ from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNI
 class MessageExt:
     """A record's contents. Timestamps are milliseconds since the epoch, hosts "ip:port".
 
-    The body is as stored, compressed when sys_flag says so.
+    The body is as stored, compressed if sys_flag says so.
     """
 
     topic: str
@@ -43,5 +43,5 @@ class MessageExt:
 
     @property
     def uniq_key(self) -> str | None:
-        """The id that the client gave the message."""
+        """The ID set by the client."""
         return self.properties.get(PROPERTY_UNIQ_KEY)

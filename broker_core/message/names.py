@@ -1,7 +1,7 @@
-"""Names with a meaning (system topics, prefixes, property keys), and what a name may be.
+"""Names with a meaning (system topics, prefixes, property keys), and the rules for names.
 
-Source: common/message/MessageConst.java, common/MixAll.java,
-common/topic/TopicValidator.java (4.9.8).
+Source: common/message/MessageConst.java, common/MixAll.java, common/topic/TopicValidator.java
+(4.9.8).
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ LMQ_PREFIX = "%LMQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 CID_RMQ_SYS_PREFIX = "CID_RMQ_SYS_"
 TRANSACTION_CONSUMER_GROUP = "CID_RMQ_SYS_TRANS"
-"""Its offsets are the broker's progress with transactions."""
+"""The group whose offsets are the broker's progress with transactions."""
+POP_REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+"""The group whose offset is where leases are read from at startup."""
+POP_REVIVE_SEEN_GROUP = "CID_RMQ_SYS_REVIVE_SEEN"
+"""The group whose offset is the end of the lease records in the other offsets. Trebuchet only."""
+POP_REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
 REPLY_TOPIC_POSTFIX = "REPLY_TOPIC"
 
 AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
@@ -30,6 +35,11 @@ RMQ_SYS_TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 RMQ_SYS_SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 RMQ_SYS_OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
+RMQ_SYS_TIMER_TOPIC = "rmq_sys_wheel_timer"
+"""Holds pending timer messages; TimerMessageStore.TIMER_TOPIC of 5.x."""
+TIMER_QUEUE_ID = 0
+TIMER_COMPLETION_QUEUE_ID = 1
+"""The queue for completion records, which only Trebuchet has; RocketMQ doesn't read it."""
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -53,9 +63,10 @@ NOT_ALLOWED_SEND_TOPICS = frozenset(
         RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
         RMQ_SYS_SELF_TEST_TOPIC,
         RMQ_SYS_OFFSET_MOVED_EVENT,
+        RMQ_SYS_TIMER_TOPIC,
     }
 )
-# Topics that no read path shows: their messages are not committed.
+# Topics hidden from every read path, because their messages aren't committed.
 HIDDEN_TOPICS = frozenset({RMQ_SYS_TRANS_HALF_TOPIC})
 
 DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
@@ -118,23 +129,35 @@ PROPERTY_MESSAGE_TYPE = "MSG_TYPE"
 PROPERTY_INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 PROPERTY_INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 PROPERTY_CRC32 = "__CRC32#"
+PROPERTY_TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+PROPERTY_TIMER_DELAY_MS = "TIMER_DELAY_MS"
+PROPERTY_TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+PROPERTY_TIMER_OUT_MS = "TIMER_OUT_MS"
+PROPERTY_TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
+PROPERTY_TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
+PROPERTY_TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
+PROPERTY_TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+PROPERTY_POP_CK = "POP_CK"
+PROPERTY_FIRST_POP_TIME = "1ST_POP_TIME"
+PROPERTY_DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+PROPERTY_DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 KEY_SEPARATOR = " "
 NAMESPACE_SEPARATOR = "%"
 
 LEGAL_NAME = r"^[%|a-zA-Z0-9_-]+$"
-# fullmatch: `$` would let a trailing newline pass.
+# Use fullmatch: `$` would let a trailing newline pass.
 _LEGAL_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 PROPERTY_NAMES = frozenset(
     value for name, value in list(globals().items()) if name.startswith("PROPERTY_")
 )
 """RocketMQ's own properties."""
-ORIGIN_PROPERTIES = (PROPERTY_RETRY_TOPIC, PROPERTY_REAL_TOPIC, "DLQ_ORIGIN_TOPIC")
-"""Those that name the topic a message came from."""
+ORIGIN_PROPERTIES = (PROPERTY_RETRY_TOPIC, PROPERTY_REAL_TOPIC, PROPERTY_DLQ_ORIGIN_TOPIC)
+"""The properties that name a message's original topic."""
 
 
 def is_legal_name(name: str) -> bool:
-    """Tell whether a topic or group has only legal characters, so that it may name a directory."""
+    """Tell whether a topic or group has only legal characters and is safe as a directory name."""
     return _LEGAL_NAME.fullmatch(name) is not None
 
 
@@ -144,7 +167,7 @@ def is_retry_topic(topic: str) -> bool:
 
 
 def is_dlq_topic(topic: str) -> bool:
-    """Tell whether this is a group's dead letter topic."""
+    """Tell whether this is a group's dead-letter topic."""
     return topic.startswith(DLQ_GROUP_TOPIC_PREFIX)
 
 
@@ -155,7 +178,7 @@ def is_system_topic(topic: str) -> bool:
 
 def is_not_allowed_send_topic(topic: str) -> bool:
     """Tell whether clients may not send to this topic."""
-    return topic in NOT_ALLOWED_SEND_TOPICS
+    return topic in NOT_ALLOWED_SEND_TOPICS or topic.startswith(POP_REVIVE_TOPIC_PREFIX)
 
 
 def retry_topic(consumer_group: str) -> str:
@@ -164,8 +187,18 @@ def retry_topic(consumer_group: str) -> str:
 
 
 def dlq_topic(consumer_group: str) -> str:
-    """Return a group's dead letter topic."""
+    """Return a group's dead-letter topic."""
     return DLQ_GROUP_TOPIC_PREFIX + consumer_group
+
+
+def pop_retry_topic(consumer_group: str, topic: str) -> str:
+    """Return the topic for messages that a group leased from a topic and didn't acknowledge."""
+    return f"{RETRY_GROUP_TOPIC_PREFIX}{consumer_group}_{topic}"
+
+
+def pop_revive_topic(cluster: str) -> str:
+    """Return the topic in which a cluster's brokers log leases."""
+    return POP_REVIVE_TOPIC_PREFIX + cluster
 
 
 def reply_topic(cluster: str) -> str:
@@ -174,7 +207,7 @@ def reply_topic(cluster: str) -> str:
 
 
 def group_of(topic: str) -> str | None:
-    """Return the consumer group that a topic of retries or of dead letters belongs to."""
+    """Return the consumer group of a retry or dead-letter topic."""
     for prefix in (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX):
         if topic.startswith(prefix):
             return topic[len(prefix) :]
@@ -182,7 +215,7 @@ def group_of(topic: str) -> str | None:
 
 
 def namespace_of(resource: str) -> str:
-    """Return the namespace of a topic or group, NAMESPACE%NAME; empty when it has none."""
+    """Return the namespace of a topic or group, NAMESPACE%NAME; empty if it has no namespace."""
     if is_system_topic(resource) or resource.startswith(CID_RMQ_SYS_PREFIX):
         return ""
     for prefix in (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX):
@@ -192,7 +225,7 @@ def namespace_of(resource: str) -> str:
 
 
 def check_topic(topic: str) -> str | None:
-    """Return what is wrong with a topic's name in RocketMQ's words, None when it is right."""
+    """Return why a topic name is invalid, in RocketMQ's words; None if it is valid."""
     if not topic.strip():
         return "The specified topic is blank."
     if not is_legal_name(topic):
@@ -205,7 +238,7 @@ def check_topic(topic: str) -> str | None:
 
 
 def check_group(group: str) -> str | None:
-    """Return what is wrong with a group's name in RocketMQ's words, None when it is right."""
+    """Return why a group name is invalid, in RocketMQ's words; None if it is valid."""
     if not group.strip():
         return "the specified group is blank"
     if len(group) > GROUP_LENGTH_MAX:

@@ -23,13 +23,13 @@ UNSENDABLE = {
     NAME_VALUE_SEPARATOR: "U+0001, which separates names from values",
     PROPERTY_SEPARATOR: "U+0002, which separates properties",
 }
-"""The characters that no name and no value may have, and why."""
+"""The characters not allowed in names and values, and why."""
 
 
 def decode(text: str) -> dict[str, str]:
     """Return the properties; fragments without a key or a value are dropped, as in RocketMQ.
 
-    The last value counts when a key occurs twice.
+    If a key repeats, the last value wins.
     """
     properties = {}
     for pair in text.split(PROPERTY_SEPARATOR):
@@ -40,13 +40,13 @@ def decode(text: str) -> dict[str, str]:
 
 
 def decode_sent(text: str) -> dict[str, str]:
-    r"""Return the properties of a message that a client sends.
+    r"""Return the properties of a message from a client.
 
-    Differs: the original stores any text. With a \x01 or \x02 in a name or a value its readers lose
-    the property, cut it, or find another one, each in its own way.
+    Differs: RocketMQ stores any text. If a name or value contains \x01 or \x02, its readers lose
+    the property, truncate it or see another property, each in a different way.
 
     Raises:
-        PropertiesError: one of the properties would not be read as it was sent.
+        PropertiesError: a property would not be read as it was sent.
     """
     properties = {}
     for pair in text.split(PROPERTY_SEPARATOR):
@@ -59,7 +59,7 @@ def decode_sent(text: str) -> dict[str, str]:
 
 
 def require_sendable(properties: Mapping[str, str]) -> None:
-    """Check that readers get properties as they are.
+    """Check that readers will get properties unchanged.
 
     Raises:
         PropertiesError: a name is empty, or a control character breaks the text form.
@@ -73,10 +73,10 @@ def require_sendable(properties: Mapping[str, str]) -> None:
 
 
 def require_no_nul(text: str) -> None:
-    """Check that the broker can store a text of properties.
+    """Check that the broker can store a properties text.
 
     Raises:
-        PropertiesError: it holds a NUL, by which recovery tells a torn write.
+        PropertiesError: it contains a NUL, by which recovery detects a torn write.
     """
     for pair in text.split(PROPERTY_SEPARATOR) if "\0" in text else ():
         if "\0" in pair:
@@ -84,7 +84,7 @@ def require_no_nul(text: str) -> None:
 
 
 def encode(properties: Mapping[str, str]) -> str:
-    r"""Return the text form, without a \x02 at its end. Neither side may hold \x01 or \x02."""
+    r"""Return the text form without a trailing \x02. Names and values can't contain \x01, \x02."""
     return PROPERTY_SEPARATOR.join(
         [f"{key}{NAME_VALUE_SEPARATOR}{value}" for key, value in properties.items()]
     )
@@ -97,7 +97,7 @@ def without(text: str, name: str, value: str) -> str:
     pair = f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}"
     text = text.removeprefix(pair).replace(PROPERTY_SEPARATOR + pair, PROPERTY_SEPARATOR)
     if pair in text:
-        # Of pairs side by side, which share a separator, every second one is left.
+        # Adjacent pairs share a separator, so every second one is still there.
         pairs = text.split(PROPERTY_SEPARATOR)
         text = PROPERTY_SEPARATOR.join([each for each in pairs if each != pair[:-1]])
     return text
@@ -109,7 +109,7 @@ def _broken_pair(pair: str) -> PropertiesError:
         return PropertiesError("a property has no name")
     if separator:
         return _broken(name, NAME_VALUE_SEPARATOR)
-    # What is behind a separator within a name or a value.
+    # The text after a separator within a name or value.
     return PropertiesError(
         f"its properties hold {_shown(name)} without a value; a property contains "
         f"{UNSENDABLE[PROPERTY_SEPARATOR]}. Encode the property, then send the message again"

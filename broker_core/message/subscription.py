@@ -17,25 +17,31 @@ EXPRESSION_TYPE_TAG = "TAG"
 EXPRESSION_TYPE_SQL92 = "SQL92"
 _NO_CODES: list[int] = []
 _NO_TAGS: list[str] = []
-# Of most subscriptions, so that these two lists need not be made for each of them.
+# Shared by most subscriptions, to avoid creating these two lists for each.
 
 
 class SubscriptionGroupConfig(msgspec.Struct, rename="camel", kw_only=True, gc=False):
-    """What a consumer group may do."""
+    """A consumer group's permissions and settings."""
 
     broker_id: int = 0
     consume_broadcast_enable: bool = True
     consume_enable: bool = True
     consume_from_min_enable: bool = True
+    consume_message_orderly: bool | msgspec.UnsetType = msgspec.UNSET
+    """From 5.x: whether consumers that leave the choice to the broker get messages in order."""
     group_name: str
     notify_consumer_ids_changed_enable: bool = True
     retry_max_times: int = 16
     retry_queue_nums: int = 1
     which_broker_when_consume_slowly: int = 1
 
+    @property
+    def is_orderly(self) -> bool:
+        return self.consume_message_orderly is True
+
 
 class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True, gc=False):
-    """What a group wants of one topic."""
+    """A group's subscription to one topic."""
 
     class_filter_mode: bool = False
     code_set: list[int] = []
@@ -56,11 +62,13 @@ def build_subscription(
 ) -> SubscriptionData:
     """Read a tag expression such as `A || B`; empty or `*` subscribes to everything.
 
-    An expression of another type is kept as it is. We compute tag hashes and never take them from
-    a client: the Go client hashes UTF-8 bytes, the ConsumeQueue holds Java's hash of UTF-16 units.
+    An expression of another type is kept unchanged. Tag hashes are always computed here and never
+    taken from a client: the Go client hashes UTF-8 bytes, but the ConsumeQueue contains Java's hash
+    of UTF-16 units.
 
     Raises:
-        ValueError: the expression names no tag, such as `||`, or one of another type is empty.
+        ValueError: the expression has no tag, such as `||`, or an expression of another type is
+            empty.
     """
     text = (expression or "").strip()
     kind = expression_type or EXPRESSION_TYPE_TAG
@@ -85,7 +93,7 @@ def build_subscription(
         )
     tags = list(dict.fromkeys(tag.strip() for tag in text.split("||") if tag.strip()))
     if not tags:
-        raise ValueError(f"{text!r} names no tag")
+        raise ValueError(f"{text!r} contains no tag")
     return SubscriptionData(
         code_set=[java_hash(tag) for tag in tags],
         sub_string=text,

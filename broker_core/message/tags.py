@@ -1,4 +1,4 @@
-"""Java's String.hashCode, from which tags codes and index keys are made.
+"""Java's String.hashCode, the basis of tags codes and index keys.
 
 Source: store/MessageExtBrokerInner.java tagsString2tagsCode (4.9.8).
 """
@@ -12,7 +12,7 @@ TAGS_CACHED_MAX = 4096
 TAIL_LENGTH = 4
 POWERS_MAX = 256
 _TAIL_POWER: int = 31**TAIL_LENGTH
-# 31^(255) .. 31^0, modulo 2^32: the factors of the last n characters are the last n of these.
+# 31^(255) .. 31^0, modulo 2^32: the factors for the last n characters are the last n entries.
 _POWERS = tuple(pow(31, n, 1 << 32) for n in range(POWERS_MAX - 1, -1, -1))
 
 
@@ -25,11 +25,11 @@ def utf16_units(text: str) -> bytes | tuple[int, ...]:
 
 
 def unsigned_hash(text: str, seed: int = 0) -> int:
-    """Return the hash modulo 2^32 of a text, continued from the hash (seed) of what precedes it."""
+    """Return a text's hash modulo 2^32, continued from the hash `seed` of the text before it."""
     units = utf16_units(text)
     length = len(units)
     if length < POWERS_MAX:
-        # One pass in C takes a tenth of a loop's time.
+        # One pass in C takes a tenth of the time of a loop.
         head = seed * _POWERS[-1 - length] if seed else 0
         return (head + sum(map(mul, units, _POWERS[-length:]))) & 0xFFFFFFFF if length else seed
     value = seed
@@ -50,7 +50,7 @@ def java_hash(text: str) -> int:
 
 @lru_cache(maxsize=TAGS_CACHED_MAX)
 def tags_code(tags: str | None) -> int:
-    """Return the code that a ConsumeQueue unit carries; 0 without tags."""
+    """Return the code in a ConsumeQueue unit; 0 without tags."""
     return java_hash(tags) if tags else 0
 
 
@@ -60,10 +60,10 @@ def _head_hash(text: str) -> int:
 
 
 def index_hash(seed: int, key: str) -> int:
-    """Return `unsigned_hash(key, seed)`, fast for keys in a row.
+    """Return `unsigned_hash(key, seed)`, fast for consecutive keys.
 
-    Keys that a client makes one after another differ in their last characters only; the hash of
-    the rest is cached.
+    Keys that a client creates in sequence differ only in their last characters; the hash of the
+    rest is cached.
     """
     length = len(key)
     if length <= TAIL_LENGTH or length >= POWERS_MAX or not key.isascii():

@@ -18,14 +18,20 @@ SINGLE_TAG = "SINGLE_TAG"
 MULTI_TAG = "MULTI_TAG"
 FLAG_UNIT = 1
 FLAG_UNIT_SUB = 2
-"""A topic of a unit, one that consumers of a unit subscribe to: bits of topic_sys_flag."""
+"""Bits of topic_sys_flag: a topic of a unit, and a topic with subscribers from a unit."""
+MESSAGE_TYPE = "message.type"
+"""The attribute with the type of a topic's messages."""
+MIXED = "MIXED"
+MESSAGE_TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", MIXED)
 QUEUE_NUMS_MAX = 65_535
-"""More queues than this in one topic are a typing mistake."""
+"""A topic with more queues than this is a typing mistake."""
 
 
 class TopicConfig(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """Queues, permissions and flags of a topic."""
 
+    attributes: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """From 5.x."""
     order: bool = False
     perm: int = PERM_READ | PERM_WRITE
     read_queue_nums: int = 16
@@ -33,6 +39,13 @@ class TopicConfig(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     topic_name: str
     topic_sys_flag: int = 0
     write_queue_nums: int = 16
+
+    @property
+    def message_type(self) -> str:
+        """The type of the topic's messages, under its 5.x name."""
+        attributes = self.attributes
+        found = attributes.get(MESSAGE_TYPE) if isinstance(attributes, dict) else None
+        return found if found in MESSAGE_TYPES else MIXED
 
     @property
     def is_readable(self) -> bool:
@@ -44,5 +57,5 @@ class TopicConfig(msgspec.Struct, rename="camel", kw_only=True, gc=False):
 
     @property
     def is_inherited(self) -> bool:
-        """Whether topics may be created on the model of this one (TBW102)."""
+        """Whether topics may be created with this one as the template (TBW102)."""
         return bool(self.perm & PERM_INHERIT)

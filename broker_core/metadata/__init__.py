@@ -1,1 +1,1 @@
-"""The JSON configurations: topics, subscription groups, consumer offsets."""
+"""The JSON configuration files: topics, subscription groups, consumer offsets."""

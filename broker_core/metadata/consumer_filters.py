@@ -1,6 +1,6 @@
 """The filters of consumer groups that subscribe by expression, stored in consumerFilter.json.
 
-A filter outlives its group by a day: a group that comes back finds its filter, and the bitmaps
+A filter outlives its group by a day: a group that reconnects finds its filter, and the bitmaps
 built with it are still valid.
 
 Source: broker/filter/ConsumerFilterManager.java, ConsumerFilterData.java (4.9.7).
@@ -17,7 +17,7 @@ import msgspec
 
 from broker_core.config.limits import LIMITS
 from broker_core.errors import StoreError
-from broker_core.steps import finished
+from broker_core.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -33,9 +33,9 @@ logger = logging.getLogger(__name__)
 E = TypeVar("E")
 
 CHARS_PER_FILTER = 256
-"""An expression takes about as much memory for so many characters as a filter without."""
+"""This many characters of an expression use about as much memory as a filter without one."""
 DEAD_AT_LOAD_MS = 30_000
-"""After a start, every group counts as gone since this long, until its first heartbeat."""
+"""After a start, every group counts as gone for this long, until its first heartbeat."""
 
 
 class BloomFilterData(msgspec.Struct, rename="camel", kw_only=True):
@@ -85,16 +85,17 @@ class ConsumerFilter(Generic[E]):
 
     @property
     def is_dead(self) -> bool:
-        """Whether the group, or its subscription to this topic, is gone."""
+        """Whether the group has left, or no longer subscribes to this topic."""
         return self.dead_time >= self.born_time
 
 
 class ConsumerFilters(Generic[E]):
     """Registers, finds and forgets filters. Event loop only.
 
-    `compile_expression` takes an expression's type and text; it raises ValueError if the text does
-    not compile. `newest_stored_ms` returns the latest store timestamp. A new filter is born no
-    earlier, whatever the wall clock says: the bitmaps of messages stored before lack its bits.
+    `compile_expression` takes an expression's type and text; it raises ValueError if the text
+    doesn't compile. `newest_stored_ms` returns the latest store timestamp. A new filter's birth
+    time is never earlier, regardless of the wall clock: the bitmaps of messages stored before lack
+    its bits.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class ConsumerFilters(Generic[E]):
         """Read the file; skip filters that no longer compile.
 
         Raises:
-            StoreError: the file is not a table of filters.
+            StoreError: the file isn't a table of filters.
         """
         document = self._document.load() or {}
         try:
@@ -134,8 +135,10 @@ class ConsumerFilters(Generic[E]):
             raise StoreError(f"{self._document.path}: {error}") from error
         filters = [one for topic in stored.values() for one in topic.group_filter_data.values()]
         if not all(self._has_our_bits(one.bloom_filter_data) for one in filters):
-            # As the original: the stored bitmaps have other bits.
-            logger.warning("%s is ignored: its bitmaps have another size", self._document.path)
+            # As in the original: the stored bitmaps have different bits.
+            logger.warning(
+                "consumer filters ignored, bitmap size differs path=%s", self._document.path
+            )
             return
         dead_time = self._clock.now_ms() - DEAD_AT_LOAD_MS
         for one in filters:
@@ -143,7 +146,7 @@ class ConsumerFilters(Generic[E]):
                 expression = self._compile(one.expression_type, one.expression)
             except ValueError as error:
                 logger.warning(
-                    "consumer filter skipped: group=%s topic=%s reason=%s",
+                    "consumer filter skipped group=%s topic=%s reason=%s",
                     one.consumer_group,
                     one.topic,
                     error,
@@ -170,11 +173,11 @@ class ConsumerFilters(Generic[E]):
         return () if filters is None else filters.values()
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> int:
-        """Register the subscriptions of a group's heartbeat; its other filters die.
+        """Register the subscriptions of a group's heartbeat; its other filters become dead.
 
         Returns how many filters are new.
         """
-        return finished(self.register_steps(group, subscriptions))
+        return run_to_end(self.register_steps(group, subscriptions))
 
     def register_steps(
         self, group: str, subscriptions: Iterable[SubscriptionData]
@@ -194,7 +197,7 @@ class ConsumerFilters(Generic[E]):
         return registered
 
     def unregister(self, group: str) -> None:
-        """Mark the filters of a group dead: its last member has left."""
+        """Mark the filters of a group dead, because its last consumer has left."""
         for known in self._of_group(group):
             if not known.is_dead:
                 self._bury(known)
@@ -207,22 +210,21 @@ class ConsumerFilters(Generic[E]):
         text: str,
         subscribed_version: int | None,
     ) -> None:
-        """Put an administrator's expression in a filter's place, or make the filter.
+        """Set an administrator's expression in an existing or new filter.
 
-        `subscribed_version` is that of the group's subscription to the topic, None without one: the
-        filter is then a dead one. It keeps the version that it had, if that is greater; so what the
-        group's members have subscribed already leaves it alone, and what they subscribe from now on
-        replaces it.
+        `subscribed_version` is the version of the group's subscription to the topic; None without a
+        subscription: the filter is then dead. The filter keeps its version if that is greater, so
+        that existing subscriptions of the group's consumers don't replace it, but later ones do.
 
         Raises:
-            ValueError: the expression does not compile, or there are too many filters.
+            ValueError: the expression doesn't compile, or there are too many filters.
         """
         old = self.find(topic, group)
         expression = self._compile(expression_type, text)
         most = self._limits.consumer_filter_nums_max
         gone = 0 if old is None else _weight(old.text)
         if self._weight - gone + _weight(text) > most:
-            raise ValueError(f"there are consumerFilterNumsMax={most} filters")
+            raise ValueError(f"the limit of consumerFilterNumsMax={most} filters is reached")
         self._dirty = True
         version = max(0 if old is None else old.client_version, subscribed_version or 0)
         if old is not None and (old.expression_type, old.text) == (expression_type, text):
@@ -241,18 +243,18 @@ class ConsumerFilters(Generic[E]):
             self._bury(new)
 
     def drop(self, group: str, topic: str) -> bool:
-        """Forget a filter; return whether there was one."""
+        """Forget a filter; return whether it existed."""
         found = self.find(topic, group)
         if found is not None:
             self._remove(found)
         return found is not None
 
     def follow(self, topics: Mapping[str, TopicFilters]) -> None:
-        """Take over the master's filters that are newer than ours, or that we do not have.
+        """Copy the master's filters that are newer than ours, or missing here.
 
-        One of the same version with another expression was changed there by an administrator.
+        A filter with the same version but another expression was changed by an administrator there.
 
-        A filter is born no earlier than our last message: the bitmaps before lack its bits.
+        A filter's birth time is never before our last message: earlier bitmaps lack its bits.
         """
         for one in [one for topic in topics.values() for one in topic.group_filter_data.values()]:
             old = self.find(one.topic, one.consumer_group)
@@ -260,14 +262,14 @@ class ConsumerFilters(Generic[E]):
                 continue
             if self._weight + _weight(one.expression) > self._limits.consumer_filter_nums_max:
                 logger.warning(
-                    "filters of the master are left out: there are consumerFilterNumsMax=%d",
+                    "master filters skipped, limit reached consumerFilterNumsMax=%d",
                     self._limits.consumer_filter_nums_max,
                 )
                 return
             try:
                 expression = self._compile(one.expression_type, one.expression)
             except ValueError:
-                continue  # Of a master that knows more.
+                continue  # From a master that supports more.
             born_time = max(one.born_time, self._newest_stored_ms())
             taken = self._add(
                 one.consumer_group,
@@ -283,10 +285,10 @@ class ConsumerFilters(Generic[E]):
             self._dirty = True
 
     def follow_deletions(self, gone: Iterable[StoredFilter]) -> None:
-        """Forget filters that the master had so when it was asked before, and has no more.
+        """Forget filters that the master had when it was asked before, and no longer has.
 
-        Those that members have subscribed anew here stay, and so do those that live here: a master
-        forgets dead ones by time.
+        Filters that consumers have subscribed to again here stay, and so do live filters: a master
+        forgets dead filters after a time.
         """
         for one in gone:
             known = self.find(one.topic, one.consumer_group)
@@ -296,26 +298,28 @@ class ConsumerFilters(Generic[E]):
                 self._remove(known)
 
     def persist(self) -> None:
-        """Forget filters dead for too long; write the file if anything changed since."""
+        """Forget filters dead for too long; write the file if anything has changed."""
         self._clean()
         if self._dirty:
             self._document.save(self.document())
             self._dirty = False
 
     async def persist_in_thread(self) -> bool:
-        """Do as `persist`, but encode and write in a thread; return whether all is written."""
+        """Persist, encoding and writing in a thread; return whether everything is written."""
         self._clean()
         if self._dirty:
             snapshot = {topic: dict(filters) for topic, filters in self._table.items()}
             self._dirty = False
             try:
-                await asyncio.to_thread(self._document.writing(lambda: self._document_of(snapshot)))
+                await asyncio.to_thread(
+                    self._document.writing(lambda: run_to_end(self._steps_of(snapshot)))
+                )
             except Exception:
                 self._dirty = True
-                logger.exception("consumer filters are not persisted, trying again")
+                logger.exception("consumer filters not written, will retry")
                 return False
             except asyncio.CancelledError:
-                # No thread may have been free yet: whoever stops the broker writes them.
+                # If no thread was free, the shutdown writes the filters.
                 self._dirty = True
                 raise
         return True
@@ -326,26 +330,28 @@ class ConsumerFilters(Generic[E]):
             return "null"
         return self._document.text(msgspec.to_builtins(self._stored(one))).decode()
 
+    def document_steps(self) -> Generator[None, None, dict[str, Any]]:
+        """Build the file's content, one filter at a time; changes meanwhile may be missing."""
+        return self._steps_of(self._table)
+
     def document(self) -> dict[str, Any]:
         """Return all filters in the file's shape."""
-        return self._document_of(self._table)
+        return run_to_end(self.document_steps())
 
-    def _document_of(self, table: Mapping[str, Mapping[str, ConsumerFilter[E]]]) -> dict[str, Any]:
-        return {
-            "filterDataByTopic": {
-                topic: {
-                    "groupFilterData": {
-                        group: msgspec.to_builtins(self._stored(one))
-                        for group, one in filters.items()
-                    },
-                    "topic": topic,
-                }
-                for topic, filters in table.items()
-            }
-        }
+    def _steps_of(
+        self, table: Mapping[str, Mapping[str, ConsumerFilter[E]]]
+    ) -> Generator[None, None, dict[str, Any]]:
+        by_topic: dict[str, Any] = {}
+        for topic, filters in list(table.items()):
+            by_group = {}
+            for group, one in list(filters.items()):
+                by_group[group] = msgspec.to_builtins(self._stored(one))
+                yield
+            by_topic[topic] = {"groupFilterData": by_group, "topic": topic}
+        return {"filterDataByTopic": by_topic}
 
     def _register(self, group: str, subscription: SubscriptionData) -> bool:
-        """Register a filter; return whether it is a new one."""
+        """Register a filter; return whether it is new."""
         topic, version = subscription.topic, subscription.sub_version
         old = self.find(topic, group)
         if old is not None and version <= old.client_version:
@@ -365,17 +371,15 @@ class ConsumerFilters(Generic[E]):
             return False
         most = self._limits.consumer_filter_nums_max
         if self._weight + _weight(subscription.sub_string) > most:
-            logger.warning(
-                "consumer filter not registered: there are consumerFilterNumsMax=%d", most
-            )
+            logger.warning("consumer filter limit reached consumerFilterNumsMax=%d", most)
             return False
         try:
             expression = self._compile(subscription.expression_type, subscription.sub_string)
         except ValueError as error:
-            # The answers to the group's pulls name the missing filter; a client asks for a check
-            # of its expression before it starts.
+            # The answers to the group's pulls name the missing filter; a client has its expression
+            # checked before it starts.
             logger.warning(
-                "consumer filter not registered: group=%s topic=%s reason=%s", group, topic, error
+                "consumer filter not registered group=%s topic=%s reason=%s", group, topic, error
             )
             if old is not None:
                 self._remove(old)

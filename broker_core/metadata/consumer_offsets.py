@@ -17,7 +17,7 @@ from broker_core.message.topic_config import QUEUE_NUMS_MAX
 from broker_core.metadata.former_offsets import FormerOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from broker_core.config.limits import LimitsConfig
     from broker_core.metadata.document import Document
@@ -26,9 +26,18 @@ logger = logging.getLogger(__name__)
 
 TOPIC_GROUP_SEPARATOR = "@"
 SYSTEM_ERROR = 1
-"""ResponseCode.SYSTEM_ERROR: this layer knows no wire."""
+"""ResponseCode.SYSTEM_ERROR, which this layer can't import."""
+OWN_GROUPS = frozenset(
+    {
+        names.TRANSACTION_CONSUMER_GROUP,
+        names.POP_REVIVE_GROUP,
+        names.POP_REVIVE_SEEN_GROUP,
+    }
+)
+"""The offsets of these groups are the broker's own progress."""
+OWN_QUEUE_NUMS = 8
 NEW_PAIR_COUNT = 10
-"""A pair of group and topic takes about as much memory as so many offsets."""
+"""A pair of group and topic uses about as much memory as this many offsets."""
 OFFSET_MIN, OFFSET_MAX = -(1 << 63), (1 << 63) - 1
 NAME_CHARS_MAX = 255
 
@@ -37,10 +46,15 @@ class ConsumerOffsets:
     """The next queue_offset of each group in each queue. Event loop only.
 
     Attributes:
-        table: "topic@group" -> queue_id -> offset. Not to be changed by others, but by the native
-            turn, which moves offsets that are there.
-        is_dirty: whether the file does not have all of it.
-        former: where groups were in topics that have been deleted since the start.
+        table: "topic@group" -> queue_id -> offset. Other code must not change it, except the native
+            code, which moves existing offsets.
+        is_dirty: whether the file is out of date.
+        former: the groups' positions in topics that have been deleted since the start.
+        note_progress: called before the table is copied, so that the copy records the matching
+            position of the log.
+        on_group_deleted, on_topic_deleted: called with the name of the deleted group or topic.
+        until_durable: called before a copy is written; returns False when the matching log can't be
+            made durable. Then the copy isn't written.
     """
 
     __slots__ = (
@@ -53,7 +67,11 @@ class ConsumerOffsets:
         "_unknown_count",
         "former",
         "is_dirty",
+        "note_progress",
+        "on_group_deleted",
+        "on_topic_deleted",
         "table",
+        "until_durable",
     )
 
     def __init__(
@@ -72,14 +90,18 @@ class ConsumerOffsets:
         self._unknown_count = 0
         self.table: dict[str, dict[int, int]] = {}
         self.is_dirty = False
+        self.note_progress: Callable[[], None] = _nothing
+        self.on_group_deleted: Callable[[str], None] = _ignore
+        self.on_topic_deleted: Callable[[str], None] = _ignore
+        self.until_durable: Callable[[], Awaitable[bool]] = _at_once
         self._followed: dict[str, dict[int, int]] = {}
-        """What the master had when `follow` was called last."""
+        """The master's table at the last call of `follow`."""
 
     def load(self) -> None:
         """Read the file.
 
         Raises:
-            StoreError: an offset in the file is not a number.
+            StoreError: an offset in the file isn't a number.
         """
         document = self._document.load() or {}
         try:
@@ -92,10 +114,10 @@ class ConsumerOffsets:
         self._count = sum(map(_count, self.table.values()))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store an offset, also a smaller one than before: that is a reset.
+        """Store an offset, even a smaller one than before, which is a reset.
 
         Raises:
-            RequestRefusedError: the group has none of this queue yet, and there are too many.
+            RequestRefusedError: the group has no offset in this queue yet, and there are too many.
         """
         key = f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"
         queues = self.table.get(key)
@@ -112,26 +134,30 @@ class ConsumerOffsets:
             self.is_dirty = True
 
     def follow(self, table: dict[str, dict[int, int]]) -> None:
-        """Take over the offsets of the master, a table in the file's shape.
+        """Copy the offsets of the master from a table in the file's shape.
 
-        An offset moves forward only, unless the master's own moved back since the last call: that
-        is a reset. A pair of group and topic that the master has deleted since then goes.
+        An offset only moves forward, unless the master's own moved back since the last call, which
+        is a reset. A pair of group and topic that the master has deleted since then is removed.
 
-        Differs: the original takes whatever comes, and deletes nothing.
+        The first table of a master with leases replaces this one: an offset of ours may be beyond a
+        message whose lease only a former master had.
+
+        Differs: the original copies every table as is, and deletes nothing.
         """
         table = {
             key: {queue_id: _bounded(offset) for queue_id, offset in queues.items()}
             for key, queues in table.items()
         }
         before, self._followed = self._followed, table
+        own_table = {} if not before and records_needed(table) else self.table
         merged = {
-            key: _merged(queues, self.table.get(key, {}), before.get(key, {}))
+            key: _merged(queues, own_table.get(key, {}), before.get(key, {}))
             for key, queues in table.items()
         }
-        for key, queues in self.table.items():
+        for key, queues in own_table.items():
             if key not in merged and key not in before:
                 merged[key] = queues
-        # In the order of the master, whose file this one is to equal.
+        # Keep the master's order, so that both files are equal.
         if list(merged.items()) != list(self.table.items()):
             self.table = merged
             self._count = sum(map(_count, merged.values()))
@@ -140,8 +166,12 @@ class ConsumerOffsets:
             self._unknown_count = sum(_count(merged[key]) for key in self._unknown)
             self.is_dirty = True
 
+    def forget_master(self) -> None:
+        """Treat the next table passed to `follow` as the first of a new master."""
+        self._followed = {}
+
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """Return the stored offset, -1 without one."""
+        """Return the stored offset, or -1."""
         queues = self.table.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}")
         return -1 if queues is None else queues.get(queue_id, -1)
 
@@ -171,22 +201,24 @@ class ConsumerOffsets:
         suffix = TOPIC_GROUP_SEPARATOR + group
         self._delete([key for key in self.table if key.endswith(suffix)])
         self.former.forget_group(group)
+        self.on_group_deleted(group)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete all offsets in a topic; `former` remembers which queues they were of."""
+        """Delete all offsets in a topic; `former` remembers their queues."""
         prefix = topic + TOPIC_GROUP_SEPARATOR
         keys = [key for key in self.table if key.startswith(prefix)]
         for key in keys:
             self.former.remember(key.removeprefix(prefix), topic, self.table[key])
         self._delete(keys)
+        self.on_topic_deleted(topic)
 
     def lower(
         self, end: Callable[[str, int], int], instead: Callable[[str, int], int] | None = None
     ) -> int:
         """Lower the offsets beyond the ends of their queues; return how many.
 
-        Both functions are called with a topic and a queue_id. `instead` returns the new offset, by
-        default the end.
+        `end` and `instead` are called with a topic and a queue_id. `instead` returns the new
+        offset, by default the end.
         """
         count = 0
         for key, queues in self.table.items():
@@ -200,26 +232,35 @@ class ConsumerOffsets:
 
     def document(self) -> dict[str, Any]:
         """Return the whole table in the file's shape."""
+        self.note_progress()
         return {"offsetTable": self.table}
 
     def persist(self) -> None:
-        """Write the file if an offset moved since the last time."""
+        """Write the file if an offset has moved since the last time.
+
+        Only when nothing is leased, or the log is durable: `persist_in_thread` ensures that.
+        """
+        self.note_progress()
         if self.is_dirty:
             self._document.save(self.document())
             self.is_dirty = False
 
     async def persist_in_thread(self) -> None:
-        """Do the same, but encode and write in a thread."""
+        """Persist once the log is durable, encoding and writing in a thread."""
+        self.note_progress()
         if self.is_dirty:
             table = {key: dict(queues) for key, queues in self.table.items()}
             self.is_dirty = False
             try:
+                if not await self.until_durable():
+                    self.is_dirty = True
+                    return
                 await asyncio.to_thread(self._document.writing(lambda: {"offsetTable": table}))
             except Exception:
                 self.is_dirty = True
-                logger.exception("consumer offsets cannot be written; the next turn tries again")
+                logger.exception("consumer offsets not written, will retry")
             except asyncio.CancelledError:
-                # No thread may have been free yet: whoever stops the broker writes them.
+                # If no thread was free, the shutdown writes the offsets.
                 self.is_dirty = True
                 raise
 
@@ -232,13 +273,9 @@ class ConsumerOffsets:
             self.is_dirty = True
 
     def _make_room(self, group: str, topic: str, queue_id: int, count: int) -> None:
-        """Count a new offset, unless there are too many; the broker's own always have room."""
+        """Count a new offset, unless there are too many; the broker's own offsets always fit."""
         key = f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"
-        is_own = (
-            group == names.TRANSACTION_CONSUMER_GROUP
-            and topic in names.SYSTEM_TOPICS
-            and queue_id == 0
-        )
+        is_own = group in OWN_GROUPS and names.is_system_topic(topic) and queue_id < OWN_QUEUE_NUMS
         limits = self._limits
         if not 0 <= queue_id < QUEUE_NUMS_MAX or max(len(group), len(topic)) > NAME_CHARS_MAX:
             raise RequestRefusedError(
@@ -249,7 +286,7 @@ class ConsumerOffsets:
         if self._count + count > limits.consumer_offset_nums_max and not is_own:
             raise RequestRefusedError(
                 SYSTEM_ERROR,
-                f"the offset is not stored: there are {self._count} and no more than "
+                f"the offset is not stored: the broker has {self._count} offsets; the limit is "
                 f"consumerOffsetNumsMax={limits.consumer_offset_nums_max}",
             )
         is_new = key not in self.table
@@ -268,11 +305,38 @@ class ConsumerOffsets:
         self._count += count
 
     def _find_known(self) -> None:
-        """Forget which pairs of group and topic did not exist, of those that do now."""
+        """Recheck which pairs of group and topic don't exist; some may have been created."""
         for key, (group, topic) in list(self._unknown.items()):
             if self._is_known(group, topic):
                 del self._unknown[key]
                 self._unknown_count -= _count(self.table[key])
+
+
+def records_needed(table: Mapping[str, dict[int, int]]) -> list[tuple[str, int, int]]:
+    """Return how much of the log the offsets in a table need: topics, queues and their ends.
+
+    Offsets may be beyond leased messages. Without the lease records those messages are lost.
+    """
+    suffix = TOPIC_GROUP_SEPARATOR + names.POP_REVIVE_SEEN_GROUP
+    return [
+        (key.removesuffix(suffix), queue_id, end)
+        for key, queues in table.items()
+        if key.endswith(suffix)
+        for queue_id, end in queues.items()
+    ]
+
+
+def _nothing() -> None:
+    """Do nothing; the default for `note_progress`."""
+
+
+def _ignore(_name: str) -> None:
+    """Do nothing; the default callback for deletions."""
+
+
+async def _at_once() -> bool:
+    """Return immediately; the default for `until_durable`."""
+    return True
 
 
 def _bounded(offset: int) -> int:
@@ -281,7 +345,7 @@ def _bounded(offset: int) -> int:
 
 
 def _merged(queues: dict[int, int], own: dict[int, int], before: dict[int, int]) -> dict[int, int]:
-    """Return the offsets of a pair: the master's `queues`, ours, and what the master had before."""
+    """Return the offsets of a pair, from the master's, ours, and the master's previous ones."""
     merged = {
         queue_id: offset
         if offset < before.get(queue_id, offset)

@@ -1,8 +1,8 @@
-"""A JSON configuration file that survives a power cut, with the previous generation beside it.
+"""A JSON configuration file that survives a power cut, with the previous version next to it.
 
 A write replaces `X.json` as a whole (temporary file, fsync, rename, fsync of the directory) and
-keeps the old text as `X.json.bak`. `load` sets a damaged `X.json` aside as `X.json.damaged` and
-reads the `.bak`.
+keeps the old text as `X.json.bak`. `load` renames a damaged `X.json` to `X.json.damaged` and reads
+the `.bak`.
 
 Source: common/ConfigManager.java, common/MixAll.java (4.9.7).
 Differs: the original neither syncs nor renames over the old file, and can leave an empty one.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TRIMMED_BYTES_MIN = 1 << 20
-"""After a text of this size the allocator gives back what it keeps: several times the text."""
+"""After writing a text of this size, return freed memory to the system: several times the text."""
 
 
 class Document:
@@ -41,7 +41,7 @@ class Document:
         self._written_snapshot = 0
 
     def load(self) -> dict[str, Any] | None:
-        """Return the table of the file, else of its `.bak`; None if neither file exists.
+        """Return the table from the file, or from its `.bak`; None if neither file exists.
 
         Raises:
             StoreError: a file exists, but neither it nor its `.bak` can be read.
@@ -54,19 +54,19 @@ class Document:
                 table = self._read(backup)
             except ValueError as worse:
                 raise StoreError(
-                    f"{self.path} is damaged ({damage}) and so is {backup} ({worse}); "
-                    "put a good copy in place, or remove both to begin with an empty one"
+                    f"{self.path} is damaged ({damage}) and so is {backup} ({worse}); restore a "
+                    "good copy, or delete both to start with an empty file"
                 ) from worse
             if table is None:
                 raise StoreError(
-                    f"{self.path} is damaged ({damage}) and there is no {backup}; "
-                    "put a good copy in place, or remove the file to begin with an empty one"
+                    f"{self.path} is damaged ({damage}) and there is no {backup}; restore a "
+                    "good copy, or delete the file to start with an empty one"
                 ) from damage
             # Otherwise the next write would turn the damaged text into the .bak.
             aside = self.path.with_name(f"{self.path.name}.damaged")
             self._storage.rename(self.path, aside)
             logger.warning(
-                "%s is damaged (%s): using %s; the damaged text is now %s",
+                "metadata file damaged, using the backup path=%s reason=%s backup=%s saved_as=%s",
                 self.path,
                 damage,
                 backup,
@@ -81,10 +81,10 @@ class Document:
         self.writing(lambda: table)()
 
     def writing(self, table: Callable[[], dict[Any, Any]]) -> Callable[[], None]:
-        """Return a function that writes what `table` returns; any thread may call it.
+        """Return a function that writes the result of `table`; any thread may call it.
 
-        It writes nothing if a table of a later `writing` is in the file by then. `table` runs in
-        the calling thread, so it must read nothing that the event loop changes.
+        It writes nothing if the table of a later `writing` is already in the file. `table` runs in
+        the calling thread, so it must not read anything that the event loop changes.
         """
         self._last_snapshot += 1
         snapshot = self._last_snapshot
@@ -95,12 +95,12 @@ class Document:
                     size = self._write_text_of(table())
                     self._written_snapshot = snapshot
                     if size >= TRIMMED_BYTES_MIN:
-                        allocator.give_back()
+                        allocator.release_free_memory()
 
         return write
 
     def _write_text_of(self, table: dict[Any, Any]) -> int:
-        """Write a table, and keep nothing of its text; return its size."""
+        """Write a table without keeping its text; return its size."""
         text = self.text(table)
         self.write(text)
         return len(text)
@@ -118,11 +118,13 @@ class Document:
             table = self._read(backup)
         except ValueError as damage:
             raise StoreError(
-                f"{self.path} is missing and {backup} is damaged ({damage}); "
-                "put a good copy in place, or remove it to begin with an empty one"
+                f"{self.path} is missing and {backup} is damaged ({damage}); restore a good "
+                f"copy, or delete {backup} to start with an empty file"
             ) from damage
         if table is not None:
-            logger.warning("%s is missing: using %s", self.path, backup)
+            logger.warning(
+                "metadata file missing, using the backup path=%s backup=%s", self.path, backup
+            )
         return table
 
     def _read(self, path: Path) -> dict[str, Any] | None:

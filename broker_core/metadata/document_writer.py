@@ -18,13 +18,13 @@ logger = logging.getLogger(__name__)
 
 
 class DocumentWriter:
-    """Tracks the changes of a table that are not in its file yet. Event loop only.
+    """Tracks the changes of a table that aren't in its file yet. Event loop only.
 
-    `snapshot` runs on the loop and must be quick; the function it returns makes the file's table in
-    a thread. A write holds every change before it, so many changes cost as much as one.
+    `snapshot` runs on the loop and must be quick; the function it returns builds the file's table
+    in a thread. A write includes every change before it, so many changes cost as much as one.
 
     Attributes:
-        unwritten: the entries whose last change is not in the file, each with that change's number.
+        unwritten: the entries whose last change isn't in the file -> the number of that change.
     """
 
     def __init__(
@@ -39,30 +39,30 @@ class DocumentWriter:
         self._one_at_a_time = asyncio.Lock()
 
     def changed(self, name: str) -> None:
-        """Note that an entry was created, changed or deleted."""
+        """Record that an entry was created, changed or deleted."""
         self._last_change += 1
         self._unwritten[name] = self._last_change
 
     async def until_written(self, name: str) -> None:
-        """Return when the file holds the last change of an entry; write it now if need be.
+        """Return when the file has the last change of an entry; write it now if needed.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: the file can't be written.
         """
         await self._until(self._unwritten.get(name, 0))
 
     async def write(self) -> None:
-        """Write the changes in a thread; log a failure and leave them to the next call."""
+        """Write the changes in a thread; on failure log it, and leave them to the next call."""
         try:
             await self._until(self._last_change)
         except Exception:
-            logger.exception("%s is not written, trying again", self._document.path)
+            logger.exception("metadata file not written, will retry path=%s", self._document.path)
 
     def write_now(self) -> None:
         """Write the changes; blocks.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: the file can't be written.
         """
         if self._unwritten:
             self._document.writing(self._snapshot())()

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
 
 DISCARD_S = 60.0
-"""By then a client has rebalanced three times; a pull that commits tells it sooner."""
+"""By then a client has rebalanced three times; a pull that commits triggers this sooner."""
 QUEUES_MAX = 20_000
-"""Queues that are remembered, of all groups; the oldest topics and groups are forgotten first."""
+"""Maximum number of queues remembered for all groups; the oldest are forgotten first."""
 
 
 class FormerOffsets:
-    """Finds commits that come from a deleted topic. Event loop only.
+    """Detects commits for a deleted topic. Event loop only.
 
     A queue is forgotten once the group asks for its offset in it, or gets one there: from then on
-    its clients know the new topic. A client that does neither is believed DISCARD_S after its first
-    discarded commit.
+    its clients use the new topic. If a client does neither, its commits are accepted DISCARD_S
+    after its first discarded commit.
 
     Attributes:
-        count: queues that are remembered.
+        count: number of queues remembered.
     """
 
     __slots__ = ("_clock", "_queues", "count")
@@ -41,7 +41,7 @@ class FormerOffsets:
         self.count = 0
 
     def remember(self, group: str, topic: str, queue_ids: Collection[int]) -> None:
-        """Note in which queues of a deleted topic a group had offsets."""
+        """Record in which queues of a deleted topic a group had offsets."""
         self._forget_pair((group, topic))
         if not queue_ids:
             return
@@ -51,7 +51,7 @@ class FormerOffsets:
             self._forget_pair(next(iter(self._queues)))
 
     def is_former(self, group: str, topic: str, queue_id: int) -> bool:
-        """Return whether a group's first commit in a queue may come from the deleted topic."""
+        """Return whether a group's first commit in a queue may be for the deleted topic."""
         queues = self._queues.get((group, topic))
         until = None if queues is None else queues.get(queue_id)
         if queues is None or until is None:
@@ -66,7 +66,7 @@ class FormerOffsets:
         return False
 
     def forget(self, group: str, topic: str, queue_id: int) -> None:
-        """Believe the next commit of a group in a queue."""
+        """Accept the next commit of a group in a queue."""
         queues = self._queues.get((group, topic))
         if queues is not None and queues.pop(queue_id, None) is not None:
             self.count -= 1

@@ -24,10 +24,10 @@ FILTERS_PERIOD_S = 10.0
 
 
 class MetadataPersistence(Service):
-    """Writes the changes that no client waits for. Event loop only.
+    """Writes changes that no client waits for. Event loop only.
 
-    `writers` belong to topics and groups. `offsets_period_s` may change; the service calls it
-    before each wait.
+    `writers` belong to topics and groups. `offsets_period_s` is called before each wait, because
+    the period may change.
     """
 
     def __init__(
@@ -54,9 +54,12 @@ class MetadataPersistence(Service):
         """Stop, and write the last changes."""
         await super().shutdown()
         failure: Exception | None = None
+        # If the log lacks the leases of messages before these offsets, those messages would be
+        # lost.
+        is_durable = await self._offsets.until_durable()
         for write in (
             *(writer.write_now for writer in self._writers),
-            self._offsets.persist,
+            *((self._offsets.persist,) if is_durable else ()),
             self._filters.persist,
         ):
             # An error in one file must not keep the others from being written.

@@ -1,6 +1,6 @@
-"""Progress: how far each group is in each topic, and since when its first message is unread.
+"""Progress: each group's position in each topic, and since when its first message is unread.
 
-A message's store time is looked up once and remembered while it stays the first unread one.
+A message's store time is looked up once and kept while it is the first unread message.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from broker_core.store.message_store import MessageStore
 
 ROWS_AT_ONCE = 250
-"""Topics, or groups' progresses, read before the loop may do other work: about a millisecond."""
+"""How many topics or progress rows are read before yielding to the loop: about a millisecond."""
 NEW_TIMES_MAX = 2_000
-"""Messages whose time is read at once; a message's time is read once."""
+"""Maximum number of messages whose time is read per call; each message's time is read once."""
 TIMES_KEPT = 200_000
 
 
 class ProgressRow(NamedTuple):
-    """A group in a topic; `numbers` has queue_id, consumer_offset, max_offset, unread_since_ms of
-    each queue, one after the other.
+    """A group in a topic.
 
-    unread_since_ms is -1 when nothing is unread, or when the time is not known.
+    `numbers` concatenates queue_id, consumer_offset, max_offset, unread_since_ms of each queue.
+
+    unread_since_ms is -1 when nothing is unread, or when the time is unknown.
     """
 
     group: str
@@ -44,7 +45,7 @@ class Progress:
         self._times: dict[tuple[str, str, int], tuple[int, int]] = {}
 
     async def rows(self, rows_max: int | None = None) -> list[ProgressRow]:
-        """Return a row for each group and topic, or the first rows_max, those known longest."""
+        """Return a row for each group and topic, or the first rows_max, oldest entries first."""
         table = self._offsets.table
         keys = sorted(table) if rows_max is None else list(islice(table, rows_max))
         times: dict[tuple[str, str, int], tuple[int, int]] = {}

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SYSTEM_ERROR = 1
-"""ResponseCode.SYSTEM_ERROR: this layer knows no wire."""
+"""ResponseCode.SYSTEM_ERROR, which this layer can't import."""
 ALL = ""
-"""Stands for all groups among the changes that are not written yet."""
+"""Represents all groups in the set of unwritten changes."""
 
 
 class SubscriptionGroups:
     """Finds, creates, changes and deletes consumer groups. Event loop only.
 
-    Changes are written later, off the loop: whoever promises one awaits `writer.until_written`.
+    Changes are written later, off the loop: await `writer.until_written` before confirming one.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SubscriptionGroups:
         """Read the file; its groups replace the built-in ones of the same name.
 
         Raises:
-            StoreError: the file is not a table of groups.
+            StoreError: the file isn't a table of groups.
         """
         document = self._document.load()
         if document is None:
@@ -80,10 +80,10 @@ class SubscriptionGroups:
         return self.table.get(group)
 
     def find_or_create(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group's configuration, created if the configuration allows it, else None.
+        """Return the group's configuration, creating it if allowed, else None.
 
         Raises:
-            RequestRefusedError: it would be made, and there are too many groups.
+            RequestRefusedError: the group would be created, but there are too many.
         """
         found = self.table.get(group)
         if found is not None:
@@ -93,7 +93,7 @@ class SubscriptionGroups:
             return None
         self.require_room(group)
         created = SubscriptionGroupConfig(group_name=group)
-        logger.info("subscription group created: group=%s", group)
+        logger.info("subscription group created group=%s", group)
         self.put(created)
         return created
 
@@ -106,8 +106,8 @@ class SubscriptionGroups:
         if group not in self.table and len(self.table) >= self._limits.consumer_group_nums_max:
             raise RequestRefusedError(
                 SYSTEM_ERROR,
-                f"group {group} is not created: there are consumerGroupNumsMax="
-                f"{self._limits.consumer_group_nums_max} groups",
+                f"couldn't create group {group}: the limit of "
+                f"consumerGroupNumsMax={self._limits.consumer_group_nums_max} groups is reached",
             )
 
     def put(self, group_config: SubscriptionGroupConfig) -> None:
@@ -116,7 +116,7 @@ class SubscriptionGroups:
         self._changed(group_config.group_name)
 
     def delete(self, group: str) -> bool:
-        """Delete a group; False if it does not exist."""
+        """Delete a group; False if it doesn't exist."""
         if self.table.pop(group, None) is None:
             return False
         self._stopped.discard(group)
@@ -126,7 +126,7 @@ class SubscriptionGroups:
     def follow(
         self, data_version: DataVersion, table: Mapping[str, SubscriptionGroupConfig]
     ) -> None:
-        """Become the master's table, unless it is that already."""
+        """Copy the master's table, unless it is the same."""
         if data_version == self.data_version:
             return
         self.data_version = data_version
@@ -136,7 +136,7 @@ class SubscriptionGroups:
         self.writer.changed(ALL)
 
     def disable_consume(self, group: str) -> None:
-        """Stop a group from consuming until someone configures it or the broker restarts."""
+        """Stop a group from consuming until it is configured again or the broker restarts."""
         found = self.table.get(group)
         if found is not None and found.consume_enable:
             self._stopped.add(group)
@@ -144,7 +144,7 @@ class SubscriptionGroups:
             self.data_version = self.data_version.next(self._clock.now_ms())
 
     def is_stopped(self, group: str) -> bool:
-        """Return whether disable_consume stops a group."""
+        """Return whether disable_consume has stopped a group."""
         return group in self._stopped
 
     def _changed(self, group: str) -> None:
@@ -154,7 +154,7 @@ class SubscriptionGroups:
     def _snapshot(self) -> Callable[[], dict[str, Any]]:
         version, kept = self.data_version, dict(self.table)
         for group in self._stopped:
-            # The file holds the configured value: a restart lets these groups consume again.
+            # The file has the configured value: a restart lets these groups consume again.
             kept[group] = msgspec.structs.replace(kept[group], consume_enable=True)
         return lambda: {
             "dataVersion": version,

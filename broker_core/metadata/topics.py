@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SYSTEM_ERROR = 1
-"""ResponseCode.SYSTEM_ERROR; this layer does not import the protocol."""
+"""ResponseCode.SYSTEM_ERROR, which this layer can't import."""
 READ_WRITE = PERM_READ | PERM_WRITE
 ALL = ""
-"""Stands for all topics among the changes that are not written yet."""
+"""Represents all topics in the set of unwritten changes."""
 BENCHMARK_TOPIC_QUEUE_NUMS = 1024
 SCHEDULE_TOPIC_QUEUE_NUMS = 18
-"""Fixed, whatever the number of delay levels."""
+"""Fixed, regardless of the number of delay levels."""
 
 
 class Topics:
     """Finds, creates, changes and deletes topics. Event loop only.
 
-    Changes are written later, off the loop: whoever promises one awaits `writer.until_written`.
+    Changes are written later, off the loop: await `writer.until_written` before confirming one.
     `on_change` is called with the changed topic's name.
     """
 
@@ -58,7 +58,7 @@ class Topics:
         self._derived: list[dict[str, Any]] = []
         self.on_change: Callable[[str], None] | None = None
         self.is_file_missing = False
-        """Whether there was no file to load."""
+        """Whether the file was missing on load."""
         self.system_topics = names.SYSTEM_TOPICS | {
             config.broker_cluster_name,
             config.broker_name,
@@ -84,10 +84,10 @@ class Topics:
         return names.reply_topic(self._config.broker_cluster_name)
 
     def load(self) -> None:
-        """Make the built-in topics, then read the file, which overrides them.
+        """Create the built-in topics, then read the file, which overrides them.
 
         Raises:
-            StoreError: the file is not a table of topics.
+            StoreError: the file isn't a table of topics.
         """
         for topic_config in self._boot_topics():
             self.table[topic_config.topic_name] = topic_config
@@ -107,7 +107,7 @@ class Topics:
         self._forget_derived()
 
     def clear_on_change(self, derived: dict[str, Any]) -> None:
-        """Clear what somebody derives from topics, by topic, whenever a topic changes."""
+        """Clear a cache of data derived from topics, keyed by topic, whenever a topic changes."""
         self._derived.append(derived)
 
     def find(self, topic: str) -> TopicConfig | None:
@@ -117,14 +117,14 @@ class Topics:
         return topic in self.system_topics or names.is_system_topic(topic)
 
     def put(self, topic_config: TopicConfig) -> None:
-        """Create or change a topic, call `on_change`."""
+        """Create or change a topic; call `on_change`."""
         self.table[topic_config.topic_name] = topic_config
         self._changed(topic_config.topic_name)
 
     def set_order(self, topics: Iterable[str]) -> None:
-        """Mark the topics that a name server lists as ordered, as far as this broker has them.
+        """Mark the topics that a name server lists as ordered, if this broker has them.
 
-        It removes no mark: an administrator may have set one only here.
+        It never removes a mark, because an administrator may have set it only here.
         """
         for topic in topics:
             topic_config = self.table.get(topic)
@@ -132,7 +132,7 @@ class Topics:
                 self.put(msgspec.structs.replace(topic_config, order=True))
 
     def follow(self, data_version: DataVersion, table: Mapping[str, TopicConfig]) -> None:
-        """Become the master's table, unless it is that already; no name server is told."""
+        """Copy the master's table, unless it is the same; name servers aren't notified."""
         if data_version == self.data_version:
             return
         self.data_version = data_version
@@ -146,7 +146,7 @@ class Topics:
         self.data_version = self.data_version.next(self._clock.now_ms())
 
     def delete(self, topic: str) -> bool:
-        """Delete a topic; False if it does not exist."""
+        """Delete a topic; False if it doesn't exist."""
         if self.table.pop(topic, None) is None:
             return False
         self._changed(topic)
@@ -155,9 +155,9 @@ class Topics:
     def create_from_default(
         self, topic: str, default_topic: str, queue_nums: int, sys_flag: int = 0
     ) -> TopicConfig | None:
-        """Create a topic on its first send, modelled on the default topic.
+        """Create a topic on its first send, with the default topic as template.
 
-        Returns None if the default topic is missing or does not allow it.
+        Returns None if the default topic is missing or doesn't allow it.
         """
         model = self.table.get(default_topic)
         if model is None or not model.is_inherited:
@@ -166,7 +166,7 @@ class Topics:
             default_topic == names.AUTO_CREATE_TOPIC_KEY_TOPIC
             and not self._config.auto_create_topic_enable
         ):
-            return None  # the switch was on when load made the default topic, and is off now
+            return None  # the switch was turned off after load created the default topic
         nums = max(0, min(queue_nums, model.write_queue_nums))
         return self._create(
             msgspec.structs.replace(
@@ -181,7 +181,7 @@ class Topics:
         )
 
     def create_retry(self, topic: str, queue_nums: int, sys_flag: int = 0) -> TopicConfig:
-        """Return a group's %RETRY% or %DLQ% topic; create it if it does not exist."""
+        """Return a group's %RETRY% or %DLQ% topic; create it if it doesn't exist."""
         found = self.table.get(topic)
         return found or self._create(_topic(topic, queue_nums, sys_flag=sys_flag))
 
@@ -194,14 +194,14 @@ class Topics:
         if topic not in self.table and len(self.table) >= self._limits.topic_nums_max:
             raise RequestRefusedError(
                 SYSTEM_ERROR,
-                f"topic {topic} is not created: there are topicNumsMax="
-                f"{self._limits.topic_nums_max} topics",
+                f"couldn't create topic {topic}: the limit of "
+                f"topicNumsMax={self._limits.topic_nums_max} topics is reached",
             )
 
     def _create(self, topic_config: TopicConfig) -> TopicConfig:
         topic = topic_config.topic_name
         self.require_room(topic)
-        # The topic of a group needs no line beside that of the group.
+        # The topic of a group needs no log line in addition to the group's.
         is_groups = topic.startswith(names.RETRY_GROUP_TOPIC_PREFIX)
         logger.log(
             logging.DEBUG if is_groups else logging.INFO,
@@ -247,7 +247,7 @@ class Topics:
             ),
             _topic(names.RMQ_SYS_OFFSET_MOVED_EVENT, 1),
             _topic(names.RMQ_SYS_SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUMS),
-            # The original makes it at its first check of transactions, a minute after its start.
+            # The original creates it at its first transaction check, a minute after its start.
             _topic(names.RMQ_SYS_TRANS_HALF_TOPIC, 1),
             _topic(self.reply_topic, 1),
         ]

@@ -1,1 +1,1 @@
-"""What the broker says of itself to Prometheus."""
+"""The broker's metrics for Prometheus."""

@@ -1,4 +1,4 @@
-"""The text that Prometheus reads, format 0.0.4.
+"""Prometheus text exposition format 0.0.4.
 
 ::
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     Labels = Mapping[str, str]
     Number = float | None
-    """None: not known, and left out."""
+    """None means unknown; the series is omitted."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TRUNCATED = "trebuchet_metrics_truncated"
 
 
 class Family(NamedTuple):
-    """A metric with its series, which are made while they are written."""
+    """A metric with its series, which are generated while they are written."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -34,9 +34,9 @@ class Family(NamedTuple):
 
 
 class Histogram(NamedTuple):
-    """How often something took how long.
+    """A histogram of durations.
 
-    Each series has its labels, its counts (up to each bound, and above the last), and the sum.
+    Each series has its labels, its counts (up to each bound, and above the last) and the sum.
     """
 
     name: str
@@ -48,9 +48,9 @@ class Histogram(NamedTuple):
 def lines_of(
     metrics: Iterable[Family | Histogram], constant: Labels, series_max: int
 ) -> Iterator[str]:
-    """Yield the lines of each metric, with its first series_max series.
+    """Yield the lines of each metric, up to series_max series.
 
-    The constant labels stand in each line. A last metric names those with more series than that.
+    The constant labels are added to each line. A final metric lists the truncated metrics.
     """
     truncated = []
     for metric in metrics:
@@ -67,7 +67,7 @@ def lines_of(
                 break
             written += 1
             yield f"{metric.name}{_labels({**constant, **labels})} {number(value)}\n"
-    yield from _head(TRUNCATED, "Metrics with more series than the page may have", "gauge")
+    yield from _head(TRUNCATED, "Metrics with more series than the page allows", "gauge")
     for name in truncated:
         yield f"{TRUNCATED}{_labels({**constant, 'metric': name})} 1\n"
 
@@ -94,13 +94,13 @@ def _labels(labels: Labels) -> str:
 
 
 def _escaped(value: str) -> str:
-    # What JSON lets through as half of a pair has no UTF-8.
+    # JSON allows lone surrogates, which have no UTF-8 encoding.
     value = value.encode("utf-8", errors="replace").decode()
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def number(value: float) -> str:
-    """Return a number as Prometheus reads it."""
+    """Return a number in Prometheus format."""
     if value == float("inf"):
         return "+Inf"
     return str(value) if isinstance(value, int) else repr(round(value, 9))

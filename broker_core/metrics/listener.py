@@ -1,7 +1,7 @@
-"""MetricsListener: a port that answers GET /metrics, and nothing else.
+"""MetricsListener: a port that serves only GET /metrics.
 
-One request a connection, whose head and whose answer have a time limit each; few connections at
-once; a head of some kilobytes. What a stranger sends is never parsed beyond its first line.
+One request per connection, with time limits for its head and its answer, few concurrent
+connections, and a head of some kilobytes. Input is never parsed beyond the first line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from broker_core.clock import Clock, Timer
     from broker_core.counted_log import CountedLog
-    from broker_core.remoting.allowed import AllowedPeers
+    from broker_core.remoting.allowed_peers import AllowedPeers
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +35,13 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Answer(NamedTuple):
-    """What a request gets."""
+    """The response to a request."""
 
     status: str
     body: bytes
     content_type: str = TEXT
     more: str = ""
-    """More lines of the head."""
+    """Additional header lines."""
 
 
 BAD_REQUEST = Answer("400 Bad Request", b"This is no HTTP request.\n")
@@ -51,7 +51,7 @@ TOO_LONG = Answer("431 Request Header Fields Too Large", b"The head of the reque
 
 
 class MetricsListener(Service):
-    """Event loop only. `page` makes what GET /metrics answers."""
+    """Event loop only. `page` returns the body for GET /metrics."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class MetricsListener(Service):
         """Listen; return the port, which the system chooses if `port` is 0.
 
         Raises:
-            RemotingError: it cannot listen there; the text is one sentence.
+            RemotingError: the port can't be opened; the message is one sentence.
         """
         try:
             sockets = await listen(host, port, RemotingLimits(backlog=CONNECTIONS_MAX))
@@ -86,11 +86,11 @@ class MetricsListener(Service):
         for one in sockets:
             self._servers.append(await loop.create_server(self._connection, sock=one))
         bound: int = sockets[0].getsockname()[1]
-        logger.info("metrics on http://%s:%d%s", host, bound, PATH)
+        logger.info("metrics listening url=http://%s:%d%s", host, bound, PATH)
         return bound
 
     async def shutdown(self) -> None:
-        """Stop listening and end all connections."""
+        """Stop listening and close all connections."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -102,13 +102,14 @@ class MetricsListener(Service):
         return _Connection(self, self._clock)
 
     def admit(self, connection: _Connection, host: str) -> bool:
-        """Take a connection, or say why not and return False."""
+        """Accept a connection, or log the reason and return False."""
         reason = self._allowed.refusal(host)
         if reason is None and len(self._connections) >= CONNECTIONS_MAX:
             reason = f"there are {CONNECTIONS_MAX} connections"
         if reason is not None:
-            event = "scrape refused"
-            self._counted_log.report(logger, logging.WARNING, event, host, "%s", reason)
+            self._counted_log.report(
+                logger, logging.WARNING, "scrape refused", f"host={host}", "reason=%s", reason
+            )
             return False
         self._connections.add(connection)
         return True
@@ -118,7 +119,7 @@ class MetricsListener(Service):
         self._connections.discard(connection)
 
     def answer(self, connection: _Connection, head: bytes) -> None:
-        """Answer a request by its head."""
+        """Answer a request according to its head."""
         parts = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
             connection.write(BAD_REQUEST)
@@ -133,7 +134,7 @@ class MetricsListener(Service):
         try:
             connection.write(Answer("200 OK", await self._page(), CONTENT_TYPE))
         finally:
-            # Nothing is written twice: this ends the connection of a page that failed.
+            # Closes the connection if the page failed; otherwise it is closed already.
             connection.close()
 
 
@@ -149,7 +150,7 @@ class _Connection(asyncio.Protocol):
         self._timer: Timer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none of asyncio's classes.
+        # uvloop's transports aren't subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername") or ("",)
         if self._owner.admit(self, str(peer[0])):
@@ -174,7 +175,7 @@ class _Connection(asyncio.Protocol):
             self._owner.answer(self, head)
 
     def eof_received(self) -> bool:
-        # A client may have said everything, and still read.
+        # A client may close its sending side and still read.
         return self._is_asked
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -184,7 +185,7 @@ class _Connection(asyncio.Protocol):
         self._owner.forget(self)
 
     def write(self, answer: Answer) -> None:
-        """Send the answer, then end the connection."""
+        """Send the answer, then close the connection."""
         if self._transport is None or self._transport.is_closing():
             return
         head = (
@@ -198,12 +199,12 @@ class _Connection(asyncio.Protocol):
         self.close()
 
     def close(self) -> None:
-        """End the connection when what was written has gone."""
+        """Close the connection once all written data is sent."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Close the connection immediately."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -1,6 +1,6 @@
-"""Metrics of ours, beyond RocketMQ's: replication, latencies, damage, the process.
+"""Trebuchet's own metrics, beyond RocketMQ's: replication, latencies, damage, the process.
 
-Names follow Prometheus: base units, and `_total` for what only grows.
+Names follow Prometheus: base units, and `_total` for counters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FINE_S = tuple(bound * S_PER_MS for bound in FINE_MS)
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """How replication goes, asked anew for each scrape."""
+    """The state of replication, queried for each scrape."""
 
     role: Role
     epoch: Callable[[], int]
@@ -40,10 +40,10 @@ class Replication:
 
 
 def replication_metrics(replication: Replication) -> Iterator[Family]:
-    """Yield who is master, which slaves it has, and how a slave follows."""
+    """Yield the broker's role, its slaves, and a slave's progress."""
     is_slave = replication.role.is_slave
     yield _gauge("is_master", "Whether this broker is its set's master", float(not is_slave))
-    yield _gauge("epoch", "Under which master the log is written", replication.epoch())
+    yield _gauge("epoch", "Epoch of the master that writes the log", replication.epoch())
     if is_slave:
         yield from _following(replication)
     else:
@@ -52,7 +52,7 @@ def replication_metrics(replication: Replication) -> Iterator[Family]:
 
 def _slaves(replication: Replication) -> Iterator[Family]:
     slaves = replication.slaves()
-    yield _gauge("slaves", "Slaves that are connected", len(slaves))
+    yield _gauge("slaves", "Connected slaves", len(slaves))
     yield _gauge(
         "slaves_in_sync",
         "Slaves that a synchronous master waits for",
@@ -73,7 +73,7 @@ def _slaves(replication: Replication) -> Iterator[Family]:
         ),
         (
             "last_contact_seconds",
-            "How long ago a slave was heard",
+            "Time since the last contact with a slave",
             [s.last_contact_seconds for s in slaves],
         ),
         ("in_sync", "Whether a slave is in sync", [float(s.is_in_sync) for s in slaves]),
@@ -83,9 +83,9 @@ def _slaves(replication: Replication) -> Iterator[Family]:
 
 
 def _named(slaves: Sequence[SlaveConnection]) -> list[Labels]:
-    """Return the labels of slaves: their hosts.
+    """Return the slaves' labels: their hosts.
 
-    Their ports are others with each connection, and would make a new series each time.
+    Ports change with each connection and would create a new series each time.
     """
     seen: Counter[str] = Counter()
     labels: list[Labels] = []
@@ -104,17 +104,17 @@ def _following(replication: Replication) -> Iterator[Family]:
     )
     yield _gauge(
         "master_last_contact_seconds",
-        "How long ago the master was heard",
+        "Time since the last contact with the master",
         contact if contact >= 0 else None,
     )
     yield _gauge(
         "master_lag_bytes",
-        "What this slave lacks of what its master had when it was asked last",
+        "Bytes of the master's log that this slave lacked at the last check",
         None if behind is None else behind.lag_bytes,
     )
     yield _gauge(
         "master_lag_seconds",
-        "Since when it lacks that",
+        "How long this slave has lacked part of the master's log",
         None if behind is None else behind.lag_seconds,
     )
 
@@ -126,7 +126,7 @@ def broker_metrics(
     parked_pulls: int,
     tasks: int,
 ) -> Iterator[Family | Histogram]:
-    """Yield what the broker as a whole has and does."""
+    """Yield the metrics of the broker as a whole."""
     store, stats = parts.store, parts.stats
     for name, text, latency in (
         ("put", "Time from a send to its answer", stats.put_latency),
@@ -138,17 +138,17 @@ def broker_metrics(
         ]
         yield Histogram(f"trebuchet_{name}_latency_seconds", text, FINE_S, series)
     for name, text, key in (
-        ("puts", "Messages put, the broker's own copies included", "put"),
-        ("put_bytes", "Bytes of the log put", "putBytes"),
-        ("puts_failed", "Messages that could not be put", "putFailed"),
-        ("got", "Messages handed out", "got"),
+        ("puts", "Messages stored, including the broker's own copies", "put"),
+        ("put_bytes", "Bytes stored in the log", "putBytes"),
+        ("puts_failed", "Messages that could not be stored", "putFailed"),
+        ("got", "Messages delivered", "got"),
         ("requests_refused", "Requests that access control refused", "refused"),
     ):
         yield Family(f"trebuchet_{name}_total", "counter", text, [({}, counters[key])])
-    yield _gauge("writable", "Whether the store takes messages", float(store.is_writable))
+    yield _gauge("writable", "Whether the store accepts messages", float(store.is_writable))
     yield _gauge(
         "quarantined_ranges",
-        "Damaged ranges of the log that reading steps over",
+        "Damaged ranges of the log that reads skip",
         len(store.files.quarantine.ranges),
     )
     yield _gauge("commit_log_min_offset", "Where the log begins", store.min_commit_log_offset)
@@ -160,18 +160,22 @@ def broker_metrics(
         "Age of the oldest half message without an outcome",
         _seconds(gauges["halfAgeMs"]),
     )
-    yield _gauge("parked_pulls", "Pulls that wait for messages", parked_pulls)
-    yield _gauge("connections", "Connections that are open", gauges["connections"])
-    yield _gauge("tasks", "Tasks of the event loop", tasks)
+    yield _gauge("timers_pending", "Pending timer messages", gauges["timersPending"])
     yield _gauge(
-        "loop_late_seconds", "How late the event loop was last", _seconds(gauges["lateMs"])
+        "timer_next_due_seconds",
+        "Due time of the next timer message, since the epoch",
+        _seconds(gauges["timerNextDueMs"]),
     )
+    yield _gauge("parked_pulls", "Pulls waiting for messages", parked_pulls)
+    yield _gauge("connections", "Open connections", gauges["connections"])
+    yield _gauge("tasks", "Tasks of the event loop", tasks)
+    yield _gauge("loop_late_seconds", "Latest delay of the event loop", _seconds(gauges["lateMs"]))
 
 
 def budget_metrics(budgets: Budgets) -> Iterator[Family]:
-    """Yield the bytes that connections hold and how many connections wait or were dropped."""
+    """Yield the bytes held by connections, and the number of waiting and dropped connections."""
     memory = budgets.memory
-    yield _gauge("connections_waiting", "Connections that wait for their turn", len(budgets.turns))
+    yield _gauge("connections_waiting", "Connections waiting for their turn", len(budgets.turns))
     yield _gauge(
         "connections_held_bytes",
         "Unserved and unfinished frames, requests in progress and unread answers",
@@ -188,7 +192,7 @@ def budget_metrics(budgets: Budgets) -> Iterator[Family]:
 def process_metrics(
     counters: Mapping[str, int], gauges: Mapping[str, int | None], boot_ms: int
 ) -> Iterator[Family]:
-    """Yield what Prometheus' clients say of each process."""
+    """Yield the standard process metrics of Prometheus client libraries."""
     cpu_s = counters["cpuMs"] * S_PER_MS
     yield Family("process_cpu_seconds_total", "counter", "Processor time", [({}, cpu_s)])
     for name, text, value in (
@@ -199,7 +203,7 @@ def process_metrics(
 
 
 def native_metrics(left: Mapping[str, int] | None) -> Iterator[Family]:
-    """Yield which of the twins serves plain requests, and how many the compiled one did not."""
+    """Yield which twin serves plain requests, and how many the compiled one left to Python."""
     is_native = float(left is not None)
     yield _gauge("native", "Whether plain requests are served by compiled code", is_native)
     yield Family(

@@ -1,4 +1,4 @@
-"""MetricsPage: everything the broker says to Prometheus, read when it is asked."""
+"""MetricsPage: all of the broker's metrics, read on request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.metrics import own, rocketmq
 from broker_core.metrics.exposition import lines_of
+from broker_core.metrics.pop import pop_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
     from broker_core.listening.budgets import Budgets
     from broker_core.metrics.own import Replication
     from broker_core.metrics.readings import Readings
+    from broker_core.pop.engine import PopEngine
+    from broker_core.pop.pollers import Pollers
+    from broker_core.pop.revival import Revival
 
 SHARED_S = 1.0
-"""Who asks within a second gets the same page: asking often costs the broker nothing."""
+"""Scrapes within this time share a page, so that frequent scraping costs the broker nothing."""
 LINES_AT_ONCE = 500
-"""Lines made before the loop may do other work: about a millisecond."""
+"""Lines built before the loop may do other work: about a millisecond."""
 
 
 class MetricsPage:
@@ -42,6 +46,7 @@ class MetricsPage:
         budgets: Budgets,
         series_max: Callable[[], int],
         left: Callable[[], dict[str, int]] | None,
+        pop: tuple[PopEngine, Revival, Pollers],
     ) -> None:
         self._labels = labels
         self._readings = readings
@@ -52,6 +57,7 @@ class MetricsPage:
         self._budgets = budgets
         self._series_max = series_max
         self._left = left
+        self._pop = pop
         self._lock = asyncio.Lock()
         self._text = b""
         self._made_at = -SHARED_S
@@ -60,13 +66,13 @@ class MetricsPage:
         """Return the page, at most SHARED_S old."""
         async with self._lock:
             if not self._text or self._clock.monotonic() - self._made_at >= SHARED_S:
-                self._text = await self._made()
+                self._text = await self._render()
                 self._made_at = self._clock.monotonic()
         return self._text
 
-    async def _made(self) -> bytes:
+    async def _render(self) -> bytes:
         readings, series_max = self._readings, self._series_max()
-        # One more than is shown, so that the page says that there are more.
+        # Read one more than shown, so that the page reports the truncation.
         rows = await readings.parts.progress.rows(series_max + 1)
         counters, gauges = readings.counters(), readings.gauges()
         metrics = chain(
@@ -82,6 +88,7 @@ class MetricsPage:
                 readings.parts, counters, gauges, self._parked_pulls(), len(asyncio.all_tasks())
             ),
             own.budget_metrics(self._budgets),
+            pop_metrics(*self._pop, self._clock.now_ms()),
             own.replication_metrics(self._replication),
             own.process_metrics(counters, gauges, readings.boot_ms),
             own.native_metrics(None if self._left is None else self._left()),

@@ -1,7 +1,7 @@
-"""What the kernel says of this process: its threads, its reads of the disk, its memory.
+"""The kernel's statistics of this process: threads, disk reads, memory.
 
-A major fault is a read of a mapped page that was not resident, so that somebody waited for the
-disk: the kernel counts them, and reads cost nothing more for it. Source: proc(5).
+A major fault reads a mapped page that wasn't resident, so a thread waited for the disk. The kernel
+counts major faults anyway; reads cost nothing extra. Source: proc(5).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ TASKS = Path("/proc/self/task")
 IO, STATUS, MEMINFO = Path("/proc/self/io"), Path("/proc/self/status"), Path("/proc/meminfo")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 THREADS_MAX = 500
-# Of a thread's stat, counted from the state.
+# Fields of a thread's stat, counted from the state.
 STATE, MAJOR_FAULTS, USER_TICKS, SYSTEM_TICKS = 0, 9, 11, 12
 NUMBER = re.compile(r"^(\w+):\s+(\d+)(?: kB)?$", re.MULTILINE)
 
 
 def threads(files: Storage) -> list[dict[str, Any]]:
-    """Return the threads of this process by processor time, the busiest first."""
+    """Return this process's threads by CPU time, busiest first."""
     names = {each.native_id: each.name for each in threading.enumerate()}
     found = []
     for text in files.list_directory(TASKS)[:THREADS_MAX]:
@@ -38,7 +38,7 @@ def threads(files: Storage) -> list[dict[str, Any]]:
         found.append(
             {
                 "id": int(text),
-                # The kernel knows threads of Python by the name of the program.
+                # The kernel shows Python's threads under the program's name.
                 "name": names.get(int(text), comm),
                 "state": fields[STATE],
                 "cpuMs": ticks * 1000 // TICKS_A_SECOND,
@@ -49,7 +49,7 @@ def threads(files: Storage) -> list[dict[str, Any]]:
 
 
 def reads_and_memory(files: Storage) -> dict[str, int | None]:
-    """Return reads of the disk since the start, and how much of files lies in memory."""
+    """Return disk reads since the start, and how much of the files is in memory."""
     io, status, machine = (_numbers(files, path) for path in (IO, STATUS, MEMINFO))
     return {
         "diskReadBytes": io.get("read_bytes"),
@@ -71,6 +71,6 @@ def _bytes(kib: int | None) -> int | None:
 def _read(files: Storage, path: Path) -> str | None:
     try:
         found = files.read(path)
-    except OSError:  # a thread that ended meanwhile, or a kernel that does not tell
+    except OSError:  # the thread has ended, or the kernel withholds the file
         return None
     return None if found is None else found.decode(errors="replace")

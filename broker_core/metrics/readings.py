@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from broker_core.stats.counters import BrokerStats
     from broker_core.storage import Storage
     from broker_core.store.message_store import MessageStore
+    from broker_core.timers.service import TimerService
     from broker_core.transaction.resolve import Transactions
 
 MS_PER_HOUR = 3_600_000
 STATM = Path("/proc/self/statm")
-"""The second of its numbers is resident memory in pages. Source: proc(5)."""
+"""The second number is resident memory in pages. Source: proc(5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class ReadParts:
     consumers: Consumers
     producers: Producers
     transactions: Transactions
+    timers: TimerService
     store: MessageStore
     stats: BrokerStats
 
@@ -44,11 +46,11 @@ class ReadParts:
 class Readings:
     """Event loop only.
 
-    `late_ms` returns how late the loop was last, `connections` the number of open connections,
-    `refused` the number of requests that access control refused.
+    `late_ms` returns the event loop's latest delay, `connections` the number of open connections,
+    `refused` the number of requests refused by access control.
 
     Attributes:
-        boot_ms: when this broker was built; its counters start at 0 then.
+        boot_ms: when this broker was created and its counters started at 0.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Readings:
         self._refused = refused
 
     def counters(self) -> dict[str, int]:
-        """Return what was counted since boot_ms."""
+        """Return the counters since boot_ms."""
         state, stats = self.parts.store.files.put_state, self.parts.stats
         used = resource.getrusage(resource.RUSAGE_SELF)
         return {
@@ -86,7 +88,7 @@ class Readings:
         }
 
     def gauges(self) -> dict[str, int | None]:
-        """Return what is so now; None: not known."""
+        """Return the current values; None if unknown."""
         store, steady = self.parts.store, self._steady
         used, free = self._files.disk_usage(store.files.paths.commit_log)
         halves = self.parts.transactions.pending
@@ -101,6 +103,8 @@ class Readings:
             "flushBehind": store.max_commit_log_offset - store.flushed_where,
             "halfPending": len(halves),
             "halfAgeMs": None if oldest is None else max(0, steady.now_ms() - oldest.since_ms),
+            "timersPending": self.parts.timers.count,
+            "timerNextDueMs": self.parts.timers.next_due_ms,
             "oldestAgeMs": max(0, self._clock.now_ms() - earliest) if earliest >= 0 else None,
             "maxMessageSize": self._configuration.store.max_message_size,
             "retentionMs": hours * MS_PER_HOUR,

@@ -1,13 +1,13 @@
-"""RocketMQ 5's metrics, under its names and labels, as far as this broker has the figures.
+"""RocketMQ 5's metrics, under their names and labels, as far as this broker has the figures.
 
-They are what its exporter writes: names end in their unit. What would have to be counted for each
-message is left out: sizes of messages, outcomes of transactions, the codes of answers.
+The names are those of RocketMQ's exporter and end in their unit. Metrics that would require
+counting each message are omitted: message sizes, transaction outcomes, response codes.
 
 Source: broker/metrics/BrokerMetricsManager.java, BrokerMetricsConstant.java,
 store/metrics/DefaultStoreMetricsManager.java, remoting/metrics/RemotingMetricsManager.java (5.3.3).
-Differs: message_type is "unspecified", since topics of 4.9 have no types, and one topic's messages
-are not told apart; a retry topic's lag stands under the retry topic; rocketmq_rpc_latency has sends
-and pulls without their answers' codes, in our buckets.
+Differs: message_type is "unspecified", because 4.9 topics have no types and messages within a topic
+aren't distinguished; a retry topic's lag is reported under the retry topic; rocketmq_rpc_latency
+covers sends and pulls, without response codes, in Trebuchet's buckets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNSPECIFIED = "unspecified"
 REMOTING = "remoting"
 SYSTEM_GROUP_PREFIX = names.CID_RMQ_SYS_PREFIX.lower()
 RPC_BOUNDS_MS = (1.0, 5.0, 10.0, 100.0, 1_000.0, 2_000.0, 3_000.0)
-"""The original's without 3 and 7, which this broker does not count apart."""
+"""RocketMQ's bounds without 3 and 7, which this broker doesn't count separately."""
 PROCESSORS = (
     "send",
     "async_put",
@@ -49,7 +49,7 @@ PROCESSORS = (
     "consumer_manager",
     "reply",
 )
-"""The original's queues before its thread pools; here the event loop serves them in turn."""
+"""RocketMQ's queues in front of thread pools; here the event loop serves them in turn."""
 
 
 def one(name: str, text: str, value: Number, labels: Labels | None = None) -> Family:
@@ -65,19 +65,19 @@ def metrics_of(
     waiting: int,
     now_ms: int,
 ) -> Iterator[Family | Histogram]:
-    """Yield the metrics; `waiting` is how many connections wait for their turn."""
+    """Yield the metrics; `waiting` is the number of connections waiting for their turn."""
     yield from _storage(parts, gauges)
     yield one("rocketmq_broker_permission", "Permission: 4 read, 2 write, 6 both", permission)
-    yield one("rocketmq_topic_number", "Topics that are configured", len(parts.topics.table))
+    yield one("rocketmq_topic_number", "Configured topics", len(parts.topics.table))
     yield one(
         "rocketmq_consumer_group_number",
-        "Subscription groups that are configured",
+        "Configured subscription groups",
         len(parts.groups.table),
     )
     yield Family(
         "rocketmq_processor_watermark",
         "gauge",
-        "What waits for its turn: connections with requests, counted under admin",
+        "Connections with waiting requests, counted under admin",
         [
             *(({"processor": each}, 0) for each in PROCESSORS),
             ({"processor": "admin"}, waiting),
@@ -123,13 +123,13 @@ def _storage(parts: ReadParts, gauges: Mapping[str, int | None]) -> Iterator[Fam
 def _traffic(parts: ReadParts) -> Iterator[Family]:
     stats = parts.stats
     for name, text, items in (
-        ("messages_in", "Messages put, by topic", stats.topic_put_nums),
-        ("throughput_in", "Bytes of the log put, by topic", stats.topic_put_size),
+        ("messages_in", "Messages stored, by topic", stats.topic_put_nums),
+        ("throughput_in", "Bytes stored in the log, by topic", stats.topic_put_size),
     ):
         yield Family(f"rocketmq_{name}_total", "counter", text, _put(items))
     for name, text, items in (
-        ("messages_out", "Messages handed out, by topic and group", stats.group_get_nums),
-        ("throughput_out", "Bytes handed out, by topic and group", stats.group_get_size),
+        ("messages_out", "Messages delivered, by topic and group", stats.group_get_nums),
+        ("throughput_out", "Bytes delivered, by topic and group", stats.group_get_size),
     ):
         yield Family(f"rocketmq_{name}_total", "counter", text, _got(items))
     yield Family(
@@ -195,7 +195,7 @@ def _pair(row: ProgressRow) -> Labels:
 
 
 def _behind(row: ProgressRow, now_ms: int) -> tuple[int, int | None]:
-    """Return how many messages are unread, and how old the oldest is; None: not known."""
+    """Return how many messages are unread, and the age of the oldest; None if unknown."""
     numbers = iter(row.numbers)
     lag, oldest, is_known = 0, 0, True
     for _, offset, end, since in zip(numbers, numbers, numbers, numbers, strict=True):
@@ -217,7 +217,7 @@ def _connections(parts: ReadParts) -> Iterator[Family]:
     yield Family(
         "rocketmq_producer_connections",
         "gauge",
-        "Producers that are connected",
+        "Connected producers",
         [
             ({"language": language, "version": version, "protocol_type": REMOTING}, count)
             for (language, version), count in producers.items()
@@ -231,7 +231,7 @@ def _connections(parts: ReadParts) -> Iterator[Family]:
     yield Family(
         "rocketmq_consumer_connections",
         "gauge",
-        "Consumers that are connected, by group",
+        "Connected consumers, by group",
         _consumers(consumers.items()),
     )
 
@@ -240,7 +240,7 @@ def _consumers(
     counts: Iterable[tuple[tuple[str, str, str, str], int]],
 ) -> Iterator[tuple[Labels, Number]]:
     for (group, consume_type, language, version), count in counts:
-        # The original writes PULL and PUSH.
+        # RocketMQ writes PULL and PUSH.
         mode = consume_type.removeprefix("CONSUME_").lower()
         yield (
             {

@@ -1,1 +1,1 @@
-"""The name server, which knows the brokers and their topics, and registration with it."""
+"""The name server, which lists brokers and their topics, and registration with it."""

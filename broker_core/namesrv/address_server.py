@@ -1,7 +1,7 @@
-"""AddressServer: a client of the web server that lists the name servers.
+"""Client of a web server that lists the name servers.
 
-The body of its answer is "host:port;host:port". The broker asks at start and then every two
-minutes; while the server does not answer, its last list stays in force.
+The response body is "host:port;host:port". The broker requests it at startup and then every two
+minutes; if the server doesn't respond, the last list stays in use.
 
 Source: common/namesrv/TopAddressing.java, broker/BrokerController.java (4.9.7).
 """
@@ -30,7 +30,7 @@ ANSWER_BYTES_MAX = 64 * 1024
 
 
 class AddressServer(Service):
-    """Polls the list, calls `on_change` with each new one. Event loop only."""
+    """Polls the list and calls `on_change` with each new one. Event loop only."""
 
     def __init__(self, url: str, clock: Clock, on_change: Callable[[list[str]], None]) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class AddressServer(Service):
         self._is_failing = False
 
     async def start(self) -> None:
-        """Ask once, then every PERIOD_S."""
+        """Request the list once, then every PERIOD_S."""
         await self.refresh()
         self.spawn_forever(self._clock, self._refresh_forever, name="address-server")
 
     async def refresh(self) -> None:
-        """Ask now; a failure is logged and leaves the last list in force."""
+        """Request the list now; a failure is logged and keeps the last list."""
         asked = asyncio.get_running_loop().create_task(self._ask(), name="ask address server")
         try:
             if not await wait_within(self._clock, asked, TIMEOUT_S):
@@ -54,14 +54,14 @@ class AddressServer(Service):
             addresses = asked.result()
         except (OSError, ValueError) as error:
             if not self._is_failing:
-                logger.warning("address server fails: url=%s reason=%s", self._url, error)
+                logger.warning("address server unreachable url=%s reason=%s", self._url, error)
             self._is_failing = True
             return
         finally:
             asked.cancel()
         self._is_failing = False
         if addresses != self._known:
-            logger.info("name servers: %s", ";".join(addresses))
+            logger.info("name servers changed addresses=%s", ";".join(addresses))
             self._known = addresses
             self._on_change(addresses)
 
@@ -71,7 +71,8 @@ class AddressServer(Service):
         reader, writer = await asyncio.open_connection(host, parts.port or 80)
         try:
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            # HTTP/1.0: the end of the connection ends the answer, and no server sends chunks.
+            # With HTTP/1.0, the end of the connection ends the response, and no server sends
+            # chunks.
             writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode("latin-1"))
             answer = b""
             while len(answer) < ANSWER_BYTES_MAX and (piece := await reader.read(4096)):

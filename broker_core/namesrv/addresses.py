@@ -1,10 +1,10 @@
-"""Checks of the addresses that brokers register; clients, slaves and the console connect to them.
+"""Check the addresses that brokers register; clients, slaves and the console connect to them.
 
 An address is "host:port". The host is an IPv4 address in four decimal parts, an IPv6 address in
-brackets, or a host name. The check refuses addresses that cannot be a broker's (see
+brackets, or a host name. The check refuses addresses that can't be a broker's (see
 `remoting/broker_hosts.py`), other notations of IP addresses, which get past comparisons of texts,
 and the host names of metadata services and of wildcard DNS services that resolve to such addresses.
-The program that connects checks the resolved address once more.
+The program that connects checks the resolved address again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from broker_core.remoting.broker_hosts import LINK_LOCAL, why_not
+from broker_core.remoting.broker_hosts import LINK_LOCAL, refusal_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def check_address(address: str, port_min: int = PORT_MIN) -> None:
     """Check that clients can connect to a broker at an address.
 
     Raises:
-        ValueError: they cannot, or must not; the text says why.
+        ValueError: they can't, or must not; the text says why.
     """
     host, _, port = address.rpartition(":")
     if not host:
@@ -73,7 +73,8 @@ def check_address(address: str, port_min: int = PORT_MIN) -> None:
     if host.startswith("[") and host.endswith("]"):
         _check_ipv6(host[1:-1])
     elif NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]):
-        # Resolvers take a last part that is a number for an IPv4 address, in several notations.
+        # If the last part is a number, resolvers read the host as an IPv4 address, in several
+        # notations.
         _check_ip(_ipv4(host))
     else:
         _check_host_name(host)
@@ -92,7 +93,7 @@ def _check_ipv6(host: str) -> None:
     except ValueError:
         raise ValueError("its host in brackets is not an IPv6 address") from None
     if address.scope_id is not None:
-        raise ValueError("its host has a zone, which only one machine knows")
+        raise ValueError("its host has an IPv6 zone, which is only valid on one machine")
     is_embedding = address != LOOPBACK_V6 and any(address in each for each in EMBEDDING_IPV4)
     if is_embedding and not address.is_unspecified:
         raise ValueError("its host is an IPv4 address in the form of an IPv6 address")
@@ -100,7 +101,7 @@ def _check_ipv6(host: str) -> None:
 
 
 def _check_ip(address: Address) -> None:
-    reason = why_not(address)
+    reason = refusal_reason(address)
     if reason is not None:
         raise ValueError(reason)
 
@@ -112,13 +113,13 @@ def _check_host_name(host: str) -> None:
     if name.lower() in METADATA_NAMES:
         raise ValueError(LINK_LOCAL)
     for address in _spelled(name):
-        reason = why_not(address)
+        reason = refusal_reason(address)
         if reason is not None:
             raise ValueError(f"{reason}: its host name spells {address}")
 
 
 def _spelled(name: str) -> Iterator[Address]:
-    """Yield the IP addresses that a host name spells, as wildcard DNS services resolve them.
+    """Yield the IP addresses that a host name contains, as wildcard DNS services resolve them.
 
     A label of eight hex digits is common, so it counts only as a metadata service's address.
     """
@@ -129,7 +130,7 @@ def _spelled(name: str) -> Iterator[Address]:
     for label in name.split("."):
         if (digits := HEX_IPV4.fullmatch(label)) is not None:
             number = ipaddress.IPv4Address(int(digits[1], 16))
-            if why_not(number) == LINK_LOCAL:
+            if refusal_reason(number) == LINK_LOCAL:
                 yield number
         if DASHED_IPV6.fullmatch(label) is not None:
             try:

@@ -1,4 +1,4 @@
-"""Claims: which connection owns a broker's name and id, address and cluster, without accounts.
+"""Decide which connection owns a broker's name and ID, address and cluster, without accounts.
 
 The connection that registered them owns them while it is open and not silent.
 """
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.counted_log import CountedLog
     from broker_core.namesrv.identity import BrokerIdentity, LiveBroker
-    from broker_core.namesrv.reigns import Reigns
+    from broker_core.namesrv.master_terms import MasterTerms
     from broker_core.protocol.bodies.route import BrokerData
 
 logger = logging.getLogger(__name__)
 
 BROKER_EXPIRED_S = 120.0
 MASTER_SILENT_S = 65.0
-"""After this silence, longer than any registration interval, a promoted slave may take the name."""
+"""After this silence, longer than any registration interval, a promoted slave can take the name."""
 SET_MEMBERS_MAX = 64
 """Limit of addresses of one broker name; every route of its topics contains all of them."""
 
@@ -40,13 +40,13 @@ class Claims:
         self,
         brokers: Mapping[str, BrokerData],
         live: Mapping[str, LiveBroker],
-        reigns: Reigns,
+        master_terms: MasterTerms,
         clock: Clock,
         counted_log: CountedLog,
     ) -> None:
         self._brokers = brokers
         self._live = live
-        self._reigns = reigns
+        self._master_terms = master_terms
         self._clock = clock
         self._counted_log = counted_log
 
@@ -71,8 +71,8 @@ class Claims:
             self.refuse(
                 identity,
                 f"broker {identity.broker_name} with id {identity.broker_id} is registered from "
-                f"{held}; another address may have its name when it has unregistered, its "
-                f"connection is closed, or it has been silent for {BROKER_EXPIRED_S:.0f} s",
+                f"{held}; another address can use its name once it has unregistered, closed its "
+                f"connection, or been silent for {BROKER_EXPIRED_S:.0f} s",
             )
         live = self._live.get(address)
         if live is not None and not self._may_change(address, owner):
@@ -88,7 +88,7 @@ class Claims:
     def _require_cluster(
         self, data: BrokerData, identity: BrokerIdentity, owner: object | None
     ) -> None:
-        """Refuse another cluster for the name of a live broker.
+        """Refuse a different cluster for the name of a live broker.
 
         A master may move its set; slaves whose master is gone follow a new master.
         """
@@ -112,7 +112,7 @@ class Claims:
         own = self._live.get(identity.broker_addr)
         return (
             identity.broker_id == MASTER_ID
-            and self._reigns.later_than_known(identity.broker_name, identity.epoch)
+            and self._master_terms.later_than_known(identity.broker_name, identity.epoch)
             and own is not None
             and own.identity.broker_name == identity.broker_name
             and own.owners[0] is owner
@@ -127,7 +127,7 @@ class Claims:
         self._counted_log.report(
             logger,
             logging.WARNING,
-            "registration of a live broker by another peer refused",
+            "broker name claimed by another peer, refused",
             f"broker_name={identity.broker_name}",
             "broker_id=%d address=%s reason=%s",
             identity.broker_id,

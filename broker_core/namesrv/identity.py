@@ -21,14 +21,14 @@ class BrokerIdentity:
     broker_addr: str
     ha_server_addr: str = ""
     epoch: int = 0
-    """The epoch of a master; see `reigns`."""
+    """The epoch of a master; see `master_terms`."""
 
 
 @dataclass(slots=True)
 class LiveBroker:
     """A registered address.
 
-    `owners` are the connections that registered it, oldest first; None stands for this process.
+    `owners` are the connections that registered it, oldest first; None means this process.
     """
 
     identity: BrokerIdentity

@@ -1,4 +1,4 @@
-"""KvConfigs: texts by namespace and key, stored in kvConfig.json.
+"""Texts by namespace and key, stored in kvConfig.json.
 
     {
         "configTable":{
@@ -35,7 +35,7 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 ENTRIES_MAX = 10_000
 TEXT_BYTES_MAX = 8 * 1024
 TABLE_BYTES_MAX = 1 << 20
-"""Each change writes all of it."""
+"""Size limit of the table, because each change writes all of it."""
 
 
 class _File(msgspec.Struct, rename="camel"):
@@ -43,7 +43,7 @@ class _File(msgspec.Struct, rename="camel"):
 
 
 class KvConfigs:
-    """Reads the file at start, writes all of it at each change. Event loop only."""
+    """Reads the file at startup, and writes all of it on each change. Event loop only."""
 
     def __init__(self, storage: Storage, path: Path) -> None:
         self._storage = storage
@@ -66,10 +66,15 @@ class KvConfigs:
             except (ValueError, OSError) as error:
                 if path == backup:
                     raise StoreError(f"neither {self._path} nor {backup} can be read") from error
-                logger.warning("%s is damaged, trying %s: %s", path, backup, error)
+                logger.warning(
+                    "key-value file damaged, using the backup path=%s backup=%s reason=%s",
+                    path,
+                    backup,
+                    error,
+                )
 
     def get(self, namespace: str, key: str) -> str | None:
-        """Return the text of a key, None if the key is unknown."""
+        """Return the text of a key, or None if the key is unknown."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str]:
@@ -121,7 +126,7 @@ class KvConfigs:
             self._storage.make_directory(self._path.parent)
             self._storage.write_atomically(self._path, data, keep_backup=True)
         except OSError as error:
-            logger.exception("%s cannot be written", self._path)
+            logger.exception("key-value file not written path=%s", self._path)
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"the entry cannot be stored: {error.strerror}"
             ) from error

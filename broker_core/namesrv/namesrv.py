@@ -1,4 +1,4 @@
-"""NameServer: the name server as a whole, alone in a process or embedded in a broker's."""
+"""The complete name server, alone in a process or embedded in a broker's."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ EXPIRE_EVERY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """Whom a name server lets in."""
+    """Controls access to a name server."""
 
     limits: RemotingLimits = field(default_factory=RemotingLimits)
     tls: TlsGate | None = None
     proxies: TrustedProxies | None = None
     guarded: Callable[[dict[int, Handler]], dict[int, Handler]] | None = None
-    """Puts access control before the handlers that change something; None lets everybody change."""
+    """Adds access control to the handlers that change something; None lets everybody change."""
     budgets: Budgets | None = None
-    """Budgets shared with the other servers of this process; None for budgets of its own."""
+    """Budgets shared with the other servers of this process; None creates separate budgets."""
 
 
 OPEN = Entrance()
@@ -52,8 +52,8 @@ OPEN = Entrance()
 class NameServer(Service):
     """Serves routes on a port. Event loop only.
 
-    After `start`, `port` is the port that was bound. A broker in the same process may write to
-    `routes` directly.
+    After `start`, `port` is the bound port. A broker in the same process may write to `routes`
+    directly.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class NameServer(Service):
         config: NamesrvConfig | None = None,
         keep: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
-        """`keep` writes keys changed over the wire to the configuration file."""
+        """Create a name server; `keep` writes changed keys to the configuration file."""
         super().__init__()
         self.host = host
         self.port = port
@@ -96,7 +96,7 @@ class NameServer(Service):
             _proven if entrance.guarded is not None else None,
         )
         self._guarded = entrance.guarded
-        self.routes.master_listeners.append(self._tell_slaves)
+        self.routes.master_listeners.append(self._notify_slaves)
         self._server = RemotingServer(
             "name server",
             self.handlers(),
@@ -114,7 +114,7 @@ class NameServer(Service):
         return bounded(handlers if self._guarded is None else self._guarded(handlers))
 
     def override(self, handlers: Mapping[int, Handler]) -> None:
-        """Have other handlers serve codes of the table on the port; `handlers` returns ours."""
+        """Replace handlers on the port for some codes; `handlers` stays unchanged."""
         self._server.override(handlers)
 
     def order_topics(self) -> Mapping[str, str]:
@@ -126,7 +126,7 @@ class NameServer(Service):
 
         Raises:
             StoreError: the KV configuration is damaged.
-            RemotingError: the server cannot listen on the port.
+            RemotingError: the server can't listen on the port.
         """
         self.kv_configs.load()
         self.port = await self._server.start(self.host, self.port)
@@ -140,12 +140,13 @@ class NameServer(Service):
         self.routes.shutdown()
         await super().shutdown()
 
-    def _tell_slaves(self, broker_name: str) -> None:
-        """Tell the slaves of a broker that its master has come, moved or gone.
+    def _notify_slaves(self, broker_name: str) -> None:
+        """Notify the slaves of a broker that its master has registered, moved or left.
 
-        Differs: 5.x tells all members of a set by a connection to their own ports, and only with
-        notifyMinBrokerIdChanged. Here slaves hear it over the connection by which they registered;
-        4.9's log that they do not know the request.
+        Differs: 5.x notifies all members of a set through a connection to their own ports, and only
+        with notifyMinBrokerIdChanged. Here slaves are notified on the connection that they
+        registered
+        with; a 4.9 slave logs that it doesn't support the request.
         """
         master = self.routes.master_of(broker_name)
         fields = {
@@ -176,7 +177,7 @@ class NameServer(Service):
 
 
 def _proven(_: RemotingCommand, __: Connection) -> bool:
-    """The guard has seen each request to its handler: with an account that may make it."""
+    """Return True: the guard has already checked the account of every request."""
     return True
 
 

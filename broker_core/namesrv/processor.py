@@ -36,7 +36,7 @@ from broker_core.protocol.bodies.tables import KVTable, TopicList
 from broker_core.protocol.codes import V3_0_11, V4_9_4, RequestCode, ResponseCode
 from broker_core.protocol.headers.fields import boolean, int32, int64, text
 from broker_core.protocol.signature import ACCESS_KEY
-from broker_core.steps import finished
+from broker_core.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
@@ -56,9 +56,10 @@ NO_ROUTE_URL = "http://rocketmq.apache.org/docs/faq/"
 NOT_LISTED = "disable"
 """5.3.3's remark when a switch forbids a list."""
 CHANGED_AT_ONCE = 2_000
-"""For a broker with more topics, a permission change takes several turns."""
+"""For a broker with more topics, a permission change is spread over several turns."""
 JSON_BYTES_MAX = 8 * 1024 * 1024
-"""Limit of a registration, about 45,000 topics. All parts but the topics are read in one go."""
+"""Limit of a registration, about 45,000 topics. All parts except the topics are read in one step.
+"""
 READ_AT_ONCE_BYTES = 64 * 1024
 COMPRESSED_AT_ONCE_BYTES = 1024
 """Longer registrations are read in several turns; a compressed one can inflate a thousandfold."""
@@ -79,21 +80,23 @@ class NameServerProcessor:
         keep: Callable[[Mapping[str, str]], None],
         is_proven: Callable[[RemotingCommand, Connection], bool] | None = None,
     ) -> None:
-        """`shown` are further keys of GET_NAMESRV_CONFIG, without file paths and secrets.
+        """Create a processor; `shown` are additional keys of GET_NAMESRV_CONFIG.
 
-        `keep` writes changed keys to the configuration file. `is_proven` returns whether a request
-        is signed by an account that may register any broker.
+        `shown` contains no file paths and no secrets. `keep` writes changed keys to the
+        configuration
+        file. `is_proven` returns whether a request is signed by an account that may register any
+        broker.
         """
         self._routes = routes
         self._kv_configs = kv_configs
         self._config = config
         self._shown = shown
         self._keep = keep
-        self._is_proven = is_proven or _nobody
+        self._is_proven = is_proven or _unproven
         self._one_at_a_time = asyncio.Lock()
 
     def handlers(self) -> dict[int, Handler]:
-        """Return the literal table from code to handler."""
+        """Return the handlers by code."""
         routes = self._routes
         return {
             RequestCode.PUT_KV_CONFIG: self.put_kv_config,
@@ -121,7 +124,7 @@ class NameServerProcessor:
         }
 
     def put_kv_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """PUT_KV_CONFIG. Answers SUCCESS, or SYSTEM_ERROR if the entry cannot be stored."""
+        """PUT_KV_CONFIG. Answers SUCCESS, or SYSTEM_ERROR if the entry can't be stored."""
         fields = request.ext_fields
         namespace, key = fields.get("namespace"), fields.get("key")
         if not namespace or not key:
@@ -162,7 +165,7 @@ class NameServerProcessor:
     ) -> RemotingCommand | Awaitable[RemotingCommand | None]:
         """REGISTER_BROKER. Answers SUCCESS with the ordered topics, SYSTEM_ERROR or NO_PERMISSION.
 
-        A slave's answer also holds its master's two addresses: for clients and for replication.
+        A slave's answer also contains its master's two addresses: for clients and for replication.
         """
         fields = request.ext_fields
         identity = _identity(fields)
@@ -184,7 +187,7 @@ class NameServerProcessor:
         _check_crc32(request)
         body = _registration(request, is_compressed=is_compressed)
         steps = self._register(request, connection, identity, body, is_proven=is_proven)
-        return finished(steps)
+        return run_to_end(steps)
 
     async def _register_later(
         self,
@@ -206,7 +209,8 @@ class NameServerProcessor:
             except ValueError as error:
                 raise _unreadable(error) from error
             if not connection.is_open:
-                # A broker registered now would stay, because its connection has already closed.
+                # A broker registered now would never be removed, because its connection has already
+                # closed.
                 return None
             return await connection.run(
                 self._register(request, connection, identity, body, is_proven=is_proven)
@@ -252,7 +256,7 @@ class NameServerProcessor:
     ) -> RemotingCommand:
         """UNREGISTER_BROKER. Answers SUCCESS, also for an unknown broker, or NO_PERMISSION.
 
-        Differs: the original takes it from anyone who connects.
+        Differs: the original accepts it from any client.
         """
         is_proven = self._is_proven(request, connection)
         self._routes.unregister(_identity(request.ext_fields), connection, is_proven=is_proven)
@@ -263,7 +267,7 @@ class NameServerProcessor:
     ) -> RemotingCommand:
         """QUERY_DATA_VERSION. Answers SUCCESS with `changed`.
 
-        A question about an unchanged version counts as a sign of life.
+        A query for an unchanged version counts as a sign of life.
         """
         address = text(request.ext_fields, "brokerAddr")
         try:
@@ -327,7 +331,7 @@ class NameServerProcessor:
         steps = change(broker_name)
         if self._routes.topic_nums_of(broker_name) > CHANGED_AT_ONCE:
             return _counted(request, counted, connection.run_alone(steps))
-        return request.answer(ResponseCode.SUCCESS, None, {counted: str(finished(steps))})
+        return request.answer(ResponseCode.SUCCESS, None, {counted: str(run_to_end(steps))})
 
     def get_all_topics(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_ALL_TOPIC_LIST_FROM_NAMESERVER. Answers SUCCESS with a TopicList, or SYSTEM_ERROR."""
@@ -347,7 +351,7 @@ class NameServerProcessor:
     def get_system_topics(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_SYSTEM_TOPIC_LIST_FROM_NS. Answers SUCCESS with names and the address of a broker.
 
-        That broker lists the system topics that the name server does not know.
+        That broker lists the system topics that the name server doesn't have.
         """
         topics, broker_addr = self._routes.system_topics()
         topic_list = TopicList(broker_addr=broker_addr, topic_list=topics)
@@ -360,7 +364,7 @@ class NameServerProcessor:
         return request.answer(ResponseCode.SUCCESS)
 
     def update_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """UPDATE_NAMESRV_CONFIG: change keys of NamesrvConfig, all or none.
+        """UPDATE_NAMESRV_CONFIG: change keys of NamesrvConfig, all or nothing.
 
         Answers SUCCESS; NO_PERMISSION for any other key; SYSTEM_ERROR for a bad value.
         Differs: the original lets anyone who connects change any key but two, paths included.
@@ -373,7 +377,10 @@ class NameServerProcessor:
         except ConfigError as error:
             if error.expected:
                 raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-            remark = f"{error.key} is changed in the name server's file, not over the wire"
+            remark = (
+                f"{error.key} can't be changed over the network; change it in the name server's "
+                "configuration file"
+            )
             if not is_known(error.key):
                 remark = unknown_key(error.key)
             if error.key in PATH_KEYS:
@@ -381,7 +388,7 @@ class NameServerProcessor:
             raise RequestRefusedError(ResponseCode.NO_PERMISSION, remark) from error
         if changed:
             logger.warning(
-                "name server configuration changed over the wire: %s by access_key=%s peer=%s",
+                "name server configuration changed changes=%s access_key=%s peer=%s",
                 " ".join(f"{key}={shown.get(key)}->{wanted[key]}" for key in changed),
                 request.ext_fields.get(ACCESS_KEY),
                 connection.remote_address,
@@ -437,8 +444,8 @@ def _check_addresses(addresses: Iterable[str], *, is_proven: bool) -> None:
             ) from error
 
 
-def _nobody(_: RemotingCommand, __: Connection) -> bool:
-    """Without accounts, no request proves its sender."""
+def _unproven(_: RemotingCommand, __: Connection) -> bool:
+    """Return False: without accounts, no request proves its sender."""
     return False
 
 

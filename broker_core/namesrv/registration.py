@@ -1,7 +1,7 @@
-"""BrokerRegistration: keeps this broker registered with name servers.
+"""Keep this broker registered with name servers.
 
-It registers at start, every period, and at once when a topic changes: over the wire with outside
-name servers, by a call with the embedded one. Shutdown unregisters the broker.
+The broker registers at startup, periodically, and at once when a topic changes: over the wire with
+outside name servers, with a direct call at the embedded one. Shutdown unregisters the broker.
 
 Source: broker/out/BrokerOuterAPI.java, broker/BrokerController.java (4.9.7).
 """
@@ -48,21 +48,23 @@ PERIOD_MAX_S = 60.0
 PERIOD_S = 30.0
 TIMEOUT_S = 6.0
 UNREGISTER_TIMEOUT_S = 3.0
-PRESSING_S = 3.0
-"""Between attempts to register under a new id: a name server keeps the old master's for a while."""
-HURRY_S = 1.0
-"""The least time between two registrations that notices cause."""
+NEW_ID_RETRY_S = 3.0
+"""Time between attempts to register a new ID, which a name server reserves for the old master at
+first.
+"""
+NOTICE_INTERVAL_S = 1.0
+"""Minimum time between two registrations that notices trigger."""
 READ_WRITE = PERM_READ | PERM_WRITE
 
 
 class RegistrationTerms(NamedTuple):
-    """Content and timing of registrations. Each registration calls the functions afresh."""
+    """Content and timing of registrations. The functions are called for each registration."""
 
     broker_permission: Callable[[], int] = lambda: READ_WRITE
     period_s: Callable[[], float] = lambda: PERIOD_S
     timeout_s: float = TIMEOUT_S
     is_forced: bool = True
-    """Register every period; if False, only where the name server has another version."""
+    """Register every period; if False, only where the name server has a different version."""
     is_compressed: bool = False
     epoch: Callable[[], int] = lambda: 0
     on_outranked: Callable[[int, str], None] = lambda _epoch, _name_server: None
@@ -75,14 +77,14 @@ TERMS = RegistrationTerms()
 class BrokerRegistration(Service):
     """Keeps name servers informed of one broker. Event loop only.
 
-    `topics` returns the broker's current table and its version. `client` reaches the outside
-    `name_servers`; shutdown shuts it down, too. `routes` is the table of the embedded name server,
-    `order_topics` returns that server's ordered topics. All of these are optional.
-    `on_order_topics` receives the topics that a name server lists as ordered.
+    `topics` returns the broker's current table and its version. `client` connects to the outside
+    `name_servers`; shutdown also shuts it down. `routes` is the table of the embedded name server,
+    and `order_topics` returns that server's ordered topics. All of these are optional.
+    `on_order_topics` is called with the topics that a name server lists as ordered.
 
     Attributes:
-        on_master: called with the master's addresses when a slave hears them, or hears none: the
-            first name server that knows a master decides, the embedded one before the others.
+        on_master: called on a slave with the master's addresses, or with empty ones. The first
+            name server that has a master decides; the embedded one is asked first.
     """
 
     def __init__(
@@ -114,9 +116,9 @@ class BrokerRegistration(Service):
         self._announced: asyncio.Future[None] | None = None
         self._on_order_topics = on_order_topics
         self.on_master: Callable[[RegisterResult], None] | None = None
-        self._pressing: set[str] = set()
-        self._hurried_at = -HURRY_S
-        self._hurry_timer: Timer | None = None
+        self._pending_new_id: set[str] = set()
+        self._noticed_at = -NOTICE_INTERVAL_S
+        self._notice_timer: Timer | None = None
         if routes is not None:
             routes.master_listeners.append(self._master_changed)
 
@@ -128,8 +130,8 @@ class BrokerRegistration(Service):
 
     async def shutdown(self) -> None:
         """Stop and unregister everywhere; an unreachable name server lets the broker expire."""
-        if self._hurry_timer is not None:
-            self._hurry_timer.cancel()
+        if self._notice_timer is not None:
+            self._notice_timer.cancel()
         await super().shutdown()
         if self._routes is not None:
             self._routes.unregister(self._identity)
@@ -142,7 +144,7 @@ class BrokerRegistration(Service):
     def topic_changed(self, topic: str) -> None:
         """Announce that a topic was created, changed or deleted.
 
-        The embedded name server knows when this returns, outside ones soon after.
+        The embedded name server has the change when this returns, outside ones soon after.
         """
         if not self._is_started:
             return  # start registers the whole table
@@ -154,47 +156,49 @@ class BrokerRegistration(Service):
 
     @property
     def name_servers(self) -> tuple[str, ...]:
-        """The outside name servers that it registers with."""
+        """The outside name servers that the broker registers with."""
         return self._name_servers
 
     def set_name_servers(self, name_servers: Sequence[str]) -> None:
-        """Register with these from now on; the others let the broker expire."""
+        """Register with these name servers from now on; the broker expires on the others."""
         assert self._client is not None
         self._name_servers = tuple(name_servers)
-        self._pressing.intersection_update(name_servers)
+        self._pending_new_id.intersection_update(name_servers)
         self._wake_up()
 
     def announce(self) -> None:
-        """Register the whole table, after it got a new version; outside name servers soon after."""
+        """Register the whole table after its version changed; outside name servers follow."""
         if self._is_started and self._routes is not None:
             self._routes.register(self._current(), self._wrapper())
         self._wake_up()
 
     def identify(self, broker_id: int) -> None:
-        """Register under another id: the role has changed."""
+        """Register under a different ID, because the role has changed."""
         self._identity = replace(self._identity, broker_id=broker_id)
-        self._pressing = set(self._name_servers)
+        self._pending_new_id = set(self._name_servers)
         self.announce()
 
-    def hurry(self, broker_name: str) -> None:
-        """Ask the name servers again: somebody says that a broker's master has changed.
+    def register_soon(self, broker_name: str) -> None:
+        """Query the name servers again after a notice that a broker's master has changed.
 
-        That is a hint of anybody's: what they answer counts, and they are asked once a second.
+        Anybody can send such a notice, so only the name servers' answers count, and they are
+        queried
+        at most once a second.
         """
         is_ours = broker_name == self._identity.broker_name and self._is_slave
-        if is_ours and self._hurry_timer is None and self._name_servers:
-            when = max(self._clock.monotonic(), self._hurried_at + HURRY_S)
-            self._hurry_timer = self._clock.call_at(when, self._hurry_now)
+        if is_ours and self._notice_timer is None and self._name_servers:
+            when = max(self._clock.monotonic(), self._noticed_at + NOTICE_INTERVAL_S)
+            self._notice_timer = self._clock.call_at(when, self._register_now)
 
-    def _hurry_now(self) -> None:
-        self._hurry_timer = None
-        self._hurried_at = self._clock.monotonic()
+    def _register_now(self) -> None:
+        self._notice_timer = None
+        self._noticed_at = self._clock.monotonic()
         self._wake_up()
 
     def announced(self) -> Awaitable[None] | None:
         """Return an awaitable that ends once each name server has the current table or has failed.
 
-        None without outside name servers: the embedded one knows each change at once.
+        None without outside name servers, because the embedded one has each change at once.
         """
         if not self._name_servers or not self._is_started:
             return None
@@ -215,18 +219,18 @@ class BrokerRegistration(Service):
             self._wake = loop.create_future()
             if not self._is_changed:
                 period_s = min(max(self._terms.period_s(), PERIOD_MIN_S), PERIOD_MAX_S)
-                if self._pressing:
-                    period_s = PRESSING_S
+                if self._pending_new_id:
+                    period_s = NEW_ID_RETRY_S
                 await wait_within(self._clock, self._wake, period_s)
-            # A slave always registers: the answer says where its master is.
+            # A slave always registers, because the answer contains its master's address.
             is_forced = self._is_changed or self._terms.is_forced or self._is_slave
             await self.register_now(is_forced=is_forced)
 
     async def register_now(self, *, is_forced: bool = True) -> None:
-        """Register the whole table; unless forced, only where another version is registered.
+        """Register the whole table; unless forced, only where a different version is registered.
 
-        Differs: the original sends a changed topic alone. A name server that lost the broker
-        meanwhile would take that one topic for the whole table, since the next table has the same
+        Differs: the original sends a changed topic alone. A name server that lost the broker in the
+        meantime would treat that topic as the whole table, because the next table has the same
         version.
         """
         self._is_changed = False
@@ -237,7 +241,7 @@ class BrokerRegistration(Service):
             with isolated("registration with the embedded name server"):
                 answers.append(self._routes.register(self._current(), wrapper))
                 if self._order_topics is not None:
-                    self._hear_of_order_topics(self._order_topics())
+                    self._apply_order_topics(self._order_topics())
         try:
             if self._name_servers:
                 body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode(
@@ -251,26 +255,26 @@ class BrokerRegistration(Service):
             if announced is not None and not announced.done():
                 announced.set_result(None)
         with isolated("handling the name servers' answers about the master"):
-            self._hear_of_master([each for each in answers if each is not None])
+            self._apply_master([each for each in answers if each is not None])
 
     @property
     def _is_slave(self) -> bool:
         return self._identity.broker_id != MASTER_ID
 
     def _master_changed(self, broker_name: str) -> None:
-        """Hear at once what the embedded name server knows."""
+        """Read the new master from the embedded name server at once."""
         if self._is_started and broker_name == self._identity.broker_name:
             assert self._routes is not None
-            self._hear_of_master([self._routes.master_of(broker_name)])
+            self._apply_master([self._routes.master_of(broker_name)])
 
-    def _hear_of_master(self, answers: Sequence[RegisterResult]) -> None:
+    def _apply_master(self, answers: Sequence[RegisterResult]) -> None:
         if self.on_master is None or not self._is_slave or not answers:
             return
         own = self._identity.broker_addr
         known = [each for each in answers if each.master_addr and each.master_addr != own]
         self.on_master(known[0] if known else RegisterResult())
 
-    def _hear_of_order_topics(self, topics: Iterable[str]) -> None:
+    def _apply_order_topics(self, topics: Iterable[str]) -> None:
         if self._on_order_topics is not None:
             self._on_order_topics(topics)
 
@@ -289,7 +293,7 @@ class BrokerRegistration(Service):
     async def _register_alone(
         self, name_server: str, body: bytes, version: DataVersion | None
     ) -> RegisterResult | None:
-        """Register with one name server; no answer of it may affect the others."""
+        """Register with one name server; its answer must not affect the others."""
         with isolated("registration with a name server", name_server):
             return await self._register_at(name_server, body, version)
         return None
@@ -299,7 +303,7 @@ class BrokerRegistration(Service):
     ) -> RegisterResult | None:
         """Register, unless the name server already has the given version.
 
-        Returns what it says of a slave's master; None when it was not asked or did not answer.
+        Returns its answer about a slave's master, or None if there was no request or no answer.
         """
         if version is not None and await self._is_known_at(name_server, version):
             return None
@@ -312,29 +316,29 @@ class BrokerRegistration(Service):
             "epoch": str(self._terms.epoch()),
         }
         request = RemotingCommand.request(RequestCode.REGISTER_BROKER, fields, body)
-        answer = await self._tell(name_server, request, self._terms.timeout_s)
+        answer = await self._send(name_server, request, self._terms.timeout_s)
         if answer is None:
             return None
-        self._pressing.discard(name_server)
+        self._pending_new_id.discard(name_server)
         if answer.body:
             try:
-                self._hear_of_order_topics(java_json.decode_as(answer.body, KVTable).table)
+                self._apply_order_topics(java_json.decode_as(answer.body, KVTable).table)
             except ValueError as error:
-                logger.warning("order topics cannot be read: address=%s %s", name_server, error)
-        told = answer.ext_fields
-        return RegisterResult(told.get("haServerAddr", ""), told.get("masterAddr", ""))
+                logger.warning("order topics not read address=%s reason=%s", name_server, error)
+        fields = answer.ext_fields
+        return RegisterResult(fields.get("haServerAddr", ""), fields.get("masterAddr", ""))
 
     async def _is_known_at(self, name_server: str, version: DataVersion) -> bool:
-        """Return whether a name server has this version; asking also counts as a sign of life."""
+        """Return whether a name server has this version; the query is also a sign of life."""
         request = RemotingCommand.request(
             RequestCode.QUERY_DATA_VERSION, self._identity_fields(), msgspec.json.encode(version)
         )
-        answer = await self._tell(name_server, request, self._terms.timeout_s)
+        answer = await self._send(name_server, request, self._terms.timeout_s)
         return answer is not None and answer.ext_fields.get("changed") == "false"
 
     async def _unregister_at(self, name_server: str) -> None:
         request = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._identity_fields())
-        await self._tell(name_server, request, UNREGISTER_TIMEOUT_S)
+        await self._send(name_server, request, UNREGISTER_TIMEOUT_S)
 
     def _current(self) -> BrokerIdentity:
         return replace(self._identity, epoch=self._terms.epoch())
@@ -347,7 +351,7 @@ class BrokerRegistration(Service):
             "brokerId": str(self._identity.broker_id),
         }
 
-    async def _tell(
+    async def _send(
         self, name_server: str, request: RemotingCommand, timeout_s: float
     ) -> RemotingCommand | None:
         """Send a request; log a name server's first failure, and its recovery."""
@@ -361,16 +365,16 @@ class BrokerRegistration(Service):
             failure = (
                 "" if answer.code == ResponseCode.SUCCESS else f"{answer.code} {answer.remark}"
             )
-            self._hear_of_epoch(answer, name_server)
+            self._apply_epoch(answer, name_server)
         if failure and name_server not in self._failing:
-            logger.warning("name server fails: address=%s reason=%s", name_server, failure)
+            logger.warning("name server unreachable address=%s reason=%s", name_server, failure)
             self._failing.add(name_server)
         elif not failure and name_server in self._failing:
-            logger.info("name server answers again: address=%s", name_server)
+            logger.info("name server reachable again address=%s", name_server)
             self._failing.discard(name_server)
         return None if failure else answer
 
-    def _hear_of_epoch(self, answer: RemotingCommand, name_server: str) -> None:
+    def _apply_epoch(self, answer: RemotingCommand, name_server: str) -> None:
         """Pass on the later epoch for which a registration was refused."""
         epoch = answer.ext_fields.get("epoch", "")
         if answer.code == ResponseCode.NO_PERMISSION and epoch.isascii() and epoch.isdigit():

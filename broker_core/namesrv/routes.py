@@ -1,13 +1,13 @@
-"""RouteTable: the registered brokers, their topics and queues.
+"""The registered brokers, their topics and queues.
 
 A broker stays registered until it unregisters, its connection closes, or it is silent for 120 s.
-Only masters (id 0) register queues.
+Only masters (ID 0) register queues.
 
-A registration belongs to the connection that brought it. While that is open and not silent, nobody
-else registers the same name and id from another address or the same address as another broker,
-unless they prove who they are. The same registration over another connection is welcome, since a
-broker may come back before the loss of its first connection is seen; it then belongs to both, the
-first may change it, and it ends with the last.
+A registration belongs to the connection that made it. While that connection is open and not silent,
+nobody else can register the same name and ID from another address, or the same address as another
+broker, without proof of identity. The same registration over another connection is allowed, because
+a broker may come back before the loss of its first connection is noticed; it then belongs to both,
+either may change it, and it ends with the last one.
 
 Invariant: a broker name is in `_brokers` if and only if one of its addresses is in `_live`.
 Source: namesrv/routeinfo/RouteInfoManager.java (4.9.7).
@@ -26,13 +26,13 @@ from broker_core.isolation import isolated
 from broker_core.message.topic_config import FLAG_UNIT, FLAG_UNIT_SUB, PERM_READ, PERM_WRITE
 from broker_core.namesrv.claims import Claims
 from broker_core.namesrv.identity import LiveBroker
-from broker_core.namesrv.reigns import Reigns
-from broker_core.namesrv.shared_queues import require_short
+from broker_core.namesrv.master_terms import MasterTerms
+from broker_core.namesrv.shared_queues import check_sizes
 from broker_core.namesrv.topic_table import TopicTable
 from broker_core.protocol.bodies.cluster import ClusterInfo
 from broker_core.protocol.bodies.route import MASTER_ID, BrokerData, TopicRouteData
 from broker_core.protocol.codes import ResponseCode
-from broker_core.steps import finished
+from broker_core.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Generator, Sequence
@@ -46,17 +46,17 @@ logger = logging.getLogger(__name__)
 
 BROKERS_MAX = 2_000
 ROUTES_MAX = 60_000
-"""Topics, each counted once for every broker that has it."""
+"""Topics, counted once for every broker that has them."""
 ENCODED_MAX = 4_096
-"""Encoded routes that are kept."""
+"""Maximum number of cached encoded routes."""
 TOPICS_PER_STEP = 256
 LINES_MAX = 10
-"""How many brokers that disconnect together the log names; 2,000 lines take 60 ms."""
+"""Number of brokers that the log names when several disconnect together; 2,000 lines take 60 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterResult:
-    """The addresses of a slave's master, empty while no master is registered."""
+    """The addresses of a slave's master, empty if no master is registered."""
 
     ha_server_addr: str = ""
     master_addr: str = ""
@@ -71,15 +71,17 @@ class RouteTable:
         self._counted_log = CountedLog(clock)
         self._changed_masters: set[str] = set()
         self.master_listeners: list[Callable[[str], None]] = []
-        """Called with a broker's name when its master has come, moved or gone."""
-        self._reigns = Reigns(clock)
+        """Called with a broker's name when its master has registered, moved or left."""
+        self._master_terms = MasterTerms(clock)
         self._clusters: dict[str, dict[str, None]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}
         self._topics = TopicTable()
-        self._claims = Claims(self._brokers, self._live, self._reigns, clock, self._counted_log)
+        self._claims = Claims(
+            self._brokers, self._live, self._master_terms, clock, self._counted_log
+        )
         self._filter_servers: dict[str, list[str]] = {}
-        # Encoded answers to GET_ROUTEINFO_BY_TOPIC: each client asks for its topics every 30 s.
+        # Encoded answers to GET_ROUTEINFO_BY_TOPIC: each client requests its topics every 30 s.
         self._encoded: dict[tuple[str, bool], bytes] = {}
         # The addresses that a connection has registered.
         self._registering: dict[object, dict[str, None]] = {}
@@ -97,7 +99,7 @@ class RouteTable:
         is_proven: bool = False,
     ) -> RegisterResult:
         """Register a broker with its topics; see register_steps."""
-        return finished(
+        return run_to_end(
             self.register_steps(
                 identity, topics, filter_servers, owner, is_whole=is_whole, is_proven=is_proven
             )
@@ -115,9 +117,9 @@ class RouteTable:
     ) -> Generator[None, None, RegisterResult]:
         """Register a broker with its topics; yield after each TOPICS_PER_STEP of them.
 
-        Topics of the broker that are missing from the table stay, unless the table is complete and
+        The broker's topics that are missing from the table stay, unless the table is complete and
         deleteTopicWithBrokerRegistration is on. With `is_proven`, the broker has an account and
-        takes over its name and address from any other registrant; so does our own process.
+        takes over its name and address from any other registrant, as does our own process.
 
         Raises:
             RequestRefusedError: the name or the address belongs to another broker, another master
@@ -125,7 +127,7 @@ class RouteTable:
         """
         is_master = identity.broker_id == MASTER_ID
         if is_master:
-            self._reigns.require(identity.broker_name, identity.epoch, identity.broker_addr)
+            self._master_terms.require(identity.broker_name, identity.epoch, identity.broker_addr)
         is_proven = is_proven or owner is None
         if not is_proven:
             self._claims.require_free(identity, owner)
@@ -155,7 +157,7 @@ class RouteTable:
         is_other = is_master and (is_first or before is None or before.data_version != version)
         if before is None:
             logger.info(
-                "broker registered: broker_name=%s broker_id=%d address=%s topics=%d",
+                "broker registered broker_name=%s broker_id=%d address=%s topics=%d",
                 identity.broker_name,
                 identity.broker_id,
                 address,
@@ -172,10 +174,10 @@ class RouteTable:
         if list(filter_servers) != self._filter_servers.get(address, []):
             self._filter_servers[address] = list(filter_servers)
             self._encoded.clear()
-        self._tell_of_masters()
+        self._notify_of_masters()
         if not is_master:
             return self._master_of(data)
-        self._reigns.note(identity.broker_name, identity.epoch, address)
+        self._master_terms.note(identity.broker_name, identity.epoch, address)
         if is_other:
             yield from self._put_topics(live, topics)
         if is_whole and self._config.delete_topic_with_broker_registration:
@@ -187,10 +189,10 @@ class RouteTable:
     ) -> None:
         """Remove an address, if this broker registered it.
 
-        It stays while it belongs to another connection, too.
+        The address stays while it also belongs to another connection.
 
         Raises:
-            RequestRefusedError: it does not belong to this connection.
+            RequestRefusedError: it doesn't belong to this connection.
         """
         address = identity.broker_addr
         live = self._live.get(address)
@@ -199,11 +201,11 @@ class RouteTable:
         if owner is not None and not is_proven:
             if owner not in live.owners:
                 self._claims.refuse(identity, f"{address} was registered over another connection")
-            self._disown(live, owner)
+            self._release_owner(live, owner)
             if live.owners:
                 return
         self._remove(address)
-        logger.info("broker unregistered: broker_name=%s address=%s", identity.broker_name, address)
+        logger.info("broker unregistered broker_name=%s address=%s", identity.broker_name, address)
 
     def expire(self) -> list[object]:
         """Remove brokers that were silent too long; return their connections."""
@@ -213,10 +215,10 @@ class RouteTable:
         return owners
 
     def owner_lost(self, owner: object) -> None:
-        """Remove the brokers that registered only over a connection that ended."""
+        """Remove the brokers that registered only over a connection that has ended."""
         registered = [self._live[address] for address in self._registering.get(owner, ())]
         for live in registered:
-            self._disown(live, owner)
+            self._release_owner(live, owner)
         self._remove_all([live for live in registered if not live.owners], "broker disconnected")
 
     def is_changed(
@@ -224,8 +226,8 @@ class RouteTable:
     ) -> bool:
         """Return whether a broker has to register.
 
-        It has when its table differs from the registered one, or when it asks over a connection
-        that did not register it.
+        It must if its table differs from the registered one, or if it uses a connection that didn't
+        register it.
         """
         live = self._live.get(broker_addr)
         return live is None or live.data_version != data_version or owner not in live.owners
@@ -236,7 +238,7 @@ class RouteTable:
             live.heard_at = self._clock.monotonic()
 
     def master_of(self, broker_name: str) -> RegisterResult:
-        """Return the addresses of a broker's master, empty ones without a live master."""
+        """Return the addresses of a broker's master, empty if no master is live."""
         data = self._brokers.get(broker_name)
         return RegisterResult() if data is None else self._master_of(data)
 
@@ -251,7 +253,7 @@ class RouteTable:
         ]
 
     def data_version_of(self, broker_addr: str) -> DataVersion | None:
-        """Return the version that a broker registered last, None for an unknown broker."""
+        """Return the version that a broker last registered, or None for an unknown broker."""
         live = self._live.get(broker_addr)
         return None if live is None else live.data_version
 
@@ -262,7 +264,7 @@ class RouteTable:
     # Routes.
 
     def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRouteData | None:
-        """Return the brokers and queues of a topic, None when no broker has it."""
+        """Return the brokers and queues of a topic, or None if no broker has it."""
         queues = self._topics.queues.get(topic)
         if not queues:
             return None
@@ -284,7 +286,7 @@ class RouteTable:
         return route
 
     def encoded_route(self, topic: str, *, is_standard: bool) -> bytes | None:
-        """Return a topic's route as an answer's body, None when no broker has it."""
+        """Return a topic's route as an answer's body, or None if no broker has it."""
         key = (topic, is_standard)
         body = self._encoded.get(key)
         if body is None:
@@ -310,7 +312,7 @@ class RouteTable:
         return list(self._topics.queues)
 
     def topics_of_cluster(self, cluster_name: str) -> list[str]:
-        """Return the topics that some broker of a cluster has."""
+        """Return the topics that at least one broker of a cluster has."""
         return self._topics.of_any(self._clusters.get(cluster_name, {}))
 
     def unit_topics(self) -> list[str]:
@@ -322,7 +324,7 @@ class RouteTable:
         return self._topics.where(lambda flag: bool(flag & FLAG_UNIT_SUB))
 
     def unit_sub_ununit_topics(self) -> list[str]:
-        """Return the topics with subscriptions of a unit that belong to no unit themselves."""
+        """Return the topics that have subscriptions of a unit but don't belong to a unit."""
         return self._topics.where(lambda flag: flag & (FLAG_UNIT | FLAG_UNIT_SUB) == FLAG_UNIT_SUB)
 
     def system_topics(self) -> tuple[list[str], str | None]:
@@ -348,31 +350,31 @@ class RouteTable:
             self._encoded.clear()
 
     def topic_nums_of(self, broker_name: str) -> int:
-        """Return how many topics a broker has."""
+        """Return the number of a broker's topics."""
         return len(self._topics.of_broker(broker_name))
 
     def wipe_write_perm(self, broker_name: str) -> Generator[None, None, int]:
-        """Forbid writing to a broker's topics until it registers; return how many, in steps."""
+        """Forbid writing to a broker's topics until it registers; return their number, in steps."""
         changed = yield from self._topics.change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
         self._encoded.clear()
         return changed
 
     def add_write_perm(self, broker_name: str) -> Generator[None, None, int]:
-        """Allow reading and writing of a broker's topics; return how many, in steps."""
+        """Allow reading and writing of a broker's topics; return their number, in steps."""
         changed = yield from self._topics.change_perm(broker_name, lambda _: PERM_READ | PERM_WRITE)
         self._encoded.clear()
         return changed
 
-    # Inside.
+    # Internal.
 
     def _is_of_new_cluster(self, known: BrokerData, identity: BrokerIdentity) -> bool:
-        """Return whether a registration moves a broker: a slave does not move its master."""
+        """Return whether a registration moves a broker; a slave doesn't move its master."""
         if known.cluster == identity.cluster_name:
             return False
         return identity.broker_id == MASTER_ID or MASTER_ID not in known.broker_addrs
 
     def _put_address(self, data: BrokerData, identity: BrokerIdentity) -> bool:
-        """Store an address; return whether the broker had none under this id."""
+        """Store an address; return whether it is the broker's first with this ID."""
         address, broker_id = identity.broker_addr, identity.broker_id
         addresses = data.broker_addrs
         for other_id, other in list(addresses.items()):
@@ -400,7 +402,7 @@ class RouteTable:
             self._filter_servers.pop(before, None)
         return before is None
 
-    def _tell_of_masters(self) -> None:
+    def _notify_of_masters(self) -> None:
         changed, self._changed_masters = self._changed_masters, set()
         for broker_name in changed:
             for listener in self.master_listeners:
@@ -430,7 +432,7 @@ class RouteTable:
         filter_servers: Sequence[str],
         owner: object | None,
     ) -> None:
-        require_short(
+        check_sizes(
             (identity.broker_name, identity.cluster_name, *topics.topic_config_table),
             filter_servers,
         )
@@ -440,7 +442,7 @@ class RouteTable:
 
     def _require_room(self, identity: BrokerIdentity, topics: TopicConfigSerializeWrapper) -> None:
         table = topics.topic_config_table
-        # Everything may be new; only near the limit it matters what is.
+        # All topics may be new; count the new ones only near the limit.
         route_nums = self._topics.route_nums
         if route_nums + len(table) > ROUTES_MAX:
             added = self._topics.count_new(identity.broker_name, table)
@@ -459,7 +461,7 @@ class RouteTable:
                 yield
                 if not self._is_current(live):
                     return
-            logger.info("topic not registered any more: topic=%s broker=%s", topic, name)
+            logger.info("topic unregistered topic=%s broker=%s", topic, name)
             self.delete_topic_of_broker(topic, name)
 
     def _master_of(self, data: BrokerData) -> RegisterResult:
@@ -484,7 +486,7 @@ class RouteTable:
                 if broker_id == MASTER_ID:
                     self._changed_masters.add(data.broker_name)
         if data.broker_addrs:
-            self._tell_of_masters()
+            self._notify_of_masters()
             return
         self._changed_masters.discard(data.broker_name)
         del self._brokers[data.broker_name]
@@ -496,10 +498,10 @@ class RouteTable:
         for live in gone[:LINES_MAX]:
             identity = live.identity
             logger.warning(
-                "%s: broker_name=%s address=%s", event, identity.broker_name, identity.broker_addr
+                "%s broker_name=%s address=%s", event, identity.broker_name, identity.broker_addr
             )
         if len(gone) > LINES_MAX:
-            logger.warning("%s: more=%d", event, len(gone) - LINES_MAX)
+            logger.warning("%s more=%d", event, len(gone) - LINES_MAX)
         for live in gone:
             with isolated("removing a broker", live.identity.broker_addr):
                 self._remove(live.identity.broker_addr)
@@ -508,9 +510,9 @@ class RouteTable:
         live = self._live.pop(address, None)
         if live is not None:
             for owner in live.owners:
-                self._disown(live, owner)
+                self._release_owner(live, owner)
 
-    def _disown(self, live: LiveBroker, owner: object | None) -> None:
+    def _release_owner(self, live: LiveBroker, owner: object | None) -> None:
         live.owners = tuple(each for each in live.owners if each is not owner)
         addresses = self._registering.get(owner)
         if addresses is not None:

@@ -1,4 +1,4 @@
-"""SharedQueues: topics with the same queues at one broker share one table of them."""
+"""Let topics with the same queues on one broker share a table."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 NAME_CHARS_MAX = 255
 FILTER_SERVERS_MAX = 16
-"""Of one broker."""
+"""Filter servers of one broker."""
 SHARED_MAX = 10_000
 
 
 class SharedQueues:
-    """Tables of one broker's queues, which nobody may change in place. Event loop only."""
+    """Tables of one broker's queues, which must not be changed in place. Event loop only."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, int, int, int, int], dict[str, QueueData]] = {}
 
     def of(self, broker_name: str, config: TopicConfig) -> dict[str, QueueData]:
-        """Return the table of a topic that one broker has."""
+        """Return the table of one broker's topic."""
         sizes = config.read_queue_nums, config.write_queue_nums
         key = broker_name, config.perm, *sizes, config.topic_sys_flag
         table = self._tables.get(key)
@@ -44,8 +44,8 @@ class SharedQueues:
         return table
 
 
-def require_short(names: Iterable[str], filter_servers: Sequence[str]) -> None:
-    """Check what a name server keeps of a registration.
+def check_sizes(names: Iterable[str], filter_servers: Sequence[str]) -> None:
+    """Check the sizes in a registration that a name server stores.
 
     Raises:
         RequestRefusedError: a name is too long, or there are too many filter servers.

@@ -1,4 +1,4 @@
-"""TopicTable: the brokers that have a topic, and their queues of it."""
+"""The brokers that have a topic, and their queues of it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from broker_core.protocol.bodies.route import QueueData
 
     Queues = dict[str, QueueData]
-    """Queues by broker. Topics share these tables, so never change one in place."""
+    """Queues by broker. Topics share these tables, so never change a table in place."""
 
 TOPICS_PER_STEP = 1_000
 
 
 class TopicTable:
-    """Event loop only.
+    """All topics. Event loop only.
 
     Invariant: a topic is in `queues` if and only if a broker has queues of it.
 
     Attributes:
         queues: by topic; for reading.
-        route_nums: how many topics there are, each counted once for every broker that has it.
+        route_nums: number of topics, each counted once for every broker that has it.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class TopicTable:
         alone = self._shared.of(broker_name, config)
         before = self._queues.get(topic, {})
         is_known = broker_name in before
-        # A topic of one broker alone uses the shared table.
+        # A topic of only one broker uses the shared table.
         self._queues[topic] = alone if len(before) == is_known else {**before, **alone}
         if is_known:
             return
@@ -69,7 +69,7 @@ class TopicTable:
         self._of_broker.setdefault(broker_name, {})[topic] = None
 
     def count_new(self, broker_name: str, topics: Iterable[str]) -> int:
-        """Return how many of the topics are new for the broker."""
+        """Return the number of topics that are new for the broker."""
         return sum(broker_name not in self._queues.get(topic, ()) for topic in topics)
 
     def delete(self, topic: str) -> None:

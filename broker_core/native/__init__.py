@@ -1,1 +1,1 @@
-"""The compiled twin of the hottest path: plain sends, a received buffer at a time."""
+"""Compiled twins of the broker's hottest paths."""

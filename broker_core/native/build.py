@@ -1,10 +1,11 @@
-"""Compiles the turn, the reading of records and gRPC: `python -m broker_core.native.build`.
+"""Compile the request turn, the record reader and the gRPC code: `python -m
+broker_core.native.build`.
 
-Run by deploy/up and deploy/test. What was compiled before is found again; without a compiler, or
-without Python's headers, nothing is built and everything runs as Python alone. Standard library
-only.
+deploy/up and deploy/test run this module. Modules that are already compiled are reused. Without a
+compiler or Python's headers nothing is built and the broker runs on Python alone. Uses only the
+standard library.
 
-Exit codes: 0 it is there, 1 it could not be built; one sentence says why.
+Exit codes: 0 the modules are available, 1 the build failed; one sentence says why.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from broker_core.native.place import CYTHON, MODULES, SOURCES, flags, place
+from broker_core.native.paths import CYTHON, MODULES, SOURCES, flags, module_path
 
 ROOT = SOURCES.parent.parent
 SECONDS_MAX = 300
@@ -27,17 +28,17 @@ WORDS_MAX = 2000
 
 
 class BuildError(Exception):
-    """It cannot be built; the text is one sentence without its end."""
+    """The build failed; the message is one sentence without its full stop."""
 
 
 def build() -> tuple[Path, bool]:
-    """Compile unless that was done; return where the turn is, and whether it was compiled now.
+    """Compile unless already compiled; return the turn's path and whether this call compiled it.
 
     Raises:
-        BuildError: it cannot be built here.
+        BuildError: the modules can't be built on this machine.
     """
-    target = place()
-    targets = [place(module) for module in MODULES]
+    target = module_path()
+    targets = [module_path(module) for module in MODULES]
     if all(each.is_file() for each in targets):
         return target, False
     compiler = _compiler()
@@ -49,11 +50,11 @@ def build() -> tuple[Path, bool]:
     except importlib.metadata.PackageNotFoundError:
         installed = "none"
     if installed != CYTHON:
-        raise BuildError(f"Cython {CYTHON} is needed, installed is {installed}")
+        raise BuildError(f"Cython {CYTHON} is required, but {installed} is installed")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as directory:
-            # Side by side: the second is done long before the first.
+            # In parallel: the modules take very different times to compile.
             with ThreadPoolExecutor(len(targets)) as threads:
                 compiled = [
                     threads.submit(_compile, Path(directory), compiler, include, each)
@@ -63,7 +64,7 @@ def build() -> tuple[Path, bool]:
                     each.result()
     except OSError as error:
         raise BuildError(f"{target.parent} cannot be written: {error.strerror}") from error
-    _forget_others(target)
+    _delete_outdated(target)
     return target, True
 
 
@@ -83,7 +84,7 @@ def _compile(directory: Path, compiler: str, include: Path, target: Path) -> Non
     headers = [f"-I{include}", f"-I{SOURCES}"]
     _run([compiler, *flags(), *headers, str(source), "-o", str(built)])
     built.chmod(0o755)
-    # In one step, so that nobody loads half of it.
+    # Replace atomically, so that no process loads half a file.
     built.replace(target)
 
 
@@ -100,14 +101,14 @@ def _run(command: list[str]) -> None:
             timeout=SECONDS_MAX,
         )
     except subprocess.TimeoutExpired:
-        raise BuildError(f"{command[0]} did not end within {SECONDS_MAX} s") from None
+        raise BuildError(f"{command[0]} did not finish within {SECONDS_MAX} s") from None
     if done.returncode != 0:
         words = done.stdout.decode(errors="replace")[-WORDS_MAX:].strip()
         raise BuildError(f"{command[0]} failed with exit code {done.returncode}:\n{words}")
 
 
-def _forget_others(target: Path) -> None:
-    """Delete what was compiled from earlier sources; a process that has it loaded keeps it."""
+def _delete_outdated(target: Path) -> None:
+    """Delete modules compiled from earlier sources; a process that has loaded one keeps it."""
     for other in target.parent.parent.iterdir():
         if other != target.parent and (other / target.name).is_file():
             shutil.rmtree(other, ignore_errors=True)
@@ -117,7 +118,7 @@ def main() -> int:
     try:
         target, is_new = build()
     except BuildError as error:
-        sys.stdout.write(f"The appliance runs without its compiled part: {error}.\n")
+        sys.stdout.write(f"The appliance runs without compiled code: {error}.\n")
         return 1
     if is_new:
         sys.stdout.write(f"Compiled {target.relative_to(ROOT)}\n")

@@ -1,4 +1,4 @@
-"""Counts: what puts and pulls add to the counters; the twin is `stats/counters.py`."""
+"""Counts: update the counters for puts and pulls. Python twin: `stats/counters.py`."""
 
 from broker_core.stats.latency import FINE_MS
 from broker_core.stats.latency import Latency as LatencyType
@@ -24,18 +24,19 @@ for number in range(BOUND_COUNT):
 
 
 cdef inline int add(owner, Py_ssize_t at, int64_t more) except -1:
-    """Add to the number that a slot holds."""
+    """Add to the number in a slot."""
     return set_number(owner, at, number_slot(owner, at) + more)
 
 
 cdef inline int count_calls(item, int64_t value, int64_t times) except -1:
-    """Add to a counter, and to how often that was done."""
+    """Add to a counter and to its number of calls."""
     add(item, ITEM_VALUE, value)
     return add(item, ITEM_TIMES, times)
 
 
 cdef int time_some(latency, double seconds, int64_t requests) except -1:
-    """Count requests that held the loop until they were answered, as `Latency.answered` does."""
+    """Count requests that held the event loop until they were answered, as `Latency.answered` does.
+    """
     cdef double took_ms = seconds * 1000.0
     cdef int bucket = 0
     cdef list buckets = <list>slot(latency, LATENCY_BUCKETS)
@@ -55,7 +56,7 @@ cdef class _Reading
 
 @cython.final
 cdef class Counts:
-    """Counts for one broker. Event loop only."""
+    """The counters of one broker. Event loop only."""
 
     cdef object _stats, _broker_put, _broker_get
     cdef dict _puts
@@ -67,7 +68,7 @@ cdef class Counts:
         self._broker_get = exactly(ItemType, stats.broker_get)
 
     cdef int put(self, topic, int64_t calls, int64_t messages, int64_t size) except -1:
-        """Count what so many sends stored together, as `put_each` does."""
+        """Count the messages that `calls` sends stored together, as `put_each` does."""
         flow = self._puts.get(topic)
         if flow is None:
             self._stats.put_each(topic, calls, messages, size)
@@ -78,7 +79,7 @@ cdef class Counts:
         return 0
 
     cdef int got(self, _Reading reading, int64_t messages, int64_t size) except -1:
-        """Count the messages that a pull was answered with, as `got` does."""
+        """Count the messages that a pull returned, as `got` does."""
         gets = slot(self._stats, STATS_GETS)
         if reading.gets is not gets:
             place = (reading.topic, reading.group, reading.queue_id)

@@ -1,7 +1,7 @@
-/* CRC-32 as zlib computes it, with carry-less multiplication where the processor has it.
+/* CRC-32 as zlib computes it, with carry-less multiplication if the CPU supports it.
 
-   Folding after Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
-   (Intel, 2009), whose constants these are; less than 16 bytes, and the tail, go through tables. */
+   Folding and constants are from Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
+   (Intel, 2009). Input below 16 bytes, and the tail, use tables. */
 #ifndef TREBUCHET_CRC32_H
 #define TREBUCHET_CRC32_H
 
@@ -30,7 +30,7 @@ static void crc32_begin(void)
 #endif
 }
 
-/* value: the register, inverted as the algorithm begins and ends. */
+/* value: the CRC register, which the algorithm inverts at the start and the end. */
 static uint32_t crc32_by_tables(uint32_t value, const unsigned char *data, size_t size)
 {
     while (size >= 8) {
@@ -60,7 +60,7 @@ FOLD_TARGET static inline __m128i crc_fold(__m128i value, __m128i factors, __m12
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/* What 16 bytes leave: 96 bits after the first step, 64 after the second, then Barrett's way. */
+/* Reduce 16 bytes to 96 bits, then to 64, then by Barrett reduction. */
 FOLD_TARGET static inline uint32_t crc_left(__m128i value, __m128i by_one)
 {
     const __m128i by_half = _mm_cvtsi64_si128(0x0163cd6124);
@@ -76,7 +76,7 @@ FOLD_TARGET static inline uint32_t crc_left(__m128i value, __m128i by_one)
     return (uint32_t)_mm_extract_epi32(_mm_xor_si128(value, quotient), 1);
 }
 
-/* size: at least 16. */
+/* size must be at least 16. */
 FOLD_TARGET static uint32_t crc32_by_folding(
     uint32_t value, const unsigned char *data, size_t size)
 {
@@ -124,7 +124,7 @@ static inline uint32_t crc32_of(const unsigned char *data, size_t size)
     return ~crc32_by_tables(0xFFFFFFFFu, data, size);
 }
 
-/* Nothing that stands before it is stored after what stands behind it. */
+/* Stores before the barrier become visible before stores after it. */
 static inline void store_barrier(void)
 {
     __asm__ volatile("" ::: "memory");

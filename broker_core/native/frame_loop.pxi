@@ -1,8 +1,8 @@
-"""The frame loop: the twin of `http2/frame_loop.py`, and of what `http2/requests.py`, `dispatch.py` and
-`outbox.py` do for a call that is one message and gets its answer at once.
+"""The frame loop: the twin of `http2/frame_loop.py`, and of `http2/requests.py`, `dispatch.py` and
+`outbox.py` for a call with a single request message and an immediate answer.
 
-It works on the same objects, whose fields it finds where their classes keep them. A request that is
-in any way unusual goes to the twin, with its fields decoded.
+It works on the same objects, through the slots of their classes. Any unusual request goes to the
+twin, with its header fields already decoded.
 """
 
 from broker_core.errors import Http2StreamError
@@ -88,7 +88,7 @@ cdef Py_ssize_t CALL_ROUTE = field_offset(CallType, "route")
 cdef Py_ssize_t CALL_SEND_WINDOW = field_offset(CallType, "send_window")
 cdef Py_ssize_t CALL_STREAM_ID = field_offset(CallType, "stream_id")
 
-# A new call has the fields of this one, but for those that are its own.
+# Template for new calls; the fields specific to a call are set afterwards.
 cdef object MODEL = CallType(
     None, 0, Route("", UNARY, None), {}, 0.0, frames_of_python.WINDOW_DEFAULT
 )
@@ -118,14 +118,14 @@ cdef inline uint32_t big_32(Octets at) noexcept:
 
 
 cdef class Loop:
-    """One turn of a connection: its objects, looked up once."""
+    """One turn of a connection, with the objects it needs already looked up."""
 
     cdef object connection, requests, outbox, wire
     cdef dict streams
     cdef HeaderDecoder decoder
 
     cdef int open(self, int64_t stream_id, int flags, Octets block, Py_ssize_t size) except -1:
-        """Take a call's field block."""
+        """Open a call from its header block."""
         cdef dict headers = self.decoder.decoded(block, size)
         cdef object requests = self.requests, wire = self.wire, route, text, call, now
         cdef double timeout = 0
@@ -170,7 +170,9 @@ cdef class Loop:
         return 0
 
     cdef bint serve(self, int64_t stream_id, Octets payload, Py_ssize_t length) except -1:
-        """Serve DATA that ends its stream, if it is the whole request of a call; else return 0."""
+        """Serve a DATA frame that ends its stream if it holds the call's whole request; else return
+        False.
+        """
         call = self.streams.get(stream_id)
         if (
             call is None
@@ -188,7 +190,8 @@ cdef class Loop:
         try:
             answer = (<tuple>kept_at(call, CALL_ROUTE))[2](call, message)
         except MemoryError:
-            # What was begun may be half done: the connection ends, and says neither yes nor no.
+            # The work may be half done, so close the connection instead of reporting success or
+            # failure.
             raise
         except Exception as error:
             refuse_call(call, error)
@@ -200,7 +203,7 @@ cdef class Loop:
         return True
 
     cdef int answer(self, call, int64_t stream_id, bytes message) except -1:
-        """Send the only message of an answer and end the call."""
+        """Send the single message of an answer and end the call."""
         cdef object outbox = self.outbox, wire = self.wire
         cdef Py_ssize_t size = MESSAGE_PREFIX + PyBytes_GET_SIZE(message)
         cdef int64_t window = kept_at(outbox, OUTBOX_WINDOW)
@@ -250,7 +253,7 @@ cdef object new_call():
 
 
 cdef bytes answer_frames(uint32_t stream_id, bytes message):
-    """Return HEADERS, DATA and HEADERS of an answer that is one message."""
+    """Return the HEADERS, DATA and HEADERS frames of an answer with one message."""
     cdef Py_ssize_t length = PyBytes_GET_SIZE(message)
     cdef Py_ssize_t head = PyBytes_GET_SIZE(ANSWER_HEAD), end = PyBytes_GET_SIZE(ANSWER_END)
     cdef bytes made = PyBytes_FromStringAndSize(
@@ -286,7 +289,7 @@ cdef uint8_t* put_frame(
 
 
 cdef double seconds_of(str text) noexcept:
-    """Return the seconds of a grpc-timeout; -1 where the twin must say what is wrong."""
+    """Return a grpc-timeout in seconds; -1 if the twin must report an error."""
     cdef Octets at = latin_1_of(text)
     cdef Py_ssize_t size = PyUnicode_GET_LENGTH(text), digit
     cdef double value = 0

@@ -1,19 +1,17 @@
-"""Plain pulls: messages that need no waiting for the disk, or nothing yet, at the end of a queue.
+"""Plain pulls: messages that are already in memory, or an empty result at the end of a queue.
 
-Who may read what is decided here when there is nothing to object to; else Python decides, and
-says why not. What is counted, Python's objects are told. What costs by the message is here: units,
-tags, places in the log, and the answer, whose body is copied once. A pull that waits is a
-WaitingPull, which the twin's `delivery/parked_pulls.py` tries again. The twin is
-`processors/pull.py` with `processors/subscription_check.py`, `store/reads.py` and
-`store/transfer.py`; whatever is found otherwise than in order is left to it, before anything was
-counted.
+A pull that passes every check is served here; otherwise Python decides and says why not. Counts go
+to Python's objects. Work per message happens here: units, tags, log positions and the answer, whose
+body is copied once. A waiting pull is a WaitingPull, which `delivery/parked_pulls.py` tries again.
+The twin is `processors/pull.py` with `processors/subscription_check.py`, `store/reads.py` and
+`store/transfer.py`; anything irregular goes to the twin before anything is counted.
 
-What lies far behind the log's end is read through the storage, as Python reads it, and looked
-through: a page of a mapping that is not in memory would stop the loop.
+Data far behind the end of the log is read through the storage layer, as in Python, and verified:
+touching a mapped page that isn't in memory would stall the event loop.
 
-Of a pull the recorder has a span longer, which costs no call. Who watches is told after the answer
-was made, of those messages alone that a sample wants: which these are is known since they were put
-(`Picks`), else by the hash of their keys. `told.pxi` tells of them, and Python what that leaves.
+A pull extends the recorder's span of it without a call. Watchers hear of it after the answer is
+built, and only about sampled messages: `Picks` has recorded those since they were put; for others
+the hash of the key decides. `trace_events.pxi` builds the events, and Python the rest.
 """
 
 from mmap import PAGESIZE, mmap
@@ -32,7 +30,7 @@ cdef enum:
     FLAG_COMMIT_OFFSET = 1
     FLAG_SUSPEND = 2
     FLAG_SUBSCRIPTION = 4
-    # What a pull comes to: its place in PlainPulls.statuses, or nothing that is plain.
+    # The outcome of a pull: an index into PlainPulls.statuses, or NOT_PLAIN.
     FOUND = 0
     NO_MATCH = 1
     AT_THE_END = 2
@@ -50,10 +48,10 @@ cdef enum:
     CODES_MAX = 64
     FILES_MAX = 4
     FOUND_PARTS = 6
-    # Three offsets, the opaque and, of a binary header, five sizes.
+    # Three offsets, the opaque and, in a binary header, five sizes.
     FOUND_NUMBERS_MAX = 100
     FOUND_HEAD_MAX = 1024
-    # Linux takes a thousand parts.
+    # Linux accepts up to about 1,000 parts per sendmsg.
     RUNS_MAX = 1000
     PIECES_MAX = 64
     STATES_MAX = 64
@@ -74,13 +72,13 @@ cdef double BELIEVED_S = 0.05
 
 
 cdef struct Run:
-    # Records side by side.
+    # Adjacent records.
     Bytes at
     Py_ssize_t size
 
 
 cdef struct Present:
-    # Addresses of a mapping whose pages are in memory, as the kernel said, until it is asked again.
+    # Mapped addresses that the kernel reported as resident, valid until `until_s`.
     uint64_t begin
     uint64_t end
     double until_s
@@ -89,7 +87,7 @@ cdef struct Present:
 @cython.final
 @cython.no_gc
 cdef class Span:
-    """See broker_core/trace/recorder.py, whose twin this is."""
+    """The twin of Span in broker_core/trace/recorder.py."""
 
     cdef public double at_s, wall_ms, acknowledged_s
     cdef public tuple queue
@@ -116,37 +114,38 @@ cdef class Span:
 
 
 cdef class _Reading:
-    """A group that reads a queue, and the spans that the recorder has of it."""
+    """A group reading a queue, with the spans that the recorder holds for it."""
 
     cdef str group, topic
     cdef int32_t queue_id
-    # Of the group's offsets in the topic; see ConsumerOffsets.
+    # The key of the group's offsets in the topic; see ConsumerOffsets.
     cdef str offsets_key
-    # What counts what it is handed, as long as that table holds.
+    # The counters of delivered messages, valid while `gets` stays the same table.
     cdef object gets, flow
     cdef list spans
-    # One of how many of its messages who watches wants, as long as that table holds.
+    # Watchers want 1 in `one_of` messages, valid while `pulls` stays the same table.
     cdef object pulls
     cdef int64_t one_of
-    # Whom Teller tells, None where Python does; the key of deliveries, and pieces of events.
+    # The watches that Teller notifies, None where Python does; the key of deliveries; event
+    # fragments.
     cdef tuple of_deliveries, of_acknowledgements, queue
     cdef bytes where, who
-    # Which messages of the queue the sample may want, as long as that table holds.
+    # Which messages of the queue the sample may include, valid while `picked_in` is the same table.
     cdef Picks picks
     cdef object picked_in
-    # What waits for an acknowledgement, as long as that table holds.
+    # Unacknowledged deliveries, valid while `waiting_in` stays the same table.
     cdef dict waiting
     cdef object waiting_in
     cdef object client, client_id
-    # How often members had come and gone when that was found, and whether an event has room for it.
+    # The membership version when `client` was looked up, and whether an event has room for it.
     cdef object heartbeats
     cdef bint has_room
-    # Between which queue offsets, both within, it was handed what is noted, not told yet, and not
-    # acknowledged; the second is the lower one when nothing is.
+    # Queue offsets, both inclusive, of noted deliveries that are neither reported nor acknowledged;
+    # empty when the first is above the second.
     cdef int64_t noted_first, noted_last
 
 
-include "told.pxi"
+include "trace_events.pxi"
 
 
 cdef class PullTurn
@@ -162,27 +161,27 @@ cdef class WaitingPull:
     cdef int32_t _code, _opaque, _queue_id
     cdef bint _is_binary
     cdef int64_t _most
-    # Since when, if somebody watched; else 0.
+    # When it was parked if a watcher was on, else 0.
     cdef double _parked_at
-    # Who received it, None where Python did.
+    # The Receiver that received it, None for Python.
     cdef Receiver _receiver
 
     cdef bint _is_open(self) except -1:
-        """Tell whether its connection takes frames, as `Connection.is_open` does."""
+        """Tell whether the connection accepts frames, as `Connection.is_open` does."""
         cdef Receiver receiver = self._receiver
         if receiver is None:
             return self.connection.is_open
         return receiver._transport is not None and not receiver._transport.is_closing()
 
     cdef bint _is_writable(self) except -1:
-        """Tell whether the client keeps up with reading, on a connection that is open."""
+        """Tell whether the client reads fast enough; the connection must be open."""
         connection = self.connection
         if type(connection) is ConnectionType:
             return slot(connection, CONNECTION_IS_WRITABLE) is True
         return connection.is_writable
 
     cdef bint _may_send(self) except -1:
-        """Tell whether its answer may go to the socket, before anything else."""
+        """Tell whether the answer may go straight to the socket."""
         return self._receiver is not None and may_send(self.connection)
 
     @property
@@ -196,12 +195,12 @@ cdef class WaitingPull:
 
 
 cdef class PullTurn:
-    """Serves plain pulls of one broker. Event loop only."""
+    """Serves the plain pulls of one broker. Event loop only."""
 
-    cdef object _raw, _check, _kept_filter, _filter_type, _commits, _offsets, _former, _which_broker
+    cdef object _raw, _check, _kept_filter, _filter_type, _commits, _offsets, _former, _pull_redirect
     cdef object _tracer
     cdef object _slow_consumers, _config, _reader, _store_config, _state
-    # Tables that are never others, but for what they hold.
+    # These tables are never replaced; only their contents change.
     cdef dict _groups, _topics, _readers, _queues
     cdef list _log_files
     cdef int64_t _log_file_size
@@ -213,51 +212,51 @@ cdef class PullTurn:
     cdef list _readings
     cdef bint _is_raw, _is_timed, _extends_spans
     cdef int _found_code
-    # By kind.
+    # Indexed by kind.
     cdef tuple _parts, _binary_parts
     cdef Py_ssize_t _parts_size
     cdef int64_t _filtered_units_max, _parked_chars_max, _suspend_timeout_ms_max, _kept_chars_max
     cdef uint8_t* _scratch
-    # Of this pull.
+    # State of the current pull.
     cdef Bytes _chosen[MAX_MSG_NUMS_MAX]
     cdef int64_t _codes[CODES_MAX]
     cdef int _code_count
     cdef LikePull _last
     cdef Run _runs[MAX_MSG_NUMS_MAX]
     cdef int _run_count
-    # Of the answer: its head, and for the kernel that and the runs.
+    # The answer: its head, then the head and the runs as parts for sendmsg.
     cdef uint8_t _head[FOUND_HEAD_MAX]
     cdef Py_ssize_t _head_size
-    # All of it, once somebody wanted it so.
+    # The whole answer, once a caller has asked for it as bytes.
     cdef bytes _whole
     cdef iovec _parts_of_frame[1 + RUNS_MAX]
     cdef bint _is_parked
     cdef Py_buffer _files[FILES_MAX]
     cdef list _mapped
     cdef int _file_count
-    # What was read of a plan that is cold; its runs lie in there.
+    # The data read for a cold plan; its runs point into these buffers.
     cdef list _read
     cdef bint _is_cold
     cdef object _wanted, _queue, _client
     cdef _Reading _reading
-    # When it is served, by the monotonic clock; below 0 while nobody has asked.
+    # When the pull is served, on the monotonic clock; negative until the clock is read.
     cdef double _at_s
-    # Of its messages one of so many is wanted by who watches; 0: none.
+    # Watchers want 1 in this many messages; 0 for none.
     cdef int64_t _one_of
-    # How many bytes of frames were served.
+    # Size of the frames served, in bytes.
     cdef Py_ssize_t _taken
-    # Why the pull is not plain.
+    # Why the pull isn't plain.
     cdef int _why
     cdef int64_t _low, _high, _scanned, _count, _byte_count, _first_stored, _first_offset
-    # Where the last unit that was looked at leads to, and from where on all is in memory.
+    # The log offset in the last unit examined, and the offset from which all data is in memory.
     cdef int64_t _last_offset, _disk_before
-    # From where on nobody asks the kernel, and what it has said just now.
+    # The offset from which residency isn't checked, and the kernel's latest answers.
     cdef int64_t _fresh_from
     cdef Present _present[PIECES_MAX]
 
     def __cinit__(self):
         self._file_count = 0
-        # A header's longest string.
+        # Fits the longest string of a header.
         self._scratch = <uint8_t*>PyMem_Malloc(LONG_HEADER + 1)
         if self._scratch == NULL:
             raise MemoryError
@@ -266,7 +265,7 @@ cdef class PullTurn:
         PyMem_Free(self._scratch)
 
     def __init__(self, pull, reader, put_state, stats, clock):
-        """`pull`: the processor; `reader`: of whom it has its messages; see their attributes."""
+        """`pull` is the processor, `reader` the source of its messages; see their attributes."""
         plain = pull.plain
         self._raw = pull.pull_message
         self._check = plain.check
@@ -279,8 +278,8 @@ cdef class PullTurn:
         self._commits = plain.commits
         self._offsets = exactly(OffsetsType, plain.commits.offsets)
         self._former = plain.commits.offsets.former
-        self._which_broker = plain.which_broker
-        self._role = exactly(RoleType, plain.which_broker.role)
+        self._pull_redirect = plain.pull_redirect
+        self._role = exactly(RoleType, plain.pull_redirect.role)
         self._tracer = tracer = plain.tracer
         self._recorder = exactly(RecorderType, tracer.recorder)
         self._extends_spans = tracer.recorder.span_type is Span
@@ -292,7 +291,7 @@ cdef class PullTurn:
         self._mapped = [None] * FILES_MAX
         self._last.shape.size = 0
         self._read = []
-        self._picking = exactly(PickingType, tracer.picking)
+        self._picking = exactly(EventSelectionType, tracer.selection)
         self._teller = Teller(notes_of(tracer, plain.store_host), plain.check.consumers, clock)
         self._tell_trace = plain.tell
         self._answered = plain.answered
@@ -327,9 +326,10 @@ cdef class PullTurn:
 
     cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, connection,
                       dispatcher, int code, int to, Receiver receiver):
-        """Serve the pull that comes next; return its answer, b"" when it is not plain.
+        """Serve the next pull; return its answer, b"" when it isn't plain.
 
-        None when it waits, or is sent to a socket already: `to`, below 0 for none.
+        Returns None when the pull waits, or when the answer was sent to the socket `to` (negative:
+        no socket).
         """
         cdef int64_t total, header
         cdef double started_s
@@ -341,7 +341,7 @@ cdef class PullTurn:
         header = big32(begin + 4)
         if is_binary:
             header &= HEADER_MASK
-        # The first byte of `header` is the serializer: an unknown one makes it too long.
+        # The first byte of `header` is the serializer; an unknown one makes the header too long.
         if total < 4 or total > frame_max or header > LONG_HEADER:
             return b""
         if header > total - 4 or total + 4 > size:
@@ -367,7 +367,7 @@ cdef class PullTurn:
         if answer is not None and not PyBytes_GET_SIZE(answer):
             return answer
         self._taken = 4 + total
-        # What a pull that waits waits is not what pulls take.
+        # Waiting time doesn't count towards the pull latency.
         if started_s >= 0 and not self._is_parked:
             time_some(self._latency, seconds_of(self._monotonic) - started_s, 1)
         return answer
@@ -394,7 +394,7 @@ cdef class PullTurn:
         return 0
 
     cdef bytes _answer(self, Pull* pull, int64_t header, connection, int to, Receiver receiver):
-        """Return the answer to a pull, None when it waits or is sent, b"" if it is not plain."""
+        """Return the answer to a pull, None when it waits or is sent, b"" if it isn't plain."""
         cdef int64_t timeout_ms = 0, most = max(1, min(pull.max_msg_nums, MAX_MSG_NUMS_MAX))
         cdef int kind
         cdef bint is_committed = pull.sys_flag & FLAG_COMMIT_OFFSET and pull.commit_offset >= 0
@@ -414,13 +414,14 @@ cdef class PullTurn:
             )
             committed = None if queues is None else queues.get(pull.queue_id)
             if committed is None:
-                # There may be too many: Python says so.
+                # The offset table may be full; Python reports that.
                 self._why = OFFSET
                 return b""
         elif self._former.count and self._commits.is_former(
             group, topic, pull.queue_id, pull.queue_offset, connection
         ):
-            # It continues a deleted topic: Python leads it to the first message of the new one.
+            # The group continues from a deleted topic; Python moves it to the new topic's first
+            # message.
             self._why = OFFSET
             return b""
         self._why = READER
@@ -434,12 +435,12 @@ cdef class PullTurn:
             self._why = OFFSET
             kind = self._look(topic, pull.queue_id, pull.queue_offset, most, wanted)
         except Exception:
-            # Python meets it as well, and answers it.
+            # Python hits the same error and answers it.
             return b""
         if kind == NOT_PLAIN:
             return b""
         if is_committed and pull.commit_offset > self._high:
-            # No client can have read so far: Python discards it.
+            # No client can have read this far; Python discards the offset.
             self._why = OFFSET
             return b""
         if kind >= AT_THE_END and pull.sys_flag & FLAG_SUSPEND:
@@ -491,7 +492,7 @@ cdef class PullTurn:
         return 0
 
     cdef bint _attempt(self, WaitingPull waiting, bint is_last) except -1:
-        """Try a pull again; return whether it is answered. The twin is `Pull.attempt`."""
+        """Try a pull again; return whether it is answered. Python twin: `Pull.attempt`."""
         if not waiting._is_open():
             return True
         if not waiting._is_writable():
@@ -504,7 +505,7 @@ cdef class PullTurn:
             self._release()
 
     cdef bint _answer_waiting(self, WaitingPull waiting, bint is_last) except -1:
-        """Answer a pull that waits if it comes to something; return whether it is answered."""
+        """Answer a waiting pull if it now has a result; return whether it is answered."""
         cdef int kind = self._look_again(waiting, is_last)
         cdef bint is_answered = kind == FOUND or is_last
         cdef bytes rest
@@ -527,7 +528,7 @@ cdef class PullTurn:
         return True
 
     cdef int _look_again(self, WaitingPull waiting, bint is_last) except -1:
-        """Find out what a pull comes to now, and begin its answer if it is to have one."""
+        """Evaluate a waiting pull again and begin its answer if it gets one."""
         cdef int kind = NOT_PLAIN
         try:
             if not slot(self._slow_consumers, SLOW_CONSUMERS_IS_WATCHING):
@@ -545,12 +546,12 @@ cdef class PullTurn:
             ):
                 kind = NOT_PLAIN
         except Exception:
-            # Python meets it as well.
+            # Python hits the same error.
             kind = NOT_PLAIN
         return kind
 
     cdef bint _hand_over(self, WaitingPull waiting, bint is_last) except -1:
-        """Have Python try a pull that is not plain any more."""
+        """Let Python try a pull that is no longer plain."""
         pull = self._again(
             waiting._code, waiting._opaque, ROCKETMQ if waiting._is_binary else 0,
             waiting.connection, waiting.group, waiting._topic, waiting._queue_id,
@@ -561,28 +562,28 @@ cdef class PullTurn:
         return is_answered
 
     cdef double _now(self) except? -1.0:
-        """Return when this pull is served."""
+        """Return the time at which this pull is served."""
         if self._at_s < 0:
             self._at_s = seconds_of(self._monotonic)
         return self._at_s
 
     cdef object _client_of(self, connection):
-        """Return who asks for this pull."""
+        """Return the client that sent this pull."""
         if self._client is None:
             self._client = remote_address_of(connection)
         return self._client
 
     cdef int _commit(self, group, topic, int32_t queue_id, int64_t offset, before,
                      dict queues, connection) except -1:
-        """Store an offset; the twin is OffsetCommits, without hooks where a pull has none.
+        """Store an offset. The twin is OffsetCommits; a pull without an offset runs no hooks.
 
-        `queues`: what the group has of the topic's; `before`: of this one.
+        `queues` maps the topic's queues to the group's offsets; `before` is this queue's offset.
         """
         if self._one_of == 1 or (
             self._one_of and self._teller.waits(self._reading_of(group, topic, queue_id))
         ):
-            # Somebody may be told which messages that covers.
-            if not self._told_acknowledged(group, topic, queue_id, before, offset, connection):
+            # A watcher may want to know which messages the offset covers.
+            if not self._note_acknowledgement(group, topic, queue_id, before, offset, connection):
                 self._commits.commit(group, topic, queue_id, offset, connection)
                 return 0
         if slot(self._recorder, RECORDER_IS_ON) is True:
@@ -592,9 +593,9 @@ cdef class PullTurn:
             set_slot(self._offsets, OFFSETS_IS_DIRTY, True)
         return 0
 
-    cdef bint _told_acknowledged(self, group, topic, int32_t queue_id, before, int64_t offset,
+    cdef bint _note_acknowledgement(self, group, topic, int32_t queue_id, before, int64_t offset,
                                  connection) except -1:
-        """Tell of the messages that an offset covers, unless Python must; tells whether."""
+        """Report the messages that an offset covers; return False if Python must do it."""
         cdef _Reading reading = self._reading_of(group, topic, queue_id)
         if self._one_of == 1 or reading.of_acknowledgements is None:
             return False
@@ -606,7 +607,7 @@ cdef class PullTurn:
 
     cdef int _tell(self, int kind, group, topic, int32_t queue_id, int64_t queue_offset,
                    connection, wanted, double parked_at) except -1:
-        """Count what a pull came to, have the recorder note what it hands out, and tell of it."""
+        """Count the result of a pull, record its span and report the delivered messages."""
         reader = self._reader
         if kind == FOUND:
             add(reader, READER_FOUND_TIMES, 1)
@@ -621,13 +622,13 @@ cdef class PullTurn:
         else:
             add(reader, READER_MISS_TIMES, 1)
         if self._one_of and kind <= NO_MATCH:
-            self._tell_who_watches(
+            self._trace_delivery(
                 group, topic, queue_id, queue_offset, connection, wanted, parked_at
             )
         return 0
 
     cdef _Reading _reading_of(self, group, topic, int32_t queue_id):
-        """Return what is known of a reader since it was here last."""
+        """Return the cached state of a reader."""
         cdef Py_ssize_t at
         cdef _Reading reading
         if self._reading is not None:
@@ -646,20 +647,20 @@ cdef class PullTurn:
             reading.queue = (group, topic, queue_id)
             reading.offsets_key = f"{topic}@{group}"
             self._find_spans(reading)
-            # Of the one before something may be noted.
+            # The reader replaced here may have pending notes.
             self._teller.notes.tell()
             self._readings[at] = reading
         self._reading = reading
         return reading
 
     cdef int64_t _wanted_of(self, group, topic, int32_t queue_id) except -1:
-        """Return one of how many messages that a reader is handed somebody wants; 0: none."""
+        """Return N if watchers want 1 in N of the messages delivered to a reader; 0 for none."""
         cdef _Reading reading = self._reading_of(group, topic, queue_id)
         pulls = slot(self._picking, PICKING_PULLS)
         if reading.pulls is not pulls:
             reading.pulls = pulls
             reading.one_of = pulls[topic, group]
-            told = self._tracer.takers.of_pulls[topic, group]
+            told = self._tracer.event_sinks.of_pulls[topic, group]
             reading.of_deliveries = None if told is None else told.delivered
             reading.of_acknowledgements = None if told is None else told.acknowledged
         return reading.one_of
@@ -672,7 +673,7 @@ cdef class PullTurn:
 
     cdef int _note_delivered(self, group, topic, int32_t queue_id, int64_t first,
                              client) except -1:
-        """Add messages to the span that they follow; what is else is the recorder's."""
+        """Add messages to the span they follow; the recorder handles every other case."""
         cdef _Reading reading = self._reading_of(group, topic, queue_id)
         cdef Py_ssize_t count = len(reading.spans)
         cdef int64_t end = first + self._scanned, waited_ms
@@ -707,7 +708,7 @@ cdef class PullTurn:
 
     cdef int _note_acknowledged(self, group, topic, int32_t queue_id, int64_t offset,
                                 client) except -1:
-        """Note an offset in the only span that it ends; what is else is the recorder's."""
+        """Record an offset in the only span that it ends; the recorder handles every other case."""
         cdef _Reading reading = self._reading_of(group, topic, queue_id)
         cdef Py_ssize_t count = len(reading.spans)
         cdef Span oldest
@@ -722,9 +723,9 @@ cdef class PullTurn:
         self._recorder.acknowledged((group, topic, queue_id), offset, client)
         return 0
 
-    cdef int _tell_who_watches(self, group, topic, int32_t queue_id, int64_t queue_offset,
+    cdef int _trace_delivery(self, group, topic, int32_t queue_id, int64_t queue_offset,
                                connection, wanted, double parked_at) except -1:
-        """Tell of the messages that a sample wants, and of those that a filter passed over."""
+        """Report the sampled messages and the messages that a filter skipped."""
         cdef list picked = None
         cdef bint is_sifted = wanted is not None and self._scanned > self._count
         cdef int count
@@ -735,7 +736,7 @@ cdef class PullTurn:
                 count = self._choose(self._reading_of(group, topic, queue_id), queue_offset)
             if not is_sifted and (
                 count == 0
-                or (parked_at == 0 and self._told_delivered(group, topic, queue_id, connection, count))
+                or (parked_at == 0 and self._note_deliveries(group, topic, queue_id, connection, count))
             ):
                 return 0
             picked = self._copies(count)
@@ -750,9 +751,9 @@ cdef class PullTurn:
         )
         return 0
 
-    cdef bint _told_delivered(self, group, topic, int32_t queue_id, connection,
+    cdef bint _note_deliveries(self, group, topic, int32_t queue_id, connection,
                               int count) except -1:
-        """Tell of the chosen records, unless Python must; tells whether."""
+        """Report the chosen records; return False if Python must do it."""
         cdef _Reading reading = self._reading_of(group, topic, queue_id)
         if reading.of_deliveries is None:
             return False
@@ -761,7 +762,7 @@ cdef class PullTurn:
         )
 
     cdef list _copies(self, int count):
-        """Return the chosen records."""
+        """Return copies of the chosen records."""
         cdef int i
         return [
             memoryview(PyBytes_FromStringAndSize(<const char*>self._chosen[i], big32(self._chosen[i])))
@@ -769,19 +770,19 @@ cdef class PullTurn:
         ]
 
     cdef int _choose(self, _Reading reading, int64_t queue_offset) except -1:
-        """Choose the records of an answer that a sample wants; return how many they are."""
+        """Choose the sampled records of an answer; return their count."""
         cdef Bytes at = self._runs[0].at
         cdef Bytes end = at + self._runs[0].size
         cdef int run = 0
         cdef int64_t size, offset = queue_offset, limit = queue_offset + self._scanned
         cdef int number = 0, count = 0
         cdef bint is_picked, is_sure = False
-        # Nothing was passed over: the offsets need not be read.
+        # Nothing was skipped, so the offsets needn't be read.
         cdef bint is_each = self._count == self._scanned
         cdef Picks picks = reading.picks
         table = slot(self._picking, PICKING_PICKED)
         if picks is None or reading.picked_in is not table or limit > picks.end:
-            # Another table, or too many queues were in it.
+            # The table was replaced, or it held too many queues.
             picks = reading.picks = (<dict>table).get(self._queue)
             reading.picked_in = table
         if picks is not None:
@@ -835,9 +836,9 @@ cdef class PullTurn:
         return count
 
     cdef bint _find_filter(self, Pull* pull, group, topic, connection) except -1:
-        """Find what the reader wants, if it may read the queue; the twin is SubscriptionCheck.
+        """Find the reader's filter if it may read the queue. Python twin: SubscriptionCheck.
 
-        Tells whether there is nothing to object to; Python says what there is.
+        Returns whether every check passed; Python reports the failure otherwise.
         """
         check = self._check
         config = self._config
@@ -896,7 +897,7 @@ cdef class PullTurn:
 
     cdef int _look(self, topic, int32_t queue_id, int64_t queue_offset, int64_t most,
                    wanted) except -1:
-        """Find out what a pull comes to, without counting anything."""
+        """Determine the outcome of a pull without counting anything."""
         cdef int64_t units_max = self._filtered_units_max
         cdef bint is_filtered = wanted is not None
         self._low = self._high = self._scanned = self._count = self._byte_count = 0
@@ -952,7 +953,9 @@ cdef class PullTurn:
 
     cdef bint _gather(self, queue, int64_t queue_offset, int64_t units_max, int64_t most,
                       bint is_filtered) except -1:
-        """Go through units until a limit is reached; see `plan_transfer`. Tells if all is plain."""
+        """Scan units until a limit is reached, as `plan_transfer` does; return whether all are
+        plain.
+        """
         cdef Py_buffer view
         cdef int64_t begin = queue_offset * UNIT_SIZE, end = 0
         state, config = self._state, self._store_config
@@ -966,7 +969,7 @@ cdef class PullTurn:
             return False
         self._disk_before = max_offset - number_slot(self._reader, READER_MEMORY_BYTES)
         self._fresh_from = max_offset - number_slot(self._reader, READER_FRESH_BYTES)
-        # As `ConsumeQueue.place` finds them, where they lie in the file that is written.
+        # As in `ConsumeQueue.place`, for units in the file being written.
         mapped = slot(queue, QUEUE_WRITE)
         if type(mapped) is MappedType:
             begin -= number_slot(mapped, MAPPED_FROM)
@@ -996,11 +999,11 @@ cdef class PullTurn:
         return self._read_cold() if self._is_cold else True
 
     cdef int64_t _resident(self, mapped, int64_t position, int64_t least) except -1:
-        """Return how many bytes of a file from a position on need not be waited for.
+        """Return how many bytes of a file, from a position on, can be read without waiting.
 
-        They may be more than the least that is asked for; see `OsFile.resident`. Of a mapping the
-        kernel is asked here, up to the end of an aligned piece, and believed for some hundredths
-        of a second: asking takes longer than all the rest of a message.
+        The result can exceed the requested `least`; see `OsFile.resident`. For a mapping, ask the
+        kernel about pages up to the end of an aligned piece, and reuse the answer for 50 ms: the
+        system call costs more than the rest of a message.
         """
         cdef Py_buffer view
         cdef uint64_t at, end, piece_end
@@ -1088,10 +1091,10 @@ cdef class PullTurn:
                     self._mapped[self._file_count - 1], offset - file_from, size
                 )
                 if size > here_to - offset:
-                    # The disk's; the twin waits for it.
+                    # On disk; the twin waits for it.
                     return False
             if is_on_disk:
-                # Nothing of it is touched: it may not be in memory.
+                # Don't touch the record: it may not be in memory.
                 self._is_cold = True
             elif <int32_t>big32(at) != size:
                 return False
@@ -1114,12 +1117,12 @@ cdef class PullTurn:
         return True
 
     cdef void _take_first(self, Bytes record) noexcept:
-        """Note what is told of the first record."""
+        """Keep the first record's store time and queue offset."""
         self._first_stored = stored_of(record)
         self._first_offset = big64(record + QUEUE_OFFSET_AT)
 
     cdef bint _read_cold(self) except -1:
-        """Read a plan that is cold; tell whether nothing has to be waited for, and all is whole.
+        """Read a cold plan; return whether all data is in memory and every record is whole.
 
         The twin is `_pread_resident` with `_add_records` of `store/reads.py`.
         """
@@ -1156,7 +1159,7 @@ cdef class PullTurn:
 
     cdef Bytes _file_at(self, int64_t offset, int64_t max_offset, int64_t* file_from,
                         int64_t* file_to) except? NULL:
-        """Return where the file that holds an offset is in memory, NULL when there is none."""
+        """Return the address of the mapped file that holds an offset, NULL if there isn't one."""
         cdef int64_t file_size = self._log_file_size
         cdef int64_t index
         cdef Py_buffer* view
@@ -1184,7 +1187,8 @@ cdef class PullTurn:
 
     cdef bint _begin_frame(self, int kind, group, int64_t queue_offset, int32_t opaque,
                            bint is_binary) except -1:
-        """Write the head of an answer's frame; tell whether it is not too long for one."""
+        """Write the head of an answer's frame; return whether the frame is within the size limit.
+        """
         self._whole = None
         cdef uint8_t* head = self._head
         cdef uint8_t* to
@@ -1193,7 +1197,7 @@ cdef class PullTurn:
         cdef bytes which = b"0"
         if slot(self._config, CONFIG_SLAVE_READ):
             is_slow = self._scanned > 0 and self._last_offset < self._disk_before
-            which = self._which_broker.after(group, is_slow=is_slow).encode()
+            which = self._pull_redirect.after(group, is_slow=is_slow).encode()
         size = PREFIX + self._parts_size + PyBytes_GET_SIZE(which) + FOUND_NUMBERS_MAX
         if size > FOUND_HEAD_MAX or self._byte_count > FRAME_BYTES_MAX - FOUND_HEAD_MAX:
             return False
@@ -1212,7 +1216,7 @@ cdef class PullTurn:
         return True
 
     cdef bytes _frame(self, Py_ssize_t sent):
-        """Return the frame that was begun, but for so many bytes."""
+        """Return the frame without its first `sent` bytes."""
         cdef Py_ssize_t size
         cdef int i
         cdef Bytes at
@@ -1233,7 +1237,7 @@ cdef class PullTurn:
         return answer
 
     cdef bytes _frame_as_bytes(self):
-        """Return the frame that was begun; the records lie in there from then on."""
+        """Return the frame as bytes; from now on the runs point into them."""
         if self._whole is None:
             self._whole = self._frame(0)
             self._run_count = 1 if self._byte_count else 0
@@ -1242,7 +1246,8 @@ cdef class PullTurn:
         return self._whole
 
     cdef bytes _send(self, int to):
-        """Send the frame that was begun; return what the socket did not take, None for nothing."""
+        """Send the frame; return the bytes that the socket didn't accept, None if it accepted all.
+        """
         cdef msghdr message
         cdef Py_ssize_t sent = 0
         cdef int i
@@ -1284,11 +1289,11 @@ cdef class PullTurn:
         return to
 
     cdef str _name(self, Text name):
-        """Return a topic or a group of the header, None for one with a zero in it."""
+        """Return a topic or group of the header, None if it contains a zero byte."""
         return self._text(name) if name.is_escaped else self._names.of(name)
 
     cdef str _text(self, Text text):
-        """Return a text of the header, None for one with a zero in it."""
+        """Return a text of the header, None if it contains a zero byte."""
         cdef Py_ssize_t size
         if not text.is_escaped:
             return text_of(text)
@@ -1305,7 +1310,7 @@ cdef _Reading _no_reading():
 
 
 cdef uint64_t _resident_to(uint64_t begin, uint64_t end) noexcept:
-    """Return up to where pages of a piece are in memory; its end where the kernel will not say."""
+    """Return the address up to which pages are in memory, `end` if the kernel doesn't answer."""
     cdef unsigned char states[STATES_MAX]
     cdef uint64_t pages = (end - begin + PAGE - 1) // PAGE
     cdef uint64_t i = 0
@@ -1317,7 +1322,7 @@ cdef uint64_t _resident_to(uint64_t begin, uint64_t end) noexcept:
 
 
 cdef int64_t records_in(Bytes at, int64_t left, int64_t offset) noexcept:
-    """Return how many whole records lie side by side, -1 when one is not; see `examine`."""
+    """Return the number of adjacent whole records, -1 if one is damaged; see `examine`."""
     cdef int64_t count = 0, size
     while left:
         size = <int32_t>big32(at) if left >= STORED_END_MAX else -1
@@ -1331,7 +1336,7 @@ cdef int64_t records_in(Bytes at, int64_t left, int64_t offset) noexcept:
 
 
 cdef bint is_record(Bytes at, int64_t size, int64_t offset) noexcept:
-    """Tell whether a record is whole but for its checksums, and says that it lies at an offset."""
+    """Tell whether a record is whole, apart from its checksums, and states the expected offset."""
     cdef uint32_t magic
     cdef int32_t flags
     cdef int64_t fixed, body, place, topic
@@ -1363,6 +1368,6 @@ cdef bint is_record(Bytes at, int64_t size, int64_t offset) noexcept:
 
 
 cdef inline int64_t stored_of(Bytes record) noexcept:
-    """Return when a record was stored, as `store_timestamp_of` does."""
+    """Return a record's store timestamp, as `store_timestamp_of` does."""
     cdef int32_t flags = <int32_t>big32(record + SYS_FLAG_AT)
     return big64(record + STORED_AT + (HOST_MAX if flags & BORN_V6 else 8))

@@ -1,10 +1,10 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, embedsignature=False
-"""What a gRPC call costs most, compiled: header compression, the messages' codec, the frame loop.
+"""The most expensive parts of a gRPC call, compiled: HPACK, the message codec and the frame loop.
 
 The twins are `http2/hpack.py` with `http2/huffman.py` and `http2/header_fields.py`,
-`grpc_messages/codec.py` with `grpc_messages/wire_format.py`, and `http2/frame_loop.py`. They give the same for the same bytes,
-errors included. What is rare is left to the twin: the words of an error, a field that makes a
-request malformed.
+`grpc_messages/codec.py` with `grpc_messages/wire_format.py`, and `http2/frame_loop.py`. Both give
+the same results for the same bytes, errors included. Rare cases go to the twin: error messages and
+fields that make a request malformed.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

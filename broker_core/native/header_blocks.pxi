@@ -1,5 +1,6 @@
-"""Header compression: the twin of `http2/hpack.py`. A field's texts are made once and kept in its
-table, as in Python; what is looked at byte by byte is looked at in C."""
+"""Header compression: the twin of `http2/hpack.py`. Strings of a field are created once and kept in
+the table, as in Python; work per byte happens in C.
+"""
 
 from broker_core.errors import Http2ConnectionError
 from broker_core.http2 import huffman
@@ -21,7 +22,7 @@ cdef uint64_t INTEGER_MAX = INTEGER_MAX_OF_PYTHON
 cdef enum:
     STATIC_LENGTH = 62
     HUFFMAN_NODES = 256
-    # Of a step of the Huffman decoder.
+    # Flags of a Huffman decoder step.
     EMITS = 1
     FAILS = 2
     NAME_OF_TE = 0x7465
@@ -31,7 +32,7 @@ if len(STATIC) != STATIC_LENGTH or len(huffman.NODES) != HUFFMAN_NODES:
 
 
 cdef struct Step:
-    # Four bits further: the next node, what happens on the way, and the symbol that is complete.
+    # The transition for four more bits: the next node, the flags and the completed symbol.
     uint8_t node
     uint8_t what
     uint8_t symbol
@@ -74,7 +75,7 @@ cdef object ends_early():
 
 
 cdef str huffman_decoded(Octets data, Py_ssize_t size):
-    """Return the text of a Huffman coded string."""
+    """Return the text of a Huffman-coded string."""
     # The shortest code has five bits.
     cdef Py_ssize_t room = size * 8 // 5 + 1
     cdef char[512] small
@@ -120,7 +121,7 @@ cdef extern from *:
 
 
 cdef tuple made_field(str name, str value):
-    """Return a field with its verdict; the twin is asked where it is not an ordinary one."""
+    """Return a field with its verdict; the twin decides about unusual fields."""
     cdef Octets text = latin_1_of(value)
     cdef Py_ssize_t size = PyUnicode_GET_LENGTH(value), length = PyUnicode_GET_LENGTH(name), at
     cdef bint is_plain = text != NULL
@@ -134,7 +135,7 @@ cdef tuple made_field(str name, str value):
         is_plain = False
     elif is_plain:
         for at in range(length):
-            # As header_fields has it: printable ASCII without upper-case letters and colon.
+            # Same rule as header_fields: printable ASCII without upper-case letters and colons.
             if text[at] < c"!" or text[at] > c"~" or text[at] == c":" or is_upper(text[at]):
                 is_plain = False
         is_plain = is_plain and not is_special(text, length)
@@ -152,7 +153,7 @@ cdef inline bint is_upper(uint8_t byte) noexcept:
 
 
 cdef bint is_special(Octets name, Py_ssize_t length) noexcept:
-    """Tell whether a name may be te or one of a connection's fields."""
+    """Tell whether a name may be "te" or a connection-specific field."""
     if length == 2:
         return name[0] == c"t" and name[1] == c"e"
     if length == 7:
@@ -171,7 +172,7 @@ cdef class HeaderDecoder:
 
     cdef list _dynamic
     cdef Py_ssize_t _size, _size_max
-    # Where the block that is decoded is read.
+    # The block being decoded.
     cdef Octets _data
     cdef Py_ssize_t _at, _end
     cdef readonly str malformed
@@ -244,7 +245,9 @@ cdef class HeaderDecoder:
         return headers
 
     cdef uint64_t _integer(self, uint64_t value, uint64_t full) except? 0xBAD:
-        """Return an integer whose prefix was read; `full` is a prefix that goes on."""
+        """Return an integer whose prefix was read; `full` is the prefix value that signals more
+        bytes.
+        """
         cdef int shift = 0
         cdef uint8_t byte
         if value != full:
@@ -262,7 +265,7 @@ cdef class HeaderDecoder:
             shift += 7
 
     cdef tuple _field(self, uint64_t index):
-        """Return a field of either table."""
+        """Return a field from the static or the dynamic table."""
         cdef Py_ssize_t count
         if index < STATIC_LENGTH:
             return <tuple>STATIC[index]

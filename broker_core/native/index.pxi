@@ -1,7 +1,7 @@
-"""Index: what waits to be written to an IndexFile; the twin is `IndexFile.put_all`.
+"""Index: write pending entries to an IndexFile. Python twin: `IndexFile.put_all`.
 
-An entry is a handful of numbers at three places of a mapping, one of them far from the others:
-arrays take nearly four times the instructions to make them.
+An entry is a handful of numbers at three places of a mapping, one of them far from the others.
+Doing this with arrays takes nearly four times the instructions.
 """
 
 from broker_core.formats.index_entry import ENTRY_SIZE as INDEX_ENTRY_SIZE
@@ -27,12 +27,12 @@ cdef int64_t SECONDS_LIMIT = INDEX_SECONDS_MAX
 
 
 cdef struct Entries:
-    # Where slots and entries are, and how many there may be.
+    # The slots, the entries and their capacities.
     uint8_t* slots
     uint8_t* entries
     int64_t slot_num
     int64_t entry_num
-    # The number of the next entry, and of the first that is written now.
+    # The number of the next entry, and of the first one written by this call.
     int64_t number
     int64_t first
     int64_t begin_timestamp
@@ -43,11 +43,12 @@ cdef struct Entries:
 @cython.wraparound(False)
 def write_entries(buffer not None, list waiting not None, int64_t slot_num, int64_t entry_num,
                   int64_t number, int64_t begin_timestamp):
-    """Write an entry for each key of what waits, from a number on, as many as there is room for.
+    """Write an entry for each key of the waiting messages, starting at `number`, until the file is
+    full.
 
-    Returns how many were written, how many slots were empty, and the places in `waiting` of the
-    first and the last message with an entry; None, and nothing written, where a key is no text
-    that UTF-8 knows.
+    Returns how many entries were written, how many slots were empty, and the indexes in `waiting`
+    of the first and last message with an entry. Returns None and writes nothing if a key can't be
+    encoded as UTF-8.
     """
     cdef Py_buffer view
     cdef Entries to
@@ -108,7 +109,7 @@ cdef bint is_known_text(text):
 
 
 cdef Text known_text_of(text) except *:
-    """Return a text; it stays where it is as long as the object does."""
+    """Return a text; it stays valid as long as the object."""
     cdef Text found
     found.at = <Bytes>PyUnicode_AsUTF8AndSize(text, &found.size)
     found.is_escaped = False
@@ -117,7 +118,7 @@ cdef Text known_text_of(text) except *:
 
 cdef void put_keys(Entries* to, Text keys, uint32_t seed, int64_t offset,
                    int64_t store_timestamp) noexcept:
-    """Put an entry for each word of KEYS."""
+    """Add an entry for each word of KEYS."""
     cdef Bytes end = keys.at + keys.size
     cdef Bytes stop
     cdef Text word = keys
@@ -140,7 +141,8 @@ cdef void put_entry(Entries* to, uint32_t unsigned_hash, int64_t offset,
     cdef int64_t previous, seconds = 0, slot_number
     if to.number >= to.entry_num:
         return
-    # Java's Math.abs; of the smallest int it is negative, which RocketMQ makes 0.
+    # Java's Math.abs returns the smallest int unchanged, still negative; RocketMQ turns that into
+    # 0.
     if key_hash >= 0x80000000U:
         key_hash = 0 - key_hash if key_hash > 0x80000000U else 0
     slot_number = key_hash % to.slot_num
@@ -163,5 +165,6 @@ cdef void put_entry(Entries* to, uint32_t unsigned_hash, int64_t offset,
 
 
 cdef inline bint is_of_slot(Entries* to, int64_t number, int64_t slot_number) noexcept:
-    """Tell whether an entry that is written now is of a slot, which a stale one may name as well."""
+    """Tell whether an entry written by this call belongs to a slot; a stale entry may name it too.
+    """
     return big32(to.entries + number * INDEX_ENTRY) % to.slot_num == slot_number

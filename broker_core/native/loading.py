@@ -1,4 +1,4 @@
-"""Loading: which of the twins serves plain requests, replays records, reads logs, speaks gRPC."""
+"""Choose between compiled and Python twins for plain requests, replay, log reading and gRPC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from broker_core.errors import ConfigError
-from broker_core.native.place import GRPC, RECORDS, TURN, place
+from broker_core.native.paths import GRPC, RECORDS, TURN, module_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,13 +33,13 @@ COMMAND = "python -m broker_core.native.build"
 
 
 class Native(NamedTuple):
-    """The compiled turn, or why it is not used."""
+    """The compiled turn, or the reason why it isn't used."""
 
     send_turn: type[SendTurn] | None
     words: str
-    """For people: which twin serves, and why."""
+    """Which twin is in use and why, for people."""
     crc32: Callable[[bytes], int] | None = None
-    """The turn's own, for the test that compares it."""
+    """The turn's CRC-32, for the test that compares it."""
     plain_replay: type[NativePlainReplay] | None = None
     sampled: Callable[[memoryview, int], list[memoryview]] | None = None
     """See broker_core.trace.records."""
@@ -51,11 +51,11 @@ class Native(NamedTuple):
     numbered: type[Numbered] | None = None
     """See broker_core.trace.ring."""
     write_entries: Callable[..., tuple[int, int, int, int] | None] | None = None
-    """See WriteEntries of broker_core.formats.index_entry."""
+    """See WriteEntries in broker_core.formats.index_entry."""
 
 
 class NativeRecords(Protocol):
-    """The compiled reading of records; arrays are anything with a buffer of 64-bit numbers."""
+    """The compiled record reader; arrays can be any object with a buffer of 64-bit integers."""
 
     COLUMNS: tuple[str, ...]
 
@@ -91,7 +91,7 @@ class NativeHeaderDecoder(Protocol):
 
 
 class NativeGrpc(Protocol):
-    """The compiled parts of gRPC: header compression, the frame loop, the messages' codec."""
+    """The compiled parts of gRPC: header compression, the frame loop and the message codec."""
 
     def HeaderDecoder(self, list_bytes_max: int) -> NativeHeaderDecoder: ...  # noqa: N802
     def take_frames(self, connection: Any, data: bytes) -> int: ...
@@ -100,26 +100,26 @@ class NativeGrpc(Protocol):
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Native:
-    """Load the compiled turn, unless TREBUCHET_NATIVE=0; 1: it must be there.
+    """Load the compiled turn unless TREBUCHET_NATIVE=0; with 1 it is required.
 
     Raises:
-        ConfigError: it must be there, and is not; or the variable says something else.
+        ConfigError: the compiled turn is required but missing, or the variable has another value.
     """
     wanted = environment.get(VARIABLE, "").strip()
     if wanted not in ("", "0", "1"):
-        raise ConfigError(VARIABLE, wanted, "0, 1 or nothing")
+        raise ConfigError(VARIABLE, wanted, "0, 1 or no value")
     if wanted == "0":
-        return Native(None, f"Python, as {VARIABLE}=0 wants it")
-    path = place()
+        return Native(None, f"Python, because {VARIABLE}=0")
+    path = module_path()
     try:
         module = _module(TURN, str(path))
     except (ImportError, OSError) as error:
         reason = f"there is no {path.name}" if not path.exists() else str(error)
         if wanted == "1":
             raise ConfigError(
-                VARIABLE, wanted, f"the compiled turn, but {reason}; `{COMMAND}` compiles it"
+                VARIABLE, wanted, f"compiled code, but {reason}; run `{COMMAND}` to compile"
             ) from error
-        return Native(None, f"Python, since {reason}; `{COMMAND}` compiles it")
+        return Native(None, f"Python, because {reason}; run `{COMMAND}` to compile")
     return Native(
         module.SendTurn,
         "compiled",
@@ -136,21 +136,21 @@ def load(environment: Mapping[str, str] = os.environ) -> Native:
 
 
 def load_records(environment: Mapping[str, str] = os.environ) -> NativeRecords | None:
-    """Load the compiled reading of records, unless TREBUCHET_NATIVE=0; None: the twin serves."""
+    """Load the compiled record reader unless TREBUCHET_NATIVE=0; None means the Python twin."""
     if environment.get(VARIABLE, "").strip() == "0":
         return None
     try:
-        return cast("NativeRecords", _module(RECORDS, str(place(RECORDS))))
+        return cast("NativeRecords", _module(RECORDS, str(module_path(RECORDS))))
     except (ImportError, OSError):
         return None
 
 
 def load_grpc(environment: Mapping[str, str] = os.environ) -> NativeGrpc | None:
-    """Load the compiled parts of gRPC, unless TREBUCHET_NATIVE=0; None: the twins serve."""
+    """Load the compiled gRPC parts unless TREBUCHET_NATIVE=0; None means the Python twins."""
     if environment.get(VARIABLE, "").strip() == "0":
         return None
     try:
-        return cast("NativeGrpc", _module(GRPC, str(place(GRPC))))
+        return cast("NativeGrpc", _module(GRPC, str(module_path(GRPC))))
     except (ImportError, OSError):
         return None
 

@@ -1,7 +1,7 @@
-"""Names: topics and groups as texts of Python's, kept from one request to the next.
+"""Names: topics and groups as Python strings, cached between requests.
 
-A text that is made anew takes four hundred instructions until a table was asked for it, which
-hashes it; requests name the same few all day. Texts do not change, so nothing is ever void.
+Creating and hashing a new string takes four hundred instructions until a table lookup is done, and
+requests keep using the same few names. Strings are immutable, so entries never become invalid.
 """
 
 cdef enum:
@@ -11,7 +11,7 @@ cdef enum:
 
 cdef extern from *:
     """
-    /* Whether a text has these bytes; one that is not ASCII is not looked at. */
+    /* Whether an ASCII string has these bytes; false for other strings. */
     static inline int is_ascii_text(PyObject *text, const void *at, Py_ssize_t size) {
         const PyASCIIObject *head = (PyASCIIObject *)text;
         return head->state.ascii && head->state.compact && head->length == size
@@ -23,7 +23,9 @@ cdef extern from *:
 
 @cython.final
 cdef class Names:
-    """The names that requests have; one for another of the same place. Event loop only."""
+    """A cache of the names in requests; a new name replaces the one in the same slot. Event loop
+    only.
+    """
 
     cdef list _texts
 
@@ -31,7 +33,7 @@ cdef class Names:
         self._texts = [""] * NAMES
 
     cdef str of(self, Text name):
-        """Return a name as a text."""
+        """Return a name as a string."""
         cdef Py_ssize_t i, place = name.size
         for i in range(min(name.size, NAME_HASHED)):
             place = place * 31 + name.at[name.size - 1 - i]

@@ -1,6 +1,6 @@
-"""Packing: a record's head, a ConsumeQueue's unit, the numbers of an answer. Big endian.
+"""Packing: a record's head, a ConsumeQueue unit and the numbers of an answer. Big endian.
 
-The caller has checked that there is room.
+The caller must check that there is room.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -44,7 +44,7 @@ cdef inline void put_unit(uint8_t* to, int64_t offset, int32_t size, int64_t cod
 
 
 cdef inline uint8_t* put_hex(uint8_t* to, uint64_t value) noexcept nogil:
-    """Write sixteen hexadecimal digits, in capitals."""
+    """Write sixteen upper-case hexadecimal digits."""
     cdef int i, digit
     for i in range(HEX_SIZE):
         digit = <int>(value >> (60 - 4 * i)) & 15
@@ -53,7 +53,7 @@ cdef inline uint8_t* put_hex(uint8_t* to, uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* put_decimal(uint8_t* to, int64_t value) noexcept nogil:
-    """Write a number, two digits a step."""
+    """Write a decimal number, two digits per step."""
     cdef uint8_t digits[DECIMAL_MAX]
     cdef int at = DECIMAL_MAX
     cdef uint64_t left, rest
@@ -79,7 +79,7 @@ cdef inline uint8_t* put_decimal(uint8_t* to, int64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* put_sized_decimal(uint8_t* to, int64_t value) noexcept nogil:
-    """Write a number as a binary header has it: the size of its text, then the text."""
+    """Write a number as in a binary header: the size of its text, then the text."""
     cdef uint8_t* end = put_decimal(to + 4, value)
     put32(to, <uint32_t>(end - to - 4))
     return end

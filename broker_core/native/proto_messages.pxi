@@ -1,7 +1,8 @@
-"""The messages' codec: the twin of `grpc_messages/codec.py`. It follows the same plans, compiled into
-arrays; a message's fields are read and written where its class keeps them.
+"""The message codec: the twin of `grpc_messages/codec.py`. It follows the same plans, compiled into
+arrays, and reads and writes a message's fields through the slots of its class.
 
-A message is written from its end, so that a length is known before it is written."""
+Messages are written backwards from their end, so that each length is known before it is written.
+"""
 
 from broker_core.errors import ProtobufError
 from broker_core.grpc_messages import codec as codec_of_python
@@ -71,20 +72,20 @@ cdef class Layout
 
 
 cdef class Reading:
-    """How a field with one tag is read."""
+    """How to read a field with a given tag."""
 
     cdef int kind
     cdef bint is_repeated
     cdef Py_ssize_t offset
     cdef object message
-    # Of the message, when it was needed first.
+    # The layout of the nested message, set on first use.
     cdef Layout layout
-    # Where the fields are that it excludes.
+    # Offsets of the fields that this field excludes.
     cdef list excludes
 
 
 cdef class Writing:
-    """How a field is written."""
+    """How to write a field."""
 
     cdef int kind
     cdef uint32_t tag
@@ -93,12 +94,12 @@ cdef class Writing:
 
 
 cdef class Layout:
-    """The plan of a kind of message, compiled."""
+    """The compiled plan of a message type."""
 
     cdef object kind
     cdef list readings
     cdef int16_t[TAGS_MAX] at
-    # The last field first.
+    # Last field first.
     cdef list writings
 
 
@@ -285,7 +286,7 @@ cdef uint64_t read_tag(Source* source, Py_ssize_t end) except? 0xBAD:
 
 
 cdef Py_ssize_t read_stop(Source* source, Py_ssize_t end) except -1:
-    """Return where a value with a length ends."""
+    """Return where a length-delimited value ends."""
     cdef uint64_t length = read_varint(source, end)
     if length > <uint64_t>(end - source.at):
         raise cut_short()
@@ -311,7 +312,7 @@ cdef object read_float(Source* source, Py_ssize_t end):
 
 
 cdef int read_entry(Source* source, Py_ssize_t end, dict entries) except -1:
-    """Read an entry of a map of texts."""
+    """Read an entry of a string map."""
     cdef str key = "", value = ""
     cdef uint64_t tag
     cdef Py_ssize_t stop
@@ -359,7 +360,7 @@ cdef int skip_field(Source* source, Py_ssize_t end, uint64_t tag, int depth) exc
 
 
 cdef class Target:
-    """Bytes that are written from their end."""
+    """A buffer that is filled from its end."""
 
     cdef uint8_t* data
     cdef Py_ssize_t size, at
@@ -375,7 +376,7 @@ cdef class Target:
         free(self.data)
 
     cdef int room(self, Py_ssize_t more) except -1:
-        """Have room for more bytes before those that are written."""
+        """Make room for more bytes in front of those already written."""
         cdef Py_ssize_t written = self.size - self.at, size = self.size
         cdef uint8_t* data
         if more <= self.at:

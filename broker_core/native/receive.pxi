@@ -1,12 +1,12 @@
-"""Receiving: what a transport tells of a connection, and answers that the socket takes at once.
+"""Receiving: callbacks from a connection's transport, and answers sent straight to the socket.
 
 The twin is `Connection.buffer_updated` in `remoting/connection.py` with `Latency.end_turn`. Most
-turns of the loop are one request that finds all it needs; what is called here by name, each of them
-pays. What is not plain, and all that is seldom, the connection does.
+turns of the loop are a single request that finds all it needs, so every call by name counts. The
+connection handles whatever isn't plain or is rare.
 
-An answer goes to the socket without the transport where that holds nothing back, and a pull's from
-where its records lie, so that they are copied once. What the socket does not take at once, and an
-error, the transport hears of: it is given the rest.
+An answer bypasses the transport when the transport has nothing buffered. A pull's answer is sent
+from where its records lie, so that they are copied only once. The transport gets the bytes that the
+socket doesn't accept at once, and sees any error.
 """
 
 from asyncio import BufferedProtocol
@@ -38,7 +38,7 @@ cdef Py_ssize_t WIRE_RECEIVE_BUFFER = slot_of_class(WireType, "receive_buffer")
 
 
 cdef inline object remote_address_of(connection):
-    """Return who is at the other end."""
+    """Return the address of the remote end."""
     if type(connection) is ConnectionType:
         return slot(connection, CONNECTION_REMOTE_ADDRESS)
     return connection.remote_address
@@ -50,7 +50,7 @@ cdef class Receiver:
     cdef Turn _turn
     cdef object _connection, _wire, _monotonic, _limits, _transport
     cdef int64_t _frame_max, _requests_max
-    # Whose turns are timed, and the latency that counts them; None where Python does.
+    # The latest on_turn callback, and the Latency behind it; None if Python must count.
     cdef object _on_turn, _latency
     cdef int _socket
 
@@ -111,7 +111,8 @@ cdef class Receiver:
             connection.give_up()
 
     cdef Py_ssize_t _take(self, connection, Py_ssize_t nbytes) except -1:
-        """Serve the plain requests that what was received begins with; return their bytes."""
+        """Serve the plain requests at the start of the received data; return their size in bytes.
+        """
         cdef Turn turn = self._turn
         cdef Py_ssize_t taken
         wire = self._wire
@@ -149,7 +150,7 @@ cdef class Receiver:
         return taken
 
     cdef int _free_socket(self) except? -2:
-        """Return the socket, -1 where the transport holds something back."""
+        """Return the socket, -1 if the transport has buffered data."""
         if self._socket >= 0 and <int64_t>self._transport.get_write_buffer_size() == 0:
             return self._socket
         return -1
@@ -173,13 +174,13 @@ cdef class Receiver:
 
 
 class PlainProtocol(Receiver, BufferedProtocol):
-    """What a transport is given; see Connection.protocol."""
+    """The protocol object passed to a transport; see Connection.protocol."""
 
     __slots__ = ()
 
 
 cdef int socket_of(transport) except? -2:
-    """Return the descriptor of a transport's socket; -1 where bytes are not sent as they are."""
+    """Return the descriptor of a transport's socket, -1 if the transport transforms bytes (TLS)."""
     if transport.get_extra_info("sslcontext") is not None:
         return -1
     its = transport.get_extra_info("socket")
@@ -187,7 +188,7 @@ cdef int socket_of(transport) except? -2:
 
 
 cdef inline bint may_send(connection) except -1:
-    """Tell whether nothing has to go out before the answers of this turn."""
+    """Tell whether nothing has to be sent before the answers of this turn."""
     return (
         slot(connection, CONNECTION_IS_STOPPED) is False
         and PyList_GET_SIZE(slot(connection, CONNECTION_OUT)) == 0
@@ -195,6 +196,6 @@ cdef inline bint may_send(connection) except -1:
 
 
 cdef Py_ssize_t send_at_once(int to, const void* at, Py_ssize_t size) noexcept:
-    """Return how many bytes a socket takes without waiting; 0 for an error as well."""
+    """Return how many bytes a socket accepts without waiting; 0 on an error too."""
     cdef Py_ssize_t sent = send(to, at, size, MSG_DONTWAIT | MSG_NOSIGNAL)
     return sent if sent > 0 else 0

@@ -1,12 +1,12 @@
 # cython: language_level=3, cdivision=True, embedsignature=False
-"""Records of a buffer as arrays, compiled: the twin of `formats/record_columns.py`, and of what a
-reader of logs does with the places that it finds.
+"""Read a buffer's records into arrays: the compiled twin of `formats/record_columns.py`, with the
+work that a log reader does on the positions found.
 
-Each function is given views and fills arrays that its caller has made: no object a record, and
-without the interpreter's lock. The bytes come from a disk that may be damaged and the places from
-the bytes, so every place is checked against its view before it is read or written.
+Functions take views and fill arrays supplied by the caller. They create no object per record and
+release the GIL. The bytes come from a disk that may be damaged, and the positions from those bytes,
+so every position is checked against its view before it is read or written.
 
-Raises ValueError where a caller's places or arrays do not fit; bytes alone never bring that about.
+Raises ValueError if a caller's positions or arrays don't fit; damaged bytes alone never cause it.
 """
 
 import os
@@ -39,7 +39,7 @@ cdef enum:
     HOST = 8
     MORE_OF_V6 = 12
     TIMESTAMP = 8
-    # Tries, offset of the prepared message, size of the body.
+    # Reconsume count, prepared transaction offset, body size.
     BEFORE_BODY = 16
     PROPERTIES_SIZE = 2
     SLOTS_FIRST = 256
@@ -104,7 +104,7 @@ crc32_begin()
 
 
 cdef class _View:
-    """The buffer of an array, held while it is used."""
+    """An array's buffer, held while in use."""
 
     cdef Py_buffer _buffer
     cdef bint _is_held
@@ -125,7 +125,7 @@ cdef class _View:
 
 
 cdef struct Spans:
-    # Starts and ends in some data.
+    # Starts and ends in the data.
     const int64_t* starts
     const int64_t* ends
     Py_ssize_t count
@@ -140,7 +140,7 @@ cdef struct Pairs:
 
 
 cdef Spans _spans(_View data, _View starts, _View ends) except *:
-    """Return spans that lie in the data, each end behind its start or there."""
+    """Return spans within the data, no end before its start."""
     cdef Spans spans = Spans(<int64_t*>starts.at, <int64_t*>ends.at, starts.count)
     cdef bint are_inside
     if ends.count != starts.count:
@@ -163,9 +163,9 @@ cdef bint _are_inside(const Spans* spans, int64_t size) noexcept nogil:
 
 
 def walk(data, int64_t position, int64_t limit, found):
-    """Fill in where the records start that lie whole in `[position, limit)`, one after the other.
+    """Fill in the start of each consecutive record that lies wholly in `[position, limit)`.
 
-    Returns how many they are and where the next would start.
+    Returns how many were found and where the next one would start.
     """
     cdef _View of, to
     of, to = _View(data, 1), _View(found, 8, True)
@@ -198,9 +198,9 @@ cdef Py_ssize_t _walk(Bytes data, int64_t* position, int64_t limit, int64_t* fou
 
 
 def read(data, positions, columns, is_whole):
-    """Fill in a row of COLUMNS for each of them, and whether the parts of each record add up.
+    """Fill in a row of COLUMNS per position, and whether the sizes within each record add up.
 
-    Of the others the columns from body_to on, and what is read there, mean nothing.
+    If they don't, the columns from body_to on and the values read there are undefined.
     """
     cdef _View of, at, to, truths
     of, at = _View(data, 1), _View(positions, 8)
@@ -258,7 +258,7 @@ cdef bint _read(
 cdef inline bint _read_parts(
     Bytes data, int64_t at, int64_t end, Py_ssize_t count, int64_t* row
 ) noexcept nogil:
-    """Read what lies behind the hosts; every place of a record has OVERHEAD bytes at least."""
+    """Read the fields after the hosts; each position has at least OVERHEAD bytes."""
     cdef Bytes record = data + at
     cdef uint32_t sys_flag = big32(record + 36)
     cdef int64_t field = 1 + (big32(record + 4) == MAGIC_V2)
@@ -302,7 +302,7 @@ cdef inline bint _read_parts(
 
 
 def gather(data, starts, ends, offsets, copied):
-    """Copy the bytes between each start and end; fill in where each copy begins, and the end."""
+    """Copy the bytes of each span; fill in where each copy begins, and the end of the last."""
     cdef _View of, places, to
     of, places, to = _View(data, 1), _View(offsets, 4, True), _View(copied, 1, True)
     cdef _View start = _View(starts, 8), end = _View(ends, 8)
@@ -334,9 +334,9 @@ cdef bint _gather(
 
 
 def encode(data, starts, ends, codes, firsts):
-    """Number what lies between each start and end, the same alike; fill in the first of each.
+    """Number the distinct byte strings of the spans; fill in the first span of each.
 
-    Returns how many there are.
+    Returns how many distinct strings there are.
     """
     cdef _View of, to, first
     of, to, first = _View(data, 1), _View(codes, 8, True), _View(firsts, 8, True)
@@ -362,10 +362,10 @@ def encode(data, starts, ends, codes, firsts):
 
 
 cdef struct Table:
-    # By hash: numbers of what differs, -1 where there is none. At most half of the slots are used.
+    # Hash slots with numbers of distinct strings, -1 for an empty slot. At most half full.
     int32_t* slots
     size_t mask
-    # By number: the first span of each.
+    # The first span of each number.
     int64_t* firsts
     Py_ssize_t count
 
@@ -404,7 +404,7 @@ cdef Py_ssize_t _encode(
 
 
 cdef bint _grow(Bytes data, const Spans* spans, Table* table) noexcept nogil:
-    """Take four times as many slots; tell whether there is memory for them."""
+    """Grow to four times as many slots; return False if memory runs out."""
     cdef size_t slot, count = 4 * (table.mask + 1)
     cdef int64_t first
     cdef Py_ssize_t i
@@ -427,10 +427,10 @@ cdef bint _grow(Bytes data, const Spans* spans, Table* table) noexcept nogil:
 
 
 def pairs(data, starts, ends, rows, names_from, names_to, value_ends):
-    """Find the properties with a name and a value in the texts between starts and ends.
+    """Find the properties with a name and a value in the spans.
 
-    Fills in of each its row, where its name begins and ends, and where its value ends, as far as
-    there is room; returns how many there are.
+    Fills in for each its row, the start and end of its name, and the end of its value, as far as
+    the arrays reach; returns how many there are.
     """
     cdef _View of = _View(data, 1), start = _View(starts, 8), end = _View(ends, 8)
     cdef _View row = _View(rows, 8, True), name_from = _View(names_from, 8, True)
@@ -473,9 +473,9 @@ cdef Py_ssize_t _pairs(Bytes data, const Spans* spans, const Pairs* found) noexc
 
 
 def last_of_each(rows, codes, int64_t distinct, kept):
-    """Fill in which pairs are the last with their code in their row; return how many are not.
+    """Mark the pairs that are the last with their code in their row; return how many aren't.
 
-    Rows ascend; codes are below `distinct`.
+    Rows must ascend; codes must be below `distinct`.
     """
     cdef _View row = _View(rows, 8), code = _View(codes, 8), to = _View(kept, 1, True)
     cdef Py_ssize_t dropped = -1
@@ -515,9 +515,9 @@ cdef Py_ssize_t _last_of_each(
 
 
 def wrong_checksums(data, starts, ends, stated, wrong):
-    """Fill in which bodies do not have the checksum that is stated; return how many.
+    """Mark the bodies whose checksum differs from the stated one; return how many.
 
-    An empty body has none.
+    Empty bodies have no checksum.
     """
     cdef _View of = _View(data, 1), start = _View(starts, 8), end = _View(ends, 8)
     cdef _View said = _View(stated, 8), to = _View(wrong, 1, True)

@@ -1,6 +1,6 @@
-# What `turn.pyx` includes: PlainReplay, compiled. `store/plain_replay.py` is its twin and says what
-# it does. Between two records nothing is remembered but what the twin remembers, too. Records with a
-# checksum of their own are left to the twin.
+# PlainReplay, compiled; included by `turn.pyx`. See the twin, `store/plain_replay.py`. Between
+# records it keeps only the state that the twin keeps. Records with a checksum property go to the
+# twin.
 
 from cpython.buffer cimport PyBUF_SIMPLE
 from libc.stdint cimport int16_t, uint64_t
@@ -28,7 +28,7 @@ cdef struct Found:
 
 
 cdef class NativePlainReplay:
-    """Event loop only. To be made anew when queues were deleted."""
+    """Event loop only. Create a new one after queues are deleted."""
 
     cdef public int64_t records
     cdef public int64_t store_timestamp
@@ -37,7 +37,7 @@ cdef class NativePlainReplay:
     cdef dict _known
 
     def __init__(self, queues, deleted, keys, index):
-        """`keys` puts into `index` what the index has no room for; both may be None."""
+        """`keys` adds the entries for which `index` has no room; both may be None."""
         self.records = 0
         self.store_timestamp = 0
         self.grown = {}
@@ -66,7 +66,7 @@ cdef class NativePlainReplay:
         return position
 
     cdef int64_t _one(self, Bytes record, int64_t available, int64_t offset) except -1:
-        """Dispatch a record; return its size, 0 when it is for others."""
+        """Dispatch a record; return its size, 0 if another dispatcher must handle it."""
         cdef int64_t size = <int32_t>big32(record)
         cdef int64_t body_size = <int32_t>big32(record + 84)
         cdef int64_t queue_offset = big64(record + 20)
@@ -150,7 +150,7 @@ cdef class NativePlainReplay:
 
 
 cdef inline bint find_properties(Bytes at, Bytes end, Found* found) noexcept nogil:
-    """Find what the index and the queue need; tell whether it is UTF-8 without a zero."""
+    """Find the properties to index; return False unless they are UTF-8 without zero bytes."""
     cdef Bytes to, middle
     cdef Bytes c = at
     cdef int width

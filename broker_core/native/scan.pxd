@@ -1,8 +1,9 @@
-"""Reading a send's or a pull's header, JSON or binary, and properties, without a Python object.
+"""Read the JSON or binary header and the properties of a send or pull without Python objects.
 
-What is not written as Java, Go and our client write it is not understood: the caller leaves it to
-the Python twin. So everything here is stricter than the twin's decoders, and agrees with them on
-what it takes. Lengths come from the wire: a function is given the end, and reads no byte behind it.
+Only input written the way the Java, Go and Trebuchet clients write it is accepted; the caller
+leaves the rest to the Python twin. So everything here is stricter than the twin's decoders and
+agrees with them on accepted input. Lengths come from the wire: every function is given the end and
+reads no byte past it.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -33,7 +34,7 @@ cdef enum:
     FIELDS_MAX = 100
     ITEM_HEAD = 20
     ITEM_MIN = 22
-    # Of a binary header: its places, and how short it and its entries may be.
+    # Offsets in a binary header, and the minimum sizes of a header and an entry.
     OPAQUE_AT = 5
     FLAG_AT = 9
     REMARK_AT = 13
@@ -42,7 +43,7 @@ cdef enum:
     NAME_MAX = 32767
     SIZE_OF_SIZE = 4
 
-# Fields of a pull, each a bit.
+# Fields of a pull, one bit each.
 cdef enum:
     GROUP_FIELD = 1
     TOPIC_FIELD = 2
@@ -55,7 +56,7 @@ cdef enum:
     SUBSCRIPTION_FIELD = 256
     SUB_VERSION_FIELD = 512
     EXPRESSION_TYPE_FIELD = 1024
-    # Those without a default, those of 32 bits and all numbers.
+    # The required fields, the 32-bit fields and all numeric fields.
     NEEDED_FIELDS = 63
     SHORT_FIELDS = 52
     NUMBER_FIELDS = 764
@@ -64,7 +65,7 @@ cdef enum:
 cdef struct Text:
     Bytes at
     Py_ssize_t size
-    # It holds \-escapes; surrogates only as pairs.
+    # Contains backslash escapes; surrogates only in pairs.
     bint is_escaped
 
 
@@ -72,7 +73,7 @@ cdef struct Head:
     int32_t code
     int32_t opaque
     int32_t flag
-    # Where in a JSON header it stands, NULL for nowhere; so below.
+    # Where it is in a JSON header, NULL if absent; the same for those below.
     Bytes opaque_at
 
 
@@ -114,19 +115,19 @@ cdef struct Send:
     Bytes opaque_at
     Bytes queue_id_at
     Bytes born_at
-    # Whether there are any, be it none.
+    # Whether the properties field is present, even if empty.
     bint properties_differ
 
 
 cdef struct End:
-    # What ends a transaction.
+    # Ends a transaction.
     Text group
     int64_t queue_offset
     int64_t commit_log_offset
     int32_t outcome
 
 
-# Fields of an end, each a bit.
+# Fields of an end, one bit each.
 cdef enum:
     END_GROUP_FIELD = 1
     END_QUEUE_OFFSET_FIELD = 2
@@ -136,7 +137,7 @@ cdef enum:
 
 
 cdef struct Half:
-    # Of a half message's properties, which are all whole, and none of them twice.
+    # From a half message's properties, which are all complete and have no duplicates.
     Text tags
     Text keys
     Text uniq_key
@@ -152,18 +153,18 @@ cdef struct Special:
 
 
 cdef struct Properties:
-    # In the scratch buffer: what is stored, but for the pair of the cluster.
+    # In the scratch buffer: the stored properties without the cluster pair.
     Py_ssize_t size
     Text tags
     Text keys
     Text uniq_key
-    # Only whether it is there, and whether it says "false".
+    # Whether WAIT is present, and whether its value is "false".
     bint has_wait
     bint is_unawaited
 
 
 cdef struct Prepared:
-    # Of a half message that comes: what is stored of its properties, but for its places.
+    # The stored properties of an incoming half message, without its real topic and queue.
     Properties properties
     Text group
     Text immunity
@@ -197,7 +198,7 @@ cdef inline bint is_text(Text text, const char* word, Py_ssize_t size) noexcept 
 
 
 cdef inline int paired_code(Bytes at, Bytes end, int high) noexcept nogil:
-    """Return the character of a surrogate and the escape that follows it, -1 if that is no pair."""
+    """Return the character of a surrogate and the escape after it, -1 if they aren't a pair."""
     cdef int low
     if not 0xD800 <= high <= 0xDBFF or end - at < 6 or at[0] != 92 or at[1] != 117:
         return -1
@@ -208,7 +209,7 @@ cdef inline int paired_code(Bytes at, Bytes end, int high) noexcept nogil:
 
 
 cdef inline int utf8_size(Bytes at, Bytes end) noexcept nogil:
-    """Return how long the character at a byte >= 0x80 is, 0 when it is no UTF-8."""
+    """Return the length of the character starting at a byte >= 0x80, 0 if it isn't valid UTF-8."""
     cdef uint8_t first = at[0]
     cdef uint8_t low = 0x80
     cdef uint8_t high = 0xBF
@@ -238,12 +239,12 @@ cdef inline int utf8_size(Bytes at, Bytes end) noexcept nogil:
 
 
 cdef inline bint is_sound(Bytes at, Py_ssize_t size) noexcept nogil:
-    """Tell whether bytes are UTF-8 without a zero."""
+    """Tell whether bytes are UTF-8 without zero bytes."""
     cdef Bytes end = at + size
     cdef uint64_t word
     while end - at >= 8:
         memcpy(&word, at, 8)
-        # A zero or a byte >= 0x80: from here on one by one.
+        # A zero or a byte >= 0x80: continue byte by byte.
         if ((word - 0x0101010101010101ULL) | word) & 0x8080808080808080ULL:
             break
         at += 8
@@ -260,8 +261,57 @@ cdef inline bint is_sound(Bytes at, Py_ssize_t size) noexcept nogil:
     return True
 
 
+cdef inline Bytes past_blanks(Bytes at, Bytes end) noexcept nogil:
+    """Skip the white space that JSON allows between tokens."""
+    while at < end and (at[0] == 32 or at[0] == 10 or at[0] == 13 or at[0] == 9):
+        at += 1
+    return at
+
+
+cdef inline Bytes past_colon(Bytes at, Bytes end) noexcept nogil:
+    """Skip the colon after a name, with white space; return where the value begins, or NULL."""
+    if at < end and at[0] != 58:
+        at = past_blanks(at, end)
+    if at >= end or at[0] != 58:
+        return NULL
+    at += 1
+    if at < end and at[0] <= 32:
+        at = past_blanks(at, end)
+    return at
+
+
+cdef inline Bytes past_comma(Bytes at, Bytes end) noexcept nogil:
+    """Skip a comma, with white space; return where the next name begins.
+
+    Returns the closing brace at the end of the object, or NULL if there is neither.
+    """
+    if at < end and at[0] <= 32:
+        at = past_blanks(at, end)
+    if at >= end:
+        return NULL
+    if at[0] == 125:
+        return at
+    if at[0] != 44:
+        return NULL
+    at += 1
+    if at < end and at[0] <= 32:
+        at = past_blanks(at, end)
+    # A name must follow a comma.
+    return at if at < end and at[0] == 34 else NULL
+
+
+cdef inline Bytes past_brace(Bytes at, Bytes end) noexcept nogil:
+    """Skip the opening brace of an object, with white space; return the next position, or NULL."""
+    if at >= end or at[0] != 123:
+        return NULL
+    at += 1
+    if at < end and at[0] <= 32:
+        at = past_blanks(at, end)
+    return at
+
+
 cdef inline Bytes read_text(Bytes at, Bytes end, Text* text) noexcept nogil:
-    """Read a JSON string; return what follows it, NULL when it is not understood."""
+    """Read a JSON string; return the position after it, NULL if it isn't accepted."""
     cdef uint8_t c
     cdef int code
     if at >= end or at[0] != 34:
@@ -311,7 +361,7 @@ cdef inline Bytes read_text(Bytes at, Bytes end, Text* text) noexcept nogil:
 
 cdef inline Bytes read_int(Bytes at, Bytes end, int64_t least, int64_t most,
                            int64_t* value) noexcept nogil:
-    """Read a number as JSON writes it; return what follows it, NULL when it is none."""
+    """Read a JSON number; return the position after it, NULL if there isn't one."""
     cdef bint is_negative = False
     cdef int64_t found = 0
     cdef int digits = 0
@@ -326,7 +376,7 @@ cdef inline Bytes read_int(Bytes at, Bytes end, int64_t least, int64_t most,
             return NULL
     else:
         while at < end and 48 <= at[0] <= 57:
-            # 18 digits stay below 2^63: no time and no 32-bit number needs more.
+            # 18 digits stay below 2^63; times and 32-bit numbers never need more.
             digits += 1
             if digits > 18:
                 return NULL
@@ -342,7 +392,7 @@ cdef inline Bytes read_int(Bytes at, Bytes end, int64_t least, int64_t most,
 
 cdef inline Bytes read_int_text(Bytes at, Bytes end, int64_t least, int64_t most,
                                 int64_t* value) noexcept nogil:
-    """Read a number between quotation marks."""
+    """Read a number in quotation marks."""
     if at >= end or at[0] != 34:
         return NULL
     at = read_int(at + 1, end, least, most, value)
@@ -357,7 +407,7 @@ cdef enum:
 
 
 cdef inline uint8_t letter_of(Text name) noexcept nogil:
-    """Return the letter that stands for a long name of a send's field, 0 for other names."""
+    """Return the short letter for a send field's long name, 0 for other names."""
     if is_text(name, b"producerGroup", 13):
         return 97
     if is_text(name, b"topic", 5):
@@ -390,8 +440,8 @@ cdef inline uint8_t letter_of(Text name) noexcept nogil:
 
 
 cdef inline void begin_send(Send* send, Bytes at) noexcept nogil:
-    """Set what a send without such a field has."""
-    # Of nothing, but not nowhere: what is copied must have a place.
+    """Set the defaults of a send's fields."""
+    # Empty but not NULL: a copy needs a valid address.
     send.properties.at = at
     send.properties.size = 0
     send.properties.is_escaped = False
@@ -402,7 +452,7 @@ cdef inline void begin_send(Send* send, Bytes at) noexcept nogil:
 
 
 cdef inline bint is_int32(uint8_t letter) noexcept nogil:
-    """Tell whether a field of a send is a number of 32 bits."""
+    """Tell whether a send field is a 32-bit number."""
     return (
         letter == 100 or letter == 101 or letter == 102 or letter == 104 or letter == 106
         or letter == 108
@@ -421,7 +471,7 @@ cdef inline void set_int32(Send* send, uint8_t letter, int32_t number) noexcept 
 
 
 cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long) noexcept nogil:
-    """Read the ext fields of a send, each at most once; other names are passed over."""
+    """Read the ext fields of a send, each at most once; skip other names."""
     cdef uint32_t seen = 0, bit
     cdef uint8_t letter
     cdef int64_t number = 0
@@ -429,9 +479,9 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long)
     cdef Text name, text
     cdef int count = 0
     begin_send(send, at)
-    if at >= end or at[0] != 123:
+    at = past_brace(at, end)
+    if at == NULL:
         return NULL
-    at += 1
     while True:
         # "x":
         if (
@@ -440,14 +490,21 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long)
         ):
             letter = at[1]
             at += 4
+            if at < end and at[0] <= 32:
+                at = past_blanks(at, end)
         else:
             at = read_text(at, end, &name)
-            if at == NULL or name.is_escaped or at >= end or at[0] != 58 or count == FIELDS_MAX:
+            if at == NULL or name.is_escaped or count == FIELDS_MAX:
                 return NULL
-            at += 1
+            at = past_colon(at, end)
+            if at == NULL:
+                return NULL
             count += 1
-            # A short name is read above.
-            letter = letter_of(name) if is_long else 0
+            if is_long:
+                letter = letter_of(name)
+            else:
+                # Already read above unless followed by white space.
+                letter = name.at[0] if name.size == 1 and 97 <= name.at[0] <= 110 else 0
         bit = <uint32_t>1 << (letter - 97) if letter else 0
         if seen & bit:
             return NULL
@@ -477,20 +534,19 @@ cdef inline Bytes read_ext_fields(Bytes at, Bytes end, Send* send, bint is_long)
                 send.is_batch = is_text(text, b"true", 4)
         if at == NULL or at >= end:
             return NULL
-        if at[0] == 44:
-            at += 1
-        elif at[0] == 125:
-            break
-        else:
+        at = past_comma(at, end)
+        if at == NULL:
             return NULL
-    # b, e, f, g, h must be there.
+        if at[0] == 125:
+            break
+    # b, e, f, g and h are required.
     if seen & 0xF2 != 0xF2:
         return NULL
     return at + 1
 
 
 cdef inline uint32_t pull_field(Text name) noexcept nogil:
-    """Return which field of a pull a name is, 0 for other names."""
+    """Return the bit of a pull field by name, 0 for other names."""
     if name.size == 5:
         return TOPIC_FIELD if is_text(name, b"topic", 5) else 0
     if name.size == 7:
@@ -556,8 +612,8 @@ cdef inline void set_pull_field(Pull* pull, uint32_t field, Text text,
 
 
 cdef inline void begin_pull(Pull* pull, Bytes at) noexcept nogil:
-    """Set what a pull without such a field has."""
-    # Of nothing, but not nowhere.
+    """Set the defaults of a pull's fields."""
+    # Empty but not NULL.
     pull.subscription.at = at
     pull.subscription.size = 0
     pull.subscription.is_escaped = False
@@ -567,21 +623,23 @@ cdef inline void begin_pull(Pull* pull, Bytes at) noexcept nogil:
 
 
 cdef inline Bytes read_pull_fields(Bytes at, Bytes end, Pull* pull) noexcept nogil:
-    """Read the ext fields of a pull, each at most once; others are passed over."""
+    """Read the ext fields of a pull, each at most once; skip other names."""
     cdef uint32_t seen = 0, field
     cdef int64_t number = 0
     cdef Text key, text
     cdef int count = 0
     begin_pull(pull, at)
     text = pull.subscription
-    if at >= end or at[0] != 123:
+    at = past_brace(at, end)
+    if at == NULL:
         return NULL
-    at += 1
     while True:
         at = read_text(at, end, &key)
-        if at == NULL or key.is_escaped or at >= end or at[0] != 58 or count == FIELDS_MAX:
+        if at == NULL or key.is_escaped or count == FIELDS_MAX:
             return NULL
-        at += 1
+        at = past_colon(at, end)
+        if at == NULL:
+            return NULL
         count += 1
         field = pull_field(key)
         if field & NUMBER_FIELDS:
@@ -593,17 +651,16 @@ cdef inline Bytes read_pull_fields(Bytes at, Bytes end, Pull* pull) noexcept nog
             return NULL
         set_pull_field(pull, field, text, number)
         seen |= field
-        if at[0] == 44:
-            at += 1
-        elif at[0] == 125:
-            break
-        else:
+        at = past_comma(at, end)
+        if at == NULL:
             return NULL
+        if at[0] == 125:
+            break
     return NULL if seen & NEEDED_FIELDS != NEEDED_FIELDS else at + 1
 
 
 cdef inline uint32_t end_field(Text name) noexcept nogil:
-    """Return which field of an end a name is, 0 for other names."""
+    """Return the bit of an end field by name, 0 for other names."""
     if is_text(name, b"producerGroup", 13):
         return END_GROUP_FIELD
     if is_text(name, b"tranStateTableOffset", 20):
@@ -630,7 +687,7 @@ cdef inline void set_end_field(End* ending, uint32_t field, Text text,
 
 
 cdef inline Bytes read_end_fields(Bytes at, Bytes end, End* ending) noexcept nogil:
-    """Read the ext fields of an end, each at most once; others are passed over."""
+    """Read the ext fields of an end, each at most once; skip other names."""
     cdef uint32_t seen = 0, field
     cdef int64_t number = 0
     cdef Text key, text
@@ -638,14 +695,16 @@ cdef inline Bytes read_end_fields(Bytes at, Bytes end, End* ending) noexcept nog
     text.at = at
     text.size = 0
     text.is_escaped = False
-    if at >= end or at[0] != 123:
+    at = past_brace(at, end)
+    if at == NULL:
         return NULL
-    at += 1
     while True:
         at = read_text(at, end, &key)
-        if at == NULL or key.is_escaped or at >= end or at[0] != 58 or count == FIELDS_MAX:
+        if at == NULL or key.is_escaped or count == FIELDS_MAX:
             return NULL
-        at += 1
+        at = past_colon(at, end)
+        if at == NULL:
+            return NULL
         count += 1
         field = end_field(key)
         if field > END_GROUP_FIELD:
@@ -658,32 +717,50 @@ cdef inline Bytes read_end_fields(Bytes at, Bytes end, End* ending) noexcept nog
             return NULL
         set_end_field(ending, field, text, number)
         seen |= field
-        if at[0] == 44:
-            at += 1
-        elif at[0] == 125:
-            break
-        else:
+        at = past_comma(at, end)
+        if at == NULL:
             return NULL
+        if at[0] == 125:
+            break
     return NULL if seen != END_FIELDS else at + 1
+
+
+cdef inline bint read_first_code(Bytes at, Bytes end, int* code) noexcept nogil:
+    """Read the code of a JSON header that begins with it; return whether it does."""
+    cdef int64_t number = 0
+    cdef Text key
+    at = past_brace(past_blanks(at, end), end)
+    if at == NULL:
+        return False
+    at = read_text(at, end, &key)
+    if at == NULL or key.is_escaped or not is_text(key, b"code", 4):
+        return False
+    at = past_colon(at, end)
+    if at == NULL or read_int(at, end, INT32_LEAST, INT32_MOST, &number) == NULL:
+        return False
+    code[0] = <int>number
+    return True
 
 
 cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
                              Pull* pull, End* ending) noexcept nogil:
-    """Read a whole JSON header of a request, with the fields of one kind."""
+    """Read a whole JSON request header with the fields of one kind of request."""
     cdef uint32_t seen = 0, bit
     cdef int64_t number = 0
     cdef Text key, text
     cdef bint is_long = False
     head.code = head.opaque = head.flag = 0
     head.opaque_at = NULL
-    if at >= end or at[0] != 123:
+    at = past_brace(past_blanks(at, end), end)
+    if at == NULL:
         return False
-    at += 1
     while True:
         at = read_text(at, end, &key)
-        if at == NULL or key.is_escaped or at >= end or at[0] != 58:
+        if at == NULL or key.is_escaped:
             return False
-        at += 1
+        at = past_colon(at, end)
+        if at == NULL:
+            return False
         if is_text(key, b"code", 4):
             bit = 1
             at = read_int(at, end, INT32_LEAST, INT32_MOST, &number)
@@ -712,7 +789,7 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
         elif is_text(key, b"extFields", 9):
             bit = 128
             if send != NULL:
-                # Its code stands before it, or it is not plain.
+                # The code must come before the ext fields, or the header isn't plain.
                 is_long = seen & 1 and head.code == SEND_MESSAGE
                 at = read_ext_fields(at, end, send, is_long)
             elif pull != NULL:
@@ -724,23 +801,19 @@ cdef inline bint read_header(Bytes at, Bytes end, Head* head, Send* send,
         if at == NULL or at >= end or seen & bit:
             return False
         seen |= bit
-        if at[0] == 44:
-            at += 1
-        elif at[0] == 125:
-            break
-        else:
+        at = past_comma(at, end)
+        if at == NULL:
             return False
-    # Without a flag it is 0, without an opaque as well.
-    return at + 1 == end and seen & 129 == 129 and is_long == (
+        if at[0] == 125:
+            break
+    # A missing flag or opaque is 0.
+    return past_blanks(at + 1, end) == end and seen & 129 == 129 and is_long == (
         send != NULL and head.code == SEND_MESSAGE
     )
 
 
 cdef inline Bytes read_binary_head(Bytes at, Bytes end, Head* head) noexcept nogil:
-    """Read a binary header up to its entries; return these, NULL when they do not end at `end`.
-
-    See protocol/binary_header.py.
-    """
+    """Read a binary header up to its entries; return them, NULL if they don't end at `end`."""
     cdef Py_ssize_t size
     if end - at < BINARY_MIN:
         return NULL
@@ -748,7 +821,7 @@ cdef inline Bytes read_binary_head(Bytes at, Bytes end, Head* head) noexcept nog
     head.opaque = <int32_t>big32(at + OPAQUE_AT)
     head.opaque_at = NULL
     head.flag = <int32_t>big32(at + FLAG_AT)
-    # A negative size is too large here.
+    # Negative sizes appear too large here.
     size = big32(at + REMARK_AT)
     at += REMARK_AT + SIZE_OF_SIZE
     if size > end - at - SIZE_OF_SIZE or not is_sound(at, size):
@@ -760,7 +833,7 @@ cdef inline Bytes read_binary_head(Bytes at, Bytes end, Head* head) noexcept nog
 
 
 cdef inline Bytes read_entry(Bytes at, Bytes end, Text* name, Text* value) noexcept nogil:
-    """Read an entry of a binary header; return what follows it, NULL when it is not understood."""
+    """Read an entry of a binary header; return the position after it, NULL if it isn't accepted."""
     cdef Py_ssize_t size
     if end - at < ENTRY_MIN:
         return NULL
@@ -783,15 +856,15 @@ cdef inline Bytes read_entry(Bytes at, Bytes end, Text* name, Text* value) noexc
 
 
 cdef inline bint whole_int(Text text, int64_t least, int64_t most, int64_t* value) noexcept nogil:
-    """Read a number that is all of a text; tell whether it is one."""
+    """Read a text that is a single number; return whether it is."""
     cdef Bytes end = text.at + text.size
     return read_int(text.at, end, least, most, value) == end
 
 
 cdef inline bint read_binary_pull(Bytes at, Bytes end, Head* head, Pull* pull) noexcept nogil:
-    """Read a whole binary header with the fields of a pull; tell if it is one.
+    """Read a whole binary header with the fields of a pull; return whether it is one.
 
-    An empty value is none; of a name that comes twice, as in signed requests, the last counts.
+    An empty value counts as absent. If a name repeats, as in signed requests, the last value wins.
     """
     cdef uint32_t seen = 0, field
     cdef int64_t number = 0
@@ -816,9 +889,9 @@ cdef inline bint read_binary_pull(Bytes at, Bytes end, Head* head, Pull* pull) n
 
 
 cdef inline bint read_binary_send(Bytes at, Bytes end, Head* head, Send* send) noexcept nogil:
-    """Read a whole binary header with the fields of a send; tell if it is one.
+    """Read a whole binary header with the fields of a send; return whether it is one.
 
-    An empty value is none; of a name that comes twice, as in signed requests, the last counts.
+    An empty value counts as absent. If a name repeats, as in signed requests, the last value wins.
     """
     cdef uint32_t seen = 0
     cdef uint8_t letter
@@ -859,14 +932,14 @@ cdef inline bint read_binary_send(Bytes at, Bytes end, Head* head, Send* send) n
             if not whole_int(value, INT32_LEAST, INT32_MOST, &number):
                 return False
             set_int32(send, letter, <int32_t>number)
-    # b, e, f, g, h must be there.
+    # b, e, f, g and h are required.
     return seen & 0xF2 == 0xF2
 
 
 cdef inline bint read_binary_end(Bytes at, Bytes end, Head* head, End* ending) noexcept nogil:
-    """Read a whole binary header with the fields of an end; tell if it is one.
+    """Read a whole binary header with the fields of an end; return whether it is one.
 
-    An empty value is none; of a name that comes twice, as in signed requests, the last counts.
+    An empty value counts as absent. If a name repeats, as in signed requests, the last value wins.
     """
     cdef uint32_t seen = 0, field
     cdef int64_t number = 0
@@ -890,7 +963,7 @@ cdef inline bint read_binary_end(Bytes at, Bytes end, Head* head, End* ending) n
 
 
 cdef inline bint read_end(Bytes at, Bytes end, bint is_binary, End* ending) noexcept nogil:
-    """Read a whole header of an end that is not answered, as clients send it; tell if it is one."""
+    """Read the whole header of a one-way end, as clients send it; return whether it is one."""
     cdef Head head
     if is_binary:
         if not read_binary_end(at, end, &head, ending):
@@ -901,7 +974,7 @@ cdef inline bint read_end(Bytes at, Bytes end, bint is_binary, End* ending) noex
 
 
 cdef inline bint read_pull(Bytes at, Bytes end, bint is_binary, Pull* pull) noexcept nogil:
-    """Read a whole header of a pull that is answered; tell if it is one."""
+    """Read the whole header of a two-way pull; return whether it is one."""
     cdef Head head
     if is_binary:
         if not read_binary_pull(at, end, &head, pull):
@@ -916,7 +989,7 @@ cdef inline bint read_pull(Bytes at, Bytes end, bint is_binary, Pull* pull) noex
 
 
 cdef inline bint read_send(Bytes at, Bytes end, bint is_binary, Send* send) noexcept nogil:
-    """Read a whole header of a send; tell if it is one."""
+    """Read the whole header of a send; return whether it is one."""
     cdef Head head
     if is_binary:
         if not read_binary_send(at, end, &head, send):
@@ -937,7 +1010,9 @@ cdef inline bint read_send(Bytes at, Bytes end, bint is_binary, Send* send) noex
 
 
 cdef inline Py_ssize_t unescape(Text text, uint8_t* out) noexcept nogil:
-    """Write the UTF-8 that a string stands for, which is no longer; -1 when it holds a zero."""
+    """Write the decoded UTF-8 of a string, which is never longer; return -1 if it holds a zero
+    byte.
+    """
     cdef Bytes at = text.at
     cdef Bytes end = text.at + text.size
     cdef uint8_t* to = out
@@ -973,7 +1048,7 @@ cdef inline Py_ssize_t unescape(Text text, uint8_t* out) noexcept nogil:
                 to[1] = <uint8_t>(0x80 | code & 0x3F)
                 to += 2
             elif 0xD800 <= code <= 0xDFFF:
-                # `read_text` has seen that it is half of a pair.
+                # `read_text` has verified that it is half of a pair.
                 code = paired_code(at, end, code)
                 at += 6
                 to[0] = <uint8_t>(0xF0 | code >> 18)
@@ -1004,10 +1079,11 @@ cdef inline Py_ssize_t unescape(Text text, uint8_t* out) noexcept nogil:
 
 cdef inline bint read_properties(Text text, uint8_t* out, Special* special,
                                  Properties* found) noexcept nogil:
-    """Write the properties as they are stored, but for the cluster; tell whether they are plain.
+    """Write the properties as stored, without the cluster pair; return whether they are plain.
 
-    As `decode_sent`, `without` and the send processor do it: the pair WAIT goes, a separator ends
-    what is left. A pair without exactly one separator is left to them: they refuse it.
+    Matches `decode_sent`, `without` and the send processor: the WAIT pair is removed and a
+    separator ends the rest. Pairs without exactly one separator are left to them, as they reject
+    them.
     """
     cdef Py_ssize_t size = unescape(text, out)
     cdef Bytes at = out
@@ -1025,7 +1101,7 @@ cdef inline bint read_properties(Text text, uint8_t* out, Special* special,
         size += 1
     end = out + size
     while at < end:
-        # There is one: the last byte.
+        # Always found: the last byte is a separator.
         middle = next_separator(out, at, end)
         if middle == at and at[0] == BETWEEN:
             # An empty pair.
@@ -1070,10 +1146,10 @@ cdef inline bint read_properties(Text text, uint8_t* out, Special* special,
 
 cdef inline bint read_common(Text text, uint8_t* out, Special* special,
                              Properties* found) noexcept nogil:
-    """Write the properties that all messages of a batch get; tell whether they are plain.
+    """Write the properties shared by all messages of a batch; return whether they are plain.
 
-    They are stored as the twin's `decode` and `encode` leave them, so only what these leave as it
-    is counts as plain: each pair whole, no name twice.
+    They are stored as the twin's `decode` and `encode` produce them, so only properties that these
+    leave unchanged are plain: every pair complete, no duplicate names.
     """
     cdef Py_ssize_t size = unescape(text, out)
     cdef Bytes names[COMMON_MAX]
@@ -1128,7 +1204,7 @@ cdef inline bint is_name(Bytes at, Py_ssize_t size, const char* name,
 
 cdef inline bint note_prepared(Bytes at, Py_ssize_t name_size, Text value,
                                Special* special, Prepared* found) noexcept nogil:
-    """Keep what is needed of a half message's pair; tell whether the pair is plain."""
+    """Keep the needed values of a half message's pair; return whether the pair is plain."""
     cdef int i
     if is_name(at, name_size, b"TRAN_MSG", 8):
         found.is_prepared = is_text(value, b"true", 4)
@@ -1161,10 +1237,11 @@ cdef inline bint note_prepared(Bytes at, Py_ssize_t name_size, Text value,
 
 cdef inline bint read_prepared(Text text, uint8_t* out, Special* special,
                                Prepared* found) noexcept nogil:
-    """Write the properties of a half message, but for its places; tell whether they are plain.
+    """Write a half message's properties, without real topic and queue; return whether they are
+    plain.
 
-    They are stored as the twin's `decode` and `encode` leave them, so only what these leave as it
-    is counts as plain; WAIT is taken out, and stands behind the places. A separator ends them.
+    They are stored as the twin's `decode` and `encode` produce them, so only properties that these
+    leave unchanged are plain. WAIT moves behind the real topic and queue. A separator ends them.
     """
     cdef Py_ssize_t size = unescape(text, out)
     cdef Bytes names[COMMON_MAX]
@@ -1185,7 +1262,7 @@ cdef inline bint read_prepared(Text text, uint8_t* out, Special* special,
         size += 1
     end = out + size
     while at < end:
-        # There is one: the last byte.
+        # Always found: the last byte is a separator.
         middle = next_separator(out, at, end)
         if middle == at or middle[0] != NAME_VALUE or count == COMMON_MAX:
             return False
@@ -1216,10 +1293,10 @@ cdef inline bint read_prepared(Text text, uint8_t* out, Special* special,
 
 
 cdef inline bint read_half(Bytes at, Py_ssize_t size, Half* found) noexcept nogil:
-    """Find what a commit needs of a half message's properties; tell whether they are plain.
+    """Find the half message's properties that a commit needs; return whether all are plain.
 
-    The committed message has them as the twin's `decode` and `encode` leave them: plain are those
-    that these leave as they are.
+    The committed message stores them as the twin's `decode` and `encode` produce them, so only
+    properties that these leave unchanged are plain.
     """
     cdef Bytes names[COMMON_MAX]
     cdef Py_ssize_t sizes[COMMON_MAX]
@@ -1273,10 +1350,7 @@ cdef inline void note_pair(Bytes name, Py_ssize_t size, Text value, Text* tags, 
 
 
 cdef inline Bytes read_item(Bytes at, Bytes end, Item* item) noexcept nogil:
-    """Read a message of a batch; return what follows it, NULL when its sizes do not add up.
-
-    See formats/batch.py.
-    """
+    """Read a message of a batch; return the position after it, NULL if its sizes don't add up."""
     cdef int64_t total, size
     if end - at < ITEM_MIN:
         return NULL
@@ -1291,7 +1365,7 @@ cdef inline Bytes read_item(Bytes at, Bytes end, Item* item) noexcept nogil:
     size = at[0] << 8 | at[1]
     item.properties.at = at + 2
     item.properties.size = size
-    # A size of 32 KiB and more is a negative number.
+    # Sizes of 32 KiB and more are negative numbers.
     if size > PROPERTIES_MAX or total != ITEM_MIN + item.body.size + size:
         return NULL
     if size > end - item.properties.at:
@@ -1300,7 +1374,8 @@ cdef inline Bytes read_item(Bytes at, Bytes end, Item* item) noexcept nogil:
 
 
 cdef inline bint read_item_properties(Item* item) noexcept nogil:
-    """Find what is indexed of a message of a batch; tell whether its properties may be stored."""
+    """Find the indexed values of a message in a batch; return whether its properties can be stored.
+    """
     cdef Bytes at = item.properties.at
     cdef Bytes end = at + item.properties.size
     cdef Bytes to, middle
@@ -1329,7 +1404,7 @@ cdef inline bint read_item_properties(Item* item) noexcept nogil:
 
 cdef inline void cut(uint8_t* out, Bytes begin, Bytes to, Bytes end,
                      Properties* found) noexcept nogil:
-    """Take a pair out; what was found behind it moves with the rest."""
+    """Remove a pair and shift the values found behind it."""
     cdef Py_ssize_t size = to - begin
     cdef uint8_t* target = out + (begin - out)
     cdef Py_ssize_t i
@@ -1349,12 +1424,12 @@ cdef inline int32_t java_hash(Text text) noexcept nogil:
 
 
 cdef inline uint32_t java_hash_from(Text text, uint32_t value) noexcept nogil:
-    """Return the hash of a text that stands behind another, whose hash is given."""
+    """Return the hash of a text appended to another whose hash is given."""
     cdef Bytes at = text.at
     cdef Bytes end = text.at + text.size
     cdef uint32_t code
     while end - at >= 4 and (at[0] | at[1] | at[2] | at[3]) < 0x80:
-        # Four at a time wait for each other once.
+        # Four characters per step shorten the dependency chain.
         value = value * 923521 + (at[0] * 29791 + at[1] * 961 + at[2] * 31 + at[3])
         at += 4
     while at < end:
@@ -1377,7 +1452,7 @@ cdef inline uint32_t java_hash_from(Text text, uint32_t value) noexcept nogil:
 
 
 cdef inline Py_ssize_t characters(Text text) noexcept nogil:
-    """Return how many characters Python counts in valid UTF-8."""
+    """Return the number of Unicode characters in valid UTF-8."""
     cdef Py_ssize_t i, count = 0
     for i in range(text.size):
         if text.at[i] & 0xC0 != 0x80:

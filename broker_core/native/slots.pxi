@@ -1,8 +1,8 @@
-"""Slots: fields of the broker's objects, read and written where their class keeps them.
+"""Slots: read and write the fields of the broker's objects directly in memory.
 
-A look-up by name takes some ninety instructions, and a turn does a dozen for each queue; a class
-with `__slots__` has each field at a place of its own, of which its descriptor tells. Objects are
-of exactly that class, or are left to Python.
+A lookup by name takes about ninety instructions, and a turn does a dozen for each queue. A class
+with `__slots__` keeps each field at a fixed offset given by the field's descriptor. Objects must be
+of exactly the expected class; others are left to Python.
 """
 
 from cpython.object cimport PyObject
@@ -30,7 +30,7 @@ from broker_core.store.put_state import PutState as StateType
 from broker_core.store.quarantine import Quarantine as QuarantineType
 from broker_core.store.reads import MessageReader as ReaderType
 from broker_core.store.visibility import Visibility as VisibilityType
-from broker_core.trace.picking import Picking as PickingType
+from broker_core.trace.selection import EventSelection as EventSelectionType
 from broker_core.trace.recorder import Recorder as RecorderType
 from broker_core.trace.watch import Watch as WatchType
 
@@ -78,10 +78,10 @@ cdef Py_ssize_t MAPPED_SIZE = slot_of_class(MappedType, "size")
 cdef Py_ssize_t MEMBER_CLIENT_ID = slot_of_class(MemberType, "client_id")
 cdef Py_ssize_t OFFSETS_IS_DIRTY = slot_of_class(OffsetsType, "is_dirty")
 cdef Py_ssize_t OFFSETS_TABLE = slot_of_class(OffsetsType, "table")
-cdef Py_ssize_t PICKING_IS_ON = slot_of_class(PickingType, "is_on")
-cdef Py_ssize_t PICKING_ONE_OF = slot_of_class(PickingType, "one_of")
-cdef Py_ssize_t PICKING_PICKED = slot_of_class(PickingType, "picked")
-cdef Py_ssize_t PICKING_PULLS = slot_of_class(PickingType, "pulls")
+cdef Py_ssize_t PICKING_IS_ON = slot_of_class(EventSelectionType, "is_on")
+cdef Py_ssize_t PICKING_ONE_OF = slot_of_class(EventSelectionType, "one_of")
+cdef Py_ssize_t PICKING_PICKED = slot_of_class(EventSelectionType, "picked")
+cdef Py_ssize_t PICKING_PULLS = slot_of_class(EventSelectionType, "pulls")
 cdef Py_ssize_t QUARANTINE_RANGES = slot_of_class(QuarantineType, "ranges")
 cdef Py_ssize_t QUEUE_BUFFER = slot_of_class(QueueType, "buffer")
 cdef Py_ssize_t QUEUE_CODE_OF = slot_of_class(QueueType, "code_of")
@@ -126,11 +126,11 @@ cdef Py_ssize_t TOPIC_CONFIG_READ_QUEUES = slot_of_class(TopicConfigType, "read_
 cdef Py_ssize_t VISIBILITY_READ_LIMIT = slot_of_class(VisibilityType, "read_limit")
 cdef Py_ssize_t VISIBILITY_WAITS = slot_of_class(VisibilityType, "waits")
 cdef Py_ssize_t WATCH_FRESH = slot_of_class(WatchType, "fresh")
-cdef Py_ssize_t WATCH_IS_TOLD = slot_of_class(WatchType, "is_told")
+cdef Py_ssize_t WATCH_IS_UP_TO_DATE = slot_of_class(WatchType, "is_up_to_date")
 
 
 cdef inline object slot(object owner, Py_ssize_t at):
-    """Return what a slot holds."""
+    """Return the object in a slot."""
     cdef PyObject* found = (<PyObject**>(<char*><PyObject*>owner + at))[0]
     if found == NULL:
         raise AttributeError(f"a {type(owner).__name__} is not whole")
@@ -138,7 +138,7 @@ cdef inline object slot(object owner, Py_ssize_t at):
 
 
 cdef inline int set_slot(object owner, Py_ssize_t at, object value) except -1:
-    """Put something into a slot."""
+    """Store an object in a slot."""
     cdef PyObject** place = <PyObject**>(<char*><PyObject*>owner + at)
     cdef PyObject* before = place[0]
     Py_INCREF(value)
@@ -154,8 +154,8 @@ cdef extern from *:
     #else
     #define IS_INT_KNOWN 0
     #endif
-    #define INT_KEPT_MAX 256 /* These are one object each. */
-    /* Whether an object is a number below 2^60, and which. */
+    #define INT_KEPT_MAX 256 /* CPython caches small ints as single objects. */
+    /* Whether an object is an int below 2^60; sets its value. */
     static inline int is_number(PyObject *object, int64_t *number) {
     #if IS_INT_KNOWN
         if (object != NULL && PyLong_CheckExact(object)) {
@@ -170,7 +170,7 @@ cdef extern from *:
     #endif
         return 0;
     }
-    /* Whether an object that so many hold, and nobody else, has become a number. */
+    /* Overwrite an int in place if it has exactly `holders` references; return whether it did. */
     static inline int renumber(PyObject *object, int holders, int64_t number) {
     #if IS_INT_KNOWN
         if (object != NULL && Py_REFCNT(object) == holders && PyLong_CheckExact(object)
@@ -208,7 +208,7 @@ cdef extern from *:
 
 
 cdef inline int64_t number_slot(object owner, Py_ssize_t at) except? -1:
-    """Return the number that a slot holds."""
+    """Return the number in a slot."""
     cdef int64_t number
     if is_number((<PyObject**>(<char*><PyObject*>owner + at))[0], &number):
         return number
@@ -220,9 +220,9 @@ cdef int64_t odd_number_slot(object owner, Py_ssize_t at) except? -1:
 
 
 cdef inline int set_number(object owner, Py_ssize_t at, int64_t number) except -1:
-    """Put a number into a slot: into the one that it holds, when nobody else has that.
+    """Store a number in a slot, in place if the slot's object has no other owner.
 
-    A new object takes some eighty instructions, and other memory each time.
+    Creating an object takes about eighty instructions and touches different memory each time.
     """
     if renumber((<PyObject**>(<char*><PyObject*>owner + at))[0], 1, number):
         return 0
@@ -231,7 +231,7 @@ cdef inline int set_number(object owner, Py_ssize_t at, int64_t number) except -
 
 cdef inline int set_in_both(object owner, Py_ssize_t one, Py_ssize_t other,
                             int64_t number) except -1:
-    """Put a number into two slots, as one object."""
+    """Store a number in two slots as one object."""
     cdef PyObject* found = (<PyObject**>(<char*><PyObject*>owner + one))[0]
     if found == (<PyObject**>(<char*><PyObject*>owner + other))[0] and renumber(found, 2, number):
         return 0
@@ -250,7 +250,7 @@ cdef int set_new_number(object owner, Py_ssize_t at, int64_t number) except -1:
 
 
 cdef inline double real_slot(object owner, Py_ssize_t at) except? -1.0:
-    """Return the float that a slot holds."""
+    """Return the float in a slot."""
     cdef double number
     if is_real((<PyObject**>(<char*><PyObject*>owner + at))[0], &number):
         return number
@@ -258,26 +258,26 @@ cdef inline double real_slot(object owner, Py_ssize_t at) except? -1.0:
 
 
 cdef inline int set_real(object owner, Py_ssize_t at, double number) except -1:
-    """Put a float into a slot, as `set_number` does."""
+    """Store a float in a slot, as `set_number` does."""
     if not renumber_real((<PyObject**>(<char*><PyObject*>owner + at))[0], number):
         set_slot(owner, at, number)
     return 0
 
 
 cdef inline bint is_plain_queue(object queue) except -1:
-    """Tell whether a queue is one whose units the turn writes itself."""
+    """Tell whether the turn writes a queue's units itself."""
     return type(queue) is QueueType and slot(queue, QUEUE_CODE_OF) is None
 
 
 cdef inline object exactly(kind, owner):
-    """Return an object whose slots are looked at; refuse one of another class."""
+    """Return an object whose slots will be used; raise if it is of another class."""
     if type(owner) is not kind:
         raise TypeError(f"a {type(owner).__name__} is no {kind.__name__}")
     return owner
 
 
 cdef inline object finder_of(dispatcher):
-    """Return what finds handlers; it is another one once any handler is."""
+    """Return the handler lookup of a dispatcher, which is replaced when any handler changes."""
     return slot(exactly(DispatcherType, dispatcher), DISPATCHER_FIND)
 
 
@@ -294,5 +294,5 @@ cdef extern from *:
         return PyUnicode_Compare(one, other) == 0;
     }
     """
-    # Whether two texts, or None, are equal.
+    # Whether two strings, or None, are equal.
     bint is_same(str one, str other)

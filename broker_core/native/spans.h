@@ -1,6 +1,6 @@
-/* A hash of the bytes of a span, for tables that others fill: the seed is secret.
+/* Hash the bytes of a span with a secret seed, for tables with untrusted keys.
 
-   Sixteen bytes a step, each two words multiplied to 128 bits and folded, as wyhash does. */
+   Each step multiplies two words of eight bytes to 128 bits and folds them, as wyhash does. */
 #ifndef TREBUCHET_SPANS_H
 #define TREBUCHET_SPANS_H
 
@@ -29,7 +29,7 @@ static inline uint64_t span_four(const unsigned char *data)
     return word;
 }
 
-/* Up to sixteen bytes as two words, which overlap where there are fewer. */
+/* Load up to sixteen bytes as two words, which overlap for shorter input. */
 static inline void span_words(const unsigned char *data, size_t size, uint64_t words[2])
 {
     if (size >= 8) {

@@ -1,4 +1,4 @@
-/* What JSON strings are mostly made of: characters that stand for themselves, and \u escapes. */
+/* Fast paths for JSON strings: plain characters and \u escapes. */
 #ifndef TREBUCHET_TEXTS_H
 #define TREBUCHET_TEXTS_H
 
@@ -9,8 +9,7 @@
 #include <emmintrin.h>
 #endif
 
-/* Pass over ASCII that stands for itself, sixteen bytes a step: up to something else, or near the
-   end. */
+/* Skip unescaped ASCII, sixteen bytes per step; stop at another byte or near the end. */
 static inline const unsigned char *past_plain(const unsigned char *at, const unsigned char *end)
 {
 #if defined(__SSE2__)
@@ -18,7 +17,7 @@ static inline const unsigned char *past_plain(const unsigned char *at, const uns
     const __m128i space = _mm_set1_epi8(' ');
     while (end - at >= 16) {
         __m128i data = _mm_loadu_si128((const __m128i *)at);
-        /* As signed numbers bytes from 128 on are below a space, too. */
+        /* As signed numbers, bytes from 128 on are also below a space. */
         __m128i other = _mm_or_si128(
             _mm_or_si128(_mm_cmpeq_epi8(data, quote), _mm_cmpeq_epi8(data, slash)),
             _mm_cmplt_epi8(data, space));
@@ -31,8 +30,8 @@ static inline const unsigned char *past_plain(const unsigned char *at, const uns
     return at;
 }
 
-/* Copy up to the next backslash, or near the end; return how many bytes. What lies behind them in
-   `to` may be written to, as far as the text reaches. */
+/* Copy up to the next backslash or near the end; return the number of bytes. May overwrite the
+   bytes after them in `to`, within the length of the text. */
 static inline size_t copy_to_slash(
     unsigned char *to, const unsigned char *at, const unsigned char *end)
 {
@@ -52,8 +51,8 @@ static inline size_t copy_to_slash(
     return size;
 }
 
-/* Find the next byte below 3, which separates properties or is a zero; `end` without one. The text
-   begins at `begin`, and nothing outside of it is read. */
+/* Return the next byte below 3 (a property separator or zero), or `end`. Reads nothing outside
+   `begin` to `end`. */
 static inline const unsigned char *next_separator(
     const unsigned char *begin, const unsigned char *at, const unsigned char *end)
 {
@@ -69,7 +68,7 @@ static inline const unsigned char *next_separator(
         at += 16;
     }
     if (end - begin >= 16 && at < end) {
-        /* The last sixteen, without those that are passed already. */
+        /* The last sixteen bytes, without those already checked. */
         data = _mm_loadu_si128((const __m128i *)(end - 16));
         found = (unsigned int)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(data, last), data));
         found >>= 16 - (end - at);
@@ -81,7 +80,7 @@ static inline const unsigned char *next_separator(
     return at;
 }
 
-/* The digit that a character is, -1 for others. */
+/* Return the value of a hexadecimal digit, -1 for other characters. */
 static inline int hex_digit(unsigned char c)
 {
     int digit = c - '0';
@@ -91,11 +90,11 @@ static inline int hex_digit(unsigned char c)
     return digit >= 0 && digit <= 5 ? digit + 10 : -1;
 }
 
-/* The number that four hexadecimal digits make, -1 for other characters. */
+/* Return the value of four hexadecimal digits, -1 for other characters. */
 static inline int hex_code(const unsigned char *at)
 {
     int first, second, third, fourth;
-    /* What separates properties. */
+    /* Fast path for property separators. */
     if (at[0] == '0' && at[1] == '0' && at[2] == '0' && (unsigned int)(at[3] - '0') <= 9)
         return at[3] - '0';
     first = hex_digit(at[0]);

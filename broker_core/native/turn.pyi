@@ -3,7 +3,7 @@ from mmap import mmap
 
 from broker_core.formats.index_entry import Waiting
 from broker_core.remoting.connection import Connection
-from broker_core.remoting.later import Later
+from broker_core.remoting.deferred_answer import DeferredAnswer
 from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.store.mapped_file import MappedFile
 from broker_core.trace.recorder import Span as Span
@@ -60,7 +60,7 @@ class Turn:
         dispatcher: object,
         room: int,
         requests_max: int,
-    ) -> bytes | Later | None: ...
+    ) -> bytes | DeferredAnswer | None: ...
 
 class NativePlainReplay:
     records: int

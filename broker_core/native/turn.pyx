@@ -1,16 +1,17 @@
 # cython: language_level=3, cdivision=True, embedsignature=False
-"""The turn of the loop for plain sends, batches, pulls and commits, compiled.
+"""The event loop's turn for plain sends, batches, pulls and commits, compiled.
 
-Load, run, store: a turn reads positions and buffers out of the objects of the broker, serves as
-many plain sends as the received bytes hold, and writes back at its end. In between no Python code
-runs that could look at these objects, and nothing is remembered beyond the end but what is compared
-by identity at the next beginning. So there is nothing to invalidate.
+Load, run, store: a turn reads positions and buffers from the broker's objects, serves as many plain
+sends as the received bytes hold, and writes the state back at the end. No Python code that could
+read these objects runs in between. The only state kept afterwards is compared by identity at the
+start of the next turn, so nothing needs invalidation.
 
-A frame that is not plain ends the turn; the Python twin serves it: `processors/send.py` with
-`store/put.py`, or `processors/pull.py` with `store/reads.py`, whose bytes and counts these are. All puts of a turn have the time of its first, as
-if the clock had stood still; the watch of slow puts is asked once, about the last.
+A frame that isn't plain ends the turn and goes to the Python twin: `processors/send.py` with
+`store/put.py`, or `processors/pull.py` with `store/reads.py`. Both produce the same bytes and
+counts. All puts of a turn get the time of the first, and the slow-put watch runs once, for the
+last.
 
-Invariant, as of the twin: of a record the head is written last, then its unit.
+Invariant, as in the twin: a record's head is written last, then its unit.
 """
 
 cimport cython
@@ -92,6 +93,7 @@ from broker_core.native.scan cimport (
     past_plain,
     read_common,
     read_end,
+    read_first_code,
     read_half,
     read_int,
     read_item,
@@ -112,7 +114,7 @@ from broker_core.formats.record import CRC_DIGITS, CRC_NAME, CRC_ROOM, CRC_SEPAR
 from broker_core.message.sys_flag import BORNHOST_V6_FLAG, HOST_V6_MASK, STOREHOST_V6_FLAG
 from broker_core.store.batch_parts import BATCH_KEYS_MAX, BATCH_MESSAGES_MAX
 
-include "alike.pxi"
+include "header_cache.pxi"
 include "slots.pxi"
 include "names.pxi"
 include "counts.pxi"
@@ -132,7 +134,7 @@ cdef int64_t KEYS_MAX = BATCH_KEYS_MAX
 
 
 cdef inline double seconds_of(monotonic) except? -1.0:
-    """Ask a clock; the system's without a call of Python."""
+    """Read a clock; the system clock is read without a Python call."""
     cdef timespec now
     if monotonic is not SYSTEM_MONOTONIC:
         return monotonic()
@@ -141,7 +143,7 @@ cdef inline double seconds_of(monotonic) except? -1.0:
 
 
 cdef inline int64_t wall_ms() noexcept:
-    """Return what `SystemClock.now_ms` does."""
+    """Return the same as `SystemClock.now_ms`."""
     cdef timespec now
     clock_gettime(CLOCK_REALTIME, &now)
     return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
@@ -150,7 +152,7 @@ cdef inline int64_t wall_ms() noexcept:
 cdef enum:
     PREFIX = 8
     START = 20
-    # Of a frame: which header it has, and the size of that.
+    # Offset of a frame's header type and size.
     SERIALIZER_AT = 4
     ROCKETMQ = 1
     HEADER_MASK = 0xFFFFFF
@@ -163,14 +165,14 @@ cdef enum:
     HOST_MAX = 20
     HEAD_MAX = 72 + 2 * HOST_MAX
     ANSWERS_MAX = 262144
-    # Eight kilobytes a queue: of one in 100 those of a consumer that is 50,000 messages behind.
+    # Eight kilobytes per queue: for 1 in 100, the picks of a consumer 50,000 messages behind.
     PICKS_MAX = 1024
     PICKS_HALF = 512
     PICKS_GAP_MAX = 16
     PICKS_QUEUES_MAX = 4096
     MAGIC = 0xDAA320A7
 
-# Why a frame is left to Python: its place in LEFT.
+# Why a frame is left to Python: an index into LEFT.
 cdef enum:
     TAKEN = 0
     CODE = 1
@@ -203,12 +205,12 @@ crc32_begin()
 
 
 def crc32(const uint8_t[::1] data not None):
-    """Return the CRC-32 of bytes, for the test that compares it with zlib's."""
+    """Return a CRC-32, for the test that compares it with zlib's."""
     return crc32_of(&data[0], data.shape[0]) if data.shape[0] else 0
 
 
 def sampled(records not None, int64_t one_of):
-    """See broker_core/trace/records.py, whose twin this is."""
+    """The twin of sampled in broker_core/trace/records.py."""
     cdef Py_buffer view
     cdef Bytes begin
     cdef Bytes at
@@ -235,7 +237,7 @@ def sampled(records not None, int64_t one_of):
 
 
 cdef bint is_in_sample(Bytes begin, Bytes end, int64_t one_of) noexcept:
-    """Tell whether a record is one of so many by its key, or has none that is found at once."""
+    """Tell whether a record's key puts it in the sample, or no key is found quickly."""
     cdef Bytes key = uniq_key_before(begin, end)
     cdef Bytes stop
     if key == NULL:
@@ -247,14 +249,14 @@ cdef bint is_in_sample(Bytes begin, Bytes end, int64_t one_of) noexcept:
 
 
 cdef Bytes uniq_key_before(Bytes begin, Bytes end) noexcept:
-    """Return where the last unique key of a record stands, NULL when it is not found at once."""
+    """Return the address of a record's last unique key, NULL when it isn't found quickly."""
     cdef Bytes at = end - UNIQ_KEY_SIZE + 1
     while at > begin + 3:
         at = <Bytes>memrchr(begin + 3, UNIQ_KEY[0], at - begin - 3)
         if at == NULL:
             return NULL
         if memcmp(at, UNIQ_KEY, UNIQ_KEY_SIZE) == 0:
-            # Another property or their length stands before it, else it is part of something else.
+            # A separator or the properties' length must precede it, or it is part of another value.
             if at[-1] != 2 and ((at[-2] << 8) | at[-1]) != end - at:
                 return NULL
             return at + UNIQ_KEY_SIZE
@@ -263,26 +265,26 @@ cdef Bytes uniq_key_before(Bytes begin, Bytes end) noexcept:
 
 @cython.final
 cdef class Picks:
-    """Which messages of a queue, of those that the turn has put, a sample may want.
+    """The messages put by the turn to a queue that a sample may include.
 
-    What it says holds from `begin` up to `end`, two queue offsets. The oldest are forgotten. What
-    Python put in between may be wanted.
+    Valid for queue offsets from `begin` to `end`. The oldest picks are dropped. Messages that
+    Python put in between count as possibly included.
     """
 
     cdef int64_t one_of, begin, end
-    # Queue offsets, doubled; one more where the message's key has to be looked at.
+    # Queue offsets doubled, plus 1 if the message's key has to be checked.
     cdef int64_t places[PICKS_MAX]
     cdef int count
-    # The first of them that was not before what was looked for last.
+    # Index of the first place at or behind the latest offset searched for.
     cdef int last
-    # Who is told of them here that they are stored, None where Python tells; what events say of
-    # the queue; the topic.
+    # The watches notified here about stored messages, None where Python does it; the queue's JSON;
+    # the topic.
     cdef tuple stored
     cdef bytes where
     cdef str topic
 
     cdef inline void note(self, int64_t queue_offset, bint is_picked, bint is_sure) noexcept:
-        """Note a message behind the last; what was long before is forgotten."""
+        """Note the message after the last one; the oldest picks are dropped."""
         if queue_offset != self.end:
             self._pass_over(queue_offset)
         self.end = queue_offset + 1
@@ -290,7 +292,8 @@ cdef class Picks:
             self._add(queue_offset, is_sure)
 
     cdef void _pass_over(self, int64_t queue_offset) noexcept:
-        """Take what Python put up to an offset for wanted, unless that is too much."""
+        """Pick all messages that Python put before an offset, or start over if there are too many.
+        """
         if not self.end <= queue_offset <= self.end + PICKS_GAP_MAX:
             self.begin = self.end = queue_offset
             self.count = 0
@@ -307,13 +310,13 @@ cdef class Picks:
         self.count += 1
 
     cdef int at_or_behind(self, int64_t queue_offset) noexcept:
-        """Return which of the places is the first that is not before a queue offset."""
+        """Return the index of the first place at or behind a queue offset."""
         cdef int low = self.last, high = self.count, middle
         cdef int64_t sought = 2 * queue_offset
         if low > high or (low and self.places[low - 1] >= sought):
             low = 0
         elif low == high or self.places[low] >= sought:
-            # Nearly always: its reader goes on where it was, and none came in between.
+            # The usual case: the reader continues where it was, with nothing in between.
             return low
         while low < high:
             middle = (low + high) // 2
@@ -326,16 +329,16 @@ cdef class Picks:
 
 
 cdef struct Topic:
-    # A topic that is put to in this turn, and what its queues were sent together. Objects are
-    # owned. Its name as a text, and as a send has it.
+    # A topic that this turn puts to, with totals over its queues. Object references are owned. The
+    # name as a string and as sent.
     PyObject* text
     Bytes name
     Py_ssize_t name_size
-    # Its queues, and how many of them are plain.
+    # The topic's queues, and how many of them are plain.
     PyObject* queues
     int64_t plain
-    # What all of its queues have alike: as a record has the topic, which is of the second; NULL
-    # before the first queue.
+    # Shared by all its queues: the key seed, and the topic as written in a record, owned by
+    # `field`; NULL before the first queue.
     PyObject* seed
     PyObject* field
     Bytes field_at
@@ -343,12 +346,12 @@ cdef struct Topic:
     int64_t calls
     int64_t count
     int64_t size
-    # By queue, the pulls that wait; NULL for none.
+    # Waiting pulls by queue; NULL if there are none.
     PyObject* waited_for
 
 
 cdef struct Place:
-    # A queue that is put to in this turn; objects are owned.
+    # A queue that this turn puts to. Object references are owned.
     PyObject* queue
     Topic* topic
     int32_t queue_id
@@ -358,9 +361,9 @@ cdef struct Place:
     int64_t limit
     int64_t next_offset
     int64_t end
-    # One of how many of its messages somebody wants to see; 0: none.
+    # Watchers want 1 in this many of its messages; 0 for none.
     int64_t one_of
-    # Where it is noted which, Picks; NULL unless a sample is wanted.
+    # The queue's Picks; NULL unless a sample is wanted.
     PyObject* picks
 
 
@@ -390,7 +393,7 @@ cdef inline void take_field(Topic* topic, seed, bytes field) noexcept:
 
 
 cdef bint load_place(Place* place, queue, Topic* topic) except -1:
-    """Load a queue but its buffer; tell whether it is a plain one with room."""
+    """Load a queue including its buffer; return whether it is plain and has room."""
     if not is_plain_queue(queue):
         return False
     place.position = number_slot(queue, QUEUE_POSITION)
@@ -415,11 +418,11 @@ cdef class SendTurn:
     """Serves plain sends of one broker. Event loop only."""
 
     cdef object _send, _raw, _raw_batch, _raw_long
-    # What found the handlers, of which these are raw.
+    # The lookup that found the handlers; the flags tell which handlers are raw.
     cdef object _finder
     cdef bint _is_raw, _is_raw_batch, _is_raw_long
     cdef object _puts, _config, _state, _queues, _index
-    # By topic, the queues that there are.
+    # Existing queues by topic.
     cdef dict _queues_of
     cdef Counts _counts
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
@@ -429,7 +432,7 @@ cdef class SendTurn:
     cdef Notes _notes
     cdef str _half_topic
     cdef bint _takes_halves
-    # Whose address events have, and how.
+    # The client address in events, as sent and as JSON.
     cdef bytes _client_host, _client
     cdef tuple _parts
     cdef tuple _special_names
@@ -437,14 +440,14 @@ cdef class SendTurn:
     cdef tuple _binary_parts
     cdef Py_ssize_t _entries_at, _msg_id_at
     cdef bytes _store_host, _store_host_hex, _cluster, _guard_name
-    # What follows the cluster's pair; with guarded records room for their checksums.
+    # The bytes after the cluster pair; with guarded records, room for the checksum.
     cdef bytes _ending
     cdef bint _is_guarded
-    # What puts are made to in this turn: the first `_open` and `_topic_count` of them.
+    # The queues and topics put to in this turn; `_open` and `_topic_count` entries are in use.
     cdef Place _places[PLACES_MAX]
     cdef Topic _topics[PLACES_MAX]
     cdef int _open, _topic_count
-    # By a hash of topic and queue: 1 more than which place was opened there first, 0 for none.
+    # By hash of topic and queue: 1 plus the index of the place opened there first, 0 for none.
     cdef uint8_t _slots[SLOTS]
     cdef object _visibility
     cdef dict _waited_for
@@ -455,13 +458,13 @@ cdef class SendTurn:
     cdef uint8_t* _answers
     cdef Py_ssize_t _parts_size, _answered
     cdef uint8_t* _scratch
-    # Of this turn.
+    # State of the current turn.
     cdef Py_buffer _log
     cdef int64_t _from, _position, _limit, _body_max, _room, _now
     cdef int64_t _wait_limit, _requests
-    # How many bytes of frames were served.
+    # Size of the frames served, in bytes.
     cdef Py_ssize_t _taken
-    # Why the frame that comes next is not taken.
+    # Why the next frame isn't served.
     cdef int _why
     cdef bint _is_loaded, _waits, _is_picking
     cdef Bytes _born_host
@@ -469,7 +472,7 @@ cdef class SendTurn:
 
     def __cinit__(self):
         self._answers = <uint8_t*>PyMem_Malloc(ANSWERS_MAX)
-        # A header's longest string, and a separator.
+        # Fits the longest string of a header and a separator.
         self._scratch = <uint8_t*>PyMem_Malloc(LONG_HEADER + 1)
         if self._answers == NULL or self._scratch == NULL:
             raise MemoryError
@@ -479,7 +482,7 @@ cdef class SendTurn:
         PyMem_Free(self._scratch)
 
     def __init__(self, send, puts, store_config, stats, tracer, acknowledge, parked_pulls, clock):
-        """`send`: the processor; `puts`: what puts messages; see their attributes for this."""
+        """`send` is the processor, `puts` stores messages; see their attributes for the rest."""
         plain = send.plain
         self._send = send
         self._raw = send.send_message_v2
@@ -498,7 +501,7 @@ cdef class SendTurn:
         self._counts = Counts(stats)
         self._latency = exactly(LatencyType, stats.put_latency)
         self._tracer = tracer
-        self._picking = exactly(PickingType, tracer.picking)
+        self._picking = exactly(EventSelectionType, tracer.selection)
         self._trace = send.trace
         self._picked = []
         self._halves = []
@@ -544,10 +547,11 @@ cdef class SendTurn:
 
     cdef object serve(self, Bytes begin, Py_ssize_t size, int64_t frame_max, connection, dispatcher,
                       int to, Py_ssize_t room, int64_t requests_max):
-        """Serve the plain sends that come next; return their answers, b"" when there is none.
+        """Serve the next plain sends; return their answers, b"" when there are none.
 
-        None when all are oneway, or sent to a socket already: `to`, below 0 for none. Ends behind `room` bytes of answers and `requests_max` requests at
-        the latest. Puts that do not count at once are told of together: then this returns a Later.
+        Returns None when all are one-way, or when the answers were sent to the socket `to`
+        (negative: no socket). Stops after `room` bytes of answers or `requests_max` requests. When
+        puts don't count at once, returns a DeferredAnswer for all of them.
         """
         cdef Py_ssize_t taken = 0, sent = 0
         cdef bytes born_host = connection.remote_host
@@ -561,9 +565,9 @@ cdef class SendTurn:
             finally:
                 self._store()
                 if self._halves:
-                    self._tell_halves(born_host)
+                    self._trace_half_messages(born_host)
                 if self._picked:
-                    self._tell_picked(born_host)
+                    self._trace_selected(born_host)
             if taken == 0:
                 return b""
             self._taken = taken
@@ -602,7 +606,7 @@ cdef class SendTurn:
         if self._waits:
             self._wait_limit = self._acknowledge.plain_limit
         elif slot(self._visibility, VISIBILITY_WAITS) is not False:
-            # A put counts before it may be read: with a TransientStorePool.
+            # With a TransientStorePool a put counts before it can be read.
             return False
         self._is_picking = slot(self._picking, PICKING_IS_ON)
         if self._is_picking:
@@ -622,7 +626,7 @@ cdef class SendTurn:
         return True
 
     cdef bint _take_parts(self, plain) except -1:
-        """Take the texts of answers, after a change of the configuration; tell if there is room."""
+        """Load the answer texts after a configuration change; return whether there is room."""
         cdef tuple binary = plain.binary_parts
         self._parts = None
         if len(plain.answer_parts) != PARTS or len(binary) != PARTS:
@@ -640,15 +644,15 @@ cdef class SendTurn:
         return True
 
     cdef inline bint _may_serve_code(self, int32_t code) noexcept:
-        """Tell whether a send of this code would go to the raw processor."""
+        """Tell whether a send with this code would go to the raw processor."""
         if code == SEND_MESSAGE_V2:
-            # `_may_serve` has asked.
+            # Checked by `_may_serve`.
             return True
         return self._is_raw_long if code == SEND_MESSAGE else self._is_raw_batch
 
     cdef Py_ssize_t _run(self, Bytes begin, Bytes end, int64_t frame_max,
                          Py_ssize_t room, int64_t requests_max) except -1:
-        """Serve frames; return how many bytes they have."""
+        """Serve frames; return their size in bytes."""
         cdef Bytes at = begin
         cdef Bytes body
         cdef int64_t total, header
@@ -666,7 +670,8 @@ cdef class SendTurn:
             is_binary = at[SERIALIZER_AT] == ROCKETMQ
             if is_binary:
                 header &= HEADER_MASK
-            # The first byte of `header` is the serializer: an unknown one makes it too long.
+            # The first byte of `header` is the serializer; an unknown one makes the header too
+            # long.
             if total < 4 or total > frame_max or header > LONG_HEADER or header > total - 4:
                 break
             if total + 4 > end - at:
@@ -713,7 +718,7 @@ cdef class SendTurn:
         self._load_log()
         self._body_max = number_slot(self._config, STORE_CONFIG_MESSAGE)
         self._now = -1
-        # Nothing, unless the last turn broke off.
+        # Empty unless the last turn was aborted.
         self._forget_places()
         memset(self._slots, 0, SLOTS)
         if self._index is not None:
@@ -733,7 +738,7 @@ cdef class SendTurn:
         return 0
 
     cdef bint _make_room(self, Place* place, int64_t size) except -1:
-        """Before the first put of a turn: have the log look ahead, and tell who watches it."""
+        """Raise the log's limit in its file before a turn's first put; return whether the put fits."""
         if not self._puts.make_plain_room(<object>place.queue, size):
             return False
         PyBuffer_Release(&self._log)
@@ -741,7 +746,7 @@ cdef class SendTurn:
         return self._position >= 0 and self._position + size <= self._limit
 
     cdef bint _make_index_room(self, Place* place, int64_t entries) except -1:
-        """Have the entries that wait written; tell whether so many more can wait now."""
+        """Have pending index entries written; return whether this many more fit now."""
         index = self._index
         index.room = self._room
         is_made = self._puts.make_index_room(<object>place.queue, entries)
@@ -750,7 +755,7 @@ cdef class SendTurn:
         return is_made
 
     cdef Place* _place_of(self, Send* send) except? NULL:
-        """Return the queue of a send, NULL when it is not a plain one with room."""
+        """Return the queue of a send, NULL unless it is plain and has room."""
         cdef Place* place
         cdef int i
         cdef int slot = slot_of(send)
@@ -767,7 +772,7 @@ cdef class SendTurn:
         return place
 
     cdef Place* _open_place(self, Send* send) except? NULL:
-        """Load the queue of a send; return it, NULL unless it is a plain one with room."""
+        """Load the queue of a send and return it, NULL unless it is plain and has room."""
         cdef Topic* topic = self._topic_of(send)
         cdef Place* place = &self._places[self._open]
         if topic == NULL or not 0 <= send.queue_id < topic.plain:
@@ -782,7 +787,7 @@ cdef class SendTurn:
         return place
 
     cdef Topic* _topic_of(self, Send* send) except? NULL:
-        """Return the topic of a send, of this turn's before any other; NULL: it is not plain."""
+        """Return the topic of a send, checking this turn's first; NULL if it isn't plain."""
         cdef Topic* topic
         cdef int64_t plain
         cdef int i
@@ -803,14 +808,14 @@ cdef class SendTurn:
         return topic
 
     cdef Topic* _begin_topic(self, str name, dict queues) noexcept:
-        """Take one more topic among those of the turn; there is room."""
+        """Add a topic to the turn's topics; the caller ensures room."""
         cdef Topic* topic = &self._topics[self._topic_count]
         begin_topic(topic, name, queues)
         self._topic_count += 1
         return topic
 
     cdef void _forget_places(self) noexcept:
-        """Let go of what puts were made to."""
+        """Release the queues and topics of the turn."""
         cdef int i
         for i in range(self._open):
             Py_CLEAR(self._places[i].queue)
@@ -820,7 +825,7 @@ cdef class SendTurn:
         self._open = self._topic_count = 0
 
     cdef int _take_picks(self, Place* place, queue, topic) except -1:
-        """Find out which of a queue's messages somebody wants to see."""
+        """Determine which of a queue's messages watchers want."""
         cdef dict picked = slot(self._picking, PICKING_PICKED)
         cdef Picks picks = picked.get(queue)
         if picks is None:
@@ -831,9 +836,9 @@ cdef class SendTurn:
                 picked.clear()
             picks = picked[queue] = Picks.__new__(Picks)
             picks.one_of = place.one_of
-            told = self._tracer.takers.of_puts[topic]
+            told = self._tracer.event_sinks.of_puts[topic]
             picks.stored = None if told is None else told.stored
-            picks.where = where_of(topic, place.queue_id)
+            picks.where = location_json(topic, place.queue_id)
             if PyBytes_GET_SIZE(picks.where) > AROUND_MAX // 2:
                 picks.stored = None
             picks.topic = topic
@@ -844,7 +849,7 @@ cdef class SendTurn:
 
     cdef bint _put(self, Send* send, Properties* properties, Bytes body,
                    int64_t body_size) except -1:
-        """Put a message and write its answer, if that is plain; tell whether it is."""
+        """Put a message and write its answer if that is plain; return whether it is."""
         cdef Place* place = self._place_of(send)
         cdef int64_t properties_size, size, offset, code, keys_size
         cdef uint8_t* to
@@ -913,7 +918,7 @@ cdef class SendTurn:
 
     cdef int _pick(self, Send* send, Place* place, int64_t offset, int64_t size, int64_t body_size,
                    Py_ssize_t properties_size, double validated_s, double appended_s) except -1:
-        """Note a message that somebody may want to see; `SendTrace.picked` reads the tuple."""
+        """Note a message that watchers may want; `SendTrace.picked` reads the tuple."""
         cdef Py_ssize_t group_size
         cdef Known known
         cdef Note* note
@@ -925,7 +930,7 @@ cdef class SendTurn:
             and not group.is_escaped
             and group.size <= GROUP_MAX
             and is_bare(group)
-            and read_what(self._scratch, properties_size, &known)
+            and read_known_fields(self._scratch, properties_size, &known)
             and not known.is_replayed
             and crc32_of(known.uniq_key.at, known.uniq_key.size) % place.one_of == 0
         ):
@@ -952,7 +957,7 @@ cdef class SendTurn:
             note.steps[2] = micros(dispatched_s - self._received_s)
             return 0
         properties = PyUnicode_DecodeUTF8(<const char*>self._scratch, properties_size, "replace")
-        # Its properties are stored, so their place is free.
+        # The properties are stored, so the scratch buffer is free.
         group_size = max(0, unescape(send.producer_group, self._scratch))
         self._picked.append((
             <object>place.topic.text,
@@ -971,22 +976,22 @@ cdef class SendTurn:
         ))
         return 0
 
-    cdef int _tell_halves(self, bytes born_host) except -1:
+    cdef int _trace_half_messages(self, bytes born_host) except -1:
         halves = self._halves
         self._halves = []
         self._send.note_halves(halves, born_host)
         return 0
 
-    cdef int _tell_picked(self, bytes born_host) except -1:
+    cdef int _trace_selected(self, bytes born_host) except -1:
         picked = self._picked
         self._picked = []
         self._trace.picked(picked, born_host, self._timestamp, self._received_s)
         return 0
 
     cdef bint _put_batch(self, Send* send, Properties* common, Bytes body, Bytes end) except -1:
-        """Put a batch and write its answer, if it is plain; tell whether it is.
+        """Put a batch and write its answer if it is plain; return whether it is.
 
-        It is looked through before anything is written.
+        The whole batch is checked before anything is written.
         """
         cdef Place* place = self._place_of(send)
         cdef int64_t size = 0, entries = 0, count = 0
@@ -1000,7 +1005,7 @@ cdef class SendTurn:
         if end - body > self._body_max or send.sys_flag & self._refused_flags:
             return False
         if place.one_of:
-            # Somebody may want to see it.
+            # A watcher may want it.
             return False
         if self._is_guarded and self._names_guard(self._scratch, common.size):
             return False
@@ -1022,7 +1027,7 @@ cdef class SendTurn:
         if count > MESSAGES_MAX or (
             entries > KEYS_MAX and self._keys_of(common, body, end) > KEYS_MAX
         ):
-            # Python says so.
+            # Python reports this.
             return False
         self._why = ROOM
         answer_size = self._parts_size + NUMBERS_MAX
@@ -1053,7 +1058,7 @@ cdef class SendTurn:
         return True
 
     cdef int64_t _keys_of(self, Properties* common, Bytes at, Bytes end) noexcept:
-        """Return how many keys the messages of a batch have, as `read_batch` counts them."""
+        """Return the number of keys in a batch, counted as in `read_batch`."""
         cdef int64_t keys = 0
         cdef Item item
         while at < end:
@@ -1064,7 +1069,7 @@ cdef class SendTurn:
         return keys
 
     cdef inline void _note_put(self, Place* place, int64_t messages, int64_t size) noexcept:
-        """Note what was put to a place just now."""
+        """Note messages just put to a place."""
         cdef Topic* topic = place.topic
         topic.calls += 1
         topic.count += messages
@@ -1073,7 +1078,7 @@ cdef class SendTurn:
         place.end = self._from + self._position
 
     cdef Py_ssize_t _batch_text_size(self, Item* item, Properties* common) noexcept:
-        """Return how many bytes the properties of a message have: its own, the common and ours."""
+        """Return the size of a message's properties: its own, the common ones and the broker's."""
         cdef Py_ssize_t size = item.properties.size
         if size and item.properties.at[size - 1] != BETWEEN:
             size += 1
@@ -1141,12 +1146,12 @@ cdef class SendTurn:
         put_part(put_part(to, self._cluster), self._ending)
 
     cdef int64_t _overhead(self, Place* place) noexcept:
-        """Return what a record has beside its body and its properties."""
+        """Return the size of a record without its body and properties."""
         return self._head_size + place.topic.field_size + 2
 
     cdef uint8_t* _begin_record(self, Place* place, Bytes body, int64_t body_size,
                                 int64_t properties_size) noexcept:
-        """Write a record from behind its head up to its properties; return where these go."""
+        """Write a record after its head up to its properties; return where the properties go."""
         cdef uint8_t* to = <uint8_t*>self._log.buf + self._position + self._head_size
         memcpy(to, body, body_size)
         memcpy(to + body_size, place.topic.field_at, place.topic.field_size)
@@ -1157,9 +1162,9 @@ cdef class SendTurn:
 
     cdef void _end_record(self, Send* send, int32_t flag, Place* place, int64_t size,
                           int64_t offset, Bytes body, int64_t body_size) noexcept:
-        """Write a record's head and step behind the record.
+        """Write a record's head and move past the record.
 
-        The head comes last: a process that is killed before leaves zeros where it would be.
+        The head comes last: if the process is killed before, zeros remain in its place.
         """
         cdef uint8_t head[HEAD_MAX]
         self._head(head, send, flag, place, size, offset, body, body_size)
@@ -1171,14 +1176,14 @@ cdef class SendTurn:
         self._position += size
 
     cdef bint _names_guard(self, Bytes properties, Py_ssize_t size) noexcept:
-        """Tell whether properties may hold a checksum already, which Python takes out."""
+        """Tell whether properties may already hold a checksum, which Python removes."""
         return memmem(
             properties, size, PyBytes_AS_STRING(self._guard_name),
             PyBytes_GET_SIZE(self._guard_name)
         ) != NULL
 
     cdef void _guard(self, uint8_t* record, int64_t size) noexcept:
-        """Write a record's checksum into its room, the last digit first."""
+        """Write a record's checksum in the reserved space, last digit first."""
         cdef int64_t guarded = size - PyBytes_GET_SIZE(self._ending) + 1
         cdef uint32_t left = crc32_of(record, guarded) & CRC_MASK
         cdef uint8_t* to = record + size - 1 - GUARD_DIGITS
@@ -1209,30 +1214,30 @@ cdef class SendTurn:
         put32(put64(to, 0), <uint32_t>body_size)
 
     cdef tuple _entry(self, Place* place, Properties* properties, int64_t offset):
-        """Return what the index is given; see IndexService."""
+        """Return the entry for the index; see IndexService."""
         uniq_key = text_of(properties.uniq_key) if properties.uniq_key.size else None
         keys = text_of(properties.keys) if properties.keys.size else None
         return (<object>place.topic.seed, uniq_key, keys, offset, self._timestamp)
 
     cdef void _answer(self, Send* send, Place* place, int64_t offset) noexcept:
-        """Write the answer behind those of the turn; `_run` has seen to the room."""
+        """Append the answer to those of the turn; `_run` has ensured room."""
         self._end_answer(send, put_hex(self._begin_answer(send), offset), place.next_offset)
 
     cdef uint8_t* _begin_answer(self, Send* send) noexcept:
-        """Write an answer up to where its first message is in the log."""
+        """Write an answer up to the log offset of its first message."""
         cdef uint8_t* to = self._answers + self._answered + PREFIX
         if not send.is_binary:
             return put_part(to, <bytes>self._parts[0])
         to = put_part(to, <bytes>self._binary_parts[0])
         to = put_part(put32(to, <uint32_t>send.opaque), <bytes>self._binary_parts[1])
-        # The sizes of all entries and of the message ids are not known yet.
+        # The sizes of the entries and of the message IDs aren't known yet.
         to = put_part(to + 4, <bytes>self._binary_parts[2])
         return put_part(to + 4, self._store_host_hex)
 
     cdef void _end_answer(self, Send* send, uint8_t* to, int64_t queue_offset) noexcept:
-        """Write an answer from behind its message ids, and its sizes before it.
+        """Write an answer from after its message IDs on, and fill in the sizes.
 
-        Of an oneway send it is not kept.
+        The answer of a one-way send is discarded.
         """
         cdef uint8_t* begin = self._answers + self._answered
         cdef uint32_t header
@@ -1260,7 +1265,7 @@ cdef class SendTurn:
         return to
 
     cdef int _begin_time(self) except -1:
-        """Take the time of this turn's puts."""
+        """Set the store time of this turn's puts."""
         now = wall_ms() if self._now_ms is None else self._now_ms()
         if now != slot(self._state, STATE_STORE_TIMESTAMP):
             now = self._puts.begin_millisecond(now)
@@ -1269,7 +1274,7 @@ cdef class SendTurn:
         return 0
 
     cdef int _store(self) except -1:
-        """Write back what the turn has moved, then tell who is told of puts."""
+        """Write back the changed state, then notify listeners of puts."""
         cdef Place* place
         cdef Place* last = NULL
         cdef Topic* topic
@@ -1303,21 +1308,21 @@ cdef class SendTurn:
             if self._index is not None:
                 set_number(self._index, INDEX_ROOM, self._room)
             if seconds_of(self._monotonic) > real_slot(state, STATE_SLOW_AT):
-                self._puts.tell_slow(<object>last.topic.text, last.queue_id, size)
+                self._puts.report_slow_put(<object>last.topic.text, last.queue_id, size)
             self._show(end, waits)
             if not self._waits:
                 add(self._latency, LATENCY_SERVED, self._requests)
         for i in range(self._topic_count):
             topic = &self._topics[i]
             if topic.count:
-                # What a topic was sent counts together, whatever its queues.
+                # Sends to a topic count together, across its queues.
                 self._counts.put(<object>topic.text, topic.calls, topic.count, topic.size)
         self._forget_places()
         self._waiting = None
         return 0
 
     cdef int _show(self, int64_t end, bint waits) except -1:
-        """Show what was put, whose offsets are set; the twin is `MessagePut.show`, `Visibility`."""
+        """Publish puts whose offsets are set. Python twin: `MessagePut.show`, `Visibility`."""
         cdef Place* place
         cdef Topic* topic
         cdef int i
@@ -1346,18 +1351,18 @@ cdef class SendTurn:
 
 
 cdef inline int slot_of(Send* send) noexcept:
-    """Return where the place of a send is looked for."""
+    """Return the hash slot of a send's place."""
     cdef int last = send.topic.at[send.topic.size - 1] if send.topic.size > 0 else 0
     return (send.queue_id * 31 + last * 7 + <int>send.topic.size) & (SLOTS - 1)
 
 
 cdef inline bint is_named(Topic* topic, Text name) noexcept:
-    """Tell whether a topic is the one that a send names."""
+    """Tell whether a send names this topic."""
     return topic.name_size == name.size and memcmp(topic.name, name.at, name.size) == 0
 
 
 cdef int64_t words_of(Text text) noexcept:
-    """Return how many keys a text separates by blanks, empty ones too."""
+    """Return the number of blank-separated keys, including empty ones."""
     cdef int64_t words = 1
     cdef Bytes at = text.at
     cdef Bytes end = text.at + text.size
@@ -1372,14 +1377,15 @@ cdef int64_t words_of(Text text) noexcept:
 
 
 cdef inline int64_t entries_of(Text keys, bint has_uniq_key) noexcept:
-    """Return how many entries of the index a message needs at most."""
+    """Return the maximum number of index entries for a message."""
     if keys.size:
         return 1 + characters(keys)
     return 1 if has_uniq_key else 0
 
 
 cdef inline bint is_wanted(Properties* properties, int64_t one_of) noexcept:
-    """Tell whether a message may be one of so many; without a key its id decides, later."""
+    """Tell whether a message may be in a 1-in-`one_of` sample; without a key its ID decides later.
+    """
     if one_of == 1 or properties.uniq_key.size == 0:
         return True
     return crc32_of(properties.uniq_key.at, properties.uniq_key.size) % one_of == 0
@@ -1398,11 +1404,11 @@ cdef class Turn
 
 
 include "receive.pxi"
-include "halves.pxi"
+include "half_messages.pxi"
 include "gather.pxi"
 include "replay.pxi"
 include "index.pxi"
-include "endings.pxi"
+include "transaction_ends.pxi"
 
 
 cdef class Turn:
@@ -1412,14 +1418,14 @@ cdef class Turn:
     cdef PullTurn _pulls
     cdef EndTurn _ends
     cdef int64_t _left[REASONS]
-    # Who calls `serve`, None when Python does; where answers may be sent at once, below 0 for
-    # nowhere.
+    # The Receiver that called `serve`, None for Python; the socket for immediate answers, negative
+    # for none.
     cdef Receiver _receiver
     cdef int _socket
     cdef readonly Py_ssize_t taken
 
     def __init__(self, SendTurn sends, PullTurn pulls, EndTurn ends):
-        """Each may be None: then its requests are the Python twin's."""
+        """Each may be None; the Python twin then serves its requests."""
         cdef int i
         self._sends = sends
         self._pulls = pulls
@@ -1458,12 +1464,14 @@ cdef class Turn:
         self.taken = 0
         if size < START:
             return b""
-        if memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) == 0:
-            code = code_at(begin + PREFIX + BEGINS_SIZE)
-        elif begin[SERIALIZER_AT] == ROCKETMQ:
+        if begin[SERIALIZER_AT] == ROCKETMQ:
             code = begin[PREFIX] << 8 | begin[PREFIX + 1]
         else:
-            return self._leave(begin, size, HEADER)
+            code = -1
+            if memcmp(begin + PREFIX, BEGINS, BEGINS_SIZE) == 0:
+                code = code_at(begin + PREFIX + BEGINS_SIZE)
+            if code < 0 and not read_first_code(begin + PREFIX, begin + size, &code):
+                return self._leave(begin, size, HEADER)
         answers = b""
         if code == SEND_MESSAGE_V2 or code == SEND_BATCH_MESSAGE or code == SEND_MESSAGE:
             why = STORE
@@ -1492,14 +1500,14 @@ cdef class Turn:
         return answers if self.taken else self._leave(begin, size, why)
 
     cdef bytes _leave(self, Bytes begin, Py_ssize_t size, int why):
-        """Count a request that is left to Python, when it is there as a whole."""
+        """Count a request left to Python once it has arrived completely."""
         if why != TAKEN and 4 + <int64_t>big32(begin) <= size:
             self._left[why] += 1
         return b""
 
 
 cdef inline int code_at(Bytes at) noexcept:
-    """Return the number of two or three digits that ends with a comma, -1 for anything else."""
+    """Return the two- or three-digit number that ends at a comma, -1 for anything else."""
     cdef int i, code = 0
     for i in range(4):
         if at[i] == 44 and i >= 2:

@@ -1,1 +1,1 @@
-"""Requests: one header, one call, one answer, one file a family."""
+"""Request processors: one module per family of requests."""

@@ -1,6 +1,6 @@
 """CommitCheck: checks whether a client can have read up to the consumer offset that it commits.
 
-Differs: the original stores any offset of any topic. An offset beyond the end of a queue makes the
+Differs: RocketMQ stores any offset of any topic. An offset beyond the end of a queue makes the
 group skip every message up to it, and makes the group's lag negative.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker_core.store.message_store import MessageStore
 
 SLAVE_BEHIND_MAX = 1 << 40
-"""How far beyond a slave's end an offset may be; its group reads the master, which is ahead."""
+"""How far beyond a slave's end an offset may be; the group reads the master, which is ahead."""
 
 
 class Refusal(NamedTuple):
@@ -50,7 +50,7 @@ class CommitCheck:
     ) -> Refusal | None:
         """Return why a client's offset may not be stored, None if it may.
 
-        The last message that was put is the exact limit: no client can have read further. The
+        The last message put is the exact limit: no client can have read further. The
         native turn makes the same check for pulls, up to the last readable message.
         """
         queue = self._queues.find(topic, queue_id)

@@ -1,4 +1,4 @@
-"""ConsumerTrace: reports deliveries, what filters passed over, and acknowledgements."""
+"""ConsumerTrace: report deliveries, filtered messages and acknowledgements."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_core.errors import CorruptRecordError
 from broker_core.formats.cq_ext_unit import ADDRESS_MAX
-from broker_core.formats.record import glimpse, glimpse_all
+from broker_core.formats.record import summarize, summarize_all
 from broker_core.message.ids import offset_msg_id
 from broker_core.message.names import PROPERTY_UNIQ_KEY
 from broker_core.trace.deliveries import Delivered
-from broker_core.trace.picking import ALL, NONE
 from broker_core.trace.records import queue_offsets
+from broker_core.trace.selection import ALL, NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from broker_core.clients.consumers import Consumers
     from broker_core.clock import Clock
     from broker_core.formats.cq_ext_unit import CqExtUnit
-    from broker_core.formats.record import Glimpse
+    from broker_core.formats.record import RecordSummary
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import MessageFilter
     from broker_core.trace.tracer import Tracer
 
     Pick = Callable[[memoryview, int], Iterable[memoryview]]
-    """Returns the records, of those side by side, that one of so many is."""
+    """Returns the records of a 1-in-N sample from adjacent records."""
 
 logger = logging.getLogger(__name__)
 
 
-class Answered(NamedTuple):
-    """A pull that is answered, and what with."""
+class AnsweredPull(NamedTuple):
+    """A pull with its answer."""
 
     group: str
     topic: str
@@ -47,7 +47,7 @@ class Answered(NamedTuple):
     message_filter: MessageFilter | None
     is_cold: bool = False
     parked_at: float = 0.0
-    """By the monotonic clock; 0 when it did not wait."""
+    """Monotonic time; 0 when the pull didn't wait."""
 
     @property
     def queue(self) -> tuple[str, str, int]:
@@ -55,11 +55,11 @@ class Answered(NamedTuple):
 
 
 class ConsumerTrace:
-    """Emits events; ask `tracer.watching` first. Event loop only.
+    """Emits events; check `tracer.watching` first. Event loop only.
 
     Attributes:
-        tracer: where the events go.
-        store_host: what ids of messages begin with.
+        tracer: receives the events.
+        store_host: the first part of message IDs.
     """
 
     def __init__(
@@ -78,37 +78,37 @@ class ConsumerTrace:
         self._clock = clock
         self._pick = pick
 
-    def delivered(self, pull: Answered) -> None:
-        """Emit an event for each message that a pull is answered with, if anybody wants it."""
-        one_of = self.tracer.picking.pulls[pull.topic, pull.group]
+    def delivered(self, pull: AnsweredPull) -> None:
+        """Emit an event for each message in a pull's answer, if a watcher wants it."""
+        one_of = self.tracer.selection.pulls[pull.topic, pull.group]
         if one_of == NONE:
             return
-        wanted = (self._wanted(buffer, one_of) for buffer in pull.buffers)
-        self._hand_out(pull, chain.from_iterable(wanted))
+        wanted = (self._sampled(buffer, one_of) for buffer in pull.buffers)
+        self._emit_delivered(pull, chain.from_iterable(wanted))
         if pull.message_filter is not None:
             self.filtered(pull)
 
-    def plainly_answered(self, pull: Answered, picked: Sequence[memoryview] | None) -> None:
-        """Tell of a pull that the native turn has answered. Never raises: that is done.
+    def plainly_answered(self, pull: AnsweredPull, picked: Sequence[memoryview] | None) -> None:
+        """Report a pull that the native turn answered. Never raises, as the answer is already sent.
 
-        `picked`: the records that a sample wants, None for all of them.
+        `picked` holds the sampled records, None for all.
         """
         try:
             if picked is None:
                 self.delivered(pull)
                 return
-            self._hand_out(pull, map(glimpse, picked))
+            self._emit_delivered(pull, map(summarize, picked))
             if pull.message_filter is not None:
                 self.filtered(pull)
         except Exception:
-            logger.exception("a plain pull could not be traced: topic=%s", pull.topic)
+            logger.exception("plain pull not traced topic=%s", pull.topic)
 
-    def filtered(self, pull: Answered) -> None:
-        """Emit an event for each message that a pull's filter passed over."""
+    def filtered(self, pull: AnsweredPull) -> None:
+        """Emit an event for each message skipped by a pull's filter."""
         passed_over = pull.next_begin_offset - pull.queue_offset - pull.message_count
         if passed_over <= 0 or pull.message_filter is None:
             return
-        one_of = self.tracer.picking.pulls[pull.topic, pull.group]
+        one_of = self.tracer.selection.pulls[pull.topic, pull.group]
         if one_of == NONE:
             return
         taken = {offset for view in pull.buffers for offset in queue_offsets(view)}
@@ -126,7 +126,7 @@ class ConsumerTrace:
             if message is None:
                 continue
             uniq_key = message.properties.get(PROPERTY_UNIQ_KEY)
-            if self.tracer.picking.wants_of_pulls(pull.topic, pull.group, uniq_key):
+            if self.tracer.selection.wants_of_pulls(pull.topic, pull.group, uniq_key):
                 who = who or self._who(pull.group, pull.connection)
                 self.tracer.emit(
                     "filtered",
@@ -151,12 +151,12 @@ class ConsumerTrace:
         offset: int,
         connection: Connection,
     ) -> None:
-        """Emit the events of a consumer offset that moved; `before` is -1 when there was none.
+        """Emit the events of a changed consumer offset; `before` is -1 for a first offset.
 
-        One for each message that was seen delivered, with the time that the group had it; one for
-        those before and one for those after, which were delivered unseen or filtered out.
+        Emits an event for each message whose delivery was seen, with the time since then, one for
+        the range before them and one for the range after them, which were filtered or not seen.
         """
-        one_of = self.tracer.picking.pulls[topic, group]
+        one_of = self.tracer.selection.pulls[topic, group]
         if one_of == NONE:
             return
         first = max(0, min(before, offset))
@@ -167,7 +167,7 @@ class ConsumerTrace:
         now_s = self._clock.monotonic()
 
         def emit_range(first: int, end: int) -> None:
-            # Who follows a sample of the messages asks about none that is not known.
+            # Watchers of a sample don't want events about unknown messages.
             if one_of == ALL:
                 self.tracer.emit(
                     "acknowledged", topic, queue_id, end, acknowledged_from=str(first), **who
@@ -194,13 +194,13 @@ class ConsumerTrace:
         if next_offset < offset or not seen:
             emit_range(next_offset, offset)
 
-    def _wanted(self, buffer: memoryview, one_of: int) -> Iterable[Glimpse]:
+    def _sampled(self, buffer: memoryview, one_of: int) -> Iterable[RecordSummary]:
         if one_of == ALL:
-            return glimpse_all(buffer)
-        return (glimpse(record) for record in self._pick(buffer, one_of))
+            return summarize_all(buffer)
+        return (summarize(record) for record in self._pick(buffer, one_of))
 
-    def _hand_out(self, pull: Answered, messages: Iterable[Glimpse]) -> None:
-        """Emit "delivered" for messages, and "woken" for the first one, if the pull had waited."""
+    def _emit_delivered(self, pull: AnsweredPull, messages: Iterable[RecordSummary]) -> None:
+        """Emit "delivered" for messages, and "woken" for the first if the pull waited."""
         who: dict[str, Any] | None = None
         at_s = self._clock.monotonic()
         for message in messages:
@@ -211,11 +211,11 @@ class ConsumerTrace:
             self._delivered(pull, message, at_s, who)
 
     def _delivered(
-        self, pull: Answered, message: Glimpse, at_s: float, who: dict[str, Any]
+        self, pull: AnsweredPull, message: RecordSummary, at_s: float, who: dict[str, Any]
     ) -> None:
         msg_id = offset_msg_id(self.store_host, message.commit_log_offset)
         body_size = message.body_size
-        stored_s = self.tracer.followed.stored_s(message.commit_log_offset)
+        stored_s = self.tracer.watched_messages.stored_s(message.commit_log_offset)
         self.tracer.deliveries.note(
             pull.queue,
             message.queue_offset,
@@ -242,7 +242,9 @@ class ConsumerTrace:
             **who,
         )
 
-    def _woken(self, pull: Answered, message: Glimpse, at_s: float, who: dict[str, Any]) -> None:
+    def _woken(
+        self, pull: AnsweredPull, message: RecordSummary, at_s: float, who: dict[str, Any]
+    ) -> None:
         self.tracer.emit(
             "woken",
             pull.topic,
@@ -262,23 +264,23 @@ class ConsumerTrace:
             "client_id": self._consumers.client_id_of(group, connection),
         }
 
-    def _in_memory(self, commit_log_offset: int, one_of: int) -> Glimpse | None:
-        """Return a message that one of so many may be, if it is in memory."""
+    def _in_memory(self, commit_log_offset: int, one_of: int) -> RecordSummary | None:
+        """Return a message that may be in a 1-in-`one_of` sample if it is in memory."""
         found = self._store.glance(commit_log_offset)
         if found is None or (one_of > ALL and not any(self._pick(found[0], one_of))):
             return None
         try:
-            return glimpse(found[0])
+            return summarize(found[0])
         except CorruptRecordError:
             return None
 
 
 def _by(message_filter: MessageFilter, code: int, ext: CqExtUnit | None) -> str:
-    """Return what a filter decided by."""
+    """Return which part of a filter decided."""
     if code > ADDRESS_MAX and not message_filter.by_tags_code(code):
         return "tag"
     if ext is not None and not message_filter.by_ext_unit(ext):
-        # A filter of tags decides by the tag that the extension repeats.
+        # A tag filter decides by the tag repeated in the extension.
         return "bitmap" if message_filter.by_tags_code(ext.tags_code) else "tag"
     return "sql"
 

@@ -1,4 +1,4 @@
-"""Heads: who messages are that the recorder names by their places, from the log."""
+"""Heads: look up, in the log, the messages that the recorder knows only by offset."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Heads:
-    """Looks messages up that are likely in memory. Event loop only."""
+    """Looks up messages that are likely in memory. Event loop only."""
 
     def __init__(self, store: MessageStore, store_host: bytes) -> None:
         self._store = store
         self._store_host = store_host
 
     def added(self, event: TraceEvent) -> TraceEvent:
-        """Return an event of several messages with the head of the one whose latency it gives."""
+        """Return a multi-message event with the head of the message with the worst latency."""
         if event.worst_offset is None or event.message_id is not None or event.queue_id is None:
             return event
         message = self._message_at(event.topic, event.queue_id, int(event.worst_offset))

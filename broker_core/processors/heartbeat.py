@@ -1,4 +1,4 @@
-"""Heartbeats: the members of groups, their subscriptions, and their locks on queues.
+"""Heartbeats: group members, their subscriptions and their queue locks.
 
 Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java,
 AdminBrokerProcessor.java lockBatchMQ (4.9.7).
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
-from broker_core.clients.consumers import ConsumerMember, wants_text
+from broker_core.clients.consumers import ConsumerMember, subscription_text
 from broker_core.clients.producers import ProducerMember
 from broker_core.clients.rebalance_locks import LockedQueue
 from broker_core.config.limits import LIMITS
@@ -30,7 +30,7 @@ from broker_core.protocol import java_json
 from broker_core.protocol.codes import ONEWAY_FLAG, RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
-from broker_core.steps import finished
+from broker_core.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator, Iterable
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 CLIENT_ID_CHARS_MAX = 255
 WORD_CHARS_MAX = 64
-"""Of the words that say how a group consumes, of an expression's type and of a language."""
+"""Limit for a group's consume settings, an expression's type and a client's language."""
 PARTS_AT_ONCE = 100
 """A heartbeat with more groups and subscriptions takes several turns of its connection."""
 
@@ -77,7 +77,7 @@ class ConsumerData(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class HeartbeatSubscription(msgspec.Struct, rename="camel", kw_only=True):
-    """A subscription as a client sends it; its code_set is not read, see build_subscription."""
+    """A subscription as sent by a client; its code_set isn't read, see build_subscription."""
 
     expression_type: str | None = None
     sub_string: str | None = None
@@ -171,7 +171,7 @@ class HeartbeatProcessor:
         steps = self._register(request, connection, data)
         if _size(data) > PARTS_AT_ONCE:
             return _answer_after(request, connection.run_alone(steps))
-        finished(steps)
+        run_to_end(steps)
         return request.answer(ResponseCode.SUCCESS)
 
     def _register(
@@ -212,7 +212,7 @@ class HeartbeatProcessor:
         return request.answer(ResponseCode.SUCCESS)
 
     def check_client_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """CHECK_CLIENT_CONFIG. Answers SUCCESS for a tag expression and for one that compiles;
+        """CHECK_CLIENT_CONFIG. Answers SUCCESS for a tag expression and for SQL that compiles;
         SYSTEM_ERROR without enablePropertyFilter; SUBSCRIPTION_PARSE_FAILED with the reason.
         """
         subscription = read_body(request, CheckClientRequest).subscription_data
@@ -231,7 +231,7 @@ class HeartbeatProcessor:
     def get_consumer_list_by_group(
         self, request: RemotingCommand, _: Connection
     ) -> RemotingCommand:
-        """GET_CONSUMER_LIST_BY_GROUP. Answers SUCCESS with the client ids, else SYSTEM_ERROR."""
+        """GET_CONSUMER_LIST_BY_GROUP. Answers SUCCESS with the client IDs, else SYSTEM_ERROR."""
         group = fields.text(request.ext_fields, "consumerGroup")
         found = self._consumers.find(group)
         if found is None:
@@ -242,7 +242,9 @@ class HeartbeatProcessor:
         return request.answer(ResponseCode.SUCCESS, body=body)
 
     def lock_batch_mq(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """LOCK_BATCH_MQ. Answers SUCCESS with the queues that the client has locked, maybe none."""
+        """LOCK_BATCH_MQ. Answers SUCCESS with the queues that the client has locked, possibly
+        empty.
+        """
         wanted = read_body(request, LockBatchRequest)
         most = self._limits.client_lock_nums_max
         _require_at_most(most, len(wanted.mq_set), "clientLockNumsMax", "queues")
@@ -257,7 +259,8 @@ class HeartbeatProcessor:
             {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
             for queue in held
         ]
-        # fastjson's text as well, its keys in order and none but texts; C writes thousands of them.
+        # Identical to fastjson's text, as the keys are sorted and all are strings; C encodes
+        # thousands of them.
         body = msgspec.json.encode({"lockOKMQSet": locked})
         return request.answer(ResponseCode.SUCCESS, body=body)
 
@@ -290,7 +293,7 @@ class HeartbeatProcessor:
     def _register_consumers(
         self, request: RemotingCommand, connection: Connection, data: HeartbeatData, now: float
     ) -> Generator[None, None, None]:
-        # One line, not one for each of 500 groups: they cost more than the groups.
+        # Log one line instead of one for each of 500 groups, which would cost more than the groups.
         joined: list[str] = []
         filters = 0
         try:
@@ -310,7 +313,7 @@ class HeartbeatProcessor:
         finally:
             if joined or filters:
                 logger.info(
-                    "consumer joined: group=%s groups=%d filters=%d client_id=%s address=%s",
+                    "consumer joined group=%s groups=%d filters=%d client_id=%s address=%s",
                     joined[0] if joined else "",
                     len(joined),
                     filters,
@@ -327,7 +330,7 @@ class HeartbeatProcessor:
         subscriptions: list[SubscriptionData],
         now: float,
     ) -> bool:
-        """Register a group; return whether the connection is new in it."""
+        """Register a group; return whether the connection is new to it."""
         group_config = self._groups.find_or_create(data.group_name)
         if group_config is not None and group_config.retry_queue_nums > 0:
             # Tools ask for the route of a group's retry topic before they ask for the group.
@@ -340,7 +343,7 @@ class HeartbeatProcessor:
             connection,
             data.group_name,
             ConsumerMember(
-                client_id, request.language, request.version, now, wants_text(subscriptions)
+                client_id, request.language, request.version, now, subscription_text(subscriptions)
             ),
             data.consume_type,
             data.message_model,
@@ -357,7 +360,7 @@ class HeartbeatProcessor:
 
 
 def _size(data: HeartbeatData) -> int:
-    """Return how many groups and subscriptions a heartbeat has."""
+    """Return the number of groups and subscriptions in a heartbeat."""
     return len(data.producer_data_set) + sum(
         1 + len(consumer.subscription_data_set) for consumer in data.consumer_data_set
     )
@@ -369,12 +372,12 @@ async def _answer_after(request: RemotingCommand, done: Awaitable[None]) -> Remo
 
 
 def notify_consumer_ids_changed(group: str, connections: list[ClientConnection]) -> None:
-    """Tell a group's members to rebalance."""
+    """Notify a group's members to rebalance."""
     notice = RemotingCommand.request(
         RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}
     )
     notice.flag |= ONEWAY_FLAG
-    # One frame for all: nobody answers it, so that its opaque means nothing.
+    # Encode one frame for all: nobody answers it, so its opaque has no meaning.
     frame = notice.encode()
     for connection in connections:
         with isolated("notifying a consumer", connection.remote_address):
@@ -403,16 +406,16 @@ def _require_words(words: list[str]) -> None:
     if longest > WORD_CHARS_MAX:
         raise RequestRefusedError(
             ResponseCode.SYSTEM_ERROR,
-            f"a word that says how to consume has {longest} characters: no more than "
-            f"{WORD_CHARS_MAX} are allowed",
+            f"a consumer setting has {longest} characters: no more than {WORD_CHARS_MAX} are "
+            "allowed",
         )
 
 
 def read_body(request: RemotingCommand, kind: type[T]) -> T:
-    """Return a request's JSON body as a structure.
+    """Decode a request's JSON body into a struct.
 
     Raises:
-        RequestRefusedError: the body is not such a structure.
+        RequestRefusedError: the body doesn't match the struct.
     """
     try:
         return java_json.decode_request(request.body, kind)
@@ -428,7 +431,7 @@ def _subscription(data: HeartbeatSubscription) -> SubscriptionData:
             data.topic, data.sub_string, data.sub_version, data.expression_type
         )
     except ValueError:
-        # `||` subscribes to nothing, as in the original; the group is registered all the same.
+        # `||` subscribes to nothing, as in RocketMQ; the group is registered anyway.
         return SubscriptionData(
             topic=data.topic,
             sub_string=data.sub_string or "",

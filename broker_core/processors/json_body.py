@@ -1,4 +1,4 @@
-"""The JSON bodies of requests of ours, which Java never writes."""
+"""JSON bodies of Trebuchet's own requests, which Java never writes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ T = TypeVar("T")
 
 
 def read_json(body: bytes, kind: type[T], what: str) -> T:
-    """Return a body as a structure; an empty one has its defaults.
+    """Decode a body into a struct; an empty body gives the defaults.
 
     Raises:
-        RequestRefusedError: it is not such a structure; `what` names it for people.
+        RequestRefusedError: the body doesn't match; `what` describes it for people.
     """
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (ValueError, RecursionError) as error:
-        # Keys that are not UTF-8 raise UnicodeDecodeError, values that are not DecodeError.
+        # Invalid UTF-8 raises UnicodeDecodeError in keys and DecodeError in values.
         raise RequestRefusedError(
             ResponseCode.SYSTEM_ERROR, f"{what} cannot be read: {error}"
         ) from error

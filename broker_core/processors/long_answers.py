@@ -1,8 +1,8 @@
-"""Answers about very many queues, groups or offsets, made over several turns of the event loop.
+"""Answers about very many queues, groups or offsets, built over several turns of the event loop.
 
-A processor makes such an answer's content in a generator, which yields once for each small piece of
-work and returns the content. Mostly that ends at once. What takes longer goes on in later turns,
-one answer at a time, and its text is made in a thread.
+A processor builds such an answer in a generator, which yields after each small piece of work and
+returns the content. Usually it finishes at once. Longer work continues in later turns, one answer
+at a time, and its text is encoded in a thread.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
     from broker_core.remoting.connection import Connection
 
     Steps = Generator[None, None, Any]
-    """Yields after each piece of work of some microseconds; returns the answer's content, or its
-    text."""
+    """Yields after each piece of work of some microseconds; returns the answer's content or its
+    text.
+    """
 
 AT_ONCE_S = 0.002
-"""How long an answer's steps run before it counts as a long one."""
+"""How long an answer's steps run before it counts as long."""
 WAITING_MAX = 256
-"""Long answers that wait for their turn; one connection may have half of them."""
+"""Maximum number of waiting long answers; one connection may have half of them."""
 
 
 class LongAnswers:
-    """Makes answers of steps. Event loop only.
+    """Builds answers in steps. Event loop only.
 
-    Between two turns the tables change: steps must go by copies, or bear it.
+    Tables can change between turns: steps must work on copies or tolerate changes.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -47,10 +48,10 @@ class LongAnswers:
     def answer(
         self, request: RemotingCommand, connection: Connection, steps: Steps
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
-        """Answer SUCCESS with what the steps return as body, without a body for None.
+        """Answer SUCCESS with the result of the steps as body; no body for None.
 
         Raises:
-            RequestRefusedError: a step refuses; or SYSTEM_BUSY, when too many such answers wait.
+            RequestRefusedError: a step refuses, or too many long answers are waiting (SYSTEM_BUSY).
         """
         end = run_for(AT_ONCE_S, self._monotonic, steps)
         if end is not None:
@@ -59,8 +60,8 @@ class LongAnswers:
         if here >= WAITING_MAX // 2 or all_together >= WAITING_MAX:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_BUSY,
-                f"{all_together} long answers are being made, {here} of them for this client; "
-                "ask again when they have come",
+                f"the broker is preparing {all_together} long answers, {here} of them for this "
+                "client; try again after they arrive",
             )
         self._waiting[connection] += 1
         return self._answer_later(request, connection, steps)
@@ -79,7 +80,7 @@ class LongAnswers:
 
 
 def _while_open(steps: Steps, connection: Connection) -> Steps:
-    """Yield and return as the steps do while the connection is open."""
+    """Run the steps while the connection is open."""
     while connection.is_open:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""OffsetCommits: consumer offsets that clients commit, with a pull or by themselves."""
+"""OffsetCommits: consumer offsets that clients commit, in a pull or a request of its own."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker_core.errors import RequestRefusedError
-from broker_core.processors.around.consume_hooks import QueuePlace
+from broker_core.processors.wrappers.consume_hooks import QueuePlace
 from broker_core.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
     from broker_core.counted_log import CountedLog
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
-    from broker_core.processors.around.consume_hooks import ConsumeHooks
     from broker_core.processors.commit_check import CommitCheck, Refusal
     from broker_core.processors.consumer_trace import ConsumerTrace
+    from broker_core.processors.wrappers.consume_hooks import ConsumeHooks
     from broker_core.remoting.connection import Connection
 
 logger = logging.getLogger(__name__)
 
 
 class OffsetCommits:
-    """Stores offsets; tells watchers and consume hooks of those that moved. Event loop only.
+    """Stores offsets and reports changes to watchers and consume hooks. Event loop only.
 
     Attributes:
-        offsets: where they are stored.
+        offsets: the table that stores them.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class OffsetCommits:
     def commit(
         self, group: str, topic: str, queue_id: int, offset: int, connection: Connection
     ) -> None:
-        """Store a group's offset of a queue, the smaller one as well.
+        """Store a group's offset of a queue, even if it is smaller than before.
 
         Raises:
-            RequestRefusedError: the offset is not one that the group can have read up to.
+            RequestRefusedError: the group can't have read up to this offset.
         """
         refusal = self._refusal(group, topic, queue_id, offset, connection)
         if refusal is not None:
@@ -72,11 +72,11 @@ class OffsetCommits:
     def is_former(
         self, group: str, topic: str, queue_id: int, queue_offset: int, connection: Connection
     ) -> bool:
-        """Return whether a pull has an offset of a deleted topic, and would skip new messages."""
+        """Return whether a pull's offset belongs to a deleted topic and would skip new messages."""
         return self._check.is_former(group, topic, queue_id, queue_offset, connection)
 
     def asked(self, group: str, topic: str, queue_id: int) -> None:
-        """Note that a group was told its offset of a queue: its clients begin there."""
+        """Record that a group asked for its offset of a queue, where its clients will start."""
         if self.offsets.former.count:
             self.offsets.former.forget(group, topic, queue_id)
 
@@ -85,7 +85,7 @@ class OffsetCommits:
     ) -> Refusal | None:
         refusal = self._check.refusal(group, topic, queue_id, offset, connection)
         if refusal is not None:
-            # Clients commit oneway: nobody else reads why.
+            # Clients commit one-way, so only the log shows the reason.
             self._counted_log.report(
                 logger,
                 logging.WARNING,
@@ -107,11 +107,11 @@ class OffsetCommits:
             before = self.offsets.query(group, topic, queue_id)
             self.offsets.commit(group, topic, queue_id, offset)
             if before != offset:
-                self._tell(QueuePlace(group, topic, queue_id, before), offset, connection)
+                self._report(QueuePlace(group, topic, queue_id, before), offset, connection)
         else:
             self.offsets.commit(group, topic, queue_id, offset)
 
-    def _tell(self, before: QueuePlace, offset: int, connection: Connection) -> None:
+    def _report(self, before: QueuePlace, offset: int, connection: Connection) -> None:
         if self._tracer.watching:
             self._trace.acknowledged(
                 before.group, before.topic, before.queue_id, before.queue_offset, offset, connection

@@ -1,4 +1,4 @@
-"""Offsets: the ends of a queue, the consumer offset of a group, the offset of a time.
+"""Offsets: the ends of a queue, a group's consumer offset, the offset at a time.
 
 Source: broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java (4.9.7).
 """
@@ -35,10 +35,9 @@ class OffsetsProcessor:
     def query_consumer_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """QUERY_CONSUMER_OFFSET. Answers SUCCESS with offset, or QUERY_NOT_FOUND.
 
-        A group without an offset starts a young queue from its first message, whatever it asked
-        for: the answer is 0 while the queue's beginning is in memory. QUERY_NOT_FOUND means "no
-        offset" and nothing else: a 4.9 client takes any other failure for that and jumps to the
-        end.
+        A group without an offset starts a young queue at its first message, whatever its own
+        setting: the answer is 0 while the start of the queue is in memory. QUERY_NOT_FOUND strictly
+        means "no offset": a 4.9 client treats any other failure the same way and jumps to the end.
         """
         group = fields.text(request.ext_fields, "consumerGroup")
         topic, queue_id = _queue(request)
@@ -58,9 +57,9 @@ class OffsetsProcessor:
     def update_consumer_offset(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """UPDATE_CONSUMER_OFFSET. Answers SUCCESS; a smaller offset is stored as well.
+        """UPDATE_CONSUMER_OFFSET. Answers SUCCESS; smaller offsets are stored too.
 
-        Answers TOPIC_NOT_EXIST, as 5.x does, or SYSTEM_ERROR for an offset that the group cannot
+        Answers TOPIC_NOT_EXIST, as 5.x does, or SYSTEM_ERROR for an offset that the group can't
         have read up to; see CommitCheck.
         """
         group = fields.text(request.ext_fields, "consumerGroup")
@@ -78,8 +77,8 @@ class OffsetsProcessor:
     ) -> RemotingCommand:
         """SEARCH_OFFSET_BY_TIMESTAMP. Answers SUCCESS with offset.
 
-        Differs: the answer is that of 5.x, the first message stored at or after the time, or the
-        queue's end. 4.9 answers the nearest message, at the end the last one.
+        Differs: answers as 5.x does, with the first message stored at or after the time, or the end
+        of the queue. 4.9 answers with the nearest message, at the end the last one.
         """
         topic, queue_id = _queue(request)
         timestamp = fields.int64(request.ext_fields, "timestamp")
@@ -89,17 +88,17 @@ class OffsetsProcessor:
         )
 
     def get_max_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_MAX_OFFSET. Answers SUCCESS with offset, 0 for a queue nobody wrote to."""
+        """GET_MAX_OFFSET. Answers SUCCESS with offset, 0 for a queue that was never written."""
         return _offset_answer(request, self._store.max_offset_in_queue(*_queue(request)))
 
     def get_min_offset(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_MIN_OFFSET. Answers SUCCESS with offset, 0 for a queue nobody wrote to."""
+        """GET_MIN_OFFSET. Answers SUCCESS with offset, 0 for a queue that was never written."""
         return _offset_answer(request, self._store.min_offset_in_queue(*_queue(request)))
 
     def get_earliest_msg_storetime(
         self, request: RemotingCommand, _: Connection
     ) -> RemotingCommand:
-        """GET_EARLIEST_MSG_STORETIME. Answers SUCCESS with timestamp, -1 in an empty queue."""
+        """GET_EARLIEST_MSG_STORETIME. Answers SUCCESS with timestamp, -1 for an empty queue."""
         topic, queue_id = _queue(request)
         first = self._store.min_offset_in_queue(topic, queue_id)
         timestamp = self._store.store_timestamp(topic, queue_id, first)

@@ -1,11 +1,11 @@
-"""Pulls: messages of one queue from one offset, at once or when they arrive.
+"""Pulls: messages of one queue from an offset on, at once or when they arrive.
 
-Source: broker/processor/PullMessageProcessor.java (4.9.7).
-Differs: an offset outside the queue is answered and logged, but no event is written to
-OFFSET_MOVED_EVENT, as in 5.x. A commit in a pull is discarded if CommitCheck refuses it, and a
-client that still reads a deleted topic is directed to the first message of the new one. A slave
-holds a pull from beyond its queue's end for a second, if the pull may wait; the original answers
-at once, and without a master the client repeats the pull at once.
+Source: broker/processor/PullMessageProcessor.java (4.9.7). Differs: an offset outside the queue is
+answered and logged, but no event is written to OFFSET_MOVED_EVENT, as in 5.x. A commit in a pull is
+discarded if CommitCheck rejects it, and a client that still reads a deleted topic is directed to
+the first message of the new one. A slave holds a pull from beyond its queue's end for a second if
+the pull may wait; RocketMQ answers at once, and without a master the client repeats the pull in a
+tight loop.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker_core.delivery.tag_filter import TagFilter
 from broker_core.errors import RequestRefusedError
 from broker_core.formats.record import queue_offset_of, store_timestamp_of
-from broker_core.processors.around.consume_hooks import QueuePlace
-from broker_core.processors.consumer_trace import Answered
+from broker_core.processors.consumer_trace import AnsweredPull
+from broker_core.processors.pull_redirect import MASTER
 from broker_core.processors.subscription_check import KEPT_CHARS_MAX, kept_filter
-from broker_core.processors.which_broker import MASTER
+from broker_core.processors.wrappers.consume_hooks import QueuePlace
 from broker_core.protocol import binary_header
 from broker_core.protocol.codes import ResponseCode
 from broker_core.protocol.command import RemotingCommand, answer_template, parts_of
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from broker_core.counted_log import CountedLog
     from broker_core.delivery.parked_pulls import ParkedPulls
     from broker_core.delivery.slow_consumers import SlowConsumers
-    from broker_core.processors.around.consume_hooks import ConsumeHooks
     from broker_core.processors.consumer_trace import ConsumerTrace
     from broker_core.processors.offset_commits import OffsetCommits
+    from broker_core.processors.pull_redirect import PullRedirect
     from broker_core.processors.subscription_check import SubscriptionCheck
-    from broker_core.processors.which_broker import WhichBroker
+    from broker_core.processors.wrappers.consume_hooks import ConsumeHooks
     from broker_core.remoting.connection import Connection
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
@@ -55,10 +55,10 @@ FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
 SUSPEND_TIMEOUT_MS_MAX = 60_000
 PARKED_CHARS_MAX = 8 * 1024
-"""A pull whose ext fields are longer does not wait: a parked pull keeps its request."""
+"""A pull with longer ext fields doesn't wait, because a parked pull keeps its request."""
 MAX_MSG_NUMS_MAX = 1024
 AHEAD_TIMEOUT_MS = 1_000
-"""How long a slave keeps a pull from beyond its queue's end before it sends it to the master."""
+"""How long a slave holds a pull from beyond its queue's end before redirecting it to the master."""
 
 CODES = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -70,7 +70,7 @@ CODES = {
     GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 EMPTY = frozenset({GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE})
-"""Of a queue without messages only offset 0 may wait; any other offset has moved."""
+"""In a queue without messages only offset 0 may wait; any other offset has moved."""
 
 
 PLAIN_STATUSES = (
@@ -79,7 +79,7 @@ PLAIN_STATUSES = (
     GetMessageStatus.OFFSET_OVERFLOW_ONE,
     GetMessageStatus.NO_MESSAGE_IN_QUEUE,
 )
-"""What plain pulls come to; the last one only from offset 0 on."""
+"""The outcomes of plain pulls; the last only at offset 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,35 +92,38 @@ class PullWatchers:
 
 
 class PlainPulls(NamedTuple):
-    """What the native turn needs to know of this module to serve plain pulls."""
+    """The parts of this module that the native turn uses to serve plain pulls."""
 
     check: SubscriptionCheck
     kept_filter: Callable[[str, str, str | None], MessageFilter | None]
-    """Of expressions with at most kept_chars_max characters."""
+    """For expressions with at most kept_chars_max characters."""
     kept_chars_max: int
     filter_type: type[TagFilter]
-    """Other filters are not plain."""
+    """Other filters aren't plain."""
     filtered_units_max: int
     commits: OffsetCommits
-    which_broker: WhichBroker
+    pull_redirect: PullRedirect
     tracer: Tracer
     slow_consumers: SlowConsumers
     config: BrokerConfig
     parked_pulls: ParkedPulls
     again: Callable[..., Pull]
     """See PullProcessor.again."""
-    tell: Callable[[Answered, Sequence[memoryview] | None], None]
+    tell: Callable[[AnsweredPull, Sequence[memoryview] | None], None]
     """See ConsumerTrace.plainly_answered."""
-    answered: type[Answered]
+    answered: type[AnsweredPull]
     store_host: bytes
     parked_chars_max: int
     suspend_timeout_ms_max: int
     statuses: tuple[str, ...]
     answer_parts: tuple[tuple[bytes, ...], ...]
-    """JSON headers of these statuses, cut where suggestWhichBrokerId, the next, the lowest and the
-    highest offset and the opaque stand."""
+    """JSON headers of these statuses, split at suggestWhichBrokerId, the next, minimum and maximum
+    offsets and the opaque.
+    """
     binary_parts: tuple[tuple[bytes, ...], ...]
-    """Binary ones, up to the opaque, the length of their entries, and the same in this order."""
+    """Binary headers, split at the opaque, the length of the entries, and the same fields in this
+    order.
+    """
 
 
 class PullProcessor:
@@ -134,7 +137,7 @@ class PullProcessor:
         store: MessageStore,
         parked_pulls: ParkedPulls,
         watchers: PullWatchers,
-        which_broker: WhichBroker,
+        pull_redirect: PullRedirect,
         stats: BrokerStats,
         counted_log: CountedLog,
         clock: Clock,
@@ -149,14 +152,14 @@ class PullProcessor:
         self._tracer = watchers.trace.tracer
         self._slow_consumers = watchers.slow_consumers
         self._hooks = watchers.hooks
-        self.which_broker = which_broker
+        self.pull_redirect = pull_redirect
         self._stats = stats
         self._counted_log = counted_log
         self._clock = clock
 
     @property
     def plain(self) -> PlainPulls | None:
-        """What plain pulls need; None where a hook wants to see every pull."""
+        """Data for plain pulls; None if a hook must see every pull."""
         if self._hooks is not None:
             return None
         names = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
@@ -169,14 +172,14 @@ class PullProcessor:
             TagFilter,
             FILTERED_UNITS_MAX,
             self._commits,
-            self.which_broker,
+            self.pull_redirect,
             self._tracer,
             self._slow_consumers,
             self._config,
             self._parked_pulls,
             self.again,
             self._trace.plainly_answered,
-            Answered,
+            AnsweredPull,
             self._trace.store_host,
             PARKED_CHARS_MAX,
             SUSPEND_TIMEOUT_MS_MAX,
@@ -196,11 +199,11 @@ class PullProcessor:
     ) -> RemotingCommand | Awaitable[RemotingCommand | None] | None:
         """PULL_MESSAGE.
 
-        Answers SUCCESS with the stored records as body; PULL_NOT_FOUND, after a wait when the
-        request allows one; PULL_RETRY_IMMEDIATELY; PULL_OFFSET_MOVED; SYSTEM_ERROR, NO_PERMISSION,
+        Answers SUCCESS with the stored records as body; PULL_NOT_FOUND, after a wait if the request
+        allows one; PULL_RETRY_IMMEDIATELY; PULL_OFFSET_MOVED; SYSTEM_ERROR, NO_PERMISSION,
         TOPIC_NOT_EXIST, SUBSCRIPTION_GROUP_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED,
         SUBSCRIPTION_NOT_EXIST, SUBSCRIPTION_NOT_LATEST, FILTER_DATA_NOT_EXIST or
-        FILTER_DATA_NOT_LATEST. None while the pull waits.
+        FILTER_DATA_NOT_LATEST. Returns None while the pull waits.
         """
         header = request.ext_fields
         pull = Pull(
@@ -229,7 +232,7 @@ class PullProcessor:
             expression,
             expression_type,
         )
-        if sys_flag & FLAG_COMMIT_OFFSET and self.which_broker.commits:
+        if sys_flag & FLAG_COMMIT_OFFSET and self.pull_redirect.commits_offsets:
             commit_offset = fields.int64(header, "commitOffset", 0)
             if commit_offset >= 0:
                 self._commits.commit_with_pull(
@@ -237,7 +240,7 @@ class PullProcessor:
                 )
         if (
             self._former.count
-            and self.which_broker.commits
+            and self.pull_redirect.commits_offsets
             and self._commits.is_former(
                 pull.group, pull.topic, pull.queue_id, pull.queue_offset, connection
             )
@@ -254,7 +257,7 @@ class PullProcessor:
         return self._answer_later(pull, result)
 
     def _from_beginning(self, pull: Pull) -> GetMessageResult:
-        """Return what leads a pull from a deleted topic to the first message of the new one."""
+        """Return the result that sends a pull of a deleted topic to the new topic's start."""
         low = self.store.min_offset_in_queue(pull.topic, pull.queue_id)
         high = self.store.max_offset_in_queue(pull.topic, pull.queue_id)
         return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, low, low, high)
@@ -273,7 +276,7 @@ class PullProcessor:
         message_filter: MessageFilter | None,
         parked_at: float,
     ) -> Pull:
-        """Return a pull that the native turn has parked, to be tried again here."""
+        """Return a pull parked by the native turn, to be tried again here."""
         request = RemotingCommand.request(code)
         request.opaque = opaque
         request.serialize_type = serialize_type
@@ -299,8 +302,8 @@ class PullProcessor:
         """
         code = code_of(result.status, pull.queue_offset)
         timeout_ms = pull.suspend_timeout_ms
-        if code is ResponseCode.PULL_OFFSET_MOVED and not self.which_broker.moves:
-            # Without a master the consumer would come back at once, and again.
+        if code is ResponseCode.PULL_OFFSET_MOVED and not self.pull_redirect.corrects_offsets:
+            # Without a master the consumer would repeat the pull immediately.
             timeout_ms = min(timeout_ms, AHEAD_TIMEOUT_MS)
         elif code is not ResponseCode.PULL_NOT_FOUND:
             timeout_ms = 0
@@ -314,7 +317,7 @@ class PullProcessor:
         return self.answer(pull, result)
 
     def answer(self, pull: Pull, result: GetMessageResult) -> RemotingCommand:
-        """Return the answer; count it, and tell the watchers.
+        """Return the answer, count it and notify the watchers.
 
         Raises:
             RequestRefusedError: a consume hook refuses.
@@ -342,11 +345,11 @@ class PullProcessor:
                 self._slow_consumers.on_pulled(
                     pull.group, pull.topic, pull.queue_id, result.next_begin_offset
                 )
-            self._tell(pull, result)
+            self._report(pull, result)
         elif status is GetMessageStatus.NO_MATCHED_MESSAGE:
-            self.tell_filtered(pull, result)
+            self.trace_filtered(pull, result)
         elif code is ResponseCode.PULL_OFFSET_MOVED:
-            moves = self.which_broker.moves
+            moves = self.pull_redirect.corrects_offsets
             self._counted_log.report(
                 logger,
                 logging.WARNING,
@@ -359,12 +362,12 @@ class PullProcessor:
                 status.name,
             )
             if not moves:
-                return self._answer_instead(pull, result)
+                return self._redirect_answer(pull, result)
         return pull.request.answer(
             code,
             status.name,
             {
-                "suggestWhichBrokerId": self.which_broker.after(
+                "suggestWhichBrokerId": self.pull_redirect.after(
                     pull.group, is_slow=result.suggest_pulling_from_slave
                 )
                 if self._config.slave_read_enable
@@ -376,8 +379,8 @@ class PullProcessor:
             result.buffers if found else b"",
         )
 
-    def _tell(self, pull: Pull, result: GetMessageResult) -> None:
-        """Tell the recorder, and whoever watches, of a pull that is answered with messages."""
+    def _report(self, pull: Pull, result: GetMessageResult) -> None:
+        """Report a pull answered with messages to the recorder and the watchers."""
         recorder = self._tracer.recorder
         if recorder.is_on and result.buffers:
             passed_over = result.next_begin_offset - pull.queue_offset - result.message_count
@@ -394,18 +397,18 @@ class PullProcessor:
         if self._tracer.watching:
             self._trace.delivered(answered(pull, result))
 
-    def tell_filtered(self, pull: Pull, result: GetMessageResult) -> None:
-        """Tell whoever watches of messages that a pull's filter passed over, all of them."""
+    def trace_filtered(self, pull: Pull, result: GetMessageResult) -> None:
+        """Report every message skipped by a pull's filter to the watchers."""
         if self._tracer.watching:
             self._trace.filtered(answered(pull, result))
 
-    def _answer_instead(self, pull: Pull, result: GetMessageResult) -> RemotingCommand:
-        """Send a consumer with an offset outside this slave's queue to where it is looked after."""
+    def _redirect_answer(self, pull: Pull, result: GetMessageResult) -> RemotingCommand:
+        """Redirect a consumer whose offset is outside this slave's queue."""
         return pull.request.answer(
             ResponseCode.PULL_RETRY_IMMEDIATELY,
             result.status.name,
             {
-                "suggestWhichBrokerId": self.which_broker.instead(pull.group),
+                "suggestWhichBrokerId": self.pull_redirect.other_broker(pull.group),
                 "nextBeginOffset": str(pull.queue_offset),
                 "minOffset": str(result.min_offset),
                 "maxOffset": str(result.max_offset),
@@ -421,12 +424,14 @@ class PullProcessor:
         answer = self.answer_or_park(pull, read)
         if read.status is GetMessageStatus.FOUND:
             took = self._clock.monotonic() - started
-            self._stats.got_late(pull.topic, pull.group, pull.queue_id, read.message_count, took)
+            self._stats.count_late_delivery(
+                pull.topic, pull.group, pull.queue_id, read.message_count, took
+            )
         return answer
 
 
 class Pull:
-    """One pull request; parked, it is tried again when its queue grows."""
+    """One pull request; when parked, it is tried again as its queue grows."""
 
     __slots__ = (
         "_processor",
@@ -487,21 +492,22 @@ class Pull:
         except MemoryError:
             raise
         except Exception:
-            # The client gets an answer; ParkedPulls logs the error.
+            # Answer the client; ParkedPulls logs the error.
             self.connection.send(internal_error(self.request), at_once=True)
             raise
 
     def _attempt(self, *, is_last: bool) -> bool:
         result = self.get()
         if not isinstance(result, GetMessageResult):
-            # Cold so soon after it arrived: let the client ask again, its next pull reads it.
+            # Already cold although it just arrived: let the client ask again, its next pull reads
+            # it.
             if isinstance(result, Coroutine):
                 result.close()
             self.connection.send(self._retry_immediately(), at_once=True)
             return True
         if not is_last:
             if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
-                self._processor.tell_filtered(self, result)
+                self._processor.trace_filtered(self, result)
                 self.queue_offset = result.next_begin_offset
                 return False
             if code_of(result.status, self.queue_offset) is ResponseCode.PULL_NOT_FOUND:
@@ -521,7 +527,7 @@ class Pull:
             ResponseCode.PULL_RETRY_IMMEDIATELY,
             GetMessageStatus.NO_MATCHED_MESSAGE.name,
             {
-                "suggestWhichBrokerId": self._processor.which_broker.after(
+                "suggestWhichBrokerId": self._processor.pull_redirect.after(
                     self.group, is_slow=False
                 ),
                 "nextBeginOffset": str(self.queue_offset),
@@ -531,9 +537,9 @@ class Pull:
         )
 
 
-def answered(pull: Pull, result: GetMessageResult) -> Answered:
-    """Return what whoever watches is told of a pull."""
-    return Answered(
+def answered(pull: Pull, result: GetMessageResult) -> AnsweredPull:
+    """Return the description of an answered pull for watchers."""
+    return AnsweredPull(
         pull.group,
         pull.topic,
         pull.queue_id,
@@ -549,9 +555,9 @@ def answered(pull: Pull, result: GetMessageResult) -> Answered:
 
 
 def code_of(status: GetMessageStatus, queue_offset: int) -> ResponseCode:
-    """Return what a status is on the wire."""
+    """Return the response code of a status."""
     if status is GetMessageStatus.FOUND:
-        return ResponseCode.SUCCESS  # mostly, and without the hash of an enum
+        return ResponseCode.SUCCESS  # the usual case, without hashing an enum
     if status in EMPTY:
         moved = queue_offset != 0
         return ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND

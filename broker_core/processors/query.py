@@ -1,8 +1,7 @@
-"""Queries: stored messages by key, and by commit_log_offset.
+"""Queries: stored messages by key and by commit_log_offset.
 
-Source: broker/processor/QueryMessageProcessor.java (4.9.7).
-Differs: the index knows hashes only, and two names with one hash are easily made; the original
-answers records of other topics as well.
+Source: broker/processor/QueryMessageProcessor.java (4.9.7). Differs: the index stores only hashes,
+and names with equal hashes are easy to construct; RocketMQ also returns records of other topics.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_core.access.account import Permission
-from broker_core.access.found import need_of
+from broker_core.access.message_permissions import need_of
 from broker_core.errors import RequestRefusedError
 from broker_core.formats import record
 from broker_core.message import names
@@ -19,7 +18,7 @@ from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
     from broker_core.config.store import StoreConfig
-    from broker_core.processors.around.guard import Gate
+    from broker_core.processors.wrappers.guard import Gate
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
@@ -38,7 +37,7 @@ class QueryProcessor:
     def query_message(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """QUERY_MESSAGE. Answers SUCCESS with the records as body, or QUERY_NOT_FOUND.
 
-        The records may include other keys with the same hash, which clients sort out.
+        The records may include other keys with the same hash, which clients filter out.
         """
         header = request.ext_fields
         max_num = fields.int32(header, "maxNum", low=1)

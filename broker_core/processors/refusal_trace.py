@@ -1,4 +1,4 @@
-"""RefusalTrace: tells watchers which requests about messages the broker refuses, and why."""
+"""RefusalTrace: report refused requests about messages, and the reason, to watchers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ TRACED: Mapping[int, str] = {
 NAME_CHARS_MAX = 255
 QUEUE_ID = re.compile("[0-9]{1,9}")
 REMARK_CHARS_MAX = 500
-"""What clients sent comes back in remarks."""
+"""Remarks can contain text sent by clients."""
 
 
 class RefusalTrace:
-    """Emits events while somebody watches. Event loop only."""
+    """Emits events while a watcher is active. Event loop only."""
 
     def __init__(self, tracer: Tracer, consumers: Consumers, clock: Clock) -> None:
         self._tracer = tracer
@@ -53,9 +53,9 @@ class RefusalTrace:
         refusal: RequestRefusedError,
         received_s: float,
     ) -> None:
-        """Emit "refused", if somebody watches and the request is about messages.
+        """Emit "refused" if a watcher is active and the request is about messages.
 
-        `received_s`: when its bytes were there, by the monotonic clock; 0: that is not known.
+        `received_s` is the monotonic time when its bytes had arrived; 0 if unknown.
         """
         asked = TRACED.get(request.code) if self._tracer.notes_errors else None
         if asked is None:

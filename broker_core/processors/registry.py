@@ -1,6 +1,6 @@
-"""The table of the broker's requests, from code to handler.
+"""The broker's request table, from code to handler.
 
-A code without a row is answered REQUEST_CODE_NOT_SUPPORTED by the dispatcher.
+The dispatcher answers codes without a row with REQUEST_CODE_NOT_SUPPORTED.
 """
 
 from __future__ import annotations
@@ -24,12 +24,17 @@ if TYPE_CHECKING:
     from broker_core.processors.admin.messages import MessagesAdmin
     from broker_core.processors.admin.replication import ReplicationAdmin
     from broker_core.processors.admin.sample import SampleAdmin
+    from broker_core.processors.admin.timers import TimersAdmin
     from broker_core.processors.admin.topics import TopicsAdmin
     from broker_core.processors.admin.transactions import TransactionAdmin
+    from broker_core.processors.assignment import AssignmentProcessor
     from broker_core.processors.heartbeat import HeartbeatProcessor
     from broker_core.processors.offsets import OffsetsProcessor
+    from broker_core.processors.pop import PopProcessor
+    from broker_core.processors.pop_acks import PopAcksProcessor
     from broker_core.processors.pull import PullProcessor
     from broker_core.processors.query import QueryProcessor
+    from broker_core.processors.recall import RecallProcessor
     from broker_core.processors.reply import ReplyProcessor
     from broker_core.processors.send import SendProcessor
     from broker_core.processors.send_back import SendBackProcessor
@@ -45,8 +50,12 @@ class Processors:
     send: SendProcessor
     send_back: SendBackProcessor
     transaction: TransactionProcessor
+    recall: RecallProcessor
     reply: ReplyProcessor
     pull: PullProcessor
+    pop: PopProcessor
+    pop_acks: PopAcksProcessor
+    assignment: AssignmentProcessor
     heartbeat: HeartbeatProcessor
     offsets: OffsetsProcessor
     query: QueryProcessor
@@ -65,6 +74,7 @@ class Processors:
     internals: InternalsAdmin
     ha: HaAdmin
     transactions: TransactionAdmin
+    timers: TimersAdmin
 
 
 def handlers(processors: Processors) -> dict[int, Handler]:
@@ -76,10 +86,21 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.CONSUMER_SEND_MSG_BACK: processors.send_back.consumer_send_msg_back,
         RequestCode.END_TRANSACTION: processors.transaction.end_transaction,
         RequestCode.RESUME_CHECK_HALF_MESSAGE: processors.transaction.resume_check_half_message,
+        RequestCode.RECALL_MESSAGE: processors.recall.recall_message,
         RequestCode.SEND_REPLY_MESSAGE: processors.reply.send_reply_message,
         RequestCode.SEND_REPLY_MESSAGE_V2: processors.reply.send_reply_message_v2,
         RequestCode.PULL_MESSAGE: processors.pull.pull_message,
         RequestCode.LITE_PULL_MESSAGE: processors.pull.pull_message,
+        RequestCode.POP_MESSAGE: processors.pop.pop_message,
+        RequestCode.PEEK_MESSAGE: processors.pop.peek_message,
+        RequestCode.NOTIFICATION: processors.pop.notification,
+        RequestCode.POLLING_INFO: processors.pop.polling_info,
+        RequestCode.ACK_MESSAGE: processors.pop_acks.ack_message,
+        RequestCode.BATCH_ACK_MESSAGE: processors.pop_acks.batch_ack_message,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME: processors.pop_acks.change_invisible_time,
+        RequestCode.QUERY_ASSIGNMENT: processors.assignment.query_assignment,
+        RequestCode.SET_MESSAGE_REQUEST_MODE: processors.assignment.set_message_request_mode,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: processors.assignment.all_modes,
         RequestCode.HEART_BEAT: processors.heartbeat.heart_beat,
         RequestCode.UNREGISTER_CLIENT: processors.heartbeat.unregister_client,
         RequestCode.CHECK_CLIENT_CONFIG: processors.heartbeat.check_client_config,
@@ -133,22 +154,23 @@ def handlers(processors: Processors) -> dict[int, Handler]:
         RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: processors.access.accounts,
         RequestCode.GET_BROKER_HA_STATUS: processors.ha.ha_status,
         RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: processors.ha.min_broker_id_changed,
-        **_ours(processors),
+        **_trebuchet_handlers(processors),
     }
 
 
-def _ours(processors: Processors) -> dict[int, Handler]:
-    """Return the requests that RocketMQ's own brokers do not know."""
+def _trebuchet_handlers(processors: Processors) -> dict[int, Handler]:
+    """Return Trebuchet's own requests, which RocketMQ's brokers don't support."""
     return {
         RequestCode.RESET_OFFSETS: processors.groups.reset_offsets,
         RequestCode.GET_HALF_MESSAGES: processors.transactions.halves,
         RequestCode.CHECK_HALF_MESSAGE: processors.transactions.check,
+        RequestCode.GET_TIMER_MESSAGES: processors.timers.messages,
         RequestCode.DISCONNECT_CLIENT: processors.connections.disconnect,
         RequestCode.EXPLAIN_ACCESS: processors.access.explain,
         RequestCode.GET_BROKER_SAMPLE: processors.sample.sample,
         RequestCode.GET_BROKER_INTERNALS: processors.internals.internals,
         RequestCode.UPDATE_DELAY_OFFSET: processors.delays.update_offset,
-        RequestCode.GET_ALL_CONSUMER_FILTER: processors.ha.all_filters,
+        RequestCode.GET_ALL_CONSUMER_FILTER: processors.filters.all_filters,
         RequestCode.UPDATE_CONSUMER_FILTER: processors.filters.update,
         RequestCode.DELETE_CONSUMER_FILTER: processors.filters.delete,
         RequestCode.GET_REPLICATION_STATE: processors.replication.state,
@@ -161,7 +183,7 @@ def _ours(processors: Processors) -> dict[int, Handler]:
 
 
 def fast_handlers(processors: Processors) -> dict[int, Handler]:
-    """Return the table of the VIP port: all but pulls, as in the original."""
+    """Return the table of the VIP port: everything except pulls, as in RocketMQ."""
     table = handlers(processors)
     for code in PULL_CODES:
         del table[code]

@@ -1,4 +1,4 @@
-"""Replies: the answer to a request message, pushed to the client that asked.
+"""Replies: the answer to a request message, pushed to the requesting client.
 
 Source: broker/processor/ReplyMessageProcessor.java (4.9.7).
 """
@@ -13,7 +13,7 @@ from broker_core.access.rules import Need
 from broker_core.errors import PropertiesError, RemotingError, RequestRefusedError
 from broker_core.message import names, properties
 from broker_core.message.ids import host_text, offset_msg_id
-from broker_core.processors.send import producer_fields, refusal_of, wanted_of
+from broker_core.processors.send import destination_of, producer_fields, refusal_of
 from broker_core.processors.send_outcomes import LESS_SAFE
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.config.broker import BrokerConfig
     from broker_core.counted_log import CountedLog
-    from broker_core.processors.around.guard import Gate
+    from broker_core.processors.wrappers.guard import Gate
     from broker_core.remoting.connection import Connection
     from broker_core.sending.placement import Placement
     from broker_core.stats.counters import BrokerStats
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 PUSH_TIMEOUT_S = 10.0
 PUSHED_MSG_ID = "0"
-"""The id of a reply that is not stored; clients cannot decode an empty one."""
+"""The ID of a reply that isn't stored; clients can't decode an empty one."""
 REPEATED = (
     "producerGroup",
     "topic",
@@ -97,10 +97,10 @@ class ReplyProcessor:
     ) -> RemotingCommand:
         """SEND_REPLY_MESSAGE_V2.
 
-        Answers SUCCESS when the asking client takes the reply; SYSTEM_ERROR when it does not, or is
-        not connected here; otherwise as SEND_MESSAGE_V2. With storeReplyMessageEnable the reply is
-        stored in both cases. With access control any account may send to the cluster's reply
-        topic, which consumers reply to without a permission; any other topic needs PUB.
+        Answers SUCCESS when the requesting client accepts the reply; SYSTEM_ERROR when it doesn't
+        or isn't connected here; otherwise as SEND_MESSAGE_V2. With storeReplyMessageEnable the
+        reply is stored in both cases. With access control any account may send to the cluster's
+        reply topic, to which consumers reply without a permission; any other topic needs PUB.
         """
         return await self._serve(request, connection, request.ext_fields)
 
@@ -120,7 +120,7 @@ class ReplyProcessor:
         if self._gate is not None and topic != self._reply_topic:
             need = Need(topic, Permission.PUB)
             self._gate.require(request, connection.remote_address, [need])
-        queue_id = self._placement.place(wanted_of(send_header, connection))
+        queue_id = self._placement.place(destination_of(send_header, connection))
         text = header.get("i", "")
         properties.require_no_nul(text)
         table = properties.decode_sent(text)
@@ -143,7 +143,7 @@ class ReplyProcessor:
                 msg_id = offset_msg_id(self._store_host, result.commit_log_offset)
                 ext_fields = _ids(msg_id, queue_id, result.queue_offset)
             else:
-                self._log("replies are not stored", f"topic={topic}", status.name)
+                self._report("replies are not stored", f"topic={topic}", status.name)
         if refusal is not None:
             raise refusal.with_fields(ext_fields)
         ext_fields |= producer_fields(self._config)
@@ -156,10 +156,10 @@ class ReplyProcessor:
         header: Mapping[str, str],
         table: Mapping[str, str],
     ) -> None:
-        """Push a reply to the client that asked.
+        """Push a reply to the requesting client.
 
         Raises:
-            RequestRefusedError: it is not connected here, or has not taken the reply.
+            RequestRefusedError: the client isn't connected here or didn't accept the reply.
         """
         client_id = table.get(names.PROPERTY_MESSAGE_REPLY_TO_CLIENT)
         if client_id is None:
@@ -168,7 +168,7 @@ class ReplyProcessor:
             )
         found = self._producers.find(client_id)
         if found is None:
-            self._log("replies are not pushed", f"client_id={client_id}", "it is not connected")
+            self._report("replies are not pushed", f"client_id={client_id}", "it is not connected")
             raise _not_pushed(f"push reply message fail, channel of <{client_id}> not found.")
         asking = cast("Connection", found)
         now_ms = str(self._clock.now_ms())
@@ -189,13 +189,13 @@ class ReplyProcessor:
         try:
             answer = await asking.request(push, PUSH_TIMEOUT_S)
         except RemotingError as error:
-            self._log("replies are not pushed", f"client_id={client_id}", error)
+            self._report("replies are not pushed", f"client_id={client_id}", error)
             raise _not_pushed(f"push reply message to {client_id}fail.") from error
         if answer.code != ResponseCode.SUCCESS:
-            self._log("replies are refused", f"client_id={client_id}", answer.remark)
+            self._report("replies are refused", f"client_id={client_id}", answer.remark)
             raise _not_pushed(f"push reply message to {client_id}fail.")
 
-    def _log(self, event: str, subject: str, reason: object) -> None:
+    def _report(self, event: str, subject: str, reason: object) -> None:
         self._counted_log.report(logger, logging.WARNING, event, subject, "reason=%s", reason)
 
     def _put(
@@ -227,7 +227,7 @@ class ReplyProcessor:
 
 
 def _ids(msg_id: str, queue_id: int, queue_offset: int) -> dict[str, str]:
-    """Return the fields of a reply that was pushed or stored, or both."""
+    """Return the ID fields of a reply that was pushed, stored or both."""
     return {"msgId": msg_id, "queueId": str(queue_id), "queueOffset": str(queue_offset)}
 
 

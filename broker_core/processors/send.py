@@ -1,4 +1,4 @@
-"""Sends: one message, or a batch of them, in the long and the short header form.
+"""Sends: single messages and batches, with the long or the short header form.
 
 Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java (4.9.7).
 """
@@ -20,6 +20,7 @@ from broker_core.message.names import (
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT_STORE_MSG_OK,
+    RMQ_SYS_TIMER_TOPIC,
 )
 from broker_core.message.properties import (
     PROPERTY_SEPARATOR,
@@ -29,6 +30,7 @@ from broker_core.message.properties import (
     without,
 )
 from broker_core.message.sys_flag import TRANSACTION_MASK
+from broker_core.processors.pending_sends import PendingSends, PendingSendsOfTurn
 from broker_core.processors.send_outcomes import LESS_SAFE, REFUSALS
 from broker_core.processors.send_trace import SLOW_PUT_S
 from broker_core.protocol import binary_header
@@ -43,11 +45,12 @@ from broker_core.protocol.command import (
 from broker_core.protocol.frame import FrameDecoder
 from broker_core.protocol.headers.send_message import SHORT_NAMES, SendHeader
 from broker_core.remoting.dispatch import refused
-from broker_core.remoting.later import Later
 from broker_core.sending.dead_letters import DLQ_QUEUE_ID
 from broker_core.sending.detours import DETOUR_PROPERTIES
-from broker_core.sending.placement import Wanted
+from broker_core.sending.placement import Destination
 from broker_core.store.results import PutBatchResult, PutMessageStatus, RefusedPutError
+from broker_core.timers.delivery_time import TIMER_PROPERTIES
+from broker_core.timers.recall_handle import recall_handle_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from broker_core.config.broker import BrokerConfig
     from broker_core.processors.send_trace import SendTrace
     from broker_core.remoting.connection import Connection
+    from broker_core.remoting.deferred_answer import DeferredAnswer
     from broker_core.sending.dead_letters import DeadLetters
     from broker_core.sending.detours import Detours, Place
     from broker_core.sending.placement import Placement
@@ -70,16 +74,16 @@ PUT_OK = PutMessageStatus.PUT_OK
 MSG_ID_OFFSET = re.compile(
     rb'msgId(?:":"|[\x00-\xff]{4})[0-9A-F]+([0-9A-F]{16})(?:[",]|\x00\x07queueId)'
 )
-"""Where the message of an answer, or the first of its batch, is in the log; by both headers."""
+"""Log position of an answer's message, or of the first in its batch, for both header types."""
 MESSAGES_AT_ONCE = 2_000
-"""Reading a batch of more messages takes several turns of its connection."""
+"""Reading a larger batch takes several turns of its connection."""
 NO_TRANSACTION = ~TRANSACTION_MASK
 SPECIAL_PROPERTIES = DETOUR_PROPERTIES | {PROPERTY_CLUSTER}
-"""A message without any of these is stored in its queue, with the properties text that came."""
+"""A message without these goes to its own queue with its properties text unchanged."""
 
 
 class PlainSends(NamedTuple):
-    """What the native turn needs to know of this module to serve plain sends."""
+    """The parts of this module that the native turn uses to serve plain sends."""
 
     queues: Mapping[str, int]
     """See Placement.plain_queues."""
@@ -88,23 +92,26 @@ class PlainSends(NamedTuple):
     half_topic: str
     special_properties: Collection[str]
     cluster_pair: bytes
-    """Stands behind the properties that come."""
+    """Appended to the message's own properties."""
     kept_sys_flags: int
     answer_parts: tuple[bytes, ...]
-    """A JSON header, cut where commit_log_offset (16 hexadecimal digits), queue_id, queue_offset
-    and opaque stand."""
+    """A JSON header, split at commit_log_offset (16 hexadecimal digits), queue_id, queue_offset and
+    opaque.
+    """
     binary_parts: tuple[bytes, ...]
-    """A binary one, up to the opaque, the length of its entries, msgId, queueId, queueOffset."""
+    """A binary header, split at the opaque, the length of its entries, msgId, queueId and
+    queueOffset.
+    """
 
 
 class SendProcessor:
     """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320). Event loop only.
 
-    Plain functions: with asynchronous flush an answer is ready when the message is in the mapping.
+    Plain functions: with asynchronous flush the answer is ready once the message is in the mapping.
 
     Attributes:
-        plain: another one after each `reconfigure`.
-        trace: tells of what is sent.
+        plain: replaced by each `reconfigure`.
+        trace: reports sends.
     """
 
     def __init__(
@@ -139,7 +146,7 @@ class SendProcessor:
         self.reconfigure(max_message_size)
 
     def reconfigure(self, max_message_size: int) -> None:
-        """Read again what of the configuration is kept here in a quicker form."""
+        """Update the values cached from the configuration."""
         self._placement.reconfigure()
         self._ext_fields = producer_fields(self._config)
         constant = msgspec.json.encode(self._ext_fields)[:-1]
@@ -186,10 +193,10 @@ class SendProcessor:
     def send_message_v2(self, request: RemotingCommand, connection: Connection) -> Answer:
         """SEND_MESSAGE_V2.
 
-        Answers SUCCESS with msgId, queueId and queueOffset; so do FLUSH_DISK_TIMEOUT,
-        FLUSH_SLAVE_TIMEOUT and SLAVE_NOT_AVAILABLE, for the message is stored. SYSTEM_ERROR,
-        NO_PERMISSION, TOPIC_NOT_EXIST, MESSAGE_ILLEGAL, SYSTEM_BUSY,
-        SUBSCRIPTION_GROUP_NOT_EXIST or SERVICE_NOT_AVAILABLE when it is not.
+        Answers SUCCESS with msgId, queueId and queueOffset. FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT
+        and SLAVE_NOT_AVAILABLE carry the same fields, as the message is stored. SYSTEM_ERROR,
+        NO_PERMISSION, TOPIC_NOT_EXIST, MESSAGE_ILLEGAL, SYSTEM_BUSY, SUBSCRIPTION_GROUP_NOT_EXIST
+        or SERVICE_NOT_AVAILABLE mean that it isn't.
         """
         try:
             if type(request) is SendCommand and (header := request.ext_fields) is not None:
@@ -201,7 +208,7 @@ class SendProcessor:
             raise refusal_of(error).with_fields(self._ext_fields) from None
 
     def send_batch_message(self, request: RemotingCommand, connection: Connection) -> Answer:
-        """SEND_BATCH_MESSAGE. Answers as send_message_v2; msgId lists the ids of all messages."""
+        """SEND_BATCH_MESSAGE. Answers as send_message_v2; msgId lists the IDs of all messages."""
         try:
             if type(request) is SendCommand and (header := request.ext_fields) is not None:
                 return self._send_batch(request, connection, header)
@@ -210,7 +217,7 @@ class SendProcessor:
             raise refusal_of(error).with_fields(self._ext_fields) from None
 
     def note_halves(self, halves: Sequence[tuple[Any, ...]], born_host: bytes) -> None:
-        """Take note of half messages that the native turn has put; see PlainHalf."""
+        """Register half messages put by the native turn; see PlainHalf."""
         self._detours.note_halves(halves, born_host)
 
     def _serve(
@@ -221,7 +228,7 @@ class SendProcessor:
         *,
         is_batch: bool = False,
     ) -> Answer:
-        """Serve a send whose header came as texts."""
+        """Serve a send whose header is a dict of strings."""
         header = SendHeader.of(ext_fields)
         if is_batch or header.batch == "true":
             return self._send_batch(request, connection, header)
@@ -287,12 +294,14 @@ class SendProcessor:
         commit_log_offset = result.commit_log_offset
         answer: RemotingCommand | bytes
         if request.serialize_type == SERIALIZE_JSON:
-            # % formatting of one template is the fastest way CPython has to make these bytes.
+            # Formatting one template with % is the fastest way to build these bytes in CPython.
             answer = framed(
                 self._template % (commit_log_offset, queue_id, result.queue_offset, request.opaque)
             )
         else:
             answer = self._stored(request, ResponseCode.SUCCESS, queue_id, result)
+        if detour is not None and put_topic == RMQ_SYS_TIMER_TOPIC:
+            answer = self._with_recall_handle(request, queue_id, result, table)
         outcome: Answer = answer
         if self._acknowledge.waits and wait != "false":
             outcome = self._when_acknowledged(request, queue_id, result, answer)
@@ -308,7 +317,7 @@ class SendProcessor:
         topic = header.topic
         queue_id = header.queue_id
         if not 0 <= queue_id < self._plain_queues[topic]:
-            queue_id = self._placement.place(wanted_of(header, connection))
+            queue_id = self._placement.place(destination_of(header, connection))
         text = header.properties or ""
         table = decode_sent(text)
         require_no_nul(text)  # a repeated name would hide it in the table
@@ -362,7 +371,7 @@ class SendProcessor:
         table: dict[str, str],
         read: dict[str, BatchParts],
     ) -> Answer:
-        """Put a batch; `read` has its parts if they have already been read."""
+        """Put a batch; `read` contains its parts if they have already been read."""
         topic = header.topic
         wait = table.get(PROPERTY_WAIT_STORE_MSG_OK)
         is_watched = self._tracer.watching
@@ -396,12 +405,12 @@ class SendProcessor:
     def _place(
         self, request: RemotingCommand, connection: Connection, header: SendHeader
     ) -> tuple[str, int]:
-        """Return the topic and the queue_id that a message goes to, dead or alive.
+        """Return the topic and queue_id for a message, which may be the dead-letter queue.
 
-        Differs: the original lets a dead letter wait for the delay of the retry that it is not.
+        Differs: in RocketMQ a dead letter also waits for the delay of a retry.
         """
         topic = header.topic
-        queue_id = self._placement.place(wanted_of(header, connection))
+        queue_id = self._placement.place(destination_of(header, connection))
         header.sys_flag |= self._placement.sys_flag_of(topic)
         if topic.startswith(names.RETRY_GROUP_TOPIC_PREFIX):
             group_config = self._dead_letters.require_group(_group_of(topic))
@@ -413,14 +422,15 @@ class SendProcessor:
     def _detour(
         self, table: dict[str, str], topic: str, queue_id: int, *, is_dead: bool
     ) -> Place | None:
-        """Return where a message waits before it goes to its queue; its properties get final."""
+        """Return where a message waits before it goes to its queue, and complete its properties."""
         wait = table.pop(PROPERTY_WAIT_STORE_MSG_OK, None)
         table[PROPERTY_CLUSTER] = self._cluster_name
         if is_dead:
-            table.pop(PROPERTY_DELAY_TIME_LEVEL, None)
+            for name in (PROPERTY_DELAY_TIME_LEVEL, *TIMER_PROPERTIES):
+                table.pop(name, None)
         detour = self._detours.place_of(table, topic, queue_id)
         if detour is not None and wait is not None:
-            # Stored with a message that waits, as in the original.
+            # Stored with a waiting message, as in RocketMQ.
             table[PROPERTY_WAIT_STORE_MSG_OK] = wait
         return detour
 
@@ -433,7 +443,7 @@ class SendProcessor:
         )
 
     async def _when_topic_is_written(self, topic: str, outcome: Answer) -> RemotingCommand | bytes:
-        """Answer when a restart finds the topic, which this or a recent message created."""
+        """Answer once the topic, created by this or a recent message, will survive a restart."""
         await self._placement.until_topic_is_written(topic)
         return outcome if isinstance(outcome, RemotingCommand | bytes) else await outcome
 
@@ -444,17 +454,17 @@ class SendProcessor:
         result: PutMessageResult | PutBatchResult,
         answer: RemotingCommand | bytes,
     ) -> Answer:
-        """Answer when the put counts, or when it is known that it does not."""
+        """Answer once the put counts, or once it is known to have failed."""
 
         put_at = self._clock.monotonic()
-        later = _Unacknowledged(self, request, queue_id, result, answer, put_at)
-        if not self._acknowledge.tell(result, later, put_at):
+        later = PendingSends(self, request, queue_id, result, answer, put_at)
+        if not self._acknowledge.notify(result, later, put_at):
             self._latency.served += 1
             return answer
         return later.outcome if later.is_done else later
 
-    def answer_of(self, put: _Unacknowledged, status: PutMessageStatus) -> RemotingCommand | bytes:
-        """Return the answer to a put that counts, or of which it is known that it does not."""
+    def answer_of(self, put: PendingSends, status: PutMessageStatus) -> RemotingCommand | bytes:
+        """Return the answer to a put with a final outcome."""
         took_s = self._clock.monotonic() - put.put_at
         self._latency.record(took_s)
         if took_s > SLOW_PUT_S:
@@ -462,21 +472,25 @@ class SendProcessor:
         if status is PUT_OK:
             return put.answer
         if status in LESS_SAFE:
+            if isinstance(put.answer, RemotingCommand):
+                return put.request.answer(LESS_SAFE[status], ext_fields=put.answer.ext_fields)
             return self._stored(put.request, LESS_SAFE[status], put.queue_id, put.result)
         refusal = RequestRefusedError(*self._remarks[status])
         return refused(put.request, refusal.with_fields(self._ext_fields))
 
-    def when_together(self, end: int, answers: bytes, requests: int, frame_bytes: int) -> Later:
-        """Answer the sends of a turn when all of them count; the last ends at an offset."""
+    def when_together(
+        self, end: int, answers: bytes, requests: int, frame_bytes: int
+    ) -> DeferredAnswer:
+        """Answer the sends of a turn once all of them count; the last one ends at `end`."""
         put_at = self._clock.monotonic()
-        later = _Together(self, answers, put_at)
+        later = PendingSendsOfTurn(self, answers, put_at)
         later.requests = requests
         later.frame_bytes = frame_bytes
-        self._acknowledge.tell_together(end, later, put_at)
+        self._acknowledge.report_together(end, later, put_at)
         return later
 
-    def answers_of(self, puts: _Together, status: PutMessageStatus) -> bytes:
-        """Return the answers to puts that count, or of which it is known that they do not."""
+    def answers_of(self, puts: PendingSendsOfTurn, status: PutMessageStatus) -> bytes:
+        """Return the answers to puts with final outcomes."""
         took_s = self._clock.monotonic() - puts.put_at
         self._latency.record(took_s, puts.requests)
         if took_s > SLOW_PUT_S:
@@ -486,15 +500,33 @@ class SendProcessor:
             return puts.answers
         decoder = FrameDecoder()
         decoder.feed(puts.answers)
-        return b"".join([self._instead(stored, status).encode() for stored in decoder.commands()])
+        return b"".join(
+            [self._replace_success(stored, status).encode() for stored in decoder.commands()]
+        )
 
-    def _instead(self, stored: RemotingCommand, status: PutMessageStatus) -> RemotingCommand:
-        """Return what a sender is told of a stored message instead of SUCCESS."""
+    def _replace_success(
+        self, stored: RemotingCommand, status: PutMessageStatus
+    ) -> RemotingCommand:
+        """Return the answer to a stored message whose put status isn't PUT_OK."""
         if status in LESS_SAFE:
             fields = {**self._ext_fields, **stored.ext_fields, **self._ext_fields}
             return stored.answer(LESS_SAFE[status], ext_fields=fields)
         refusal = RequestRefusedError(*self._remarks[status])
         return refused(stored, refusal.with_fields(self._ext_fields))
+
+    def _with_recall_handle(
+        self,
+        request: RemotingCommand,
+        queue_id: int,
+        result: PutMessageResult,
+        table: Mapping[str, str],
+    ) -> RemotingCommand:
+        """Return the answer to the send of a timer message, with its recall handle."""
+        answer = self._stored(request, ResponseCode.SUCCESS, queue_id, result)
+        handle = recall_handle_of(table, self._config.broker_name)
+        if handle is not None:
+            answer.ext_fields["recallHandle"] = handle
+        return answer
 
     def _stored(
         self,
@@ -503,7 +535,7 @@ class SendProcessor:
         queue_id: int,
         result: PutMessageResult | PutBatchResult,
     ) -> RemotingCommand:
-        """Return the answer that says where messages are stored."""
+        """Return the answer with the location of stored messages."""
         if isinstance(result, PutBatchResult):
             msg_id = ",".join([self._msg_id % offset for offset in result.commit_log_offsets])
         else:
@@ -519,74 +551,21 @@ class SendProcessor:
         )
 
 
-class _Unacknowledged(Later):
-    """The answer to a put that does not count yet."""
-
-    __slots__ = ("answer", "processor", "put_at", "queue_id", "request", "result")
-
-    def __init__(
-        self,
-        processor: SendProcessor,
-        request: RemotingCommand,
-        queue_id: int,
-        result: PutMessageResult | PutBatchResult,
-        answer: RemotingCommand | bytes,
-        put_at: float,
-    ) -> None:
-        super().__init__()
-        self.processor = processor
-        self.request = request
-        self.queue_id = queue_id
-        self.result = result
-        self.answer = answer
-        self.put_at = put_at
-
-    def end(self, status: PutMessageStatus) -> None:
-        """See Waiter."""
-        try:
-            outcome: RemotingCommand | bytes | Exception = self.processor.answer_of(self, status)
-        except Exception as error:  # noqa: BLE001
-            # Other sends wait for the same report.
-            outcome = error
-        self.finish(outcome)
-
-
-class _Together(Later):
-    """The answers to the puts of a turn, which do not count yet."""
-
-    __slots__ = ("answers", "processor", "put_at")
-
-    def __init__(self, processor: SendProcessor, answers: bytes, put_at: float) -> None:
-        super().__init__()
-        self.processor = processor
-        self.answers = answers
-        self.put_at = put_at
-
-    def end(self, status: PutMessageStatus) -> None:
-        """See Waiter."""
-        try:
-            outcome: bytes | Exception = self.processor.answers_of(self, status)
-        except Exception as error:  # noqa: BLE001
-            # Other sends wait for the same report.
-            outcome = error
-        self.finish(outcome)
-
-
 def refusal_of(error: RequestRefusedError | PropertiesError) -> RequestRefusedError:
-    """Return what the sender of a message is answered."""
+    """Return the refusal for the sender of a message."""
     if isinstance(error, RequestRefusedError):
         return error
     return RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {error}")
 
 
 def producer_fields(config: BrokerConfig) -> dict[str, str]:
-    """Return the ext fields that producers read of every answer, a refusal included."""
+    """Return the ext fields that producers expect in every answer, including refusals."""
     return {"MSG_REGION": config.region_id, "TRACE_ON": "true" if config.trace_on else "false"}
 
 
-def wanted_of(header: SendHeader, connection: Connection) -> Wanted:
-    """Return where a send is to go, as its placement asks for it."""
-    return Wanted(
+def destination_of(header: SendHeader, connection: Connection) -> Destination:
+    """Return a send's destination in the form that placement expects."""
+    return Destination(
         header.topic,
         header.queue_id,
         header.default_topic,

@@ -1,12 +1,12 @@
-"""Retries: a consumer gives back a message that it could not consume.
+"""Retries: a consumer returns a message that it couldn't consume.
 
-The broker defers a copy, longer with each attempt, and delivers it to the group's retry topic.
-After too many attempts the copy goes to the group's dead-letter topic.
+The broker stores a copy, delayed longer with each attempt, and delivers it to the group's retry
+topic. After too many attempts the copy goes to the group's dead-letter topic.
 
-Source: broker/processor/SendMessageProcessor.java asyncConsumerSendMsgBack (4.9.7).
-Differs: a half message cannot be given back, for no consumer ever gets one. With SYNC_FLUSH the
-answer waits for the flush, because the consumer moves on and a power cut would take the copy; the
-original answers at once.
+Source: broker/processor/SendMessageProcessor.java asyncConsumerSendMsgBack (4.9.7). Differs: a half
+message can't be returned, because no consumer ever gets one. With SYNC_FLUSH the answer waits for
+the flush, because the consumer moves on and a power failure would lose the copy; RocketMQ answers
+at once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import random
 from typing import TYPE_CHECKING
 
 from broker_core.access.account import Permission
-from broker_core.access.found import need_of
+from broker_core.access.message_permissions import need_of
 from broker_core.delay.levels import FIRST_RETRY_LEVEL
 from broker_core.errors import CorruptRecordError, RequestRefusedError
 from broker_core.formats import record
 from broker_core.message import names
 from broker_core.message.ids import offset_msg_id, parse_host
+from broker_core.message.origins import origin_properties
 from broker_core.message.topic_config import FLAG_UNIT_SUB
 from broker_core.protocol.codes import V3_4_9, ResponseCode
 from broker_core.protocol.headers import fields
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from broker_core.delay.schedule import ScheduleService
     from broker_core.message.message import MessageExt
     from broker_core.metadata.topics import Topics
-    from broker_core.processors.around.guard import Gate
+    from broker_core.processors.wrappers.guard import Gate
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
     from broker_core.sending.dead_letters import DeadLetters
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from broker_core.stats.counters import BrokerStats
     from broker_core.store.message_store import MessageStore
     from broker_core.trace.stored import StoredTrace
+
+WITH_ORIGIN = "withOrigin"
+"""Trebuchet's own field: add the properties from which gRPC clients read a dead letter's origin."""
 
 
 class SendBackProcessor:
@@ -108,6 +112,8 @@ class SendBackProcessor:
             dead_letter_topic = self._dead_letters.topic_of(group)
             require_writable(dead_letter_topic)
             place = dead_letter_topic.topic_name, DLQ_QUEUE_ID
+            if fields.boolean(header, WITH_ORIGIN):
+                table |= origin_properties(message, group)
         else:
             table[names.PROPERTY_DELAY_TIME_LEVEL] = str(level or FIRST_RETRY_LEVEL + times)
             place = retry_topic.topic_name, random.randrange(group_config.retry_queue_nums)
@@ -120,7 +126,7 @@ class SendBackProcessor:
         origin_topic = table[names.PROPERTY_RETRY_TOPIC]
         if is_dead:
             self._dead_letters.note_put(group, origin_topic, message.uniq_key, times)
-            # Differs: the original counts it in its 5.x metrics alone.
+            # Differs: RocketMQ counts it only in its 5.x metrics.
             self._stats.put_again(place[0], result.wrote_size)
             self._trace.dead(message, table, place, result, group, connection.remote_address)
         else:
@@ -161,7 +167,7 @@ class SendBackProcessor:
 
 
 def _properties_of_copy(message: MessageExt) -> dict[str, str]:
-    """Return the properties of the copy; its first topic and message id stay."""
+    """Return the properties of the copy, which keep the original topic and message ID."""
     table = dict(message.properties)
     table.setdefault(names.PROPERTY_RETRY_TOPIC, message.topic)
     table[names.PROPERTY_WAIT_STORE_MSG_OK] = "false"

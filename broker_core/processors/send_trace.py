@@ -1,4 +1,4 @@
-"""SendTrace: tells watchers of messages that clients send."""
+"""SendTrace: report the messages that clients send to watchers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from broker_core.errors import CorruptRecordError
 from broker_core.formats.record import decode
 from broker_core.message import names
 from broker_core.message.ids import host_text
-from broker_core.message.names import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_UNIQ_KEY
+from broker_core.message.names import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_UNIQ_KEY,
+)
 from broker_core.message.properties import decode as decode_properties
 
 if TYPE_CHECKING:
@@ -24,14 +28,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROPERTY_REPLAYED = "TREBUCHET_REPLAY"
-"""Which run of the console has sent a dead letter again."""
-WAITING = {names.RMQ_SYS_TRANS_HALF_TOPIC: "withheld", names.RMQ_SYS_SCHEDULE_TOPIC: "deferred"}
+"""The console run that replayed a dead letter."""
+WAITING = {
+    names.RMQ_SYS_TRANS_HALF_TOPIC: "withheld",
+    names.RMQ_SYS_SCHEDULE_TOPIC: "deferred",
+    names.RMQ_SYS_TIMER_TOPIC: "deferred",
+}
 SLOW_PUT_S = 0.01
-"""From received to answered; the recorder keeps puts that take longer."""
+"""From request to answer; the recorder keeps slower puts."""
 
 
 class Picked(NamedTuple):
-    """A plain send of the native turn that somebody may want to see."""
+    """A plain send of the native turn that a watcher may want."""
 
     topic: str
     queue_id: int
@@ -49,10 +57,10 @@ class Picked(NamedTuple):
 
 
 class SendTrace:
-    """Emits events; ask `tracer.watching` first. Event loop only.
+    """Emits events; check `tracer.watching` first. Event loop only.
 
     Attributes:
-        tracer: where the events go.
+        tracer: receives the events.
     """
 
     def __init__(
@@ -81,7 +89,7 @@ class SendTrace:
     ) -> None:
         """Emit "stored", "retried" or "replayed"."""
         topic, queue_id = place
-        if not self.tracer.picking.wants(topic, table.get(PROPERTY_UNIQ_KEY)):
+        if not self.tracer.selection.wants(topic, table.get(PROPERTY_UNIQ_KEY)):
             return
         more: dict[str, Any] = {}
         group = names.group_of(header.topic)
@@ -120,9 +128,9 @@ class SendTrace:
         body_size: int,
         validated_s: float,
     ) -> None:
-        """Emit "dead" for a retry that became a dead letter; the recorder keeps it, too.
+        """Emit "dead" for a retry that became a dead letter; the recorder keeps it too.
 
-        `validated_s`: 0 while nobody watches, who alone is told the steps.
+        `validated_s` is 0 without a watcher; only watchers get the steps.
         """
         self._emit(
             "dead",
@@ -146,15 +154,19 @@ class SendTrace:
         body_size: int,
         validated_s: float,
     ) -> None:
-        """Emit "withheld" for a half message, "deferred" for one that waits for its time."""
+        """Emit "withheld" for a half message, "deferred" for a delayed message."""
         more: dict[str, Any] = {}
-        is_half = PROPERTY_DELAY_TIME_LEVEL not in table
-        if not is_half:
+        stage = "deferred"
+        if PROPERTY_TIMER_OUT_MS in table:
+            more["due_ms"] = table[PROPERTY_TIMER_OUT_MS]
+        elif PROPERTY_DELAY_TIME_LEVEL not in table:
+            stage = "withheld"
+        else:
             level = int(table[PROPERTY_DELAY_TIME_LEVEL])
             more["delay_level"] = level
             more["due_ms"] = str(result.store_timestamp + self._delay_of(level))
         self._emit(
-            "withheld" if is_half else "deferred",
+            stage,
             header,
             connection,
             place,
@@ -174,7 +186,7 @@ class SendTrace:
         result: PutBatchResult,
         validated_s: float,
     ) -> None:
-        """Emit "stored" for each message of a batch; what it is comes from its record."""
+        """Emit "stored" for each message of a batch, with fields from its record."""
         steps = self._steps(connection, validated_s)
         for index, commit_log_offset in enumerate(result.commit_log_offsets):
             record = self._store.look_message(commit_log_offset)
@@ -202,13 +214,13 @@ class SendTrace:
         store_timestamp: int,
         received_s: float,
     ) -> None:
-        """Emit "stored" for plain sends of one turn. Never raises: the turn has answered them."""
+        """Emit "stored" for the plain sends of a turn. Never raises: they are answered."""
         try:
             client = host_text(born_host)
             for send in sends:
                 self._emit_picked(Picked._make(send), client, store_timestamp, received_s)
         except Exception:
-            logger.exception("plain sends could not be traced: count=%d", len(sends))
+            logger.exception("plain sends not traced count=%d", len(sends))
 
     def _emit_picked(
         self, send: Picked, client: str, store_timestamp: int, received_s: float
@@ -244,7 +256,7 @@ class SendTrace:
         queue_offset: int | None = None,
         **more: Any,
     ) -> None:
-        """Emit a stage of a send that was put elsewhere than it was sent to."""
+        """Emit a stage of a send that was stored in another topic."""
         topic, queue_id = place
         self.tracer.stored(
             stage,
@@ -264,7 +276,7 @@ class SendTrace:
         )
 
     def slow_offset(self, commit_log_offset: int, took_s: float) -> None:
-        """Keep a put that took longer than SLOW_PUT_S in the recorder: what stands at an offset."""
+        """Record a put slower than SLOW_PUT_S, with the message at its offset."""
         if not self.tracer.recorder.is_on:
             return
         try:
@@ -273,7 +285,7 @@ class SendTrace:
         except CorruptRecordError:
             return
         if message is not None:
-            # What waits is told in the topic that it is for, where it has no place yet.
+            # Report waiting messages under their destination topic, where they have no offset yet.
             stage = WAITING.get(message.topic)
             real_topic = message.properties.get(names.PROPERTY_REAL_TOPIC, message.topic)
             self.tracer.keep(
@@ -297,7 +309,7 @@ class SendTrace:
 
 
 def stage_of(table: Mapping[str, str]) -> str:
-    """Return what a send that is stored at once is: a replay, or just a send."""
+    """Return the stage of a send that is stored at once: a replay or a normal send."""
     return "replayed" if PROPERTY_REPLAYED in table else "stored"
 
 

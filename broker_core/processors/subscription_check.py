@@ -1,4 +1,4 @@
-"""SubscriptionCheck: whether a group may read a queue, and which of its messages it is handed.
+"""SubscriptionCheck: whether a group may read a queue, and which of its messages it gets.
 
 Source: broker/processor/PullMessageProcessor.java processRequest (4.9.7).
 """
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 FILTERS_KEPT = 1_024
 KEPT_CHARS_MAX = 512
-"""Filters of longer expressions take more memory, so their cache limits the total length."""
+"""Longer expressions need more memory, so the cache of their filters limits the total length."""
 
 
 class SubscriptionCheck:
-    """Knows groups, topics and subscriptions, and no request. Event loop only.
+    """Checks groups, topics and subscriptions, independent of requests. Event loop only.
 
     Attributes:
-        topics, groups, consumers, limits: what is asked, for a check that is not written in Python.
+        topics, groups, consumers, limits: the data checked, for the native turn.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class SubscriptionCheck:
         expression: str | None,
         expression_type: str | None,
     ) -> MessageFilter | None:
-        """Return the filter of a reader that may read a queue; None hands out every message.
+        """Return the filter of a reader that may read a queue; None delivers every message.
 
-        client is the reader's address. It brings an expression along, or reads by the subscription
-        of its group, which must be of sub_version or later.
+        `client` is the reader's address. The reader supplies an expression or uses its group's
+        subscription, which must have at least sub_version.
 
         Raises:
-            RequestRefusedError: the reader may not; the checks and their order are the original's.
+            RequestRefusedError: the reader may not; the checks are in RocketMQ's order.
         """
         group_config = self._require(group, topic, queue_id, client)
         if expression is not None:
@@ -88,7 +88,7 @@ class SubscriptionCheck:
         return wanted
 
     def _require_short(self, expression: str) -> None:
-        """Differs: the original takes an expression of any length."""
+        """Differs: RocketMQ accepts expressions of any length."""
         most = self.limits.client_expression_chars_max
         if len(expression) > most:
             raise RequestRefusedError(
@@ -181,7 +181,7 @@ class SubscriptionCheck:
 
 
 def require_property_filter(config: BrokerConfig, expression_type: str | None) -> None:
-    """Refuse an expression that is not of tags, unless enablePropertyFilter allows it.
+    """Refuse a non-tag expression unless enablePropertyFilter allows it.
 
     Raises:
         RequestRefusedError: the key is off.
@@ -194,12 +194,12 @@ def require_property_filter(config: BrokerConfig, expression_type: str | None) -
 
 
 def own_filter(topic: str, expression: str, expression_type: str | None) -> MessageFilter | None:
-    """Return the filter of a subscription that a reader brings along.
+    """Return the filter of a subscription that the reader supplies.
 
-    Differs: the original delivers every message where an SQL expression does not compile.
+    Differs: RocketMQ delivers every message if an SQL expression doesn't compile.
 
     Raises:
-        RequestRefusedError: the expression does not compile.
+        RequestRefusedError: the expression doesn't compile.
     """
     if len(expression) > KEPT_CHARS_MAX:
         return _kept_long_filter(topic, expression, expression_type)

@@ -1,10 +1,12 @@
-"""Live trace requests: watch, stop watching, levels, what was recorded. The codes are ours."""
+"""Live trace requests: watch, unwatch, set the level, read the recorder. The request codes are
+Trebuchet's own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -22,27 +24,30 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from broker_core.clock import Clock
-    from broker_core.processors.around.guard import Gate
     from broker_core.processors.heads import Heads
+    from broker_core.processors.wrappers.guard import Gate
     from broker_core.remoting.connection import Connection
+    from broker_core.trace.event import TraceEvent
     from broker_core.trace.recorder import Recorded
     from broker_core.trace.tracer import Tracer
     from broker_core.trace.watch import MaySee
 
 FULL_MINUTES_MAX = 60
 RECORDED_MAX = 1_000
+TURN_S = 0.005
+"""How long an answer may hold the event loop at a time."""
 Minutes = Annotated[int, msgspec.Meta(ge=1, le=FULL_MINUTES_MAX)]
 
 
-class WantedLevel(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """The body of TRACE_LEVEL; an empty one asks."""
+class LevelRequest(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """The body of TRACE_LEVEL; an empty body only queries the level."""
 
     level: Literal["off", "watched", "recorder", "full"] | None = None
     minutes: Minutes | None = None
 
 
-class LevelInForce(msgspec.Struct, rename="camel", kw_only=True):
-    """The answer's body of TRACE_LEVEL. 64-bit numbers are decimal strings."""
+class LevelAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """The body of the answer to TRACE_LEVEL. 64-bit numbers are decimal strings."""
 
     level: str
     full_until_ms: str | None
@@ -54,7 +59,7 @@ class LevelInForce(msgspec.Struct, rename="camel", kw_only=True):
     since_ms: str
 
 
-class WantedRecords(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
+class RecordsRequest(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """The body of TRACE_RECORDED."""
 
     ask: Literal["slowest", "errors", "message", "all"] = "all"
@@ -70,13 +75,14 @@ class TraceProcessor:
         self._tracer = tracer
         self._gate = gate
         self._heads = heads
+        self._answering = asyncio.Lock()
         self._clock = clock
 
     def watch(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """TRACE_WATCH with a TraceWatch as body; events follow as oneway TRACE_EVENTS.
+        """TRACE_WATCH with a TraceWatch as body; events follow as one-way TRACE_EVENTS.
 
-        Answers SUCCESS with watchId and resumed, SYSTEM_ERROR for a filter that cannot be read, or
-        SYSTEM_BUSY when too many watch, at the peer's address or in all.
+        Answers SUCCESS with watchId and resumed, SYSTEM_ERROR for an invalid filter, or SYSTEM_BUSY
+        when too many watches are active, from the peer's address or in total.
         """
         wanted = read_json(request.body, TraceWatch, "the filter of the trace")
 
@@ -94,8 +100,8 @@ class TraceProcessor:
         if watched is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_BUSY,
-                "too many watchers follow the live trace already: see hostWatcherNumsMax and "
-                "watcherNumsMax",
+                "too many clients watch the live trace; close one, or raise hostWatcherNumsMax "
+                "or watcherNumsMax",
             )
         is_resumed = "true" if watched.is_resumed else "false"
         return request.answer(
@@ -108,21 +114,22 @@ class TraceProcessor:
         return request.answer(ResponseCode.SUCCESS)
 
     def level(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """TRACE_LEVEL with a WantedLevel as body.
+        """TRACE_LEVEL with a LevelRequest as body.
 
-        Answers SUCCESS with a LevelInForce, or SYSTEM_ERROR for a level that cannot be read.
+        Answers SUCCESS with a LevelAnswer, or SYSTEM_ERROR for an invalid level.
         """
-        wanted = read_json(request.body, WantedLevel, "the level of the trace")
+        wanted = read_json(request.body, LevelRequest, "the level of the trace")
         if (wanted.level == "full") != (wanted.minutes is not None):
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
-                f"the level full, and no other, has minutes, from 1 to {FULL_MINUTES_MAX}",
+                f"the level full requires minutes, from 1 to {FULL_MINUTES_MAX}; other levels "
+                "have none",
             )
         tracer, recorder = self._tracer, self._tracer.recorder
         if wanted.level is not None:
             tracer.set_level(wanted.level, wanted.minutes or 0)
         until_ms = tracer.full_until_ms
-        found = LevelInForce(
+        found = LevelAnswer(
             level=tracer.level,
             full_until_ms=None if until_ms is None else str(until_ms),
             watchers=tracer.watchers,
@@ -137,28 +144,28 @@ class TraceProcessor:
     def recorded(
         self, request: RemotingCommand, connection: Connection
     ) -> Awaitable[RemotingCommand]:
-        """TRACE_RECORDED with a WantedRecords as body.
+        """TRACE_RECORDED with a RecordsRequest as body.
 
-        Answers SUCCESS with events, sinceMs and isFull, or SYSTEM_ERROR for a question that cannot
-        be read.
+        Answers SUCCESS with events, sinceMs and isFull, or SYSTEM_ERROR for an invalid query.
         """
-        wanted = read_json(request.body, WantedRecords, "the question to the recorder")
+        wanted = read_json(request.body, RecordsRequest, "the question to the recorder")
         asked = wanted.filter or TraceFilter()
         if asked.properties:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
-                "the recorder does not know the properties of messages, but tags, keys and ids",
+                "the recorder doesn't store message properties; filter by tags, keys or ids",
             )
         if wanted.ask == "message" and asked.message is None and asked.key is None:
             raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR, "which message it is, its place or its key must say"
+                ResponseCode.SYSTEM_ERROR,
+                "the request must identify a message by its place or its key",
             )
         return self._answer_recorded(request, wanted, asked, self._may_see(request, connection))
 
     async def _answer_recorded(
         self,
         request: RemotingCommand,
-        wanted: WantedRecords,
+        wanted: RecordsRequest,
         asked: TraceFilter,
         may_see: MaySee | None,
     ) -> RemotingCommand:
@@ -168,21 +175,36 @@ class TraceProcessor:
         chosen = await asyncio.to_thread(
             lambda: _chosen(recorder.events_of(entries), wanted, asked)
         )
-        seen: dict[str, bool] = {}
-        events: list[Any] = []
-        for each in chosen:
-            topic = topic_to_read(each.event.topic, each.event.group)
-            if topic not in seen:
-                seen[topic] = may_see is None or may_see(topic)
-            if seen[topic]:
-                events.append(self._heads.added(each.event))
-                if len(events) == wanted.limit:
-                    break
+        events = await self._shown(chosen, wanted.limit, may_see)
         body = {"events": events, "sinceMs": str(since_ms), "isFull": is_full}
         return request.answer(ResponseCode.SUCCESS, body=msgspec.json.encode(body))
 
+    async def _shown(
+        self, chosen: list[Recorded], limit: int, may_see: MaySee | None
+    ) -> list[TraceEvent]:
+        """Return the events that the client may see, with the heads of their messages.
+
+        A message with long properties takes milliseconds to read, so answers take turns.
+        """
+        seen: dict[str, bool] = {}
+        events: list[TraceEvent] = []
+        turn_ends_at = 0.0
+        async with self._answering:
+            for each in chosen:
+                if self._clock.monotonic() >= turn_ends_at:
+                    await self._clock.sleep(0)
+                    turn_ends_at = self._clock.monotonic() + TURN_S
+                topic = topic_to_read(each.event.topic, each.event.group)
+                if topic not in seen:
+                    seen[topic] = may_see is None or may_see(topic)
+                if seen[topic]:
+                    events.append(self._heads.added(each.event))
+                    if len(events) == limit:
+                        break
+        return events
+
     def _may_see(self, request: RemotingCommand, connection: Connection) -> MaySee | None:
-        """Return what says whether whoever asks may read a topic at that moment."""
+        """Return a predicate: whether the client may read a topic now."""
         gate = self._gate
         if gate is None:
             return None
@@ -190,8 +212,8 @@ class TraceProcessor:
         return lambda topic: gate.permits(access_key, address, Need(topic, Permission.SUB))
 
 
-def _chosen(found: list[Recorded], wanted: WantedRecords, asked: TraceFilter) -> list[Recorded]:
-    """Return what matches, in the order that is asked for."""
+def _chosen(found: list[Recorded], wanted: RecordsRequest, asked: TraceFilter) -> list[Recorded]:
+    """Return the matching events in the requested order."""
     message, here = compiled(asked)
     matching = [
         each

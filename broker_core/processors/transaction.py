@@ -1,4 +1,4 @@
-"""Transactions on the wire: END, the question about a half message, and resuming a parked one.
+"""Transactions on the wire: ends, checks with the producer, and resuming a parked half message.
 
 Source: broker/processor/EndTransactionProcessor.java,
 broker/transaction/AbstractTransactionalMessageCheckListener.java,
@@ -12,14 +12,14 @@ import logging
 from typing import TYPE_CHECKING, cast
 
 from broker_core.access.account import Permission
-from broker_core.access.found import need_of
+from broker_core.access.message_permissions import need_of
 from broker_core.errors import CorruptRecordError, RequestRefusedError
 from broker_core.formats import record
 from broker_core.formats.record import OVERHEAD_V4
 from broker_core.message import names, properties
 from broker_core.message.ids import HOST_V6_SIZE, offset_msg_id, parse_host, parse_offset_msg_id
 from broker_core.message.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
-from broker_core.processors.around.guard import ACCOUNT
+from broker_core.processors.wrappers.guard import ACCOUNT
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker_core.counted_log import CountedLog
     from broker_core.ha.role import Role
     from broker_core.message.message import MessageExt
-    from broker_core.processors.around.guard import Gate
+    from broker_core.processors.wrappers.guard import Gate
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
     from broker_core.store.results import PutMessageResult
@@ -72,7 +72,7 @@ class TransactionProcessor:
     """END_TRANSACTION (37), RESUME_CHECK_HALF_MESSAGE (323). Event loop only.
 
     Attributes:
-        is_plain: whether nobody is asked who may end a transaction; the native turn looks.
+        is_plain: whether ending a transaction needs no permission check; read by the native turn.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class TransactionProcessor:
     ) -> RemotingCommand | Awaitable[RemotingCommand] | None:
         """END_TRANSACTION.
 
-        Answers SUCCESS, also when the transaction had this outcome before; SYSTEM_ERROR,
-        MESSAGE_ILLEGAL, SERVICE_NOT_AVAILABLE, or a slave's SLAVE_NOT_AVAILABLE. A producer that
-        does not know the outcome yet gets no answer; the broker asks it later.
+        Answers SUCCESS, also when the transaction already had this outcome; SYSTEM_ERROR,
+        MESSAGE_ILLEGAL, SERVICE_NOT_AVAILABLE, or on a slave SLAVE_NOT_AVAILABLE. A producer that
+        doesn't know the outcome yet gets no answer; the broker checks with it later.
         """
         if self._role.is_slave:
             raise RequestRefusedError(
                 ResponseCode.SLAVE_NOT_AVAILABLE,
-                "this broker is a slave: end the transaction at its master",
+                "this broker is a slave: end the transaction on its master",
             )
         header = request.ext_fields
         producer_group = fields.text(header, "producerGroup")
@@ -117,7 +117,7 @@ class TransactionProcessor:
             self._counted_log.report(
                 logger,
                 logging.INFO,
-                "producers do not know the outcome",
+                "producer doesn't know the outcome",
                 f"group={producer_group}",
                 "uniq_key=%s producer=%s remark=%s",
                 header.get("msgId"),
@@ -137,7 +137,7 @@ class TransactionProcessor:
             self._counted_log.report(
                 logger,
                 logging.WARNING,
-                "ends of transactions are refused",
+                "end of transaction refused",
                 f"group={producer_group}",
                 "queue_offset=%d commit_log_offset=%d outcome=%s producer=%s reason=%s",
                 queue_offset,
@@ -154,11 +154,11 @@ class TransactionProcessor:
     def resume_check_half_message(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """RESUME_CHECK_HALF_MESSAGE: ask again about a message of TRANS_CHECK_MAX_TIME_TOPIC.
+        """RESUME_CHECK_HALF_MESSAGE: check a message of TRANS_CHECK_MAX_TIME_TOPIC again.
 
         Answers SUCCESS, or SYSTEM_ERROR.
 
-        Differs: the original makes a half message of any message that msgId names.
+        Differs: RocketMQ turns any message that msgId names into a half message.
         """
         place = parse_offset_msg_id(request.ext_fields.get("msgId") or "")
         message = None if place is None else self._look(place.commit_log_offset)
@@ -171,13 +171,13 @@ class TransactionProcessor:
             self._transactions.resume(message)
         except RequestRefusedError as refusal:
             raise _not_resumed(refusal.remark) from None
-        logger.info("parked transaction resumed: uniq_key=%s", message.uniq_key)
+        logger.info("parked transaction resumed uniq_key=%s", message.uniq_key)
         return request.answer(ResponseCode.SUCCESS)
 
     def _permit(
         self, request: RemotingCommand, connection: Connection
     ) -> Callable[[MessageExt], None] | None:
-        """Return what refuses a request that may not send to a half message's topic."""
+        """Return a check that refuses requests that may not send to a half message's topic."""
         gate = self._gate
         if gate is None:
             return None
@@ -197,7 +197,7 @@ class TransactionProcessor:
     async def _after(
         self, acknowledged: Awaitable[PutMessageStatus], answer: RemotingCommand
     ) -> RemotingCommand:
-        # A slow or failed flush does not undo the outcome: SUCCESS, as in the original.
+        # A slow or failed flush doesn't undo the outcome: SUCCESS, as in RocketMQ.
         if await acknowledged is PutMessageStatus.PUT_OK:
             self._transactions.write_owed()
         return answer
@@ -224,9 +224,9 @@ def _not_resumed(reason: str | None) -> RequestRefusedError:
 class ProducerInquiry:
     """CHECK_TRANSACTION_STATE (39): asks a producer about a transaction of its group.
 
-    The live producers of a group take turns. With access control those are left out that may not
-    send to the message's topic: anyone may name a group in a heartbeat, and the question holds the
-    whole message. Event loop only.
+    The live producers of a group take turns. With access control, producers that may not send to
+    the message's topic are skipped: any client can name a group in a heartbeat, and the request
+    contains the whole message. Event loop only.
     """
 
     def __init__(self, store_host: bytes, producers: Producers, gate: Gate | None) -> None:
@@ -236,7 +236,7 @@ class ProducerInquiry:
         self._turns = itertools.count()
 
     def ask(self, half: CheckedHalf) -> bool:
-        """Send the question, oneway; False when no producer of the group is connected."""
+        """Send the check one-way; return False when no producer of the group is connected."""
         group = half.message.properties.get(names.PROPERTY_PRODUCER_GROUP, "")
         connection = self._available(group, half.message)
         place = real_place(half.message)
@@ -256,7 +256,7 @@ class ProducerInquiry:
         return True
 
     def _available(self, group: str, message: MessageExt) -> Connection | None:
-        """Return the next open connection of a group, preferably one whose peer reads."""
+        """Return the group's next open connection, preferably to a peer that reads."""
         connections = [cast("Connection", one) for one in self._producers.groups.get(group, ())]
         is_open = [one for one in connections if one.is_open and self._may_see(one, message)]
         choice = [one for one in is_open if one.is_writable] or is_open

@@ -1,1 +1,1 @@
-"""Remoting on the wire: pure bytes, no I/O."""
+"""The remoting wire format: pure bytes, no I/O."""

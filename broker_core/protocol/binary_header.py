@@ -1,4 +1,4 @@
-"""The frame's header in RocketMQ's binary form (serializer type 1), big endian.
+"""The frame header in RocketMQ's binary form (serializer type 1), big endian.
 
      0      2 3      5          9         13           17
     +------+-+------+----------+---------+------------+--------+---------+--------------+
@@ -6,7 +6,7 @@
     +------+-+------+----------+---------+------------+--------+---------+--------------+
     entry: int16 key length, key, int32 value length, value      (ext len counts all entries' bytes)
 
-Code and version have 16 bits here, so POP's codes (200050 and up) arrive as their low 16 bits.
+Code and version have only 16 bits, so POP's codes (200050 and up) arrive as their low 16 bits.
 
 Source: remoting/protocol/RocketMQSerializable.java (4.9.7).
 """
@@ -49,12 +49,12 @@ assert WHOLE_CODES[3442] == RequestCode.POP_MESSAGE
 
 
 def _signed16(value: int) -> int:
-    """Return value cast to Java's short."""
+    """Return value cast to a Java short."""
     return ((value + 0x8000) & 0xFFFF) - 0x8000
 
 
 def encode(header: Header) -> bytes:
-    """Return the header's bytes; a code too long for 16 bits is cut as the original cuts it."""
+    """Return the header's bytes; a code over 16 bits is truncated, as in RocketMQ."""
     remark = b"" if header.remark is None else header.remark.encode()
     entries = bytearray()
     for key, value in header.ext_fields.items():
@@ -86,11 +86,11 @@ def encode(header: Header) -> bytes:
 def answer_parts(
     code: int, remark: str | None, constant: dict[str, str], names: Sequence[str]
 ) -> tuple[bytes, ...]:
-    """Return the header of answers, cut where their numbers and values stand.
+    """Return an answer's header, split where its numbers and values go.
 
-    Pieces: up to the opaque; from there to the length of all entries; the constant entries and the
-    first name; every other name. Behind a name stand an int32 length and the value. For an encoder
-    that knows its answer's shape, as `command.answer_template` is of the JSON form.
+    Pieces: up to the opaque; from there to the total length of the entries; the constant entries
+    and the first name; each further name. An int32 length and the value follow each name. For
+    encoders that know their answer's shape; the JSON counterpart is `command.answer_template`.
     """
     empty = encode(Header(code, RESPONSE_FLAG, 0, BROKER_VERSION, OUR_LANGUAGE, remark))
     whole = encode(Header(code, RESPONSE_FLAG, 0, BROKER_VERSION, OUR_LANGUAGE, remark, constant))
@@ -100,10 +100,10 @@ def answer_parts(
 
 
 def decode(data: bytes | memoryview) -> Header:
-    """Return the header that data holds; data must end where the header does.
+    """Decode a header, which must fill data exactly.
 
     Raises:
-        FrameError: a length points outside, a text is not UTF-8, or a limit is passed.
+        FrameError: a length points outside, a text isn't UTF-8, or a limit is exceeded.
     """
     try:
         code, language, version, opaque, flag = FIXED.unpack_from(data)
@@ -139,7 +139,7 @@ def _end(data: bytes | memoryview, at: int, length: int) -> int:
 
 
 def _decode_entries(data: bytes | memoryview, at: int, to: int) -> dict[str, str]:
-    """Return the entries in [at, to); the last one counts when a key comes twice."""
+    """Return the entries in [at, to); if a key repeats, the last one wins."""
     ext_fields: dict[str, str] = {}
     entries = 0
     while at < to:

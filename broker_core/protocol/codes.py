@@ -1,6 +1,6 @@
 """Codes of requests, responses, languages and protocol versions.
 
-The names are RocketMQ's, so that a search for one finds both our handler and theirs.
+The names are RocketMQ's, so that searching for a name finds both handlers.
 
 Source: common/protocol/RequestCode.java, ResponseCode.java, MQVersion.java (4.9.7, 5.3.3).
 """
@@ -29,11 +29,11 @@ V5_0_0 = 413
 V5_3_1 = 475
 
 BROKER_VERSION = V4_9_7
-"""The version that our frames carry."""
+"""The version in Trebuchet's frames."""
 
 
 class LanguageCode(IntEnum):
-    """The language of a peer: a name in JSON headers, a number in binary ones."""
+    """A peer's language: a name in JSON headers, a number in binary ones."""
 
     JAVA = 0
     CPP = 1
@@ -52,7 +52,7 @@ class LanguageCode(IntEnum):
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """The operation that a request asks for."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -201,7 +201,7 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
 
-    # Ours: 30001 to 30099, which a binary header's 16 bits can carry.
+    # Trebuchet's own codes: 30001 to 30099, within a binary header's 16 bits.
     TRACE_WATCH = 30001
     TRACE_UNWATCH = 30002
     TRACE_EVENTS = 30003
@@ -218,6 +218,7 @@ class RequestCode(IntEnum):
     DELETE_CONSUMER_FILTER = 30020
     TRACE_LEVEL = 30021
     TRACE_RECORDED = 30022
+    GET_TIMER_MESSAGES = 30023
     GET_REPLICATION_STATE = 30004
     PROMOTE_BROKER = 30005
 
@@ -232,7 +233,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """The outcome of a request."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -269,7 +270,7 @@ class ResponseCode(IntEnum):
     CONSUMER_NOT_ONLINE = 206
     CONSUME_MSG_TIMEOUT = 207
     NO_MESSAGE = 208
-    # NB: 5.x gave these three numbers to POP; here the 4.9 meaning has the name.
+    # 5.x reuses these three numbers for POP; here the names have the 4.9 meaning.
     UPDATE_AND_CREATE_ACL_CONFIG_FAILED = 209
     DELETE_ACL_CONFIG_FAILED = 210
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED = 211

@@ -51,12 +51,12 @@ REMARK_CHARS_MAX = 1 << 20
 class RemotingCommand(Header, gc=False):
     """One request or answer.
 
-    Any thread; holds no resource. `body` of a received command is a copy. An answer whose body
-    is a list of buffers sets `parts` instead of `body`. `encode` joins the parts once; the caller
-    of `encode` drops the command at once, so that no view into a file's mapping outlives the call.
+    Any thread; holds no resource. `body` of a received command is a copy. An answer whose body is a
+    list of buffers sets `parts` instead of `body`. `encode` joins the parts once; its caller drops
+    the command immediately, so that no view of a mapped file outlives the call.
     """
 
-    # Not in the header. Their names and types keep its JSON from setting them.
+    # Not part of the header. The names and types prevent its JSON from setting these fields.
     body: bytes = msgspec.field(default=b"", name="-body")
     parts: NoParts = msgspec.field(default=None, name="-parts")
     serialize_type: JsonType = msgspec.field(default=SERIALIZE_JSON, name="-type")
@@ -70,14 +70,14 @@ class RemotingCommand(Header, gc=False):
         return self.flag & ONEWAY_FLAG != 0
 
     def with_texts(self) -> RemotingCommand:
-        """Return this command with its ext fields as a dict that the caller may change."""
+        """Return this command with its ext fields in a dict that the caller may change."""
         return self
 
     @classmethod
     def request(
         cls, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b""
     ) -> RemotingCommand:
-        """Return a request; the connection that sends it sets its opaque."""
+        """Return a request; the sending connection sets its opaque."""
         return cls(
             code,
             0,
@@ -96,10 +96,10 @@ class RemotingCommand(Header, gc=False):
         ext_fields: dict[str, str] | None = None,
         body: bytes | memoryview | Parts = b"",
     ) -> RemotingCommand:
-        """Return the answer to this request, in this request's serializer.
+        """Return the answer to this request, with the same serializer.
 
-        A remark above REMARK_CHARS_MAX is cut: it may repeat a long text of the request, and the
-        answer's header must fit into a frame.
+        A remark above REMARK_CHARS_MAX is truncated: it may quote a long text from the request, and
+        the answer's header must fit into a frame.
         """
         if remark is not None and len(remark) > REMARK_CHARS_MAX:
             remark = remark[:REMARK_CHARS_MAX]
@@ -130,9 +130,9 @@ class RemotingCommand(Header, gc=False):
         return b"".join((self._head(sum(map(len, parts))), *parts))
 
     def pieces(self, joined_max: int) -> tuple[bytes, ...]:
-        """Return the frame, in two pieces where its body is longer than this.
+        """Return the frame, in two pieces if its body is longer than `joined_max`.
 
-        Memory for one more copy costs more than to write two.
+        A second write costs less than the memory for another copy.
         """
         size = len(self.body)
         if self.parts is not None or size <= joined_max:
@@ -140,7 +140,7 @@ class RemotingCommand(Header, gc=False):
         return self._head(size), self.body
 
     def _head(self, body_bytes: int) -> bytes:
-        """Return what of the frame stands before a body of so many bytes."""
+        """Return the part of the frame that precedes a body of this size."""
         serialize_type = self.serialize_type
         if serialize_type == SERIALIZE_JSON:
             header = json_header.encode(self)
@@ -157,7 +157,7 @@ SEND_HEADER_CODES = frozenset(
 
 
 class SendCommand(RemotingCommand, gc=False):
-    """A send in the short form; its ext_fields read like those of any command."""
+    """A send in the short form; its ext_fields behave like those of any command."""
 
     ext_fields: SendHeader | None = msgspec.field(  # type: ignore[assignment]
         default=None, name="extFields"
@@ -182,7 +182,7 @@ _decode_send = msgspec.json.Decoder(SendCommand, strict=False).decode
 
 
 def decode_send(header: memoryview, body: bytes) -> RemotingCommand:
-    """Return the command of a JSON header that looks like a send in the short form; it may not be.
+    """Decode a JSON header that looks like a send in the short form; it may turn out otherwise.
 
     Raises:
         FrameError: as decode.
@@ -198,16 +198,17 @@ def decode_send(header: memoryview, body: bytes) -> RemotingCommand:
 
 
 def decode(serialize_type: int, header: bytes | memoryview, body: bytes) -> RemotingCommand:
-    """Return the command of a frame's header with its body.
+    """Decode a frame's header and add its body.
 
     Raises:
-        FrameError: the header is malformed, or the serializer unknown; close the connection.
+        FrameError: the header is malformed or the serializer unknown; close the connection.
     """
     if serialize_type == SERIALIZE_JSON:
         try:
             command = _decode_json(header)
         except (ValueError, RecursionError):
-            # The typed decoder reads what clients write; Java's reader accepts a little more.
+            # The typed decoder reads the headers that clients write; Java's reader accepts a little
+            # more.
             command = _from_header(json_header.decode_leniently(header))
     elif serialize_type == SERIALIZE_ROCKETMQ:
         command = _from_header(binary_header.decode(header))
@@ -219,11 +220,11 @@ def decode(serialize_type: int, header: bytes | memoryview, body: bytes) -> Remo
 
 
 def decode_long(serialize_type: int, header: memoryview, body: bytes) -> RemotingCommand:
-    """Return the command of a header that may be as long as a frame.
+    """Decode a header that may be as long as a frame.
 
-    Accepts less than `decode`: only JSON in the form that clients write, with at most as many
-    texts as such a header has. A decoder without these limits would use up to twenty times the
-    header's bytes of memory and hold the event loop for seconds.
+    Stricter than `decode`: accepts only JSON in the form that clients write, with a limited number
+    of strings. Without these limits, decoding would use up to twenty times the header's size in
+    memory and hold the event loop for seconds.
 
     Raises:
         FrameError: as decode.
@@ -257,11 +258,11 @@ _ANSWER_ENDS = b'"serializeTypeCurrentRPC":"JSON","version":%d}' % BROKER_VERSIO
 
 
 def answer_template(ext_fields: bytes, remark: bytes | None = None, code: int = 0) -> bytes:
-    """Return a %-template of the header of answers with a code; the opaque is its last value.
+    """Return a %-template for the header of answers with a code; the opaque is its last value.
 
-    For a processor that knows its answer's shape: ext_fields is a JSON object that may hold
-    %-places, remark a text that needs no escaping. Only for a request whose `serialize_type`
-    is JSON. It saves the command, the dict and their encoding: 0.4 µs instead of the 1.1 µs of
+    For processors that know their answer's shape: ext_fields is a JSON object that may contain
+    %-placeholders, remark a text that needs no escaping. Only for requests whose `serialize_type`
+    is JSON. It avoids the command, the dict and their encoding: 0.4 µs instead of the 1.1 µs of
     `answer` and `encode`.
     """
     said = b"" if remark is None else b'"remark":"' + remark + b'",'
@@ -269,7 +270,7 @@ def answer_template(ext_fields: bytes, remark: bytes | None = None, code: int = 
 
 
 def parts_of(template: bytes) -> tuple[bytes, ...]:
-    """Return the texts between the places of a %-template."""
+    """Return the texts between the placeholders of a %-template."""
     parts = [b""]
     for piece in re.split(rb"(%%|%d|%016X)", template):
         if piece in (b"%d", b"%016X"):
@@ -280,5 +281,5 @@ def parts_of(template: bytes) -> tuple[bytes, ...]:
 
 
 def framed(header: bytes) -> bytes:
-    """Return the frame of a JSON header without a body."""
+    """Return the frame for a JSON header without a body."""
     return PREFIX.pack(4 + len(header), len(header)) + header

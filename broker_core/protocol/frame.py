@@ -1,10 +1,10 @@
-"""FrameDecoder: cuts a stream of bytes into commands, without I/O.
+"""FrameDecoder: split a byte stream into commands, without I/O.
 
-The decoder checks the eight bytes that announce a frame against every limit before it keeps
-anything of the frame. Memory grows with the bytes received, never with the announced length. A
-header may be as long as its frame, unless the limits say otherwise.
+The decoder checks the eight-byte prefix of a frame against every limit before it stores any of the
+frame. Memory grows with the bytes received, never with the announced length. A header may be as
+long as its frame, unless the limits say otherwise.
 
-Source: remoting/netty/NettyDecoder.java (4.9.7); its limit counts the length field, as ours does.
+Source: remoting/netty/NettyDecoder.java (4.9.7), whose limit also counts the length field.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from broker_core.protocol.command import (
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 LONG_HEADER_BYTES = 64 * 1024
-"""Texts of a longer header are counted first: decoded it may take far more memory."""
+"""Strings in a longer header are counted before decoding, which may need far more memory."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _unpack_prefix = PREFIX.unpack_from
 _unpack_total = struct.Struct(">I").unpack_from
-# The prefix, and what follows `{"code":` where the header is the JSON that clients write.
+# The prefix, and the word after `{"code":` when the header is JSON written by a client.
 _unpack_start = struct.Struct(">II8xI").unpack_from
 _START_BYTES = 20
 _SEND_DIGITS = tuple(int.from_bytes(b"%d," % code, "big") for code in SEND_HEADER_CODES)
@@ -40,7 +40,7 @@ _SEND_DIGITS = tuple(int.from_bytes(b"%d," % code, "big") for code in SEND_HEADE
 
 @dataclass(frozen=True, slots=True)
 class FrameLimits:
-    """What a peer may announce, in bytes. `frame_bytes_max` includes the four of the length."""
+    """Limits for announced sizes, in bytes. `frame_bytes_max` includes the length field."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     header_bytes_max: int = FRAME_BYTES_MAX
@@ -49,14 +49,14 @@ class FrameLimits:
 class FrameDecoder:
     """The frames of one connection.
 
-    Event loop only. `feed` a piece, take the `commands`, then `settle`. `settle` copies only the
-    beginning of an unfinished frame out of the piece, so that all connections can share one
-    receive buffer. Where the stream breaks, `commands` first returns every whole frame before
-    that place, then raises FrameError; nothing can be read after it. Between two commands a caller
-    may read frames from `rest` by itself, and `skip` them.
+    Event loop only. `feed` a piece, read the `commands`, then `settle`. `settle` copies only the
+    start of an unfinished frame out of the piece, so that all connections can share one receive
+    buffer. At a malformed frame, `commands` first returns every whole frame before it, then raises
+    FrameError; nothing can be read after that. Between two commands a caller may read frames from
+    `rest` directly and `skip` them.
 
     Attributes:
-        frame_max: what a frame may announce, in bytes without those of the length.
+        frame_max: the maximum announced size in bytes, without the length field.
     """
 
     __slots__ = ("_at", "_data", "_from", "_header_max", "_kept", "_to", "_wanted", "frame_max")
@@ -74,17 +74,17 @@ class FrameDecoder:
 
     @property
     def frame_bytes(self) -> int:
-        """Length of the frame whose command `commands` returned last, in bytes."""
+        """Size in bytes of the frame whose command `commands` returned last."""
         return self._at - self._from
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes held in memory of frames that are not returned yet."""
+        """Bytes in memory of frames that haven't been returned yet."""
         return len(self._kept)
 
     @property
     def rest(self) -> memoryview | None:
-        """What is fed and not taken, None for nothing; not to be kept until `settle`."""
+        """The data fed but not consumed yet, None if empty; don't keep it beyond `settle`."""
         data = self._data
         if data is None or self._at == self._to:
             return None
@@ -92,11 +92,11 @@ class FrameDecoder:
 
     @property
     def is_spent(self) -> bool:
-        """Whether everything that is fed is taken."""
+        """Whether all data fed has been consumed."""
         return self._data is None or self._at == self._to
 
     def skip(self, size: int) -> None:
-        """Take whole frames of the rest that the caller has served."""
+        """Skip whole frames of the rest that the caller has served."""
         self._from = self._at = self._at + size
 
     def put_back(self) -> None:
@@ -104,10 +104,10 @@ class FrameDecoder:
         self._at = self._from
 
     def feed(self, piece: bytes | memoryview) -> None:
-        """Take the next bytes of the stream; the piece must not change before `settle`."""
+        """Add the next bytes of the stream; the piece must not change before `settle`."""
         if self._kept:
             self._kept += piece
-            # A long frame comes in many pieces: look at it only when it is whole.
+            # A long frame arrives in many pieces; parse it only once it is complete.
             if len(self._kept) < self._wanted:
                 return
             self._data = memoryview(self._kept)
@@ -117,10 +117,10 @@ class FrameDecoder:
         self._to = len(self._data)
 
     def commands(self) -> Iterator[RemotingCommand]:
-        """Yield the whole commands, from the first that was not taken.
+        """Yield the whole commands, starting with the first not consumed yet.
 
         Raises:
-            FrameError: a length passes its limit or the header is malformed; close.
+            FrameError: a length exceeds its limit or the header is malformed; close the connection.
         """
         data = self._data
         if data is None:
@@ -141,7 +141,7 @@ class FrameDecoder:
                 return
             body_at = at + 8 + header_bytes
             header = data[at + 8 : body_at]
-            # A copy: for 1 KiB it takes 0.2 µs more than a view that no handler could keep.
+            # A copy: for 1 KiB it takes 0.2 µs more than a view, which handlers couldn't keep.
             body = bytes(data[body_at:to]) if to > body_at else b""
             self._from = at
             self._at = at = to
@@ -183,13 +183,13 @@ class FrameDecoder:
         return len(self._kept)
 
     def resume(self) -> None:
-        """Look again at what is kept, after a caller left `commands` early."""
+        """Parse the kept bytes again, after a caller left `commands` early."""
         self._wanted = 0
         if self._kept:
             self.feed(b"")
 
     def discard(self) -> None:
-        """Forget everything; nobody reads the stream any more."""
+        """Drop all data; the stream is no longer read."""
         self._data = None
         self._kept = bytearray()
 

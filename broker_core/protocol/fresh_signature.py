@@ -1,17 +1,17 @@
-"""The fresh signature: what our own parts add to a request beside RocketMQ's signature.
+"""The fresh signature that Trebuchet's own clients add to RocketMQ's request signature.
 
-RocketMQ's signature covers values joined without their names, and neither the request's code nor
-its time: who records a request can send it again, or as another request. This one is HMAC-SHA256,
-with the account's secret key, over
+RocketMQ's signature covers the joined values without their names, and neither the request code nor
+the time: anyone who records a request can send it again, or as another request. This signature is
+HMAC-SHA256, with the account's secret key, over
 
      0        20     24        28
     +--------+------+---------+--------------------------------------------+------------------+
     | domain | code | n fields| n times: key size, key, value size, value  | SHA-256 of body  |
     +--------+------+---------+--------------------------------------------+------------------+
 
-big endian, sizes of four bytes, fields in the order of their keys, all but the two signatures. A
-nonce and the time are fields. Other brokers ignore all three; their signature covers them, so that
-it is made last.
+in big endian, with sizes of four bytes and fields sorted by key, excluding the two signatures. A
+nonce and the time are fields. Other brokers ignore all three fields, but RocketMQ's signature
+covers them, so it is computed last.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FRESH_TIME = "trebuchetTime"
 NONCE_BYTES = 16
 
 DOMAIN = b"trebuchet-request-1\0"
-"""No other use of the secret key signs a text that begins so."""
+"""Domain separation: no other use of the secret key signs text with this prefix."""
 assert len(DOMAIN) == 20
 HEAD = struct.Struct(">20siI")
 SIZE = struct.Struct(">I")
@@ -46,7 +46,7 @@ SIZE = struct.Struct(">I")
 class FreshSigner:
     """Signs a client's requests both ways. `now_ms` returns the wall time.
 
-    Each request gets a nonce and a time of its own, so that a broker takes it once.
+    Each request gets its own nonce and time, so that a broker accepts it only once.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class FreshSigner:
         self._new_nonce = new_nonce
 
     def sign(self, request: RemotingCommand) -> None:
-        """Add the account and both signatures to a request that is otherwise complete."""
+        """Add the account and both signatures to an otherwise complete request."""
         self._credentials.add_account_to(request)
         request.ext_fields = {
             **request.ext_fields,
@@ -86,5 +86,5 @@ def fresh_content(request: RemotingCommand) -> bytes:
 
 
 def fresh_signature_of(content: bytes, secret_key: str) -> str:
-    """Return the fresh signature in the form of the wire: 64 hexadecimal digits."""
+    """Return the fresh signature in wire format: 64 hexadecimal digits."""
     return hmac.digest(secret_key.encode(), content, "sha256").hex()

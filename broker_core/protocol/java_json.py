@@ -1,15 +1,15 @@
-"""JSON as fastjson writes it, which is not always valid JSON.
+"""JSON as fastjson writes it, which isn't always valid JSON.
 
-fastjson writes a key that is not a string as raw JSON: `{0:"addr"}`,
-`{{"brokerName":"b","queueId":0,"topic":"T"}:3}`, and an object that it meets twice the second time
-as `{"$ref":"$.path"}`. Java reads these forms and the quoted ones; Go's hand-written readers need
-exactly fastjson's bytes, so the writer here adds no blank.
+fastjson writes non-string keys as raw JSON: `{0:"addr"}`,
+`{{"brokerName":"b","queueId":0,"topic":"T"}:3}`, and the second occurrence of an object as
+`{"$ref":"$.path"}`. Java reads these forms and the quoted ones; Go's hand-written parsers need
+exactly fastjson's bytes, so the writer here adds no blanks.
 
 In Python every key is a `str`: `"0"` for a number, the compact JSON text for an object, so that
-both dialects read alike. The writer writes `int` and `ObjectKey` keys raw.
+both dialects decode alike. The writer writes `int` and `ObjectKey` keys raw.
 
-Invariant: what `encode` writes, `decode` reads back, keys as text.
-Source: fastjson 1.2.69 (4.9.7), serializer/MapSerializer.java, ListSerializer.java.
+Invariant: `decode` reads everything that `encode` writes, with keys as text. Source: fastjson
+1.2.69 (4.9.7), serializer/MapSerializer.java, ListSerializer.java.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ T = TypeVar("T")
 PIECES_MAX = 4_096
 SCALARS = frozenset({str, int, bool, float})
 DIALECT_BYTES_MAX = 64 * 1024
-"""Limit of a request's body that isn't plain JSON; decoding this many bytes takes 10 ms."""
+"""Limit for a request body that isn't plain JSON; decoding this many bytes takes 10 ms."""
 DEPTH_MAX = 32
-"""How deep a body may nest; RocketMQ's deepest is seven."""
+"""Maximum nesting depth of a body; RocketMQ's deepest has seven levels."""
 REPEATED_MAX = 100_000
-"""How many values references may repeat: each may name a list of others, and so on."""
+"""Maximum number of values that references may repeat: each can name a list of others, and so on.
+"""
 
 _encode_text = msgspec.json.Encoder().encode
 _name_of = itemgetter(0)
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
-# Possessive throughout: it never backtracks, so its time is linear in the text.
+# Possessive quantifiers throughout: no backtracking, so the time is linear in the text.
 _RAW_KEY = re.compile(
     rf"""
       (?P<before>[{{,]\s*+)(?P<key>-?\d++|\{{(?:{_STRING}|[^{{}}"])*+\}})(?P<colon>\s*+:)
@@ -51,13 +52,13 @@ _REF_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 class ObjectKey(str):
-    """A map's key that is an object: its compact JSON text, written without quotes."""
+    """An object as a map key: its compact JSON text, written without quotes."""
 
     __slots__ = ()
 
 
 def message_queue_key(topic: str, broker_name: str, queue_id: int) -> ObjectKey:
-    """Return a MessageQueue as the key of a map."""
+    """Return a MessageQueue as a map key."""
     broker = _encode_text(broker_name).decode()
     return ObjectKey(
         f'{{"brokerName":{broker},"queueId":{queue_id},"topic":{_encode_text(topic).decode()}}}'
@@ -65,10 +66,10 @@ def message_queue_key(topic: str, broker_name: str, queue_id: int) -> ObjectKey:
 
 
 def decode(data: bytes | bytearray | memoryview | str) -> Any:
-    """Return the value of JSON or fastjson text; every key is text, `$ref`s are resolved.
+    """Decode JSON or fastjson text; every key is text, and `$ref`s are resolved.
 
     Raises:
-        ValueError: it is neither, or is nested too deep.
+        ValueError: the text is neither, or is nested too deep.
     """
     try:
         value = _parse(data)
@@ -81,24 +82,24 @@ def decode(data: bytes | bytearray | memoryview | str) -> Any:
 
 
 def decode_as(data: bytes | bytearray | memoryview | str, type_: type[T]) -> T:
-    """Return the text as a msgspec structure, as tolerant as Java: quoted numbers, unknown keys.
+    """Decode text into a msgspec struct, as tolerantly as Java: quoted numbers, unknown keys.
 
     Raises:
-        ValueError: the text is not JSON, or a member has another type.
+        ValueError: the text isn't JSON, or a member has another type.
     """
     if not _holds(data, '"$ref"'):
         try:
             return msgspec.json.decode(data, type=type_, strict=False)
         except (ValueError, RecursionError):
-            pass  # Perhaps fastjson's dialect; if not, the slow reader says what is wrong.
+            pass  # Perhaps fastjson's dialect; if not, the slow reader reports the error.
     return msgspec.convert(decode(data), type=type_, strict=False)
 
 
 def decode_request(data: bytes, type_: type[T]) -> T:
     """Decode a request's body as `decode_as` does, but refuse a long body that isn't plain JSON.
 
-    fastjson's dialect, `$ref`s and values of another type than the structure's take sixty times as
-    long to read. No client sends them in a long body.
+    fastjson's dialect, `$ref`s and values of other types than the struct's take sixty times as long
+    to decode. No client sends them in a long body.
 
     Raises:
         ValueError: as decode_as, or the body is too long.
@@ -134,7 +135,7 @@ def to_standard(text: str) -> str:
 
 def _quoted(match: re.Match[str]) -> str:
     key = match["key"]
-    if key is None:  # a string: skipped whole, so that nothing in it looks like a key
+    if key is None:  # a string: skip it, as it may contain text like a key
         return match[0]
     if key[0] == "{":
         key = _BLANKS.sub(lambda found: found[1] or "", key)
@@ -157,7 +158,7 @@ def _check_depth(value: Any) -> None:
 
 
 class _Resolver:
-    """Replaces each `$ref` by the object that it names."""
+    """Replaces each `$ref` with the object that it names."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -170,10 +171,10 @@ class _Resolver:
         return self._root
 
     def _measure(self, value: Any, depth: int) -> tuple[int, int]:
-        """Return how many values a reader of this one meets, and how deep it nests.
+        """Return how many values a reader of this value visits, and how deep it nests.
 
         Raises:
-            ValueError: too many of them are repeated, or it nests too deep, as a ring does.
+            ValueError: too many values are repeated, or it nests too deep, as a cycle does.
         """
         if not isinstance(value, dict | list):
             return 1, 0
@@ -211,8 +212,8 @@ class _Resolver:
         parents.pop()
 
     def _target(self, reference: object, parents: list[Any]) -> Any:
-        # A reference may name only what stands before it and does not contain it: a ring
-        # would trap every later reader of the value in a loop.
+        # A reference may name only a value that precedes it and doesn't contain it: a cycle would
+        # trap every later reader in a loop.
         if not isinstance(reference, str) or not reference.startswith("$."):
             raise ValueError(f"the reference {reference!r} in the JSON cannot be followed")
         target = self._root
@@ -237,7 +238,7 @@ def _is_reference(value: Any) -> bool:
 
 
 def encode(value: Any) -> bytes:
-    """Return value as fastjson's compact text: keys sorted, raw unless strings in Java."""
+    """Return value as fastjson's compact text: sorted keys, raw unless they are strings in Java."""
     out: list[str] = []
     _write(value, out)
     return "".join(out).encode()
@@ -268,11 +269,11 @@ def _write(value: Any, out: list[str]) -> None:
 
 
 def encode_pretty(value: Any) -> bytes:
-    """Return value as fastjson's pretty text, the form of the broker's configuration files.
+    """Return value as fastjson's pretty text, the format of the broker's configuration files.
 
-    Tabs, one member a line, no blank after the colon, no line feed at the end. All entries of a
-    map with raw keys stand on its opening line, a list of numbers on one line. Structures are
-    written as their members.
+    Tabs, one member per line, no blank after the colon, no line feed at the end. All entries of a
+    map with raw keys are on its opening line, a list of numbers on one line. Structs are written as
+    their members.
     """
     out: list[str] = []
     text = bytearray()
@@ -282,10 +283,10 @@ def encode_pretty(value: Any) -> bytes:
 
 
 def _write_pretty(value: Any, line: str, out: list[str], text: bytearray) -> None:
-    """Append value; `line` is a line feed with the indentation of the line it stands on.
+    """Append value; `line` is a line feed with the current line's indentation.
 
-    The pieces in `out` become `text` now and then: those of a large table would take ten times its
-    bytes.
+    The pieces in `out` are moved to `text` now and then: for a large table they would take ten
+    times its size.
     """
     inner = line + "\t"
     if len(out) >= PIECES_MAX:
@@ -326,7 +327,7 @@ def _write_pretty(value: Any, line: str, out: list[str], text: bytearray) -> Non
 
 
 def _sorted_items(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """Return the members in order, without the null ones, as fastjson does."""
+    """Return the members in order, without null values, as fastjson does."""
     found = [pair for pair in value.items() if pair[1] is not None]
     is_of_names = set(map(type, value)) == {str}
     return sorted(found, key=_name_of if is_of_names else _sort_key)
@@ -343,7 +344,7 @@ def _is_number_map(value: Mapping[Any, Any]) -> bool:
 
 
 def _number_map(value: dict[int, int]) -> str:
-    # repr in C is ten times faster than writing each pair, and numbers hold no blanks.
+    # repr in C is ten times faster than writing each pair, and numbers contain no blanks.
     return repr(dict(sorted(value.items()))).replace(" ", "")
 
 

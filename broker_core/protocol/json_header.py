@@ -1,10 +1,10 @@
-"""The frame's header as JSON, the form that every Java and Go client uses unless told otherwise.
+"""The frame header as JSON, the default form of all Java and Go clients.
 
     {"code":11,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":7,
      "serializeTypeCurrentRPC":"JSON","version":407}
 
-Keys come in any order, unknown ones are skipped, `remark` is absent when null. All values of
-`extFields` are strings: Go refuses anything else, so the writer's types allow nothing else.
+Keys can be in any order, unknown keys are skipped, and `remark` is absent when null. All values of
+`extFields` are strings: Go rejects anything else, so the writer's types allow nothing else.
 
 Source: remoting/protocol/RemotingCommand.java, RemotingSerializable.java (4.9.7).
 """
@@ -19,9 +19,9 @@ from broker_core.errors import FrameError
 from broker_core.protocol.codes import LanguageCode
 
 EXT_FIELDS_MAX = 256
-"""How many ext fields a header may have; no RocketMQ request has more than thirty."""
+"""Maximum number of ext fields in a header; no RocketMQ request has more than thirty."""
 TEXTS_MAX = 2 * EXT_FIELDS_MAX + 32
-"""How many JSON strings a header may hold: names and values of its ext fields, and its own."""
+"""Maximum number of JSON strings in a header: names and values of ext fields, and its own."""
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
 
@@ -35,7 +35,7 @@ ExtFields = Annotated[dict[str, str], msgspec.Meta(max_length=EXT_FIELDS_MAX)]
 class Header(msgspec.Struct, gc=False):
     """The seven fields of a header, from either form.
 
-    A msgspec structure, so that the JSON decoder fills the object that handlers get: a dict or a
+    A msgspec struct, so that the JSON decoder fills the object passed to handlers: a dict or a
     second object in between would cost more than the decoding.
     """
 
@@ -65,7 +65,7 @@ _WHOLE = (
 
 
 def encode(header: Header) -> bytes:
-    """Return the header's JSON, keys in the order of Java's writer."""
+    """Return the header's JSON, with keys in the order of Java's writer."""
     ext_fields = header.ext_fields
     if header.remark is None and header.language == OUR_LANGUAGE:
         if not ext_fields:
@@ -91,8 +91,8 @@ def encode(header: Header) -> bytes:
 def refuse_many_texts(data: memoryview) -> None:
     """Refuse a header with more JSON strings than ext fields could have, before it is decoded.
 
-    In JSON a quotation mark without a backslash before it begins or ends a string, so their
-    number limits how many texts a decoder can find.
+    In JSON, an unescaped quotation mark begins or ends a string, so their number limits how many
+    strings a decoder can find.
 
     Raises:
         FrameError: there are too many.
@@ -106,12 +106,12 @@ def refuse_many_texts(data: memoryview) -> None:
 
 
 def decode_leniently(data: bytes | memoryview) -> Header:
-    """Return the header of JSON that Java's reader accepts although no usual writer writes it.
+    """Decode a header that Java's reader accepts although no common client writes it.
 
     That is: numbers and booleans as ext values, quoted numbers, nulls, the language as a number.
 
     Raises:
-        FrameError: Java's reader would not accept it either, or a limit is passed.
+        FrameError: Java's reader would not accept it either, or a limit is exceeded.
     """
     try:
         fields: object = msgspec.json.decode(data)

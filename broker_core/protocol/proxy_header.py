@@ -1,6 +1,7 @@
 """The PROXY header, in which a proxy names the client behind it: versions 1 and 2.
 
-    version 1, text:    PROXY TCP4 192.0.2.7 192.0.2.1 56324 10911\r\n      at most 107 bytes
+    version 1, text:    PROXY TCP4 192.0.2.7 192.0.2.1 56324 10911
+      at most 107 bytes
     version 2, binary:  signature 12 | version and command 1 | family 1 | length 2 | addresses
 
 Source: haproxy.org, proxy-protocol.txt.
@@ -20,24 +21,26 @@ LINE_BYTES_MAX = 107
 HEAD_V2 = struct.Struct(">12sBBH")
 assert HEAD_V2.size == 16
 ADDRESS_BYTES_MAX = 2048
-"""The longest header of version 2, extensions included; addresses alone need 36 bytes at most."""
+"""The maximum length of the addresses in version 2, with extensions; addresses alone need at most
+36 bytes.
+"""
 LOCAL, PROXY = 0x20, 0x21
 ADDRESSES = {0x11: (4, 12), 0x21: (16, 36)}
-"""By family (TCP over IPv4, IPv6): bytes of one address, bytes of both with their ports."""
+"""By family (TCP over IPv4, IPv6): size of an address, size of both addresses with their ports."""
 
 
 class ProxyHeader(NamedTuple):
-    """The header's length in bytes, and the client; None when the proxy speaks for itself."""
+    """The header's length in bytes, and the client; None if the proxy speaks for itself."""
 
     size: int
     source: tuple[str, int] | None
 
 
 def parse(data: bytes) -> ProxyHeader | None:
-    """Return what the header at the beginning of data says, None while it is not whole.
+    """Parse the header at the start of data; return None while it is incomplete.
 
     Raises:
-        FrameError: data does not begin with a PROXY header.
+        FrameError: data doesn't begin with a PROXY header.
     """
     if data[:12] == SIGNATURE_V2[: len(data)]:
         return _parse_v2(data)

@@ -1,11 +1,11 @@
 """The signature of a request: HMAC-SHA1 of its values and body with the account's secret key.
 
-The signed content is the values of all ext fields but the signature, in the order of their keys,
-with nothing between them, followed by the body. The values are the texts on the wire, never
-numbers that were read and written again.
+The signed content is the values of all ext fields except the signature, sorted by key and joined
+without separators, followed by the body. The values are the strings on the wire, never numbers that
+were parsed and formatted again.
 
-Source: acl/common/AclClientRPCHook.java, AclUtils.java, AclSigner.java (4.9.7),
-auth DefaultAuthenticationContextBuilder.java (5.3.3).
+Source: acl/common/AclClientRPCHook.java, AclUtils.java, AclSigner.java (4.9.7), auth
+DefaultAuthenticationContextBuilder.java (5.3.3).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 
 
 class RequestSigner(Protocol):
-    """What makes a client's requests those of an account."""
+    """Signs a client's requests for an account."""
 
     def sign(self, request: RemotingCommand) -> None:
-        """Add the account and its signature to a request that is otherwise complete."""
+        """Add the account and its signature to an otherwise complete request."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """An account; as a RequestSigner it signs as RocketMQ's clients do."""
+    """An account; as a RequestSigner it signs like RocketMQ's clients."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -51,7 +51,7 @@ class Credentials:
         request.ext_fields = ext_fields
 
     def sign(self, request: RemotingCommand) -> None:
-        """Add the account and its signature to a request that is otherwise complete."""
+        """Add the account and its signature to an otherwise complete request."""
         self.add_account_to(request)
         signature = signature_of(signed_content(request), self.secret_key)
         request.ext_fields = {**request.ext_fields, SIGNATURE: signature}
@@ -70,5 +70,5 @@ def signed_content(request: RemotingCommand) -> bytes:
 
 
 def signature_of(content: bytes, secret_key: str) -> str:
-    """Return the signature in the form of the wire."""
+    """Return the signature in wire format."""
     return base64.b64encode(hmac.digest(secret_key.encode(), content, "sha1")).decode()

@@ -1,1 +1,1 @@
-"""Sockets that carry frames, whatever the frames mean."""
+"""Sockets that carry frames, independent of the frames' meaning."""

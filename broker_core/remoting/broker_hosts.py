@@ -1,7 +1,7 @@
-"""Decides which IP addresses a broker may have if the address comes from the network.
+"""Decide which IP addresses from the network can belong to a broker.
 
-Brokers' addresses come from name servers, and the owner of a host name decides where it leads. A
-broker's address must be public, private or this machine's. It can't be in a range with another
+Name servers supply the addresses of brokers, and the owner of a host name decides where it points.
+A broker's address must be public, private or this machine's. It can't be in a range with another
 purpose, and it can't be a cloud's metadata service.
 """
 
@@ -47,13 +47,13 @@ LOCAL_NETWORKS = tuple(
 SPECIAL_NETWORKS = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "fec0::/10")))
 """Special-purpose ranges that some versions of `ipaddress` don't recognize."""
 TRANSLATED = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")))
-"""IPv6 ranges whose last 32 bits are the IPv4 address that they lead to."""
+"""IPv6 ranges whose last 32 bits are the IPv4 address that they map to."""
 LINK_LOCAL = "its host is link-local or a cloud's metadata service"
 NO_MACHINE = "its host is not the address of one machine"
 
 
-def why_not(address: Address) -> str | None:
-    """Return why an address can't belong to a broker, None if it can."""
+def refusal_reason(address: Address) -> str | None:
+    """Return why an address can't belong to a broker; None if it can."""
     if any(address in network for network in TRANSLATED):
         address = ipaddress.IPv4Address(address.packed[-4:])
     if address.is_link_local or address in METADATA_SERVICES:
@@ -74,7 +74,7 @@ def refuse_peer(transport: asyncio.Transport) -> str | None:
     peer = transport.get_extra_info("peername")
     if not isinstance(peer, tuple):
         return None
-    reason = why_not(ipaddress.ip_address(str(peer[0]).partition("%")[0]))
+    reason = refusal_reason(ipaddress.ip_address(str(peer[0]).partition("%")[0]))
     if reason is not None:
         transport.abort()
         return f"{peer[0]}: {reason}"

@@ -1,6 +1,6 @@
-"""RemotingClient: requests to brokers or name servers, over one connection each.
+"""Send requests to brokers and name servers, over one connection each.
 
-It needs no broker configuration: `RemotingClient()` works.
+The client needs no broker configuration: `RemotingClient()` works.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_S = 5.0
 SWEEP_S = 5.0
 UNIX_HOST = "localhost"
-"""Whom the certificate behind a unix socket must name."""
+"""The name that a certificate behind a unix socket must have."""
 
 
 class RemotingClient(Service):
-    """Connects to an address on the first request to it, and again after a connection ended.
+    """Connects to an address on the first request to it, and again after a connection has ended.
 
     Belongs to the event loop that first uses it. `handlers` serve the requests that peers send over
-    its connections, pushes included; `tls` secures the connections; `signer` signs every request.
+    its connections, including pushes; `tls` encrypts the connections; `signer` signs every request.
     `trusts` says which addresses are configured; at any other address, the client sends requests
     only to a peer that can be a broker (`broker_hosts`). Without it, every address is trusted.
-    The client never repeats a failed request: only the caller knows whether it may.
+    The client never repeats a failed request: only the caller can decide whether that is safe.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class RemotingClient(Service):
     async def request(
         self, address: str, command: RemotingCommand, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> RemotingCommand:
-        """Send a request to "host:port"; return the answer, whatever its code.
+        """Send a request to "host:port"; return the response, whatever its code.
 
-        `timeout_s` covers connecting and waiting for the answer.
+        `timeout_s` includes connecting and waiting for the response.
 
-        An address that begins with / is the path of a unix socket.
+        An address that starts with / is the path of a unix socket.
 
         Raises:
-            RemotingConnectError: no connection; the request was not sent.
-            RemotingTimeoutError: no answer in time.
-            RemotingSendError: the connection ended before the answer.
+            RemotingConnectError: no connection; the request wasn't sent.
+            RemotingTimeoutError: no response in time.
+            RemotingSendError: the connection ended before the response.
         """
         started = self._clock.monotonic()
         connection = await self.connection(address, timeout_s)
@@ -99,7 +99,7 @@ class RemotingClient(Service):
     async def oneway(
         self, address: str, command: RemotingCommand, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> None:
-        """Send a request without an answer; the caller does not learn whether it arrives.
+        """Send a request without a response; the caller can't tell whether it arrives.
 
         Raises:
             RemotingConnectError: no connection.
@@ -107,10 +107,10 @@ class RemotingClient(Service):
         (await self.connection(address, timeout_s)).oneway(command)
 
     async def connection(self, address: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Connection:
-        """Return the open connection to "host:port", or make one.
+        """Return the open connection to "host:port", or create one.
 
         Raises:
-            RemotingConnectError: the client cannot connect; the text is one sentence.
+            RemotingConnectError: the client can't connect; the text is one sentence.
         """
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
@@ -120,11 +120,11 @@ class RemotingClient(Service):
         connecting = self._connecting.get(address)
         if connecting is None:
             connecting = asyncio.get_running_loop().create_future()
-            # Take the error: by then, every caller that waited may have gone.
+            # Retrieve the error, because every waiting caller may be gone by then.
             connecting.add_done_callback(_look_at_error)
             self._connecting[address] = connecting
             task = self.spawn(self._connect(address, connecting), name=f"connect to {address}")
-            # Not the task itself: one that is cancelled before its first step runs nothing.
+            # Not the task itself: a task cancelled before its first step runs no code.
             task.add_done_callback(partial(self._has_tried, address, connecting))
         within_s = min(timeout_s, self._limits.connect_timeout_s)
         if not await wait_within(self._clock, connecting, within_s):
@@ -182,7 +182,7 @@ class RemotingClient(Service):
             host, port = split_address(address)
             made = await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
         except asyncio.CancelledError:
-            connection.forsake()
+            connection.cancel_setup()
             raise
         if self._trusts is not None and not self._trusts(address):
             refusal = refuse_peer(made[0])
@@ -205,17 +205,17 @@ class RemotingClient(Service):
         for connection in list(self._wire.connections):
             with isolated("sweeping a connection", connection):
                 connection.sweep(now)
-        # No connection, no timer: a short-lived caller's loop must end clean.
+        # Cancel the timer with the last connection, so that a short-lived caller's loop ends clean.
         self._sweep_timer = None
         if self._wire.connections:
             self._sweep_later()
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of "host:port"; an IPv6 host may be in brackets.
+    """Return the host and port of "host:port"; an IPv6 host may be in brackets.
 
     Raises:
-        RemotingConnectError: the text does not have this form.
+        RemotingConnectError: the text doesn't have this form.
     """
     host, _, port = address.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -230,7 +230,7 @@ def _look_at_error(future: asyncio.Future[Connection]) -> None:
 
 
 def _reason(error: OSError | UnicodeError) -> str:
-    # asyncio words strerror its own way; the errno of a name look-up or of TLS is not the system's.
+    # asyncio rewords strerror, and the errno of a name lookup or of TLS isn't the system's.
     of_others = (socket.gaierror, ssl.SSLError)
     if isinstance(error, OSError) and error.errno and not isinstance(error, of_others):
         return os.strerror(error.errno).lower()

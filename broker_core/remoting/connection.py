@@ -1,4 +1,4 @@
-"""Connection: reads one peer's frames, sends it answers and requests."""
+"""Read one peer's frames; send responses and requests to it."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from broker_core.protocol.codes import ONEWAY_FLAG, RESPONSE_FLAG
 from broker_core.protocol.frame import FrameDecoder
 from broker_core.remoting.intake import ANSWER_BYTES, Intake
 from broker_core.remoting.pending import PendingRequests
-from broker_core.remoting.resumed import resumed
+from broker_core.remoting.started_coroutine import resumed
 from broker_core.remoting.wire import RECEIVE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from broker_core.protocol.command import RemotingCommand
-    from broker_core.remoting.later import Later
+    from broker_core.remoting.deferred_answer import DeferredAnswer
     from broker_core.remoting.plain_requests import PlainRequests
     from broker_core.remoting.wire import Wire
 
 FLUSH_BYTES = 256 * 1024
-"""Collected answers of this size go to the transport before the batch of requests ends."""
+"""Collected responses of this size are written before the batch of requests ends."""
 JOIN_BYTES = 128 * 1024
-"""Above it, copying the answers together costs more than the transport's scatter write."""
+"""Above this size, joining the responses costs more than the transport's scatter write."""
 
 
 class Connection(Intake, asyncio.BufferedProtocol):
-    """One peer. Event loop only.
+    """A connection to one peer. Event loop only.
 
     Attributes:
         remote_address: the peer as "ip:port".
-        remote_host: the same in the form of stored messages: 4 or 16 bytes, int32 port.
-        on_close: functions to call once, with this connection, after it ended.
-        attributes: the owner's notes about the peer.
-        turn_began: when the requests came that are being served, by the monotonic clock; 0 where
-            the wire does not time turns.
+        remote_host: the peer in the form of stored messages: 4 or 16 bytes, then an int32 port.
+        on_close: functions called once, with this connection, after it has ended.
+        attributes: the owner's data about the peer.
+        turn_began: when the current requests arrived, by the monotonic clock; 0 if the wire
+            doesn't time turns.
     """
 
     __slots__ = (
@@ -80,19 +80,20 @@ class Connection(Intake, asyncio.BufferedProtocol):
     def __repr__(self) -> str:
         return f"<Connection {self.remote_address}>"
 
-    # What owners call.
+    # Called by owners.
 
     @property
     def protocol(self) -> asyncio.BufferedProtocol:
-        """What a transport is given: who receives for this connection, compiled where that is."""
+        """Return the transport's protocol: the compiled receiver if there is one."""
         plain_requests = self._wire.plain_requests
         return self if plain_requests is None else plain_requests.protocol_of(self)
 
     def send(self, command: RemotingCommand | bytes, *, at_once: bool = False) -> None:
         """Send a command or a frame; one write carries everything sent in one turn of the loop.
 
-        A closed connection drops it silently: nobody is left to miss it. `at_once`: without a turn
-        of the loop in between; where much is sent so, uvloop's transport joins the writes.
+        A closed connection silently drops it, because the peer is gone. `at_once` sends without
+        waiting
+        for the turn to end; under load, uvloop's transport joins these writes.
         """
         if self._transport is None:
             return
@@ -106,18 +107,18 @@ class Connection(Intake, asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._flush)
 
     def oneway(self, command: RemotingCommand, *, at_once: bool = False) -> None:
-        """Send a request without an answer; see `send`."""
+        """Send a request without a response; see `send`."""
         command.flag |= ONEWAY_FLAG
         command.opaque = self._pending.new_opaque()
         self._sign(command)
         self.send(command, at_once=at_once)
 
     async def request(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """Send a request and return the answer. Both sides number their opaques independently.
+        """Send a request and return the response. Both sides number their opaques independently.
 
         Raises:
-            RemotingTimeoutError: no answer came in time.
-            RemotingSendError: the connection ended before the answer, or had ended already.
+            RemotingTimeoutError: no response arrived in time.
+            RemotingSendError: the connection has ended.
         """
         if not self.is_open:
             raise RemotingSendError(f"the connection to {self.remote_address} is closed")
@@ -128,30 +129,30 @@ class Connection(Intake, asyncio.BufferedProtocol):
         return await pending.answer_to(command, awaited, timeout_s, peer)
 
     def close(self) -> None:
-        """Send everything handed to `send`, then close. Waiting frames of the peer are dropped."""
+        """Send everything passed to `send`, then close. Drop frames that weren't served."""
         self._decoder.discard()
         self._is_stopped = True
         if self._transport is not None:
             self._flush()
             self._transport.close()
 
-    def forsake(self) -> None:
-        """End, where the task that was to make the connection was cancelled.
+    def cancel_setup(self) -> None:
+        """Close a connection whose setup task was cancelled.
 
-        uvloop closes what it has made in that turn, and never calls `connection_lost`.
+        uvloop closes a transport created in that turn without calling `connection_lost`.
         """
         self.abort()
         self.connection_lost(None)
 
-    # What the guard calls.
+    # Called by the guard.
 
     @property
     def is_signed_in(self) -> bool:
-        """Whether a request of an account has come, or need not come."""
+        """Whether the limits for accounts apply."""
         return self._limits is self._wire.limits
 
     def sign_in(self) -> None:
-        """Give the connection the limits of an account; at its first request that may pass."""
+        """Apply the limits for accounts; call this on the first authorized request."""
         wire = self._wire
         self._limits = wire.limits
         wire.kept_bytes_of_strangers -= self._kept_bytes
@@ -160,7 +161,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
         if wire.on_signed_in is not None:
             wire.on_signed_in(self)
 
-    # What the dispatcher calls.
+    # Called by the dispatcher.
 
     def answer_later(
         self, command: RemotingCommand, answer: Coroutine[Any, Any, bytes | None]
@@ -189,20 +190,20 @@ class Connection(Intake, asyncio.BufferedProtocol):
             name=f"answer to request {command.code}",
         )
 
-    def answer_when(self, command: RemotingCommand, answer: Later) -> None:
-        """Send the frame of an answer when it is there: answer_later without a task."""
+    def answer_when(self, command: RemotingCommand, answer: DeferredAnswer) -> None:
+        """Send an answer's frame when it is finished, like `answer_later` but without a task."""
         answer.command = command
         answer.frame_bytes = self._decoder.frame_bytes
         self._begin(answer.frame_bytes)
         answer.when_done(self._answered)
 
-    def _answered(self, done: Later) -> None:
+    def _answered(self, done: DeferredAnswer) -> None:
         self._end(done.frame_bytes)
         frame = self._wire.dispatcher.frame_of(done.command, self, done.outcome)
         if frame is not None:
             self.send(frame)
 
-    def _answered_together(self, done: Later) -> None:
+    def _answered_together(self, done: DeferredAnswer) -> None:
         self._end(done.frame_bytes, done.requests)
         self.send(done.outcome, at_once=True)
 
@@ -216,10 +217,10 @@ class Connection(Intake, asyncio.BufferedProtocol):
         if frame is not None:
             self.send(frame)
 
-    # What the server's or client's sweep calls.
+    # Called by the sweep of the server or client.
 
     def sweep(self, now: float) -> None:
-        """Close if the peer was silent, or owes the rest of a frame, for too long."""
+        """Close if the peer was silent, or left a frame unfinished, for too long."""
         limits = self._limits
         self._count_unread()
         if self._was_active:
@@ -227,7 +228,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
             self._active_at = now
         elif now - self._active_at >= limits.idle_s:
             self.close()
-            # If the peer does not read either, a closing transport never finishes.
+            # If the peer doesn't read either, a closing transport never finishes.
             if not self._is_writable:
                 self.abort()
             return
@@ -241,7 +242,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
                 )
                 self.close()
 
-    # What the transport calls.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         wire = self._wire
@@ -260,7 +261,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
         return self._wire.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Serve what was received; the compiled twin is in `native/receive.pxi`."""
+        """Serve the received bytes; the compiled version is in `native/receive.pxi`."""
         if self._is_stopped:
             return
         self._was_active = True
@@ -284,7 +285,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
-            # Never made, or forsaken before.
+            # Never connected, or already closed.
             return
         wire = self._wire
         self._transport = None
@@ -308,7 +309,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
     # Called by the code that receives for this connection.
 
     def serve_rest(self, taken: int, nbytes: int, *, is_tried: bool) -> None:
-        """Serve the bytes received after the first `taken`; `is_tried`: they aren't plain."""
+        """Serve the bytes received after the first `taken`; `is_tried` means they aren't plain."""
         if self._is_stopped:
             return
         wire = self._wire
@@ -327,8 +328,8 @@ class Connection(Intake, asyncio.BufferedProtocol):
         if turns.is_spent:
             self._wait_for_turn()
 
-    def hand_out(self, answers: bytes | Later | None) -> None:
-        """Send the answers to plain requests, or have them wait; behind what waits already."""
+    def hand_out(self, answers: bytes | DeferredAnswer | None) -> None:
+        """Send the answers to plain requests, or queue them after earlier answers."""
         transport = self._transport
         if not isinstance(answers, bytes) or transport is None or self._out or self._is_stopped:
             if answers:
@@ -340,16 +341,15 @@ class Connection(Intake, asyncio.BufferedProtocol):
                 self._check_unread(len(answers))
 
     def give_up(self) -> None:
-        """End for lack of memory: what was begun may be half done, and nothing is said of it."""
+        """Close for lack of memory, without a response, because the work may be half done."""
         self._abort_since("there is no memory for its requests")
 
-    # Inside.
+    # Internal.
 
     def _take_plain(self, plain_requests: PlainRequests, nbytes: int) -> int:
-        """Serve the plain requests that what was received begins with; return their bytes.
+        """Serve the plain requests at the start of the received bytes; return their size.
 
-        Most turns end here, and need neither decoder nor dispatcher: what is called here, each of
-        them pays.
+        Most turns end here without decoder or dispatcher, so every call made here affects them all.
         """
         wire = self._wire
         on_turn = wire.on_turn
@@ -372,9 +372,9 @@ class Connection(Intake, asyncio.BufferedProtocol):
         return taken
 
     def _handle_frames(self, *, is_tried: bool = False) -> None:
-        """Serve every whole frame received; send the answers that are ready in one write.
+        """Serve every complete frame received; send the answers that are ready in one write.
 
-        `is_tried`: the first frame is not plain.
+        `is_tried`: the first frame isn't plain.
         """
         dispatch = self._dispatch
         out = self._out
@@ -424,7 +424,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
             self.give_up()
             return
         finally:
-            # What was served before a frame that is none counts, too.
+            # The frames served before an invalid frame count, too.
             took = monotonic() - started
             if wire.on_turn is not None:
                 wire.on_turn(took)
@@ -442,7 +442,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
                 self._is_long = False
 
     def _serve_plain(self, plain_requests: PlainRequests, until: float) -> bool:
-        """Serve the plain requests that the decoder has next; tell whether there were any."""
+        """Serve the plain requests that are next in the decoder; return whether there were any."""
         decoder = self._decoder
         monotonic = self._wire.clock.monotonic
         is_served = False
@@ -469,8 +469,8 @@ class Connection(Intake, asyncio.BufferedProtocol):
                 break
         return is_served
 
-    def _collect(self, answers: bytes | Later) -> None:
-        """Take the answers to plain requests; those that are not there yet come by themselves."""
+    def _collect(self, answers: bytes | DeferredAnswer) -> None:
+        """Collect the answers to plain requests; deferred answers follow once finished."""
         if isinstance(answers, bytes):
             self._out.append(answers)
             self._out_bytes += len(answers)
@@ -484,7 +484,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
         self._handle_frames()
 
     def _settle(self, *, is_served: bool) -> None:
-        """Keep the beginning of the next frame and its time; abort above the limit of all peers."""
+        """Keep the start of the next frame and its time; abort above the limit for all peers."""
         wire = self._wire
         kept_bytes = self._decoder.settle()
         if kept_bytes == self._kept_bytes == 0:

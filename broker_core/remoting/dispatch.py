@@ -1,6 +1,6 @@
-"""Dispatcher: finds the handler of a request's code and makes an answer of its outcome.
+"""Find the handler of a request's code and turn its outcome into a response.
 
-Only here do errors become response codes.
+Errors become response codes only here.
 
 Source: remoting/netty/NettyRemotingAbstract.java (4.9.7), processRequestCommand.
 """
@@ -16,7 +16,7 @@ from broker_core.isolation import isolated
 from broker_core.protocol.codes import ONEWAY_FLAG, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.frame import FRAME_BYTES_MAX
-from broker_core.remoting.later import Later
+from broker_core.remoting.deferred_answer import DeferredAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,22 +26,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Answer = RemotingCommand | bytes | None
-"""An answer, an encoded answer, or None to send nothing."""
+"""A response, an encoded response, or None to send nothing."""
 
 Handler = Callable[[RemotingCommand, "Connection"], Answer | Awaitable[Answer]]
 """Serves one request code, as a plain function unless the answer must wait. Event loop only."""
 
 OnRefused = Callable[[RemotingCommand, "Connection", RequestRefusedError, float], None]
-"""Is told of each request that a handler refused, and when it came: see Connection.turn_began."""
-
-FAILED = "request failed: code=%d opaque=%d"
+"""Called for each request that a handler refused, with its arrival time: see Connection.turn_began.
+"""
 
 
 class Dispatcher:
-    """Dispatches requests by a literal table and catches what handlers raise. Event loop only.
+    """Dispatches requests by code and catches the handlers' exceptions. Event loop only.
 
     Attributes:
-        find: returns the handler of a code that is in force, None when there is none.
+        find: returns the current handler of a code, or None.
     """
 
     __slots__ = ("_handlers", "_on_refused", "find")
@@ -50,14 +49,14 @@ class Dispatcher:
         self, handlers: Mapping[int, Handler], on_refused: OnRefused | None = None
     ) -> None:
         self._on_refused = on_refused
-        # Plain ints: a lookup among enum members is three times slower.
+        # Plain ints because a lookup of enum members takes three times as long.
         self._handlers = {int(code): handler for code, handler in handlers.items()}
         self.find = self._handlers.get
 
     def override(self, handlers: Mapping[int, Handler]) -> None:
         """Replace the handlers of some codes until the next call; an empty mapping restores all.
 
-        It swaps the whole table, so that an override costs a request nothing.
+        This swaps the whole table, so an override adds no cost per request.
         """
         others = {int(code): handler for code, handler in handlers.items()}
         table = {code: others.get(code, handler) for code, handler in self._handlers.items()}
@@ -70,7 +69,7 @@ class Dispatcher:
             return self._frame(command, not_supported(command))
         try:
             answer = handler(command, connection)
-            # The fast path: an encoded answer to a request that is not oneway.
+            # The fast path: an encoded answer to a request that isn't oneway.
             if type(answer) is bytes and not command.flag & ONEWAY_FLAG:
                 return answer
             if answer is None:
@@ -78,13 +77,13 @@ class Dispatcher:
             if isinstance(answer, RemotingCommand | bytes):
                 return self._frame(command, answer)
         except MemoryError:
-            # What was begun may be half done: the connection ends, and says neither yes nor no.
+            # The work may be half done, so the connection ends without a response.
             raise
         except Exception as error:  # noqa: BLE001
-            # The boundary: one bad request must not end the connection.
+            # One bad request must not end the connection.
             answer = self._answer_to(command, connection, error, connection.turn_began)
             return self._frame(command, answer)
-        if isinstance(answer, Later):
+        if isinstance(answer, DeferredAnswer):
             connection.answer_when(command, answer)
         else:
             connection.answer_later(command, self._answer_of(command, connection, answer))
@@ -93,7 +92,7 @@ class Dispatcher:
     def frame_of(
         self, command: RemotingCommand, connection: Connection, outcome: Answer | Exception
     ) -> bytes | None:
-        """Return the frame to send for the outcome of a handler, or None."""
+        """Return the frame to send for a handler's outcome, or None."""
         if type(outcome) is bytes and not command.flag & ONEWAY_FLAG:
             return outcome
         if not isinstance(outcome, Exception):
@@ -118,9 +117,11 @@ class Dispatcher:
         error: Exception,
         received_s: float = 0.0,
     ) -> RemotingCommand:
-        """Return the answer for an error that a handler raised; 0 if it did so in a later turn."""
+        """Return the response for a handler's error; `received_s` is 0 in a later turn."""
         if not isinstance(error, RequestRefusedError):
-            logger.error(FAILED, command.code, command.opaque, exc_info=error)
+            logger.error(
+                "request failed code=%d opaque=%d", command.code, command.opaque, exc_info=error
+            )
             return internal_error(command)
         if self._on_refused is not None:
             with isolated("tracing a refused request", command.code):
@@ -135,7 +136,7 @@ class Dispatcher:
         assert isinstance(answer, RemotingCommand)
         frame = answer.encode()
         if len(frame) > FRAME_BYTES_MAX:
-            logger.error("answer too long for a frame: code=%d bytes=%d", command.code, len(frame))
+            logger.error("response too long for a frame code=%d bytes=%d", command.code, len(frame))
             frame = command.answer(
                 ResponseCode.SYSTEM_ERROR,
                 f"the answer has {len(frame)} bytes, more than a frame may have",
@@ -144,17 +145,17 @@ class Dispatcher:
 
 
 def refused(command: RemotingCommand, refusal: RequestRefusedError) -> RemotingCommand:
-    """Return the answer to a refused request."""
+    """Return the response to a refused request."""
     return command.answer(refusal.code, refusal.remark, dict(refusal.ext_fields))
 
 
 def not_supported(command: RemotingCommand) -> RemotingCommand:
-    """Return the answer to an unknown code, in the original's words."""
+    """Return the response to an unknown code, worded as in the original."""
     return command.answer(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
     )
 
 
 def internal_error(command: RemotingCommand) -> RemotingCommand:
-    """Return the answer for a bug of ours: no detail that would help an attacker."""
+    """Return the response for an internal error, without details that would help an attacker."""
     return command.answer(ResponseCode.SYSTEM_ERROR, "internal error; see the broker's log")

@@ -1,4 +1,4 @@
-"""Intake: decides when to read from a peer, and counts the bytes that a connection holds."""
+"""Decide when to read from a peer, and count the bytes that a connection holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER_BYTES = 64 * 1024
-"""What each answer in progress counts besides its request: the bytes that a cold pull reads."""
+"""Bytes counted for each answer in progress besides its request: those that a cold pull reads."""
 TIGHT_BYTES = 64 * 1024
 """While memory is tight, a connection with this many bytes of requests in progress doesn't read."""
 
@@ -70,17 +70,17 @@ class Intake:
 
     @property
     def is_open(self) -> bool:
-        """Whether the transport still takes frames."""
+        """Whether the transport still accepts frames."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def is_writable(self) -> bool:
-        """Whether the peer keeps up with reading; check it before a push that may be dropped."""
+        """Whether the peer keeps up with reading; check it before a push that can be dropped."""
         return self._is_writable and self.is_open
 
     @property
     def requests_in_flight(self) -> int:
-        """The number of the peer's requests that have no answer yet."""
+        """Number of the peer's requests that haven't been answered."""
         return self._in_flight
 
     @property
@@ -104,7 +104,7 @@ class Intake:
         self._abort_since(reason)
 
     def abort(self) -> None:
-        """Close at once and lose unsent frames."""
+        """Close at once and discard unsent frames."""
         self._decoder.discard()
         self._is_stopped = True
         if self._transport is not None:
@@ -117,9 +117,9 @@ class Intake:
         self._read_or_pause()
 
     def serve_alone(self) -> None:
-        """Serve no other request of this connection until the one being served is answered.
+        """Serve no other request of this connection until the current one is answered.
 
-        A handler calls it before it returns a coroutine that must not be overtaken.
+        A handler calls this before it returns a coroutine that later requests must not overtake.
         """
         self._serves_alone = True
 
@@ -144,10 +144,10 @@ class Intake:
         self._count_unread()
         if self._wire.on_writable is not None:
             self._wire.on_writable(self)
-        # In a turn, not now: the transport may call this during one of our writes.
+        # Deferred, because the transport may call this during one of our writes.
         self._wait_for_turn()
 
-    # Inside.
+    # Internal.
 
     def _serve_kept(self) -> None:
         """Serve the frames received before a pause."""
@@ -208,7 +208,7 @@ class Intake:
             if self._transport is None and not self._in_flight:
                 self._leave_budget()
         if wire.answered is not None and not wire.in_flight and not wire.answered.done():
-            # Soon, not now: the caller sends the answer first.
+            # Deferred, because the caller sends the answer first.
             asyncio.get_running_loop().call_soon(_set_done, wire.answered)
         limits = self._limits
         if (
@@ -217,11 +217,11 @@ class Intake:
             and self._in_flight_bytes <= limits.in_flight_bytes_max // 2
         ):
             self._is_crowded = False
-            # In a turn, not now: the caller sends the answer first.
+            # Deferred, because the caller sends the answer first.
             self._wait_for_turn()
 
     def _keep(self, kept_bytes: int) -> None:
-        """Count the bytes of frames that are unfinished or wait for the connection's turn."""
+        """Count the bytes of frames that are incomplete or wait for the connection's turn."""
         wire = self._wire
         more = kept_bytes - self._kept_bytes
         self._kept_bytes = kept_bytes

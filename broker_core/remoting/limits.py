@@ -1,4 +1,4 @@
-"""RemotingLimits: bounds on the memory, sockets and time that peers can take."""
+"""Limits on the memory, sockets and time that peers can use."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ takes our decoder about 40 ms, and no RocketMQ client sends a header of more tha
 
 @dataclass(frozen=True, slots=True)
 class StrangerLimits(StrangerConnectionLimits):
-    """Limits of connections on which no request of an account has come yet. Immutable.
+    """Limits for connections on which no account has made a request yet. Immutable.
 
-    The first request of an account may be as long as any other. What these do not name is as in
-    RemotingLimits.
+    An account's first request may be as long as any other. For all other limits see RemotingLimits.
     """
 
     kept_bytes_max: int = 32 * MIB
@@ -38,14 +37,14 @@ class RemotingLimits(ListenerLimits):
     in_flight_bytes_max: int = 16 * MIB
     """With this many unanswered requests, or bytes of them, a connection stops reading."""
     write_buffer_high: int = 64 * 1024
-    """A connection whose peer has more than this unread stops reading until the peer caught up."""
+    """Above this many unread bytes, a connection stops reading until its peer has caught up."""
     write_buffer_max: int = 16 * MIB
-    """A connection closes if it has more to send while its peer has more than this unread."""
+    """A connection is closed if it has more to send while more than this is unread."""
     half_frame_s: float = 30.0
-    """The longest wait for the rest of a frame."""
+    """Maximum wait for the rest of a frame."""
     drain_s: float = 3.0
-    """The longest wait of a shutdown for answers in progress."""
+    """Maximum wait for answers in progress during shutdown."""
     connect_timeout_s: float = 3.0
-    """The longest wait of a client for a connection."""
+    """Maximum time for a client to connect."""
     strangers: StrangerLimits | None = None
-    """None where nobody signs in."""
+    """None if the server doesn't require sign-in."""

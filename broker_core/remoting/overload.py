@@ -1,11 +1,11 @@
-"""Overload: answers SYSTEM_BUSY to requests that waited too long.
+"""Answer SYSTEM_BUSY to requests that waited too long.
 
 RocketMQ checks the age of the first request in each pool's queue. One event loop has one queue, in
 the kernel: requests that arrive during a long turn of the loop wait about as long as the turn.
 So a timer measures the wait by its own lateness, and counts only the time in which the loop worked:
 refusing helps nobody while the process has no CPU. After two late ticks in a row, Overload refuses
-all requests of the kinds that may not wait so long, until the next tick. A refusal costs a third of
-serving, so the loop catches up. A single late tick is a stall, and over when the timer sees it.
+all requests whose kind has a shorter maximum wait, until the next tick. A refusal costs a third of
+serving, so the loop catches up. A single late tick is a stall that has ended when the timer runs.
 
 The page cache counts as busy when a single put, which only copies into a mapping, took longer than
 osPageCacheBusyTimeOutMills; Overload then refuses sends until the next tick. It also refuses them
@@ -55,10 +55,10 @@ class Overridable(Protocol):
 class Overload:
     """Watches the loop and makes servers refuse codes. Event loop only.
 
-    `waits` returns pairs of codes and the milliseconds they may wait, none while the rule is off;
-    `worked_s` returns the CPU time of the loop's thread, `longest_put_ms` the duration of the
-    longest put since the last call, `page_cache_busy_ms` the limit for it, and `is_pool_deficient`
-    whether the TransientStorePool has no free buffer.
+    `waits` returns pairs of codes and their maximum wait in milliseconds, and is empty while the
+    rule is off; `worked_s` returns the CPU time of the loop's thread, `longest_put_ms` the duration
+    of the longest put since the last call, `page_cache_busy_ms` the limit for it, and
+    `is_pool_deficient` whether the TransientStorePool has no free buffer.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Overload:
         self.look(0.0, 0.0)
 
     def look(self, waited_ms: float, put_ms: float) -> None:
-        """Refuse the codes that may not wait as long as both of the last two turns took."""
+        """Refuse the codes whose maximum wait was exceeded in both of the last two turns."""
         self._waited_before_ms, waited_ms = waited_ms, min(waited_ms, self._waited_before_ms)
         waits = self._waits()
         busy = {code for codes, wait_ms in waits if waited_ms > wait_ms for code in codes}
@@ -111,7 +111,7 @@ class Overload:
             return
         if busy and not self._is_refusing:
             logger.warning(
-                "overloaded, refusing requests: waited_ms=%.0f codes=%s", waited_ms, sorted(busy)
+                "overloaded, refusing requests waited_ms=%.0f codes=%s", waited_ms, sorted(busy)
             )
         kind = "PCBUSY_CLEAN_QUEUE" if is_disk else "TIMEOUT_CLEAN_QUEUE"
         waiting = sum(len(server.connections) for server in self._servers)

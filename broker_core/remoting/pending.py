@@ -1,4 +1,4 @@
-"""PendingRequests: our requests to one peer that wait for an answer."""
+"""The requests to one peer that wait for a response."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     Awaited = asyncio.Future[RemotingCommand]
 
 REQUESTS_PENDING_MAX = 10_000
-"""Our requests to one peer that wait for an answer."""
+"""Maximum number of requests to one peer that wait for a response."""
 
 
 class PendingRequests:
-    """Event loop only. Both sides number their opaques independently."""
+    """Requests waiting for a response. Event loop only.
+
+    Both sides number their opaques independently.
+    """
 
     __slots__ = ("_awaited", "_clock", "_next_opaque")
 
@@ -29,16 +32,16 @@ class PendingRequests:
         self._awaited: dict[int, Awaited] = {}
 
     def new_opaque(self) -> int:
-        """Return the number of the next request."""
+        """Return the opaque of the next request."""
         opaque = self._next_opaque
         self._next_opaque = 0 if opaque == INT32_MAX else opaque + 1
         return opaque
 
     def expect(self, command: RemotingCommand, peer: str) -> Awaited:
-        """Number a request; return what its answer will be given to, for `answer_to`.
+        """Number a request; return the future of its response, for `answer_to`.
 
         Raises:
-            RemotingSendError: too many wait already.
+            RemotingSendError: too many requests are waiting already.
         """
         if len(self._awaited) >= REQUESTS_PENDING_MAX:
             raise RemotingSendError(
@@ -51,11 +54,11 @@ class PendingRequests:
     async def answer_to(
         self, command: RemotingCommand, awaited: Awaited, timeout_s: float, peer: str
     ) -> RemotingCommand:
-        """Return the answer to a request that was sent.
+        """Wait for the response to a request that was sent.
 
         Raises:
-            RemotingTimeoutError: it did not come in time.
-            RemotingSendError: the connection ended before it.
+            RemotingTimeoutError: the response didn't arrive in time.
+            RemotingSendError: the connection ended first.
         """
 
         def time_out() -> None:
@@ -74,13 +77,13 @@ class PendingRequests:
             self._awaited.pop(command.opaque, None)
 
     def resolve(self, answer: RemotingCommand) -> None:
-        """Hand an answer to its request; ignore one that arrives after the time-out."""
+        """Pass a response to its request; ignore a response that arrives after the timeout."""
         awaited = self._awaited.get(answer.opaque)
         if awaited is not None and not awaited.done():
             awaited.set_result(answer)
 
     def fail(self, peer: str) -> None:
-        """Tell all that wait that the connection ended."""
+        """Fail all waiting requests because the connection ended."""
         for awaited in self._awaited.values():
             if not awaited.done():
                 awaited.set_exception(RemotingSendError(f"the connection to {peer} ended"))

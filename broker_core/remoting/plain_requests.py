@@ -1,4 +1,4 @@
-"""PlainRequests: who may serve frames of a connection before the dispatcher sees them."""
+"""Interface for code that serves frames before they reach the dispatcher."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ if TYPE_CHECKING:
     import asyncio
 
     from broker_core.remoting.connection import Connection
+    from broker_core.remoting.deferred_answer import DeferredAnswer
     from broker_core.remoting.dispatch import Dispatcher
-    from broker_core.remoting.later import Later
 
 
 class PlainRequests(Protocol):
-    """Serves requests of a few kinds that need nothing unusual. Event loop only."""
+    """Serves ordinary requests of a few kinds. Event loop only."""
 
     @property
     def taken(self) -> int:
-        """How many bytes of frames the last `serve` has served."""
+        """Bytes of frames that the last `serve` handled."""
         ...
 
     @property
     def left(self) -> dict[str, int]:
-        """How many requests it did not take, by reason."""
+        """Number of requests left to the dispatcher, by reason."""
         ...
 
     def protocol_of(self, connection: Connection) -> asyncio.BufferedProtocol:
-        """Return who receives for a connection; see Connection.protocol."""
+        """Return the protocol that receives for a connection; see Connection.protocol."""
         ...
 
     def serve(
@@ -38,13 +38,12 @@ class PlainRequests(Protocol):
         dispatcher: Dispatcher,
         room: int,
         requests_max: int,
-    ) -> bytes | Later | None:
-        """Take such requests from `size` bytes, which begin with a frame; end with one that is not.
+    ) -> bytes | DeferredAnswer | None:
+        """Serve plain requests from `size` bytes, which start with a frame; stop at any other.
 
-        Returns the answers of some, little more than `room` bytes or one answer at most, for
-        `requests_max` requests at most; b"" when it took none. Answers that must wait come as one
-        Later, with its `requests` and their `frame_bytes`. None: it took some, and what it took is
-        answered another time by whoever it waits for, as the dispatcher's handlers do it, or is
-        oneway.
+        Returns the answers to at most `requests_max` requests: about `room` bytes, or a single
+        larger answer; b"" if the first request isn't plain. Answers that must wait are returned
+        as one DeferredAnswer, with its `requests` and their `frame_bytes`. None means that the
+        requests are oneway or will be answered later.
         """
         ...

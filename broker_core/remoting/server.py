@@ -1,4 +1,4 @@
-"""RemotingServer: a port and its connections."""
+"""A port and its connections."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ class ServerEvents(NamedTuple):
 
 
 class RemotingServer(Service):
-    """Accepts connections, serves their requests. Event loop only.
+    """Accepts connections and serves their requests. Event loop only.
 
-    `start` once, `shutdown` once. `tls` decides which connections are secured. With `proxies`
-    each connection must come from one of them and begin with a PROXY header. `plain_requests` may
-    serve frames before their handlers are asked. Servers of one process share `budgets`.
+    Call `start` once and `shutdown` once. `tls` decides which connections are encrypted. With
+    `proxies`, each connection must come from one of them and begin with a PROXY header.
+    `plain_requests` may serve frames before their handlers. Servers of one process share
+    `budgets`.
     """
 
     def __init__(
@@ -99,14 +100,14 @@ class RemotingServer(Service):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of unfinished frames, of all connections together."""
+        """Bytes of incomplete frames of all connections."""
         return self._wire.kept_bytes
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port, which the system chooses if `port` is 0.
 
         Raises:
-            RemotingError: the server cannot listen there; the text is one sentence.
+            RemotingError: the server can't listen there; the text is one sentence.
         """
         try:
             sockets = await listen(host, port, self._limits)
@@ -117,10 +118,10 @@ class RemotingServer(Service):
         return bound
 
     def start_at_path(self, path: str) -> None:
-        """Listen on a unix socket, which goes with the server. Its peers have no address.
+        """Listen on a unix socket, whose peers have no address; `shutdown` removes it.
 
         Raises:
-            RemotingError: the path cannot be listened on, one sentence.
+            RemotingError: the server can't listen on the path; the text is one sentence.
         """
         try:
             listening = listen_at_path(path, self._limits)
@@ -165,7 +166,7 @@ class RemotingServer(Service):
         await self._wire.close_all()
 
     def _made(self, connection: Connection) -> str | None:
-        """Count a new connection; return why the server refuses it, or None."""
+        """Count a new connection; return the reason if the server refuses it, else None."""
         return self._admission.open(connection.remote_address, len(self._wire.connections))
 
     def _signed_in(self, connection: Connection) -> None:
@@ -191,4 +192,4 @@ class RemotingServer(Service):
         if self._tls is not None:
             with isolated("checking certificates", self.name):
                 self._tls.reload_if_changed()
-                self._tls.warn_of_end()
+                self._tls.warn_of_expiry()

@@ -1,4 +1,4 @@
-"""Wire: the state that all connections of one server or client share."""
+"""The state that all connections of one server or client share."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ RECEIVE_BYTES = 256 * 1024
 
 
 class Wire:
-    """Event loop only.
+    """Shared state. Event loop only.
 
-    They share one receive buffer: the loop asks a connection for it, fills it and hands it over in
-    one step, and the connection copies out the rest before the next connection's turn. So an idle
-    connection holds no buffer.
+    The connections share one receive buffer: the loop asks a connection for it, fills it and hands
+    it over in one step, and the connection copies the rest before the next connection's turn. So an
+    idle connection holds no buffer.
 
     Attributes:
-        plain_requests: is asked before each frame; None for nobody.
+        plain_requests: gets each frame first; None if there is no such code.
     """
 
     __slots__ = (
@@ -89,7 +89,8 @@ class Wire:
         self.signer = signer
         self.plain_requests: PlainRequests | None = None
         self.receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
-        # In the order of their beginnings, so that a run of the same events repeats.
+        # In the order in which they were opened, so that a run with the same events is
+        # reproducible.
         self.connections: dict[Connection, None] = {}
         self.kept_bytes = 0
         self.kept_bytes_of_strangers = 0
@@ -109,7 +110,7 @@ class Wire:
             await wait_within(self.clock, self.answered, self.limits.drain_s)
 
     async def close_all(self) -> None:
-        """Close every connection; abort those that do not end within `drain_s`."""
+        """Close every connection; abort any that doesn't end within `drain_s`."""
         if not self.connections:
             return
         self.emptied = asyncio.get_running_loop().create_future()

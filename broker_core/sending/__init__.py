@@ -1,1 +1,4 @@
-"""Sending: where a message is put, whether it may be, and when it is dead. Knows no wire."""
+"""Sending: where a message goes, whether it may go there, and when it is a dead letter.
+
+Independent of the wire protocols.
+"""

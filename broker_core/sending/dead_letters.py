@@ -27,7 +27,7 @@ DLQ_QUEUE_ID = 0
 
 
 class DeadLetters:
-    """Decides by a group's configuration, and creates its dead-letter topic. Event loop only."""
+    """Applies a group's configuration and creates its dead-letter topic. Event loop only."""
 
     def __init__(self, topics: Topics, groups: SubscriptionGroups, counted_log: CountedLog) -> None:
         self._topics = topics
@@ -35,10 +35,10 @@ class DeadLetters:
         self._counted_log = counted_log
 
     def require_group(self, group: str) -> SubscriptionGroupConfig:
-        """Return a group's configuration, which is created when that is allowed.
+        """Return a group's configuration, creating it if that is allowed.
 
         Raises:
-            RequestRefusedError: there is no such group.
+            RequestRefusedError: the group doesn't exist.
         """
         group_config = self._groups.find_or_create(group)
         if group_config is None:
@@ -54,23 +54,23 @@ class DeadLetters:
         reconsume_times: int,
         max_reconsume_times: int | None,
     ) -> bool:
-        """Return whether a message was tried often enough: as the consumer says, else its group."""
+        """Return whether a message reached the maximum retries set by the consumer or its group."""
         if max_reconsume_times is None:
             max_reconsume_times = group_config.retry_max_times
         return reconsume_times >= max_reconsume_times
 
     def topic_of(self, group: str) -> TopicConfig:
-        """Return a group's dead-letter topic, which is created on its first dead message."""
+        """Return a group's dead-letter topic, creating it for the first dead letter."""
         return self._topics.create_retry(names.dlq_topic(group), DLQ_QUEUE_NUMS)
 
     def note_put(
         self, group: str, topic: str | None, uniq_key: str | None, reconsume_times: int
     ) -> None:
-        """Count a message that was put to its group's dead-letter topic in the log."""
+        """Log a message put to its group's dead-letter topic."""
         self._counted_log.report(
             logger,
             logging.INFO,
-            "messages are dead",
+            "dead letters stored",
             f"group={group}",
             "topic=%s uniq_key=%s reconsume_times=%d",
             topic,

@@ -1,6 +1,6 @@
-"""Detours: a message that is deferred or withheld waits in a topic of the broker's own.
+"""Detours: deferred and withheld messages wait in a system topic of the broker.
 
-Its properties say where it goes after that.
+The message properties contain the final destination.
 
 Source: store/CommitLog.java asyncPutMessage, broker/processor/SendMessageProcessor.java (4.9.7).
 """
@@ -13,6 +13,7 @@ from broker_core.errors import RequestRefusedError
 from broker_core.message import names
 from broker_core.message.names import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_TRANSACTION_PREPARED
 from broker_core.protocol.codes import ResponseCode
+from broker_core.timers.delivery_time import TIMER_PROPERTIES
 from broker_core.transaction.half import PlainHalf, withhold
 
 if TYPE_CHECKING:
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
     from broker_core.delay.levels import DelayLevels
     from broker_core.delay.schedule import ScheduleService
     from broker_core.store.results import PutMessageResult
+    from broker_core.timers.service import TimerService
     from broker_core.transaction.resolve import Transactions
 
     Place = tuple[str, int]
 
-UNSERVED_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 DETOUR_PROPERTIES = frozenset(
-    {PROPERTY_TRANSACTION_PREPARED, PROPERTY_DELAY_TIME_LEVEL, *UNSERVED_PROPERTIES}
+    {PROPERTY_TRANSACTION_PREPARED, PROPERTY_DELAY_TIME_LEVEL, *TIMER_PROPERTIES}
 )
-"""A message without any of these goes straight to its queue."""
+"""A message without these properties goes straight to its queue."""
 
 
 class Detours:
@@ -41,25 +42,27 @@ class Detours:
         config: BrokerConfig,
         levels: DelayLevels,
         schedule: ScheduleService,
+        timers: TimerService,
         transactions: Transactions,
     ) -> None:
         self._config = config
         self._levels = levels
         self._schedule = schedule
+        self._timers = timers
         self._transactions = transactions
 
     def place_of(self, properties: dict[str, str], topic: str, queue_id: int) -> Place | None:
-        """Return where a message waits for its time or its commit, None when it does not.
+        """Return where a message waits for its time or its commit, None if it doesn't wait.
 
-        The properties get the topic and queue_id that it goes to after that.
+        Adds the destination topic and queue_id to the properties.
 
         Raises:
-            RequestRefusedError: transactions are switched off, the delay level is not a number, or
-                the message asks for a delivery time that is not served.
+            RequestRefusedError: transactions are switched off, the delay level isn't a number, or
+                the delivery time is refused: it is invalid, or the message is transactional.
         """
         is_retry = names.is_retry_topic(topic) or names.is_dlq_topic(topic)
         prepared = properties.get(PROPERTY_TRANSACTION_PREPARED, "")
-        # A consumer's retry repeats the property of a message that was committed.
+        # A consumer's retry repeats the property of a committed message.
         if prepared.lower() == "true" and not is_retry:
             if self._config.reject_transaction_message:
                 raise RequestRefusedError(
@@ -67,18 +70,24 @@ class Detours:
                     f"the broker[{self._config.broker_ip1}] sending transaction message is "
                     "forbidden",
                 )
+            for name in TIMER_PROPERTIES:
+                if name in properties:
+                    # Differs: RocketMQ accepts the message and then loses it.
+                    raise RequestRefusedError(
+                        ResponseCode.MESSAGE_ILLEGAL,
+                        f"a transactional message can't have a delivery time ({name}); send it "
+                        "without one, or outside a transaction",
+                    )
             return withhold(properties, topic, queue_id)
-        for name in UNSERVED_PROPERTIES:
-            if name in properties:
-                raise RequestRefusedError(
-                    ResponseCode.MESSAGE_ILLEGAL,
-                    f"the message asks for a later delivery ({name}), which this broker does not "
-                    "serve",
-                )
         try:
-            return self._levels.defer(properties, topic, queue_id)
+            place = self._levels.defer(properties, topic, queue_id)
         except ValueError as error:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if place is None:
+            return self._timers.defer(properties, topic, queue_id)
+        for name in TIMER_PROPERTIES:
+            properties.pop(name, None)
+        return place
 
     def note_put(
         self,
@@ -89,14 +98,16 @@ class Detours:
         born_timestamp: int,
         born_host: bytes,
     ) -> None:
-        """Tell whoever sends the message on that it was put to its detour just now."""
+        """Notify the service that later delivers the message of the put."""
         topic, queue_id = place
         if topic == names.RMQ_SYS_SCHEDULE_TOPIC:
             self._schedule.note_put(queue_id, result)
+        elif topic == names.RMQ_SYS_TIMER_TOPIC:
+            self._timers.note_put(result, properties)
         else:
             self._transactions.add(result, properties, body, born_timestamp, born_host)
 
     def note_halves(self, halves: Sequence[tuple[Any, ...]], born_host: bytes) -> None:
-        """Tell that half messages of one client were put to their detour; see PlainHalf."""
+        """Notify the transaction service of one client's half messages; see PlainHalf."""
         for half in halves:
             self._transactions.add_plain(PlainHalf._make(half), born_host)

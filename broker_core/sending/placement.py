@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
-from broker_core.message.names import NOT_ALLOWED_SEND_TOPICS
+from broker_core.message.names import is_not_allowed_send_topic
 from broker_core.message.sys_flag import MULTI_TAGS_FLAG
 from broker_core.message.topic_config import (
     FLAG_UNIT,
@@ -37,25 +37,25 @@ QUEUE_NUMS_DEFAULT = 4
 RETRY_QUEUE_NUMS = 1
 
 
-class Wanted(NamedTuple):
-    """Where a producer wants its message, and the default topic to create a missing topic from."""
+class Destination(NamedTuple):
+    """The destination requested by a producer, and the template for creating a missing topic."""
 
     topic: str
     queue_id: int
-    """Below 0: any."""
+    """Negative for any queue."""
     default_topic: str | None
     queue_nums: int | None
-    """Queues of a topic that is made; None: QUEUE_NUMS_DEFAULT."""
+    """Number of queues for a new topic; None for QUEUE_NUMS_DEFAULT."""
     producer: str
     """The producer's address."""
     is_unit: bool = False
-    """Whether the producer is one of a unit, and with it a topic that is made."""
+    """Whether the producer, and a topic created for it, belongs to a unit."""
 
 
 class _PlainQueues(dict[str, int]):
-    """How many queues of a topic take messages as they are, by topic; 0: `place` has to say.
+    """The number of plain queues by topic; 0 if `place` must decide.
 
-    Counted when a topic is first asked for, the one question that almost every send asks.
+    Computed on first use, because almost every send needs this number.
     """
 
     def __init__(self, count: Callable[[str], int]) -> None:
@@ -65,7 +65,7 @@ class _PlainQueues(dict[str, int]):
     def __missing__(self, topic: str) -> int:
         found = self._count(topic)
         if found:
-            # Only of topics that exist: what strangers name takes no room.
+            # Cache only existing topics: names sent by unknown clients must not use memory.
             self[topic] = found
         return found
 
@@ -74,7 +74,7 @@ class Placement:
     """Finds, checks and creates the topics that messages are sent to. Event loop only.
 
     Attributes:
-        plain_queues: the first so many queues of a topic take a message as it is.
+        plain_queues: the number of queues of a topic, from 0 on, that accept messages unchanged.
     """
 
     def __init__(
@@ -92,23 +92,23 @@ class Placement:
         self.reconfigure()
 
     def reconfigure(self) -> None:
-        """Read again what of the configuration is kept here in a quicker form."""
+        """Update the values cached from the configuration."""
         config = self._config
         self._is_writable = bool(config.broker_permission & PERM_WRITE)
         self._accept_from = config.start_accept_send_request_time_stamp
         self.plain_queues.clear()
 
     def sys_flag_of(self, topic: str) -> int:
-        """Return the bits that a topic's messages have in their sys_flag."""
+        """Return the sys_flag bits of a topic's messages."""
         topic_config = self._table.get(topic)
         is_multi = topic_config is not None and topic_config.topic_filter_type == MULTI_TAG
         return MULTI_TAGS_FLAG if is_multi else 0
 
-    def place(self, wanted: Wanted) -> int:
-        """Return the queue_id that a message is put to.
+    def place(self, wanted: Destination) -> int:
+        """Return the queue_id for a message.
 
         Raises:
-            RequestRefusedError: as require_topic, or the topic has no queue to write.
+            RequestRefusedError: as require_topic, or the topic has no writable queue.
         """
         topic_config = self.require_topic(wanted)
         if wanted.queue_id >= 0:
@@ -117,8 +117,8 @@ class Placement:
             raise _illegal_queue_id(wanted, topic_config)
         return random.randrange(topic_config.write_queue_nums)
 
-    def require_topic(self, wanted: Wanted) -> TopicConfig:
-        """Return the configuration of a message's topic, which is created when that is allowed.
+    def require_topic(self, wanted: Destination) -> TopicConfig:
+        """Return the configuration of a message's topic, creating it if that is allowed.
 
         Raises:
             RequestRefusedError: the topic may not be sent to, or has no such queue.
@@ -132,10 +132,10 @@ class Placement:
         return topic_config
 
     def require_writable_broker(self) -> None:
-        """Let a message pass while brokerPermission has the write bit.
+        """Require the write bit in brokerPermission.
 
         Raises:
-            RequestRefusedError: it has not.
+            RequestRefusedError: the bit is missing.
         """
         if not self._is_writable:
             raise RequestRefusedError(
@@ -150,13 +150,13 @@ class Placement:
             or self._accept_from
             or not self._is_writable
             or topic[0] == "%"
-            or topic in NOT_ALLOWED_SEND_TOPICS
+            or is_not_allowed_send_topic(topic)
             or topic_config.topic_filter_type != SINGLE_TAG
         ):
             return 0
         return topic_config.write_queue_nums
 
-    def _find_or_create(self, wanted: Wanted) -> TopicConfig:
+    def _find_or_create(self, wanted: Destination) -> TopicConfig:
         topic = wanted.topic
         if self._accept_from > self._clock.now_ms():
             raise RequestRefusedError(
@@ -166,13 +166,13 @@ class Placement:
         wrong = names.check_topic(topic)
         if wrong is not None:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, wrong)
-        if topic in NOT_ALLOWED_SEND_TOPICS:
+        if is_not_allowed_send_topic(topic):
             raise RequestRefusedError(
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
             )
         return self._table.get(topic) or self._create(wanted)
 
-    def _create(self, wanted: Wanted) -> TopicConfig:
+    def _create(self, wanted: Destination) -> TopicConfig:
         topic, queue_nums = wanted.topic, wanted.queue_nums
         self._counted_log.report(
             logger,
@@ -202,10 +202,10 @@ class Placement:
 
 
 def require_writable(topic_config: TopicConfig) -> None:
-    """Let a message of a consumer pass to a topic that may be written.
+    """Require that a consumer's message may be written to its topic.
 
     Raises:
-        RequestRefusedError: it may not.
+        RequestRefusedError: the topic isn't writable.
     """
     if not topic_config.is_writable:
         raise RequestRefusedError(
@@ -214,7 +214,7 @@ def require_writable(topic_config: TopicConfig) -> None:
         )
 
 
-def _illegal_queue_id(wanted: Wanted, topic_config: TopicConfig) -> RequestRefusedError:
+def _illegal_queue_id(wanted: Destination, topic_config: TopicConfig) -> RequestRefusedError:
     return RequestRefusedError(
         ResponseCode.SYSTEM_ERROR,
         f"request queueId[{wanted.queue_id}] is illegal, topic {topic_config.topic_name} has "

@@ -1,1 +1,1 @@
-"""Counters by item and by window, latencies, and how far the broker is behind."""
+"""Counters by item and window, latencies, and how far the broker is behind."""

@@ -1,9 +1,8 @@
-"""The broker's counters: messages and bytes put and got, by topic, by group, by day.
+"""The broker's counters: messages and bytes stored and delivered, by topic, group and day.
 
-The names of the sets, the forms of their keys and what they count are RocketMQ's. Two kinds of
-its sets are always empty there, and left out here: those of reads from disk
-(GROUP_GET_FROM_DISK_NUMS, BROKER_GET_FROM_DISK_NUMS, ..._SIZE) and those of its commercial hooks
-(COMMERCIAL_...).
+The names of the sets, the forms of their keys and their meanings are RocketMQ's. Two kinds of its
+sets are always empty and left out here: reads from disk (GROUP_GET_FROM_DISK_NUMS,
+BROKER_GET_FROM_DISK_NUMS, ..._SIZE) and commercial hooks (COMMERCIAL_...).
 
 The store counts its own puts and gets.
 
@@ -39,13 +38,13 @@ BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 COLD_READERS_MAX = 5_000
 ITEMS_MAX = 200_000
-"""Keys beyond this number get no counter of their own: memory stays bounded, totals stay right."""
+"""Additional keys get no counters of their own: memory stays bounded and totals stay right."""
 SAMPLED_AT_ONCE = 2_000
-"""How many windows to move on before the loop may do other work: a fraction of a millisecond."""
+"""Windows sampled before the loop does other work: a fraction of a millisecond."""
 
 
 class StatsSet(dict[str, StatsItem]):
-    """The counters of one kind, by key; first use makes a missing one."""
+    """The counters of one kind, by key; created on first use."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -64,7 +63,7 @@ class StatsSet(dict[str, StatsItem]):
 
 
 class Flow(NamedTuple):
-    """The counters that one message moves together, found by one lookup."""
+    """The counters that one message increments together, found with one lookup."""
 
     nums: StatsItem
     size: StatsItem
@@ -75,12 +74,12 @@ class BrokerStats(Service):
     """All counters. Event loop only.
 
     Attributes:
-        puts, gets: what a put of a topic, and a pull of a topic, group and queue, moves together.
-            Another dict of gets once some are forgotten.
-        broker_put, broker_get: the same of the whole broker. The native turn adds to all of them.
+        puts, gets: counters incremented together by a put to a topic, and by a pull of a topic,
+            group and queue. `gets` is replaced by a new dict when entries are removed.
+        broker_put, broker_get: the same for the whole broker. The native turn also increments them.
     """
 
-    # The native turn looks for each pull.
+    # The native turn reads it for each pull.
     __slots__ = ("gets",)
 
     def __init__(
@@ -113,7 +112,7 @@ class BrokerStats(Service):
         self.broker_put = self.broker_put_nums[cluster_name]
         self.broker_get = self.broker_get_nums[cluster_name]
         self.got_cold: dict[tuple[str, str], int] = {}
-        """Messages that came from the disk, by group and topic."""
+        """Messages read from the disk, by group and topic."""
         self.puts: dict[str, Flow] = {}
         self.gets: dict[tuple[str, str, int], Flow] = {}
         self.sets = {
@@ -133,7 +132,7 @@ class BrokerStats(Service):
                 QUEUE_GET_NUMS: self.queue_get_nums,
                 QUEUE_GET_SIZE: self.queue_get_size,
             }
-        # The totals at the last two local midnights, which RocketMQ calls "morning".
+        # Totals at the last two local midnights, which RocketMQ calls "morning".
         self.put_until_today = 0
         self.put_until_yesterday = 0
         self.got_until_today = 0
@@ -144,20 +143,20 @@ class BrokerStats(Service):
 
     @property
     def put_total(self) -> int:
-        """Messages that the store has put since the start, the broker's own copies included."""
+        """Messages put since the start, including the broker's own copies."""
         return self._put_total()
 
     @property
     def got_total(self) -> int:
-        """Messages that were handed out since the start."""
+        """Messages delivered since the start."""
         return self.broker_get.value
 
     def put(self, topic: str, message_count: int, byte_count: int) -> None:
-        """Count what a send stored; called for every send."""
+        """Count the messages stored by a send; called for every send."""
         self.put_each(topic, 1, message_count, byte_count)
 
     def put_each(self, topic: str, calls: int, message_count: int, byte_count: int) -> None:
-        """Count what so many sends stored together."""
+        """Count the messages stored by several sends."""
         try:
             nums, size, _ = self.puts[topic]
         except KeyError:
@@ -172,10 +171,10 @@ class BrokerStats(Service):
     def got(
         self, topic: str, group: str, queue_id: int, message_count: int, byte_count: int
     ) -> None:
-        """Count what a pull was answered with, if anything.
+        """Count the messages in the answer to a pull.
 
         A pull from memory takes less than a millisecond, so this adds a call to
-        GROUP_GET_LATENCY; `got_late` adds the time.
+        GROUP_GET_LATENCY; `count_late_delivery` adds the time.
         """
         if message_count == 0:
             return
@@ -191,10 +190,10 @@ class BrokerStats(Service):
             latency.times += 1
         self.broker_get.value += message_count
 
-    def got_late(
+    def count_late_delivery(
         self, topic: str, group: str, queue_id: int, message_count: int, seconds: float
     ) -> None:
-        """Count a pull that waited for the disk, which `got` counts as well."""
+        """Count a pull that waited for the disk, in addition to `got`."""
         reader = group, topic
         if reader in self.got_cold or len(self.got_cold) < COLD_READERS_MAX:
             self.got_cold[reader] = self.got_cold.get(reader, 0) + message_count
@@ -203,11 +202,11 @@ class BrokerStats(Service):
         )
 
     def sent_back(self, group: str, topic: str) -> None:
-        """Count a message that a consumer gave back, by the topic that it came from."""
+        """Count a message that a consumer gave back, by its original topic."""
         self.sndbck_put_nums[f"{topic}@{group}"].add(1)
 
     def deferred(self, deferred_in: str, queue_id: int, byte_count: int) -> None:
-        """Count a message put into a queue where it waits for its time."""
+        """Count a message put into a delay queue."""
         if self._is_detailed:
             key = f"{deferred_in}@{queue_id}"
             self.queue_put_nums[key].add(1)
@@ -229,7 +228,7 @@ class BrokerStats(Service):
         self.broker_put.value += 1
 
     def put_again(self, topic: str, byte_count: int) -> None:
-        """Count a message that is put once more, by topic alone."""
+        """Count a message that is put again, by topic only."""
         self.topic_put_nums[topic].add(1)
         self.topic_put_size[topic].add(byte_count)
 
@@ -289,7 +288,7 @@ class BrokerStats(Service):
         self.get_latency.sample()
 
     async def sample_items(self) -> None:
-        """Move all windows on, some at a time: there may be very many."""
+        """Sample all windows in steps, because there may be very many."""
         now = self._clock.monotonic()
         items = [item for table in self.sets.values() for item in table.values()]
         for begin in range(0, len(items), SAMPLED_AT_ONCE):
@@ -298,7 +297,7 @@ class BrokerStats(Service):
             await self._clock.sleep(0)
 
     def roll_day(self) -> None:
-        """Make today's totals yesterday's; called at local midnight."""
+        """Turn today's totals into yesterday's; called at local midnight."""
         self.put_until_yesterday = self.put_until_today
         self.put_until_today = self.put_total
         self.got_until_yesterday = self.got_until_today
@@ -320,5 +319,5 @@ class BrokerStats(Service):
 
 
 def _local_day(now_ms: int) -> date:
-    """Return the local day: RocketMQ's daily totals turn at local midnight."""
+    """Return the local day: RocketMQ's daily totals start at local midnight."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().date()

@@ -1,7 +1,7 @@
-"""Latency of puts and gets, from a request to its answer.
+"""Latency of puts and gets, from request to response.
 
-Counted in RocketMQ's bounds, so that `putMessageDistributeTime` reads as users know it. Quantiles
-are interpolated between bounds over a window; no samples are kept.
+Counted in RocketMQ's buckets, so `putMessageDistributeTime` looks familiar to users. Quantiles are
+interpolated between bounds over a window; no samples are kept.
 
 Source: store/StoreStatsService.java (4.9.7).
 """
@@ -32,24 +32,24 @@ NAMES = (
     "[10s~]",
 )
 FINE_MS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, *BOUNDS_MS[1:])
-"""The bounds: the original's, and finer ones below 10 ms."""
+"""Bucket bounds: the original's, and finer ones below 10 ms."""
 _COARSE = (*(bisect_left(BOUNDS_MS, bound) for bound in FINE_MS), len(BOUNDS_MS))
 WINDOW_SAMPLES = 61
-"""Snapshots a second apart; the distribution is the difference of the first and the last."""
+"""Snapshots, one per second; the distribution is the difference of the first and the last."""
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 
 class Latency:
-    """How long one kind of request takes. Event loop only; call `sample` every second.
+    """Latency of one kind of request. Event loop only; call `sample` every second.
 
     Attributes:
-        served: requests answered in the current turn of the loop. Their answers leave at its end,
-            so `end_turn` counts the whole turn for each.
-        total_ms: how long all requests took together.
-        max_ms: how long one took at most.
-        longest_s: how long one held the loop at most since `take_longest_ms`.
+        served: requests answered in the current turn of the loop. The answers are sent at its
+            end, so `end_turn` counts the whole turn for each.
+        total_ms: total latency of all requests.
+        max_ms: maximum latency of a request.
+        longest_s: maximum time that a request held the loop since `take_longest_ms`.
         buckets: requests since the start: up to each bound of FINE_MS, and above the last. The
             native turn counts pulls by itself, as `answered` does.
     """
@@ -82,11 +82,11 @@ class Latency:
 
     @property
     def recent_counts(self) -> tuple[int, ...]:
-        """The same of the window alone."""
+        """The same for the window only."""
         return tuple(self._window())
 
     def record(self, seconds: float, requests: int = 1) -> None:
-        """Count one request, or more that took as long."""
+        """Count one or more requests with this latency."""
         took_ms = seconds * 1000.0
         if took_ms > self.max_ms:
             self.max_ms = took_ms
@@ -106,16 +106,16 @@ class Latency:
             self.buckets[bisect_left(FINE_MS, took_ms)] += served
 
     def take_longest_ms(self) -> float:
-        """Return how long requests held the loop at most since the last call."""
+        """Return the longest time that a request held the loop since the last call."""
         longest_s, self.longest_s = self.longest_s, 0.0
         return longest_s * 1000
 
     def sample(self) -> None:
-        """Move the window on."""
+        """Take the next snapshot of the window."""
         self._samples.append(tuple(self.buckets))
 
     def distribution(self) -> str:
-        """Return the window's counts as RocketMQ prints them."""
+        """Return the window's counts in RocketMQ's format."""
         coarse = [0] * len(NAMES)
         for index, count in enumerate(self._window()):
             coarse[_COARSE[index]] += count
@@ -139,7 +139,7 @@ class Latency:
     def timed(
         self, handler: Callable[[A, B], Any], is_answer: tuple[type, ...]
     ) -> Callable[[A, B], Any]:
-        """Return the handler with its time recorded; an answer that must wait counts its wait."""
+        """Wrap a handler to record its time, including the wait for a deferred answer."""
         monotonic = self._monotonic
         answered = self.answered
 
@@ -155,7 +155,7 @@ class Latency:
         return serve
 
     def untimed(self, handler: object) -> object:
-        """Return what `timed` made a handler of; the handler itself if it is not of `timed`."""
+        """Return the handler that `timed` wrapped, or the argument if it isn't wrapped."""
         return self._timed.get(handler, handler)
 
     def answered(self, seconds: float) -> None:

@@ -1,10 +1,11 @@
-"""RecentRecords: what the newest records of each queue say of those who sent them.
+"""Statistics about senders, sampled from the newest records of each queue.
 
-Nothing is counted while messages come: who asks for a sample makes it look, at the queues that grew
-since the look before. At most RECORDS_MAX records are read, the newest of each queue, and those in
-memory only. Each of them stands for as many messages as its queue got, so that shares are right
-though most messages are never looked at. Which message is the largest is said by the ConsumeQueues,
-whose units hold sizes, of topics that got enough bytes for a large one.
+Nothing is counted on the send path. A request for a sample reads records of the queues that grew
+since the previous sample: at most RECORDS_MAX records, the newest of each queue, and only records
+in
+memory. Each record represents as many messages as its queue received per record read, so shares are
+right although most messages are never read. The largest message is found in the ConsumeQueues,
+whose units contain sizes, for topics that received enough bytes for a large one.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ if TYPE_CHECKING:
     from broker_core.store.message_store import MessageStore
 
 RECORDS_MAX = 1_000
-"""Records read in a look: some ms of a core."""
+"""Records read per sample: some milliseconds of a core."""
 RECORDS_A_QUEUE_MAX = 50
 RECORDS_AT_ONCE, TOPICS_AT_ONCE = 50, 250
-"""Before the loop may do other work: half a millisecond."""
+"""Steps between which the loop may do other work: half a millisecond."""
 UNITS_MAX = 500_000
-"""Of a topic, and a look: two milliseconds; what came before them is passed over."""
+"""Per topic and sample: two milliseconds. Earlier units are skipped."""
 SPAN_S = 300.0
-"""What was seen is remembered for this long, and up to twice as long."""
+"""Samples are kept for this long, and up to twice as long."""
 LARGE_SHARE = 0.5
-"""Of maxMessageSize, from which on a message is worth naming."""
+"""Share of maxMessageSize from which a message is listed."""
 LARGE_KEPT_S = 60.0
 NAMED_MAX = 50
-"""Rows of each kind in an answer, the most telling first."""
+"""Rows of each kind in an answer, most significant first."""
 HEADS_MAX = 100
 HEAD_AGE_MS = 180_000
-"""A message that waits for less is nobody's poison yet."""
+"""A message that has waited for less time isn't suspicious yet."""
 KEYED_MIN = 100
 KEY_SHARE_MIN = 0.2
 KEYS_MAX, HOSTS_MAX, GROUPS_MAX = 50_000, 5_000, 5_000
@@ -57,10 +58,10 @@ SENT_BEFORE = (
     names.PROPERTY_RETRY_TOPIC,
     names.PROPERTY_ORIGIN_MESSAGE_ID,
 )
-"""Properties of messages that waited or came back: when they were born says nothing of a clock."""
+"""Properties of deferred or returned messages, whose born time says nothing about a clock."""
 
 
-class Large(NamedTuple):
+class LargeMessage(NamedTuple):
     """A message near maxMessageSize."""
 
     topic: str
@@ -69,8 +70,8 @@ class Large(NamedTuple):
     queue_offset: int
 
 
-class Keyed(NamedTuple):
-    """The commonest key of a topic, and how many of a thousand keyed messages have it."""
+class CommonKey(NamedTuple):
+    """The most common key of a topic, and how many of a thousand keyed messages have it."""
 
     topic: str
     per_mille: int
@@ -78,15 +79,15 @@ class Keyed(NamedTuple):
 
 
 class ClientClock(NamedTuple):
-    """By how much the clock of a host's clients is ahead of the broker's; below 0: behind."""
+    """How far the clock of a host's clients is ahead of the broker's; negative if behind."""
 
     host: str
     ahead_ms: int
     topic: str
 
 
-class Redelivered(NamedTuple):
-    """The message that came back most often to a group; its place is that of the newest copy."""
+class RedeliveredMessage(NamedTuple):
+    """A group's most redelivered message; the location is the newest copy's."""
 
     group: str
     times: int
@@ -96,8 +97,8 @@ class Redelivered(NamedTuple):
     origin_message_id: str
 
 
-class Head(NamedTuple):
-    """The first message that a group has not read of a queue, where it has waited long."""
+class WaitingMessage(NamedTuple):
+    """A group's first unread message in a queue, if it has waited long."""
 
     group: str
     topic: str
@@ -107,7 +108,7 @@ class Head(NamedTuple):
     body_bytes: int
     host: str
     times: int
-    """How often it came back."""
+    """Number of redeliveries."""
 
 
 class _Growth(NamedTuple):
@@ -137,16 +138,16 @@ class _Keys:
 
 @dataclass(slots=True)
 class _Span:
-    """What was seen within SPAN_S."""
+    """Findings of one SPAN_S."""
 
     hosts: dict[str, _HostClock] = field(default_factory=dict)
     topics: dict[str, _Keys] = field(default_factory=dict)
     keys: int = 0
-    redelivered: dict[str, Redelivered] = field(default_factory=dict)
+    redelivered: dict[str, RedeliveredMessage] = field(default_factory=dict)
 
 
 class RecentRecords:
-    """Event loop only, and one `look` at a time. `size_max` returns maxMessageSize."""
+    """Event loop only, with one `look` at a time. `size_max` returns maxMessageSize."""
 
     def __init__(
         self, store: MessageStore, stats: BrokerStats, size_max: Callable[[], int], clock: Clock
@@ -157,13 +158,13 @@ class RecentRecords:
         self._clock = clock
         self._ends: dict[str, dict[int, int]] | None = None
         self._sizes: dict[str, int] = {}
-        self._large: dict[str, tuple[float, Large]] = {}
+        self._large: dict[str, tuple[float, LargeMessage]] = {}
         self._began = clock.monotonic()
         self._now, self._before = _Span(), _Span()
         self._turn = 0
 
     async def look(self) -> None:
-        """Look at what came since the last time; the first time only say where that begins."""
+        """Sample the messages since the last call; the first call only sets the starting point."""
         now = self._clock.monotonic()
         if now - self._began >= SPAN_S:
             self._before = self._now if now - self._began < 2 * SPAN_S else _Span()
@@ -178,14 +179,14 @@ class RecentRecords:
         await self._read_newest(grown)
 
     @property
-    def large(self) -> list[Large]:
+    def large(self) -> list[LargeMessage]:
         """The largest message of each topic within a minute, if it is a large one."""
         found = [each for _, each in self._large.values()]
         return sorted(found, key=lambda each: -each.body_bytes)[:NAMED_MAX]
 
     @property
-    def keys(self) -> list[Keyed]:
-        """The commonest key of each topic where many messages have it."""
+    def keys(self) -> list[CommonKey]:
+        """The most common key of each topic where many messages share it."""
         found = []
         for topic in {**self._before.topics, **self._now.topics}:
             seen = [
@@ -200,12 +201,12 @@ class RecentRecords:
             key = max(counts, key=counts.__getitem__)
             share = counts[key] / sum(each.total for each in seen)
             if share >= KEY_SHARE_MIN:
-                found.append(Keyed(topic, round(share * 1000), key))
+                found.append(CommonKey(topic, round(share * 1000), key))
         return sorted(found, key=lambda each: -each.per_mille)[:NAMED_MAX]
 
     @property
     def clocks(self) -> list[ClientClock]:
-        """The hosts whose clocks are wrong, however kindly one looks: by their nearest message."""
+        """Hosts whose clocks are wrong even by their most favourable message."""
         found = []
         for host in {**self._before.hosts, **self._now.hosts}:
             seen = [span.hosts[host] for span in (self._before, self._now) if host in span.hosts]
@@ -216,16 +217,18 @@ class RecentRecords:
         return sorted(found, key=lambda each: -abs(each.ahead_ms))[:NAMED_MAX]
 
     @property
-    def redelivered(self) -> list[Redelivered]:
-        """The message of each group that came back most often."""
+    def redelivered(self) -> list[RedeliveredMessage]:
+        """The most redelivered message of each group."""
         found = dict(self._before.redelivered)
         for group, each in self._now.redelivered.items():
             if group not in found or each.times >= found[group].times:
                 found[group] = each
         return sorted(found.values(), key=lambda each: -each.times)[:NAMED_MAX]
 
-    def heads(self, rows: Iterable[tuple[str, str, list[int]]], now_ms: int) -> list[Head]:
-        """Return what the longest waiting queue of each group and topic waits with.
+    def heads(
+        self, rows: Iterable[tuple[str, str, list[int]]], now_ms: int
+    ) -> list[WaitingMessage]:
+        """Return the unread message of the longest waiting queue of each group and topic.
 
         A row has queue_id, consumer_offset, max_offset, unread_since_ms of each queue.
         """
@@ -251,7 +254,7 @@ class RecentRecords:
                     str(record[head.properties_from : head.properties_to], "utf-8", "replace")
                 )
                 found.append(
-                    Head(
+                    WaitingMessage(
                         group,
                         topic,
                         queue_id,
@@ -286,7 +289,7 @@ class RecentRecords:
         return grown
 
     def _with_large(self, grown: list[_Growth]) -> list[list[_Growth]]:
-        """Return the queues of each topic that got bytes enough for a large message."""
+        """Return the queues of each topic that received enough bytes for a large message."""
         least = self._size_max() * LARGE_SHARE
         by_topic: dict[str, list[_Growth]] = {}
         for each in grown:
@@ -296,7 +299,7 @@ class RecentRecords:
             counted = self._stats.topic_put_size.get(topic)
             size = 0 if counted is None else counted.value
             before = self._sizes.get(topic, 0)
-            # Counted anew where the topic was deleted meanwhile.
+            # The count started over if the topic was deleted in between.
             if size - (before if size >= before else 0) >= least:
                 found.append(growths)
             self._sizes[topic] = size
@@ -327,12 +330,12 @@ class RecentRecords:
         if body_bytes >= self._size_max() * LARGE_SHARE and (
             known is None or body_bytes >= known[1].body_bytes
         ):
-            large = Large(growth.topic, body_bytes, growth.queue_id, queue_offset)
+            large = LargeMessage(growth.topic, body_bytes, growth.queue_id, queue_offset)
             self._large[growth.topic] = now, large
 
     async def _read_newest(self, grown: list[_Growth]) -> None:
         if len(grown) > RECORDS_MAX:
-            # Others have their turn the next time.
+            # Start with other queues next time.
             self._turn = (self._turn + RECORDS_MAX) % len(grown)
             grown = (grown + grown)[self._turn : self._turn + RECORDS_MAX]
         a_queue = min(RECORDS_A_QUEUE_MAX, max(1, RECORDS_MAX // max(1, len(grown))))
@@ -369,7 +372,7 @@ class RecentRecords:
         if known is None and len(self._now.redelivered) >= GROUPS_MAX:
             return
         if known is None or times >= known.times:
-            self._now.redelivered[group] = Redelivered(
+            self._now.redelivered[group] = RedeliveredMessage(
                 group,
                 times,
                 growth.topic,

@@ -1,7 +1,7 @@
-"""WaterMark: logs how far behind the broker is, at the original's intervals.
+"""Log how far behind the broker is, at the original's intervals.
 
 RocketMQ prints the sizes and ages of its thread pools' queues every second. An event loop has one
-queue; its age is how late a timer fires.
+queue; its age is the lateness of a timer.
 
 Source: broker/BrokerController.java printWaterMark, printMasterAndSlaveDiff (4.9.7).
 """
@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 PERIOD_S = 1.0
 BEHIND_EVERY = 60
 LATE_MS = 200.0
-"""A loop this late is logged as INFO, otherwise as DEBUG."""
+"""At this lateness and above, the line is logged as INFO instead of DEBUG."""
 
 
 class WaterMark(Service):
     """Logs every second how late the loop is, every minute how far dispatch and slaves are behind.
 
-    Event loop only. `late_ms` is the last measurement; `waiting` returns what the line also counts,
-    `left` how many requests the compiled turn has left to Python, by reason.
+    Event loop only. `late_ms` is the last measurement; `waiting` returns the counts that the line
+    also shows, `left` the number of requests that the compiled turn left to Python, by reason.
     """
 
     def __init__(
@@ -63,20 +63,20 @@ class WaterMark(Service):
 
     def print_dispatch_behind(self) -> None:
         """Log how many bytes the indexes are behind the log."""
-        logger.info("dispatch behind commit log %d bytes", self._dispatch_behind_bytes())
+        logger.info("dispatch behind the log bytes=%d", self._dispatch_behind_bytes())
 
     def print_master_and_slave_diff(self) -> None:
         """Log how many bytes the best slave is behind the log."""
-        logger.info("Slave fall behind master: %d bytes", self._slave_behind_bytes())
+        logger.info("slave behind the master bytes=%d", self._slave_behind_bytes())
 
     def print_left(self) -> None:
-        """Log how many requests were left to Python since the last time, if any were."""
+        """Log how many requests were left to Python since the last time, if any."""
         left, before = self._left(), self._left_before
         self._left_before = left
         more = {reason: count - before.get(reason, 0) for reason, count in left.items()}
         if any(more.values()):
             words = " ".join(f"{reason}={count}" for reason, count in more.items() if count)
-            logger.info("left to Python by the compiled turn: %s", words)
+            logger.info("requests served by Python counts=%s", words)
 
     async def _print_forever(self) -> None:
         rounds = 0

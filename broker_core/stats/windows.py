@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 SAMPLE_SECONDS = 10
 MINUTE_SAMPLES = 7
-"""Six spans of ten seconds lie between seven samples."""
+"""Seven samples enclose six intervals of ten seconds."""
 HOUR_EVERY = 60
-"""Every 60th ten-second sample is one of the hour's."""
+"""Every 60th ten-second sample is also an hour sample."""
 HOUR_SAMPLES = 7
 DAY_EVERY = 360
 DAY_SAMPLES = 25
 
 
 class StatsSnapshot(NamedTuple):
-    """A window's sum, its rate a second, and its average of a call."""
+    """A window's sum, its rate per second, and its average per call."""
 
     sum: int
     tps: float
@@ -69,7 +69,7 @@ class StatsItem:
         return self._over(self._day, now)
 
     def _over(self, samples: deque[tuple[float, int, int]], now: float) -> StatsSnapshot:
-        """Return from the oldest sample to this moment, so that a young counter is not 0."""
+        """Return the change from the oldest sample until now, so that a young counter isn't 0."""
         began, value, times = samples[0]
         total = self.value - value
         calls = self.times - times

@@ -1,1 +1,1 @@
-"""Files: the CommitLog, the ConsumeQueues and indexes over it."""
+"""The message store: the CommitLog, and the ConsumeQueues and indexes built from it."""

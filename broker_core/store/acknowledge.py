@@ -1,12 +1,12 @@
 """Acknowledgement: decides when a put counts, and answers its sender.
 
 With ASYNC_FLUSH a put counts at once. With SYNC_FLUSH it counts when the log is durable up to its
-end. A SYNC_MASTER waits besides until inSyncReplicas brokers, itself included, have it. This module
-alone knows that; everybody else asks `waits`, is told a PutMessageStatus, or waits for a future
-that gives one.
+end. A SYNC_MASTER also waits until inSyncReplicas brokers, including itself, have it. Only this
+module implements these rules; other code reads `waits`, receives a PutMessageStatus, or awaits a
+future for one.
 
 Source: store/CommitLog.java submitFlushRequest, submitReplicaRequest (4.9.8).
-Differs: a slave that has gone no longer vouches for what it had.
+Differs: a disconnected slave no longer counts for the data it had.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ NO_LIMIT = 1 << 62
 
 
 class Waiter(Protocol):
-    """Who waits for the acknowledgement of a put."""
+    """Receives the acknowledgement of a put."""
 
     def end(self, status: PutMessageStatus) -> None:
-        """Be told, once, that the put counts, or that it is known not to. Must not raise."""
+        """Receive the final status of the put. Called once; must not raise."""
         ...
 
 
 Wait = tuple[int, float, Waiter]
-"""Up to which offset, until when, and who waits."""
+"""The end offset, the deadline and the waiter."""
 
 
 class Ending(Enum):
@@ -62,16 +62,16 @@ OUTCOMES = {
     Ending.SLAVE_IS_LATE: PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
     Ending.NO_SLAVE: PutMessageStatus.SLAVE_NOT_AVAILABLE,
 }
-"""The sender's status for each ending."""
+"""The status that the sender gets for each ending."""
 
 
 def counts_when_flushed(config: StoreConfig) -> bool:
-    """Return whether a put counts, and may be read, only after its flush."""
+    """Return whether a put counts, and becomes readable, only after its flush."""
     return config.flush_disk_type == "SYNC_FLUSH"
 
 
 class ReplicaTerms(Protocol):
-    """What a SYNC_MASTER waits for."""
+    """The conditions that a SYNC_MASTER waits for."""
 
     @property
     def slaves(self) -> int:
@@ -80,24 +80,25 @@ class ReplicaTerms(Protocol):
 
     @property
     def timeout_s(self) -> float:
-        """How long a sender waits for them."""
+        """How long a sender waits for the slaves."""
         ...
 
     @property
     def fall_behind_max(self) -> int:
-        """A slave that lacks more bytes than this is not waited for."""
+        """Senders don't wait for a slave that is more bytes behind than this."""
         ...
 
 
 class Acknowledgement:
-    """Queues of waits, in the order of their offsets. Event loop only.
+    """Queues of waits, ordered by offset. Event loop only.
 
     Attributes:
-        waits: whether a put may have to wait under the flush mode and the role in force.
+        waits: whether a put may have to wait under the current flush mode and role.
         is_flush_awaited: whether a put counts only after its flush.
         on_promised: called when `promised_where` has moved.
-        promised_where: up to here senders have been answered. A SYNC_MASTER shows nothing behind.
-        replicated_where: up to here enough slaves have the log, -1 while there are too few.
+        promised_where: senders have been answered up to here. A SYNC_MASTER shows nothing beyond
+            it.
+        replicated_where: enough slaves have the log up to here; -1 while there are too few slaves.
     """
 
     __slots__ = (
@@ -154,12 +155,12 @@ class Acknowledgement:
 
     @property
     def acknowledged_where(self) -> int:
-        """Every put that ends at or before this offset of the log counts."""
+        """Every put that ends at or before this log offset counts."""
         where = self._log.flushed_where if self.is_flush_awaited else self._log.max_offset
         return where if self._terms is None else min(where, self.promised_where)
 
     def replicate(self, terms: ReplicaTerms | None) -> None:
-        """Wait for slaves from here on; None: for none."""
+        """Wait for slaves from now on, or stop waiting for them if `terms` is None."""
         self._terms = terms
         self._slaves = 0 if terms is None else terms.slaves
         self._reach = NO_REACH
@@ -170,12 +171,12 @@ class Acknowledgement:
             self._for_slaves.end_all(Ending.NO_SLAVE)
             self._end_period()
 
-    def tell(
+    def notify(
         self, result: PutMessageResult | PutBatchResult, waiter: Waiter, put_at: float
     ) -> bool:
-        """Tell a waiter when a put counts, perhaps before this returns; put_at: monotonic time.
+        """Notify a waiter when a put counts, perhaps before this returns; put_at: monotonic time.
 
-        False when there is nothing to wait for: the waiter is not told.
+        Returns False, without calling the waiter, when there is nothing to wait for.
         """
         begin = result.commit_log_offset
         if begin < 0:
@@ -196,14 +197,15 @@ class Acknowledgement:
                 return True
         if not self.is_flush_awaited or end <= self._log.flushed_where:
             return False
-        self._tell_when_flushed(end, waiter, put_at)
+        self._report_when_flushed(end, waiter, put_at)
         return True
 
     @property
     def plain_limit(self) -> int:
-        """Puts that end before this offset of the log wait in the usual way, if puts wait.
+        """If puts wait, a put that ends before this log offset waits in the usual way.
 
-        That is: for slaves that are near enough, or for the disk alone. 0: none does.
+        The usual way is to wait for slaves that are near enough, or for the disk alone. 0: all puts
+        need individual treatment.
         """
         if self._has_failed:
             return 0
@@ -211,48 +213,48 @@ class Acknowledgement:
             return self._reach if self.replicated_where <= self._log.max_offset else 0
         return NO_LIMIT if self.is_flush_awaited and self._terms is None else 0
 
-    def tell_together(self, end: int, waiter: Waiter, put_at: float) -> None:
-        """Tell a waiter when all puts of a turn count, the last of which ends at an offset.
+    def report_together(self, end: int, waiter: Waiter, put_at: float) -> None:
+        """Notify a waiter when all puts of a turn count; `end` is the end offset of the last.
 
-        They wait in the usual way; see `plain_limit`.
+        The puts wait in the usual way; see `plain_limit`.
         """
         if self._slaves > 0:
             self._for_slaves.add((end, put_at + self._slave_timeout_s, waiter))
             if self.is_flush_awaited:
                 self._flush_up_to(end)
         else:
-            self._tell_when_flushed(end, waiter, put_at)
+            self._report_when_flushed(end, waiter, put_at)
 
     def until_acknowledged(
         self, result: PutMessageResult | PutBatchResult
     ) -> asyncio.Future[PutMessageStatus] | None:
-        """Return a future that gives the status of a put when it counts, or is known not to.
+        """Return a future for the status of a put, or None when there is nothing to wait for.
 
-        None when there is nothing to wait for.
+        The future completes when the put counts or is known not to.
         """
         waiter = _FutureWaiter()
-        return waiter.future if self.tell(result, waiter, self._clock.monotonic()) else None
+        return waiter.future if self.notify(result, waiter, self._clock.monotonic()) else None
 
     def until_flushed(self, commit_log_offset: int) -> asyncio.Future[PutMessageStatus]:
-        """Flush the log up to an offset, whatever the flush mode; return as `until_acknowledged`.
+        """Flush the log up to an offset in any flush mode; return a future for the status.
 
-        FLUSH_DISK_TIMEOUT after syncFlushTimeout.
+        The status is FLUSH_DISK_TIMEOUT after syncFlushTimeout.
         """
         waiter = _FutureWaiter()
-        self._tell_when_flushed(commit_log_offset, waiter, self._clock.monotonic())
+        self._report_when_flushed(commit_log_offset, waiter, self._clock.monotonic())
         return waiter.future
 
     def flushed(self) -> None:
-        """End the waits for what is durable by now."""
+        """End the waits for data that is now durable."""
         self._for_flush.end_up_to(self._log.flushed_where, Ending.KEPT)
 
     def replicated(self, commit_log_offset: int) -> None:
-        """Take note up to where enough slaves have the log; -1 while there are too few."""
+        """Record how far enough slaves have the log; -1 while there are too few slaves."""
         self.replicated_where = commit_log_offset
         terms = self._terms
         if terms is None:
             return
-        # Read once a report, for no put shall pay for it.
+        # Read once per report, so that puts don't pay for it.
         self._slaves = terms.slaves
         self._slave_timeout_s = terms.timeout_s
         is_none = commit_log_offset < 0
@@ -264,24 +266,24 @@ class Acknowledgement:
         self._promise()
 
     def note_put(self) -> None:
-        """Promise what nobody waits for, after what the loop does now."""
+        """Schedule an update of `promised_where` for a put without a waiter."""
         if not self._turn_ends:
             self._turn_ends = True
             asyncio.get_running_loop().call_soon(self._end_turn)
 
     def fail(self) -> None:
-        """End all waits, those to come as well: nothing gets durable any more."""
+        """End all current and future waits: no more data can become durable."""
         self._has_failed = True
         self._for_flush.end_all(Ending.FLUSH_FAILED)
         self._for_slaves.end_all(Ending.FLUSH_FAILED)
 
     def close(self) -> None:
-        """Stop the clock of the waits."""
+        """Cancel the timers of the waits."""
         self._for_flush.close()
         self._for_slaves.close()
         self._end_period()
 
-    def _tell_when_flushed(self, commit_log_offset: int, waiter: Waiter, now: float) -> None:
+    def _report_when_flushed(self, commit_log_offset: int, waiter: Waiter, now: float) -> None:
         if self._has_failed:
             waiter.end(OUTCOMES[Ending.FLUSH_FAILED])
             return
@@ -294,7 +296,7 @@ class Acknowledgement:
         return self._log.max_offset < self._reach
 
     def _when_flushed(self, waits: list[Wait]) -> None:
-        """End the waits of puts that the slaves have, when they are durable here, too."""
+        """End the waits of replicated puts once they are durable here, too."""
         flushed_where = self._log.flushed_where
         deadline = self._clock.monotonic() + self._config.sync_flush_timeout / 1000
         for end, _, waiter in waits:
@@ -306,7 +308,7 @@ class Acknowledgement:
     def _slave_is_late(self, wait: Wait) -> None:
         end, _, waiter = wait
         _end(waiter, OUTCOMES[Ending.SLAVE_IS_LATE])
-        # So was whatever lies before it.
+        # Everything before it is late, too.
         self._raise_promise(end)
 
     def _flush_is_late(self, wait: Wait) -> None:
@@ -321,7 +323,7 @@ class Acknowledgement:
             and self._unpromised is None
             and self.promised_where < self._log.max_offset
         ):
-            # Puts that nobody waits for are shown no later than those that time out.
+            # Puts without a waiter become visible no later than puts that time out.
             mark = self._log.max_offset
             when = self._clock.monotonic() + terms.timeout_s
             self._unpromised = self._clock.call_at(when, lambda: self._end_mark(mark))
@@ -337,7 +339,7 @@ class Acknowledgement:
             self._unpromised = None
 
     def _promise(self) -> None:
-        """Promise what enough slaves have; without them what nobody waits for any more."""
+        """Promise what enough slaves have, or without them, the log that no sender waits for."""
         if self._terms is None:
             return
         where = self.replicated_where
@@ -352,7 +354,7 @@ class Acknowledgement:
 
 
 class _Waits:
-    """Waits in the order of their offsets, which is nearly that of their deadlines."""
+    """Waits ordered by offset, which is nearly the order of their deadlines."""
 
     __slots__ = ("_clock", "_on_late", "_queue", "_timer")
 
@@ -372,7 +374,7 @@ class _Waits:
             self._timer = self._clock.call_at(wait[1], self._expire)
 
     def take_up_to(self, commit_log_offset: int) -> list[Wait]:
-        """Take out the waits for what ends at or before an offset."""
+        """Remove and return the waits that end at or before an offset."""
         queue = self._queue
         taken = []
         while queue and queue[0][0] <= commit_log_offset:
@@ -406,7 +408,7 @@ class _Waits:
 
 
 class _FutureWaiter:
-    """Hands the status to a future."""
+    """Passes the status to a future."""
 
     __slots__ = ("future",)
 
@@ -415,13 +417,13 @@ class _FutureWaiter:
         self.future: asyncio.Future[PutMessageStatus] = loop.create_future()
 
     def end(self, status: PutMessageStatus) -> None:
-        # Whoever awaited it may have been cancelled.
+        # The task that awaited the future may have been cancelled.
         if not self.future.done():
             self.future.set_result(status)
 
 
 class _WithoutSlave:
-    """Tells a waiter SLAVE_NOT_AVAILABLE where the message is stored."""
+    """Reports SLAVE_NOT_AVAILABLE to a waiter if the message is stored."""
 
     __slots__ = ("_waiter",)
 
@@ -440,9 +442,9 @@ def _end(waiter: Waiter, status: PutMessageStatus) -> None:
         waiter.end(status)
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001  one sender of those that waited together
+    except Exception as error:  # noqa: BLE001  one of several senders
         FAILURES.report("answering a sender", status.name, error)
 
 
 def _nothing() -> None:
-    """Nobody listens."""
+    """Do nothing; the default callback."""

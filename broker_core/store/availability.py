@@ -1,4 +1,4 @@
-"""Availability: whether the store takes puts, and why not.
+"""Availability: whether the store accepts puts, and why not.
 
 Source: store/DefaultMessageStore.java checkStoreStatus (4.9.7).
 """
@@ -6,23 +6,28 @@ Source: store/DefaultMessageStore.java checkStoreStatus (4.9.7).
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from broker_core.store.put_state import PutState
 
 logger = logging.getLogger(__name__)
 
 
 class Availability:
-    """Six reasons to refuse puts; `PutState.is_writable` says that none holds. Event loop only.
+    """Six reasons to refuse puts; `PutState.is_writable` is true if no reason applies.
+
+    Event loop only.
 
     Attributes:
         is_started: between start and shutdown.
-        failure: the write to the disk that failed first; only a restart recovers from it.
-        is_disk_full: set by the disk check, and by a put that found no blocks.
-        behind: how many messages wait for the disk when those are too many, else 0.
-        is_slave: messages come from a master, and from nobody else.
+        failure: the first failed disk write; only a restart recovers from it.
+        is_disk_full: set by the disk check, and by a put that found no free blocks.
+        behind: how many messages wait for the disk if there are too many, else 0.
+        is_slave: messages come only from a master.
         are_replicas_missing: fewer brokers than minInSyncReplicas are in sync.
     """
 
@@ -36,65 +41,74 @@ class Availability:
         self._state = state
 
     def start(self) -> None:
-        """Take puts from here on."""
+        """Accept puts from now on."""
         self.is_started = True
         self._decide()
 
     def stop(self) -> None:
-        """Refuse puts from here on."""
+        """Refuse puts from now on."""
         self.is_started = False
         self._decide()
 
     def fail(self, error: OSError) -> None:
-        """Refuse puts until a restart: a write to the disk failed."""
+        """Refuse puts until a restart, because a disk write failed."""
         if self.failure is None:
             self.failure = error
         self._decide()
 
     def fill_disk(self, used_percent: float | None = None) -> None:
-        """Refuse puts: the disk is full by its ratio, or, without one, a put found no blocks."""
+        """Refuse puts: disk usage is above its limit, or (used_percent None) no blocks are free."""
         if self.is_disk_full:
             return
         self.is_disk_full = True
         if used_percent is None:
-            logger.error("no space left for the store, writes are refused")
+            logger.error("no space left, refusing writes")
         else:
-            logger.error("the disk is full, writes are refused: used_percent=%.1f", used_percent)
+            logger.error("disk full, refusing writes used_percent=%.1f", used_percent)
         self._decide()
 
     def free_disk(self, used_percent: float) -> None:
-        """Take puts again: the disk has room."""
+        """Accept puts again: the disk has room."""
         self.is_disk_full = False
-        logger.warning("the disk has room, writes are taken: used_percent=%.1f", used_percent)
+        logger.warning("disk has room, accepting writes used_percent=%.1f", used_percent)
         self._decide()
 
+    @contextmanager
+    def override_full_disk(self) -> Iterator[None]:
+        """Accept puts even if the disk is full, for puts that allow a log file to be deleted."""
+        is_full, self.is_disk_full = self.is_disk_full, False
+        self._decide()
+        try:
+            yield
+        finally:
+            self.is_disk_full |= is_full
+            self._decide()
+
     def fall_behind(self, messages: int) -> None:
-        """Refuse puts: so many messages wait for the disk."""
+        """Refuse puts: too many messages wait for the disk."""
         self.behind = messages
-        logger.warning("%d messages wait for the disk, writes are refused", messages)
+        logger.warning("disk too slow, refusing writes waiting=%d", messages)
         self._decide()
 
     def catch_up(self) -> None:
-        """Take puts again: fewer messages wait for the disk."""
+        """Accept puts again: fewer messages wait for the disk."""
         self.behind = 0
         self._decide()
 
     def follow(self, *, is_slave: bool) -> None:
-        """Refuse puts as a slave, or take them as a master."""
+        """Refuse puts as a slave, or accept them as a master."""
         self.is_slave = is_slave
         self._decide()
 
     def need_replicas(self, *, are_missing: bool) -> None:
-        """Refuse puts while there are too few replicas, take them when there are enough."""
+        """Refuse puts while there are too few replicas; accept them when there are enough."""
         if are_missing is self.are_replicas_missing:
             return
         self.are_replicas_missing = are_missing
         if are_missing:
-            logger.warning(
-                "too few replicas are in sync, writes are refused: minInSyncReplicas says how many"
-            )
+            logger.warning("too few replicas in sync, refusing writes")
         else:
-            logger.warning("enough replicas are in sync, writes are taken")
+            logger.warning("enough replicas in sync, accepting writes")
         self._decide()
 
     def text(self) -> str:

@@ -24,7 +24,7 @@ BATCH_MESSAGES_MAX = 16_384
 """Differs: the original accepts any number that fits into maxMessageSize, and 5.3.3 miscounts more
 than 32,767. RocketMQ's example of a split batch has about 13,000 messages."""
 BATCH_KEYS_MAX = 16_384
-"""Limit of the keys of a batch, without unique keys; each key is an index entry."""
+"""Maximum number of keys in a batch, not counting unique keys; each key is an index entry."""
 MESSAGES_PER_STEP = 64
 
 _pack_text_size = PROPERTIES_SIZE.pack
@@ -36,11 +36,12 @@ class BatchParts(NamedTuple):
     """A batch, checked and ready to be written."""
 
     records: bytes
-    """The records without their heads, one after another."""
+    """The records without their heads, concatenated."""
     items: list[Item]
-    """(flag, body size, body crc, properties, record size, tags, keys, UNIQ_KEY) of each."""
+    """(flag, body size, body crc, properties, record size, tags, keys, UNIQ_KEY) of each message.
+    """
     entries: int
-    """The largest number of index entries that the messages need."""
+    """The maximum number of index entries that the messages need."""
 
 
 def read_batch(
@@ -49,14 +50,14 @@ def read_batch(
     """Return the parts of a batch; yield after each MESSAGES_PER_STEP messages.
 
     Raises:
-        CorruptRecordError, UnicodeDecodeError: the body is not a batch.
-        PropertiesError, RefusedPutError: a message's properties may not be stored, or the batch is
+        CorruptRecordError, UnicodeDecodeError: the body isn't a batch.
+        PropertiesError, RefusedPutError: a message's properties can't be stored, or the batch is
             too large.
     """
     message_properties.require_no_nul(batch_properties)
     tail = batch_properties.encode()
     behind = b"\x02" + tail if tail else tail
-    # A common property overrides a message's own, because it comes later in the text.
+    # A common property overrides a message's own, because it is later in the text.
     common = message_properties.decode(batch_properties).get
     common_tags, common_keys = common(PROPERTY_TAGS), common(PROPERTY_KEYS)
     common_uniq_key = common(PROPERTY_UNIQ_KEY)

@@ -1,8 +1,8 @@
 """Bulk scan of undamaged log ranges.
 
-`Recovery` could examine each record alone; but nearly all of them are whole and have their units.
-So the log is read in chunks, and the records of a chunk are compared with their units as arrays.
-The first record that is not exactly right ends the range; `Recovery` examines it alone.
+`Recovery` could examine each record separately, but nearly all records are intact and have their
+units. So this module reads the log in chunks and compares the records of a chunk with their units
+as arrays. The first irregular record ends the range; `Recovery` examines it separately.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from broker_core.message.names import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
+    PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQ_KEY,
 )
 from broker_core.message.sys_flag import TRANSACTION_PREPARED_TYPE
+from broker_core.store.consume_queue import TIMER_CODE
 from broker_core.store.record_dispatch import living_queue_of
 
 if TYPE_CHECKING:
@@ -43,19 +45,20 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 CHUNK_BYTES = 4 << 20
-"""A chunk is read into a buffer that fits the processor's cache, because it is scanned several
-times: half the time of scanning the mapping. For smaller chunks the calls cost more than they
-save."""
+"""Each chunk is read into a buffer that fits the processor's cache, because it is scanned several
+times; this takes half the time of scanning the mapping. With smaller chunks the calls cost more
+than they save.
+"""
 STEADY_ROWS = 3
 
 
 class Stretch(NamedTuple):
-    """Records that follow each other, all as they should be."""
+    """Consecutive regular records."""
 
     records: int
     size: int
     store_timestamps: list[int]
-    """Those of the last records."""
+    """The store timestamps of the last records."""
 
 
 class _Chunk:
@@ -67,7 +70,7 @@ class _Chunk:
         self.buffer = RecordBuffer(self.data)
 
     def rows(self, size: int) -> tuple[RecordColumns, int]:
-        """Return the records of the first bytes up to the first odd one, and the walk's end."""
+        """Return the regular records in the first bytes, and where the walk ended."""
         found = walk(self.buffer, 0, size)
         rows = RecordColumns(self.buffer, found.positions)
         rows.cut_at_first(
@@ -88,7 +91,7 @@ class _Reader:
         self._size: Future[int] | None = None
 
     def read(self, file: MappedFile, position: int, wanted: int) -> tuple[_Chunk, int]:
-        """Return a chunk, good until the next call, and how many bytes of it were read."""
+        """Return a chunk, valid until the next call, and how many bytes were read."""
         size = self._size.result() if self._size is not None else 0
         self._size = None
         if self._awaited == (file, position, wanted):
@@ -100,13 +103,13 @@ class _Reader:
         return self._chunk, size
 
     def begin(self, file: MappedFile, position: int, wanted: int) -> None:
-        """Begin to read what the next call will ask for."""
+        """Start reading the chunk for the next call."""
         self._awaited = file, position, wanted
         data = self._next.buffer.data[:wanted]
         self._size = self._thread.submit(file.file.pread_into, position, data)
 
     def check(self, rows: RecordColumns) -> Future[int]:
-        """Begin to count the rows before the first whose body has another checksum."""
+        """Start counting the rows before the first row with a wrong body checksum."""
         return self._thread.submit(
             count_whole, self._chunk.data, rows["body_from"], rows["body_to"], rows["body_crc"]
         )
@@ -117,10 +120,10 @@ class _Reader:
 
 
 class BulkScan:
-    """One start's pass over the log. Not to be used twice.
+    """A single pass over the log during one start. Not reusable.
 
     Attributes:
-        units_written: how many units were missing behind the end of their queue.
+        units_written: how many missing units were written at the end of their queues.
     """
 
     def __init__(
@@ -151,11 +154,11 @@ class BulkScan:
     def advance(
         self, file: MappedFile, position: int, dispatch_from: int, limit: int | None = None
     ) -> Stretch | None:
-        """Accept records from a position on, a chunk at most; None when the first one is odd.
+        """Accept records from a position on, at most one chunk; None when the first is irregular.
 
-        Records before dispatch_from are only checked. Others are compared with their units and the
-        index as well; units that are missing at the end of a queue are written. With a limit, a
-        position in the file that still grows, nothing is read behind it.
+        Records before dispatch_from are only checked. Later records are also compared with their
+        units and the index; units that are missing at the end of a queue are written. `limit` is a
+        position in a file that still grows; nothing beyond it is read.
         """
         is_compared = file.file_from_offset + position >= dispatch_from
         wanted = _wanted(file, position, dispatch_from)
@@ -194,7 +197,7 @@ class BulkScan:
     def _compare(
         self, chunk: _Chunk, rows: RecordColumns, texts: RecordTexts, whole: Future[int] | None
     ) -> None:
-        """Keep the rows that match queues and index; append what these lack."""
+        """Keep the rows that match the queues and the index; append missing units and keys."""
         queues = self._queues_of(rows, texts)
         rows.cut(len(queues))
         texts.find_properties()
@@ -217,7 +220,7 @@ class BulkScan:
             firsts.append(first)
             if same < len(members):
                 count = min(count, int(members[same]))
-        # Nothing has been written yet, so the checksums still come in time.
+        # Nothing has been written yet, so it isn't too late for the checksums.
         rows.cut(count if whole is None else min(count, whole.result()))
         count = len(rows)
         for (queue, members), first in zip(groups, firsts, strict=True):
@@ -228,13 +231,13 @@ class BulkScan:
             self._put_keys(rows, texts, queues, keys)
 
     def _queues_of(self, rows: RecordColumns, texts: RecordTexts) -> Ints:
-        """Return the number of each row's queue, up to the first row without a plain one."""
+        """Return the number of each row's queue, up to the first row without a regular queue."""
         topics, which = texts.topics()
         which = which[: len(rows)]
         places = which << 32 | rows["queue_id"]
         kinds, firsts, inverse = np.unique(places, return_index=True, return_inverse=True)
         numbers = np.full(len(kinds), -1, np.int64)
-        # In the order of the log: nothing is needed behind the first row without a queue.
+        # In log order: rows after the first one without a queue aren't needed.
         for kind in np.argsort(firsts).tolist():
             row = int(firsts[kind])
             if which[row] < 0:
@@ -251,7 +254,7 @@ class BulkScan:
         return queues[: int(is_missing.argmax())] if is_missing.any() else queues
 
     def _codes_of(self, rows: RecordColumns, texts: RecordTexts, queues: Ints) -> Ints:
-        """Return the tags code of each row's unit, up to the first row that is not plain."""
+        """Return the tags code of each row's unit, up to the first irregular row."""
         tags = texts.values(PROPERTY_TAGS.encode())
         count = tags.first_odd_row(len(rows))
         hashes = texts.hashes(tags, np.zeros(len(tags.rows), np.int64))
@@ -267,10 +270,17 @@ class BulkScan:
             of_rows = texts.values(PROPERTY_DELAY_TIME_LEVEL.encode()).rows
             is_delayed[of_rows[of_rows < len(rows)]] = True
             codes = np.where(is_delayed & (waits >= 0), rows["store_timestamp"] + waits, codes)
+        timer_queues = [number for number, queue in enumerate(self._order) if queue.has_due_times]
+        if timer_queues and (is_timer := np.isin(queues[: len(rows)], timer_queues)).any():
+            times = texts.values(PROPERTY_TIMER_OUT_MS.encode())
+            count = min(count, times.first_odd_row(len(rows)))
+            for row, text in texts.words(times):
+                if row < len(rows) and is_timer[row] and TIMER_CODE.fullmatch(text):
+                    codes[row] = int(text)
         return codes[:count]
 
     def _keys_of(self, rows: RecordColumns, texts: RecordTexts) -> Pieces | None:
-        """Return the keys to index; keep the rows before the first that is not plain."""
+        """Return the keys to index; keep the rows before the first irregular one."""
         if self._index is None:
             return None
         uniq_keys = texts.values(PROPERTY_UNIQ_KEY.encode())
@@ -279,12 +289,12 @@ class BulkScan:
         rows.cut(keys.first_odd_row(len(rows)))
         columns = zip(uniq_keys, texts.split(keys), strict=True)
         of_rows, starts, sizes = (np.concatenate(both) for both in columns)
-        # A message's unique key comes before its keys.
+        # A message's unique key is indexed before its other keys.
         order = np.argsort(of_rows, kind="stable")
         return Pieces(of_rows[order], starts[order], sizes[order])
 
     def _number_of(self, topic: bytes, queue_id: int, commit_log_offset: int) -> int | None:
-        """Return the number that this scan gives a queue, None when there is no plain one."""
+        """Return this scan's number for a queue, or None when the queue isn't regular."""
         queue = living_queue_of(self._queues, self._deleted, topic, queue_id, commit_log_offset)
         if queue is None:
             return None
@@ -382,7 +392,7 @@ class BulkScan:
     def _put_keys(
         self, rows: RecordColumns, texts: RecordTexts, queues: Ints, keys: Pieces
     ) -> None:
-        """Give the index the keys of the rows that were kept."""
+        """Add the keys of the remaining rows to the index."""
         count = int(np.searchsorted(keys.rows, len(rows)))
         if self._index is None or not count:
             return
@@ -394,7 +404,7 @@ class BulkScan:
 
 
 def _wanted(file: MappedFile, position: int, dispatch_from: int) -> int:
-    """Return how many bytes to read at a position: none beyond dispatch_from, seen from before."""
+    """Return how many bytes to read at a position; a read never crosses dispatch_from."""
     end = file.size
     if file.file_from_offset + position < dispatch_from:
         end = min(end, dispatch_from - file.file_from_offset)
@@ -402,7 +412,7 @@ def _wanted(file: MappedFile, position: int, dispatch_from: int) -> int:
 
 
 def _count_guarded(chunk: _Chunk, rows: RecordColumns) -> int:
-    """Return how many rows come before the first whose own checksum (`__CRC32#`) is wrong."""
+    """Return how many rows precede the first whose record checksum (`__CRC32#`) is wrong."""
     view = chunk.buffer.data
     pairs = zip(rows["position"].tolist(), rows["end"].tolist(), strict=True)
     for count, (start, end) in enumerate(pairs):

@@ -1,13 +1,13 @@
-"""Committing: how messages get from a buffer of the TransientStorePool into their file.
+"""Committing: copies messages from a TransientStorePool buffer into their file.
 
-A thread of its own writes what was put since the last time: as soon as there are
-commitCommitLogLeastPages, and whatever there is after commitCommitLogThoroughInterval; it looks
-every commitIntervalCommitLog. What is in the file survives the process; the flush follows.
+A separate thread writes the messages put since its last run: as soon as there are
+commitCommitLogLeastPages, and any amount after commitCommitLogThoroughInterval; it checks every
+commitIntervalCommitLog. Data in the file survives the process; the flush follows.
 
-A failed write is never tried again: as after a failed flush, nothing is acknowledged any more.
+A failed write is never retried: as after a failed flush, nothing is acknowledged from then on.
 
 Source: store/CommitLog.java CommitRealTimeService (4.9.8).
-Differs: enough pages are committed at once, not at the next look.
+Differs: enough pages are committed at once, not at the next check.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 PAGE_SIZE = 4096
 PIECE_BYTES_MAX = 8 << 20
-"""Readers see what was put after a piece, not after all that waits."""
+"""Limits a commit, so that readers see each piece without waiting for the whole backlog."""
 
 
 class CommitLogCommitter(Service):
-    """Event loop only; a thread of its own writes the files.
+    """Event loop only; a separate thread writes the files.
 
     Attributes:
-        error: what ended committing, here or elsewhere; None while all is well.
+        error: the failure that ended committing, here or elsewhere; None without a failure.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class CommitLogCommitter(Service):
         self._thread = ThreadPoolExecutor(1, "commit")
 
     def start(self) -> None:
-        """Begin to commit by interval."""
+        """Start committing at intervals."""
         self.spawn_forever(self._clock, self._commit_by_interval, name="commit-commit-log")
 
     async def shutdown(self) -> None:
-        """Commit what is left, unless something has failed."""
+        """Commit the remaining data, unless something has failed."""
         await super().shutdown()
         while self.error is None and self._log.committed_where < self._log.max_offset:
             self.commit_all()
@@ -77,7 +77,7 @@ class CommitLogCommitter(Service):
         self._thread.shutdown()
 
     def schedule(self) -> None:
-        """Commit after what the loop does now, if enough was put."""
+        """Commit after the current turn of the loop, if enough was put."""
         if not self._is_scheduled and self.error is None:
             self._is_scheduled = True
             self._idle.clear()
@@ -85,12 +85,12 @@ class CommitLogCommitter(Service):
                 asyncio.get_running_loop().call_soon(self._commit)
 
     def commit_all(self) -> None:
-        """Commit soon, however little there is."""
+        """Commit soon, even if there is little data."""
         self._is_thorough = True
         self.schedule()
 
     def flush_up_to(self, commit_log_offset: int) -> None:
-        """Commit and flush soon; somebody waits for an offset to be durable."""
+        """Commit and flush soon, because a caller waits for an offset to be durable."""
         if commit_log_offset > self._log.committed_where:
             self.commit_all()
         self._flusher.flush_up_to(commit_log_offset)
@@ -115,7 +115,7 @@ class CommitLogCommitter(Service):
             self._is_thorough = False
             self._idle.set()
             if self.error is None and log.committed_where == log.max_offset:
-                # The file that was there at the start is written without a buffer.
+                # A file that existed at the start is written without a buffer.
                 flusher.committed_timestamp = log.put_state.store_timestamp
                 self._on_committed()
             return

@@ -1,18 +1,18 @@
-"""The CommitLog: every message of the broker, one after the other.
+"""The CommitLog: every message of the broker, in order of arrival.
 
-Files of one size, named by the offset at which they begin. The first file may begin anywhere
-(older ones expire); there are no gaps. The next file is allocated ahead of need in a background
-thread, and pages ahead of the write position are faulted in there too: a first touch costs seven
-times a later one.
+All files have the same size and are named by their first offset. The first file may begin anywhere
+(older ones expire); there are no gaps. A background thread allocates the next file in advance, and
+faults in pages ahead of the write position: the first touch of a page costs seven times a later
+one.
 
 With a TransientStorePool a new file is written through a buffer of the pool, which is committed to
-the file later: then `buffer` is that buffer, while readers see the mapping, and in it what was
-committed.
+the file later: then `buffer` is that buffer, while readers see the mapping, which holds the
+committed data.
 
 Source: store/CommitLog.java, store/MappedFileQueue.java, store/AllocateMappedFileService.java
 (4.9.8).
-Differs: a file that finds no free buffer is not made (the original writes it through its mapping,
-where it would survive a kill that the end of the file before it does not).
+Differs: no file is created without a free buffer (the original writes such a file through its
+mapping, where it would survive a kill that the end of the previous file doesn't).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ POPULATE_AHEAD = 16 * 1024 * 1024
 
 
 class Piece(NamedTuple):
-    """Bytes of a file that are to be committed next."""
+    """The bytes of a file to commit next."""
 
     mapped: MappedFile
     position: int
@@ -52,17 +52,17 @@ class Piece(NamedTuple):
 
 
 class CommitLog:
-    """Event loop only; allocation runs in the executor and touches only files that nobody has yet.
+    """Event loop only; allocation runs in the executor and touches only unused files.
 
-    The put path packs into `put_state.buffer` at its `position` by itself, as long as the end stays
+    The put path packs into `put_state.buffer` at its `position` directly, as long as the end stays
     within its `limit`; otherwise it calls `make_room` first.
 
     Attributes:
         put_state: where the next record goes.
-        files: oldest first. Not to be changed by others.
-        flushed_where: up to here the log is durable.
-        wake_bytes: 0, or after how many bytes at most `on_wake` is called again.
-        on_growth: called once after each `watch_growth`, in the course of the next put or commit.
+        files: oldest first. Callers must not change it.
+        flushed_where: the log is durable up to here.
+        wake_bytes: 0, or the maximum number of bytes between calls of `on_wake`.
+        on_growth: called once after each `watch_growth`, during the next put or commit.
     """
 
     def __init__(
@@ -94,28 +94,28 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Where the first file begins; 0 in an empty log."""
+        """The start of the first file; 0 in an empty log."""
         return self.files[0].file_from_offset if self.files else 0
 
     @property
     def max_offset(self) -> int:
-        """Where the next record goes."""
+        """The offset of the next record."""
         state = self.put_state
         return state.file_from_offset + state.position
 
     @property
     def committed_where(self) -> int:
-        """Up to here the files hold the log: max_offset, unless a buffer waits to be committed."""
+        """The files hold the log up to here: max_offset, unless a buffer has uncommitted data."""
         if not self._uncommitted:
             return self.max_offset
         first = self._uncommitted[0]
         return first.file_from_offset + first.committed_position
 
     def load(self) -> None:
-        """Map what is there.
+        """Map the existing files.
 
         Raises:
-            StoreError: a file of another size or with a damaged name, or a missing one between
+            StoreError: a file has the wrong size or a damaged name, or a file is missing between
                 others.
         """
         offsets = offset_files(self._storage, self.directory)
@@ -125,7 +125,7 @@ class CommitLog:
             file = self._storage.open(path)
             size = file.size
             if size == 0 and file_from_offset == offsets[-1]:
-                # The process ended between the making of the file and its sizing.
+                # The process was killed between creating the file and setting its size.
                 file.close()
                 self._storage.unlink(path)
                 continue
@@ -151,7 +151,7 @@ class CommitLog:
         return files[index] if 0 <= index < len(files) else None
 
     def read(self, commit_log_offset: int, size: int) -> memoryview | None:
-        """Return size bytes, None when they are not there or cross files."""
+        """Return size bytes, or None when they aren't stored or cross files."""
         file = self.file_at(commit_log_offset)
         if file is None:
             return None
@@ -162,9 +162,9 @@ class CommitLog:
         return file.view[position:end]
 
     def committed_view(self, commit_log_offset: int) -> memoryview | None:
-        """Return what files hold from an offset on, up to its file's end; None for nothing.
+        """Return the bytes in the files from an offset to the end of its file; None if empty.
 
-        It stays good after the file is deleted.
+        The view stays valid after the file is deleted.
         """
         file = self.file_at(commit_log_offset)
         if file is None:
@@ -174,18 +174,18 @@ class CommitLog:
         return file.view[position:end] if position < end else None
 
     def watch_growth(self) -> None:
-        """Have `on_growth` called when there is more to read.
+        """Call `on_growth` when there is more to read.
 
-        A put pays for that once: the limit makes it look here.
+        A put pays for this only once: the limit makes it check here.
         """
         self._is_growth_watched = True
         state = self.put_state
         state.limit = min(state.limit, state.position)
 
     def written_view(self, commit_log_offset: int) -> memoryview | None:
-        """Return what was put from an offset on, committed or not, up to its file's end.
+        """Return the bytes put from an offset to the end of its file, committed or not.
 
-        For the broker's own use: nobody else is shown what is not committed.
+        For internal use only: uncommitted data must not be shown to clients.
         """
         file = self.file_at(commit_log_offset)
         if file is None or commit_log_offset >= self.max_offset:
@@ -197,20 +197,21 @@ class CommitLog:
         return memoryview(file.write_buffer)[position:end]
 
     def cut_at(self, commit_log_offset: int) -> None:
-        """Remove all behind an offset, durably; a log that ends before it stays as it is."""
+        """Durably remove everything after an offset; a log that ends before it is unchanged."""
         if self.files and commit_log_offset < self.files[-1].file_from_offset + self.file_size:
             self.continue_at(commit_log_offset)
-            # A deleted file that came back would look as if the log before it was damaged.
+            # If a deleted file came back, the log before it would look damaged.
             self._storage.sync_directory(self.directory)
 
     def continue_at(self, commit_log_offset: int, zero_from: int | None = None) -> int:
         """Make an offset the end of the log: zero the rest of its file, delete later files.
 
-        zero_from: from here on that file is known to be zero.
-        Returns the number of bytes that were not zero in the file that holds the end.
+        zero_from: the file is known to be zero from here on.
+
+        Returns the number of bytes that weren't zero in the file that holds the end.
         """
         if self.files and self.files[-1].file_from_offset > commit_log_offset:
-            # It would be the one behind a file that goes.
+            # The next file would follow a file that is about to be deleted.
             self._drop_next()
         while self.files and self.files[-1].file_from_offset > commit_log_offset:
             self._delete(self.files[-1])
@@ -236,7 +237,7 @@ class CommitLog:
         Rolls to the next file when this one is full. The caller has checked `record_size_max`.
 
         Raises:
-            OSError: no file could be made; nothing has changed.
+            OSError: no file could be created; nothing has changed.
             StoreUnavailableError: a new file would have no buffer; nothing has changed.
         """
         self._grow()
@@ -261,17 +262,17 @@ class CommitLog:
         """Make an empty log begin at a file's first offset.
 
         Raises:
-            StoreError: it has files, or no file begins there.
+            StoreError: the log has files, or the offset isn't the start of a file.
         """
         if self.files or commit_log_offset % self.file_size:
             raise StoreError(f"the log cannot begin at offset {commit_log_offset}")
         self.continue_at(commit_log_offset)
 
     def append_data(self, data: memoryview) -> None:
-        """Write bytes of another broker's log, which do not cross the end of a file.
+        """Write bytes from another broker's log; they must not cross the end of a file.
 
         Raises:
-            OSError: no file could be made; nothing has changed.
+            OSError: no file could be created; nothing has changed.
         """
         state = self.put_state
         if state.limit < 0:
@@ -290,7 +291,7 @@ class CommitLog:
         self._grow()
 
     def piece_to_commit(self, size_max: int) -> Piece | None:
-        """Return the next bytes to write to a file, None when files hold all that was put."""
+        """Return the next bytes to write to a file, or None when everything is in the files."""
         if not self._uncommitted:
             return None
         mapped = self._uncommitted[0]
@@ -299,14 +300,15 @@ class CommitLog:
         position = mapped.committed_position
         end = mapped.wrote_position if mapped.is_rolled else self.put_state.position
         if end - position > size_max:
-            # Up to a page's end: what a kill leaves of a record there is told from damage by it.
+            # Commit up to the end of a page: after a kill, recovery uses the page boundary to
+            # distinguish a torn record from damage.
             end = position + size_max - (position + size_max) % PAGE_SIZE
         if end <= position:
             return None
         return Piece(mapped, position, memoryview(buffer)[position:end])
 
     def committed(self, piece: Piece) -> None:
-        """Take note that a piece is in its file, where readers may see it."""
+        """Record that a piece is in its file, where readers may see it."""
         self._grow()
         mapped = piece.mapped
         mapped.committed_position = piece.position + len(piece.data)
@@ -319,7 +321,7 @@ class CommitLog:
 
     @property
     def record_size_max(self) -> int:
-        """A record larger than this fits into no file."""
+        """The largest record that fits into a file."""
         return self.file_size - BLANK_SIZE_MIN
 
     def files_between(self, offset_from: int, offset_to: int) -> list[StorageFile]:
@@ -332,16 +334,16 @@ class CommitLog:
         ]
 
     def delete_first(self) -> None:
-        """Delete the oldest file; readers of it go on. The last file is never deleted."""
+        """Delete the oldest file; its readers can continue. The last file is never deleted."""
         if len(self.files) > 1:
             gone = [self.files[0]]
             self._delete(self.files[0])
-            # With the mapping the kernel gives up a gigabyte of pages, which takes some 30 ms: who
-            # holds it last is that thread.
+            # Unmapping frees up to a gigabyte of pages, which takes about 30 ms; this lets that
+            # thread drop the last reference.
             self._allocator.submit(gone.clear)
 
     def close(self) -> None:
-        """Give back descriptors; delete a file that was allocated ahead and not used."""
+        """Close the descriptors; delete a file that was allocated in advance and not used."""
         self._drop_next()
         for mapped in self.files:
             mapped.close()
@@ -362,7 +364,7 @@ class CommitLog:
         self._write_to(mapped, position)
 
     def _roll(self, mapped: MappedFile) -> None:
-        # Behind the head of the blank record a buffer holds what the file before left there.
+        # After the head of the blank record the buffer holds stale data from the previous file.
         mapped.wrote_position = min(self.put_state.position + BLANK_SIZE_MIN, self.file_size)
         mapped.is_rolled = True
         if self._warm_up is not None:
@@ -377,7 +379,7 @@ class CommitLog:
         self._populated_to = position
 
     def _look_ahead(self, end: int) -> None:
-        """Raise the limit to where the next piece of background work is due, at least to end."""
+        """Raise the limit to the next point where background work is due, at least to end."""
         mapped = self.files[-1]
         if self._populated_to < self.file_size and end > self._populated_to - POPULATE_AHEAD // 2:
             start = max(self._populated_to, end)
@@ -406,7 +408,7 @@ class CommitLog:
             self.on_growth()
 
     def _drop_next(self) -> None:
-        """Delete the file that was allocated ahead."""
+        """Delete the file that was allocated in advance."""
         ahead, self._next = self._next, None
         if ahead is not None and not ahead.cancel() and ahead.exception() is None:
             self._storage.unlink(ahead.result().path)
@@ -419,11 +421,12 @@ class CommitLog:
         return self._allocate(self.put_state.file_from_offset + self.file_size)
 
     def _allocate(self, file_from_offset: int) -> MappedFile:
-        """Make a file with all its blocks reserved, durably. Any thread."""
+        """Durably create a file with all its blocks reserved. Any thread."""
         path = self.directory / offset_file_name(file_from_offset)
         file = self._storage.open(path, create=True)
         try:
-            # At once at full length: a file of another length would stop a real broker's start.
+            # Set the full length at once: a file of another length would stop a real broker's
+            # start.
             file.set_size(self.file_size)
             file.allocate(0, self.file_size)
             self._storage.sync_directory(self.directory)
@@ -439,4 +442,4 @@ class CommitLog:
 
 
 def _nothing() -> None:
-    """Nobody listens."""
+    """Do nothing; the default callback."""

@@ -1,8 +1,8 @@
-"""One ConsumeQueue: where the messages of a (topic, queue_id) lie in the CommitLog.
+"""One ConsumeQueue: the CommitLog locations of the messages of a (topic, queue_id).
 
-Unit n stands at byte 20 n; files of one size, named by the byte at which they begin.
+Unit n is at byte 20 n; all files have the same size and are named by their first byte.
 
-Invariant: units [min_offset, next_offset) are there; behind them are zeros.
+Invariant: units [min_offset, next_offset) are present; after them are zeros.
 Source: store/ConsumeQueue.java (4.9.8).
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from broker_core.errors import StoreError
 from broker_core.formats.cq_ext_unit import ADDRESS_MAX, CqExtUnit
 from broker_core.formats.cq_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, UNITS
 from broker_core.formats.paths import offset_file_name
+from broker_core.message.names import PROPERTY_TIMER_OUT_MS
+from broker_core.message.properties import decode as decode_properties
 from broker_core.message.tags import tags_code
 from broker_core.store.mapped_file import MappedFile, zero_tail
 from broker_core.store.queue_files import QueueFiles
@@ -38,26 +41,29 @@ logger = logging.getLogger(__name__)
 NO_LIMIT = 1 << 62
 STALE_LOOK_BYTES = 64 * 1024
 EXT_LOOK_UNITS = 4096
+TIMER_CODE = re.compile(r"[1-9][0-9]{10,14}")
+"""Due times that a unit can hold as its tags code: from 1970-04-26 on, larger than any hash."""
 FILE_SIZE_KEY = "mappedFileSizeConsumeQueue"
 
 
 class ConsumeQueue(QueueFiles):
     """Event loop only.
 
-    The put path packs units into `buffer` at `position` by itself while position < `limit`;
+    The put path packs units into `buffer` at `position` directly while position < `limit`;
     otherwise it calls `make_room` first.
 
     Attributes:
         next_offset: the queue_offset of the next message.
-        max_offset: up to here messages may be read; less than next_offset only while messages are
+        max_offset: messages may be read up to here; less than next_offset only while messages are
             unflushed.
-        min_offset: the first message that is still there.
-        topic_field: the topic as a record carries it: size, then UTF-8.
+        min_offset: the first message that still exists.
+        topic_field: the topic as stored in a record: size, then UTF-8.
         key_seed: Java's hash of "topic#", from which index keys start, modulo 2^32.
-        delay_ms: how long the messages of a queue of SCHEDULE_TOPIC_XXXX wait; None elsewhere.
-        ext: the extension files, None without any.
-        code_of: makes a unit's tags code of (store_timestamp, tags, properties); None where the
-            code is the hash of the tags.
+        delay_ms: how long messages in a SCHEDULE_TOPIC_XXXX queue wait; None elsewhere.
+        has_due_times: whether the tags code of a message is its TIMER_OUT_MS.
+        ext: the extension files; None if there are no extensions.
+        code_of: computes a unit's tags code from (store_timestamp, tags, properties); None where
+            the code is the hash of the tags.
         flushed_offset: next_offset at the last flush.
     """
 
@@ -66,6 +72,7 @@ class ConsumeQueue(QueueFiles):
         "delay_ms",
         "ext",
         "flushed_offset",
+        "has_due_times",
         "key_seed",
         "min_offset",
         "topic_field",
@@ -89,17 +96,23 @@ class ConsumeQueue(QueueFiles):
         self.topic_field = b""
         self.key_seed = 0
         self.delay_ms: int | None = None
+        self.has_due_times = False
         self.ext: ConsumeQueueExt | None = None
         self.code_of: CodeOf | None = None
         self._bit_map_of: BitMapOf = no_bit_map
 
     def delay(self, delay_ms: int) -> None:
-        """Give messages the time at which they are due as their code."""
+        """Use the due time of messages as their tags code."""
         self.delay_ms = delay_ms
         self.code_of = self._delayed_code
 
+    def use_due_times(self) -> None:
+        """Use TIMER_OUT_MS as the tags code of messages that have it."""
+        self.has_due_times = True
+        self.code_of = _due_time_code
+
     def extend(self, ext: ConsumeQueueExt, bit_map_of: BitMapOf) -> None:
-        """Write extension units with the bitmap that bit_map_of makes of (topic, properties)."""
+        """Write extension units; bit_map_of computes bitmaps from (topic, properties)."""
         self.ext = ext
         self._bit_map_of = bit_map_of
         self.code_of = self._extended_code
@@ -107,10 +120,10 @@ class ConsumeQueue(QueueFiles):
     def load(self, *, trust_end: bool) -> None:
         """Find the files and the end of the units.
 
-        trust_end: there are no holes (a clean exit), so that the end can be found by bisection.
+        trust_end: there are no holes (a clean exit), so that bisection can find the end.
 
         Raises:
-            StoreError: a stray file, a file of another size, or a missing one between others.
+            StoreError: a stray file, a file of the wrong size, or a missing file between others.
         """
         self._find_files()
         for before, start in itertools.pairwise(self._files):
@@ -137,7 +150,7 @@ class ConsumeQueue(QueueFiles):
             self.ext.load(self.last_ext_address(self.next_offset), trust_end=trust_end)
 
     def make_room(self, units: int = 1) -> None:
-        """Reserve room for so many units from `position` on, so that no batch is torn.
+        """Reserve room for this many units from `position` on, so that no batch is torn.
 
         Raises:
             OSError: there is no space; no unit has changed.
@@ -146,12 +159,12 @@ class ConsumeQueue(QueueFiles):
         self.position = self._write_at(
             offset, min(size, self._file_size - offset % self._file_size)
         )
-        # One more than the last place at which a unit may begin.
+        # One more than the last position where a unit may begin.
         self.limit = _shared(self.limit + 1 - UNIT_SIZE)
         self._reserve_to(offset + size)
 
     def append(self, commit_log_offset: int, size: int, tags_code: int) -> None:
-        """Write the next unit. The put path of the store does the same, inline."""
+        """Write the next unit. The put path of the store does the same inline."""
         if self.position >= self.limit:
             self.make_room()
         UNIT.pack_into(self.buffer, self.position, commit_log_offset, size, tags_code)
@@ -176,7 +189,7 @@ class ConsumeQueue(QueueFiles):
             done += size
 
     def start_at(self, queue_offset: int) -> None:
-        """Begin an empty queue at an offset; fillers keep the places from the file's start."""
+        """Begin an empty queue at an offset; write fillers from the start of the file to it."""
         for file_from_offset in list(self._files):
             self._delete_file(file_from_offset)
         self._set_end(queue_offset - queue_offset % (self._file_size // UNIT_SIZE))
@@ -185,7 +198,7 @@ class ConsumeQueue(QueueFiles):
         self.min_offset = self.max_offset = queue_offset
 
     def put_at(self, queue_offset: int, commit_log_offset: int, size: int, tags_code: int) -> bool:
-        """Set one unit that exists already; return whether it was another."""
+        """Set one existing unit; return whether it was different."""
         byte = queue_offset * UNIT_SIZE
         mapped = self._map(byte - byte % self._file_size)
         position = byte - mapped.file_from_offset
@@ -196,26 +209,26 @@ class ConsumeQueue(QueueFiles):
         return True
 
     def put_ext(self, code: int, store_timestamp: int, properties: str) -> int:
-        """Write an extension unit; return its address, or the code when it could not be written."""
+        """Write an extension unit; return its address, or the code if it couldn't be written."""
         if self.ext is None:
             return code
         bit_map = self._bit_map_of(self.topic, properties)
         try:
             address = self.ext.put(CqExtUnit(code, store_timestamp, bit_map))
         except OSError as error:
-            # As in the original: the message is there, its filter is asked each time.
-            logger.warning("no extension unit: topic=%s: %s", self.topic, error)
+            # As in the original: the message is stored, and its filter is evaluated on each read.
+            logger.warning("extension unit missing topic=%s reason=%s", self.topic, error)
             return code
         return code if address is None else address
 
     def put_filler_at(self, queue_offset: int) -> bool:
-        """Mark the place of a message that is lost; return whether the unit was another."""
+        """Mark the unit of a lost message; return whether the unit was different."""
         return self.put_at(queue_offset, *UNIT.unpack(FILLER))
 
     def truncate(self, next_offset: int, *, thorough: bool) -> None:
-        """Make next_offset the end; units behind it are zeroed, later files deleted.
+        """Make next_offset the end; zero the units after it, delete later files.
 
-        thorough: look for stale units up to the file's end, not only close behind the end.
+        thorough: look for stale units up to the end of the file, not only shortly after the end.
         """
         while self._files and self._files[-1] // UNIT_SIZE >= next_offset and len(self._files) > 1:
             self._delete_file(self._files[-1])
@@ -231,10 +244,10 @@ class ConsumeQueue(QueueFiles):
             if look.count(0) != len(look):
                 zero_tail(last, position)
 
-    def take_back(self, commit_log_offset: int) -> None:
-        """Remove the units of messages at or behind an offset of the log; others come there.
+    def remove_units_from(self, commit_log_offset: int) -> None:
+        """Remove the units of messages at or after a log offset, so that they can be rewritten.
 
-        For a queue in use: what was written before still waits for its flush.
+        For a queue in use: units written earlier still wait for their flush.
         """
         end = self.lower_bound(self.min_offset, lambda offset: offset < commit_log_offset)
         if end == self.next_offset:
@@ -247,7 +260,7 @@ class ConsumeQueue(QueueFiles):
         self.limit = -1
 
     def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """Return (commit_log_offset, size, tags_code), None when there is no such unit."""
+        """Return (commit_log_offset, size, tags_code), or None when there is no such unit."""
         if not self._files or not self._files[0] // UNIT_SIZE <= queue_offset < self.next_offset:
             return None
         byte = queue_offset * UNIT_SIZE
@@ -255,12 +268,12 @@ class ConsumeQueue(QueueFiles):
         return UNIT.unpack_from(mapped.buffer, byte - mapped.file_from_offset)
 
     def units(self, queue_offset: int, count: int) -> memoryview:
-        """Return up to count units that may be read, of one file."""
+        """Return up to count readable units from one file."""
         mapped, start, end = self.place(queue_offset, count)
         return mapped.view[start:end]
 
     def place(self, queue_offset: int, count: int) -> tuple[MappedFile, int, int]:
-        """Return where up to count units that may be read are: a file, from where to where."""
+        """Return the location of up to count readable units: file, start and end."""
         byte = queue_offset * UNIT_SIZE
         file_from_offset = byte - byte % self._file_size
         write = self.write
@@ -277,7 +290,7 @@ class ConsumeQueue(QueueFiles):
         return mapped, position, end
 
     def stored_units(self, queue_offset: int, count: int) -> memoryview:
-        """Return up to count units of one file, unflushed messages included."""
+        """Return up to count units from one file, including unflushed messages."""
         byte = queue_offset * UNIT_SIZE
         file_from_offset = byte - byte % self._file_size
         if file_from_offset not in self._files:
@@ -292,13 +305,13 @@ class ConsumeQueue(QueueFiles):
         return mapped.view[position : max(position, end)]
 
     def ext_unit(self, address: int) -> CqExtUnit | None:
-        """Return the extension unit at an address, None when it cannot be read."""
+        """Return the extension unit at an address, or None when it can't be read."""
         return None if self.ext is None else self.ext.unit(address)
 
     def last_ext_address(self, queue_offset: int) -> int | None:
-        """Return the address in the last unit before an offset that has one, None for none.
+        """Return the address in the last unit before an offset that has one, or None.
 
-        Addresses rise. Where they do not, the highest is taken: nothing is written over then.
+        Addresses ascend. Where they don't, the highest is returned, so that nothing is overwritten.
         """
         file_units = self._file_size // UNIT_SIZE
         to = min(queue_offset, self.next_offset)
@@ -312,7 +325,7 @@ class ConsumeQueue(QueueFiles):
         return None
 
     def first_offset(self) -> int:
-        """Return the queue_offset of the first unit in the files, removed messages included."""
+        """Return the queue_offset of the first unit in the files, including removed messages."""
         return self._files[0] // UNIT_SIZE if self._files else self.next_offset
 
     def lower_bound(
@@ -321,11 +334,11 @@ class ConsumeQueue(QueueFiles):
         is_before: Callable[[int], bool],
         is_lost: Callable[[int], bool] | None = None,
     ) -> int:
-        """Return the first queue_offset in [queue_from, next_offset] whose message is not before.
+        """Return the first queue_offset in [queue_from, next_offset] for which is_before is false.
 
-        is_before takes a commit_log_offset and must be monotonic. The search passes over fillers,
-        messages that is_lost names, and zeros: a power cut can leave those before units that had
-        reached the disk.
+        is_before takes a commit_log_offset and must be monotonic. The search skips fillers,
+        messages for which is_lost is true, and zeros, which a power cut can leave before units that
+        had reached the disk.
         """
         low, high = queue_from, self.next_offset
         while low < high:
@@ -347,7 +360,7 @@ class ConsumeQueue(QueueFiles):
         return low
 
     def begin_commit_log_offset(self) -> int:
-        """Return where the first message begins in the log; NO_LIMIT when there is none."""
+        """Return the log offset where the first message begins; NO_LIMIT without messages."""
         for queue_offset in range(self.min_offset, self.next_offset):
             unit = self.unit(queue_offset)
             if unit is not None and unit[1] != FILLER_SIZE:
@@ -355,7 +368,7 @@ class ConsumeQueue(QueueFiles):
         return NO_LIMIT
 
     def end_commit_log_offset(self) -> int:
-        """Return where the last message ends in the log; 0 when there is none."""
+        """Return the log offset where the last message ends; 0 without messages."""
         for queue_offset in range(self.next_offset - 1, self.min_offset - 1, -1):
             unit = self.unit(queue_offset)
             if unit is not None and unit[1] != FILLER_SIZE:
@@ -367,7 +380,7 @@ class ConsumeQueue(QueueFiles):
         return files if self.ext is None else files + self.ext.files_to_flush()
 
     def delete_before(self, commit_log_offset: int) -> int:
-        """Delete files with messages before an offset only; never the last. Return how many."""
+        """Delete files with only messages before an offset, never the last; return how many."""
         deleted = 0
         while len(self._files) > 1 and self._last_place_in_first_file() < commit_log_offset:
             self._delete_file(self._files[0])
@@ -375,10 +388,10 @@ class ConsumeQueue(QueueFiles):
         return deleted
 
     def _last_place_in_first_file(self) -> int:
-        """Return where the last message of the first file lies in the log; -1 when all are lost."""
+        """Return the log offset of the last message in the first file; -1 when all are lost."""
         first, second = self._files[0] // UNIT_SIZE, self._files[1] // UNIT_SIZE
         if self.next_offset < second:
-            # The second was made ahead, and the first is written.
+            # The second file was created in advance, and the first is still being written.
             return NO_LIMIT
         for queue_offset in range(second - 1, first - 1, -1):
             unit = self.unit(queue_offset)
@@ -387,7 +400,7 @@ class ConsumeQueue(QueueFiles):
         return -1
 
     def correct_min_offset(self, commit_log_offset: int) -> None:
-        """Set min_offset to the first message that lies at or behind an offset of the log."""
+        """Set min_offset to the first message at or after a log offset."""
         queue_from = max(self.first_offset(), self.min_offset)
         self.min_offset = min(
             self.lower_bound(queue_from, lambda offset: offset < commit_log_offset),
@@ -421,6 +434,17 @@ class ConsumeQueue(QueueFiles):
         return self.put_ext(code, store_timestamp, properties)
 
 
+def _due_time_code(store_timestamp: int, tags: str | None, properties: str) -> int:
+    return timer_code(decode_properties(properties).get(PROPERTY_TIMER_OUT_MS), tags)
+
+
+def timer_code(out_ms: str | None, tags: str | None) -> int:
+    """Return a message's due time, or the hash of its tags, which is always smaller."""
+    if out_ms is not None and TIMER_CODE.fullmatch(out_ms):
+        return int(out_ms)
+    return tags_code(tags)
+
+
 def _count_by_bisection(mapped: MappedFile) -> int:
     """Return the number of units before the zeros."""
     low, high = 0, mapped.size // UNIT_SIZE
@@ -442,11 +466,11 @@ def _count_by_scan(mapped: MappedFile) -> int:
 
 
 def no_bit_map(topic: str, properties: str) -> bytes:
-    """Return the bitmap of a message whose topic nobody filters."""
+    """Return the bitmap of a message whose topic has no filters."""
     return b""
 
 
 @lru_cache(1024)
 def _shared(number: int) -> int:
-    """Return the one object that many queues have of a number."""
+    """Return one shared object for a number that many queues store."""
     return number

@@ -1,7 +1,7 @@
 """The extension of one ConsumeQueue: store times and filter bitmaps of its messages.
 
-Written when enableConsumeQueueExt is set. Everything in it follows from the log: a unit that cannot
-be read costs a look at the record, never a message.
+Written when enableConsumeQueueExt is set. All its data can be derived from the log: an unreadable
+unit means reading the record instead, and never loses a message.
 
 Source: store/ConsumeQueueExt.java (4.9.7).
 """
@@ -45,7 +45,7 @@ class ConsumeQueueExt(QueueFiles):
     """Event loop only. The ConsumeQueue decides where it ends.
 
     Attributes:
-        end: the offset of the next unit, counted through all files.
+        end: the offset of the next unit, counted across all files.
     """
 
     __slots__ = ("_room", "end")
@@ -64,25 +64,26 @@ class ConsumeQueueExt(QueueFiles):
         self._room = file_size - END_SIZE
 
     def load(self, last_address: int | None, *, trust_end: bool) -> None:
-        """Find the files; go on behind the last unit that the ConsumeQueue refers to.
+        """Find the files; continue after the last unit that the ConsumeQueue refers to.
 
-        trust_end: the ConsumeQueue is whole (a clean exit): units that it does not refer to may go.
+        trust_end: the ConsumeQueue is complete (a clean exit), so unreferenced units may be
+        removed.
 
         Raises:
-            StoreError: a stray file, or one of another size.
+            StoreError: a stray file, or a file of the wrong size.
         """
         self._find_files()
         self.end = self._size_of_files()
         if last_address is not None:
             self.end = self.end_behind(last_address)
             if trust_end:
-                # Written while extensions were switched on, before the last start without them.
+                # Units written while extensions were enabled, before the last start without them.
                 self.cut(self.end, thorough=True)
         else:
             self.cut(0, thorough=False)
 
     def put(self, unit: CqExtUnit) -> int | None:
-        """Write the next unit; return its address, None when it is too big for a file.
+        """Write the next unit; return its address, or None when it is too big for a file.
 
         Raises:
             OSError: there is no space; nothing has changed.
@@ -119,7 +120,7 @@ class ConsumeQueueExt(QueueFiles):
             zero_tail(self._map(file_from_offset), end - file_from_offset)
 
     def unit(self, address: int) -> CqExtUnit | None:
-        """Return the unit at an address, None when there is none."""
+        """Return the unit at an address, or None."""
         offset = address - ADDRESS_BASE
         file_from_offset = offset - offset % self._file_size
         if address > ADDRESS_MAX or offset >= self.end or file_from_offset not in self._files:
@@ -130,7 +131,7 @@ class ConsumeQueueExt(QueueFiles):
         return unit
 
     def sizes(self, addresses: Ints, tags_codes: Ints, store_timestamps: Ints) -> Ints:
-        """Return the sizes of the units at addresses; -1 where it is not of these contents."""
+        """Return the sizes of the units at these addresses; -1 where the contents differ."""
         offsets = addresses ^ np.int64(ADDRESS_BASE)
         sizes = np.full(len(addresses), -1, np.int64)
         starts = offsets - offsets % self._file_size
@@ -155,10 +156,10 @@ class ConsumeQueueExt(QueueFiles):
         return sizes
 
     def end_behind(self, address: int) -> int:
-        """Return where the unit behind the one at an address may begin.
+        """Return where the unit that follows the unit at an address may begin.
 
-        When that one cannot be read, behind its file: nothing that is referred to may be written
-        over.
+        If that unit can't be read, return the end of its file, so that no referenced unit is
+        overwritten.
         """
         offset = address - ADDRESS_BASE
         unit = self.unit(address)
@@ -171,7 +172,7 @@ class ConsumeQueueExt(QueueFiles):
         return super().files_to_flush()
 
     def delete_before(self, address: int) -> None:
-        """Delete files with units before an address only."""
+        """Delete files that hold only units before an address."""
         for file_from_offset in list(self._files):
             if file_from_offset + self._file_size < address - ADDRESS_BASE:
                 self._delete_file(file_from_offset)
@@ -180,7 +181,7 @@ class ConsumeQueueExt(QueueFiles):
         return self._files[-1] + self._file_size if self._files else 0
 
     def _roll(self) -> int:
-        """Mark the end of a file that has no room; return where the next begins."""
+        """Mark the end of a full file; return where the next begins."""
         position = self._write_at(self.end, len(END_MARK))
         marked = self.buffer
         offset = self.end - position + self._file_size

@@ -8,7 +8,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_core.errors import StoreError
-from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, check_topic, is_legal_name
+from broker_core.message.names import (
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_TIMER_TOPIC,
+    TIMER_QUEUE_ID,
+    check_topic,
+    is_legal_name,
+)
 from broker_core.message.tags import unsigned_hash
 from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.store.consume_queue_ext import ConsumeQueueExt
@@ -26,11 +32,11 @@ logger = logging.getLogger(__name__)
 
 MAPPED_FILES_MIN = 16
 MAPPED_FILES_MAX = 16_384
-"""The kernel allows a process 65,530 mappings unless told otherwise."""
+"""The kernel's default limit is 65,530 mappings per process."""
 
 
 def mapped_files_max() -> int:
-    """Return how many files may be mapped at a time, with half of the process's descriptors."""
+    """Return how many files may be mapped at once: half of the process's descriptors."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(max(descriptors // 2, MAPPED_FILES_MIN), MAPPED_FILES_MAX)
 
@@ -49,8 +55,8 @@ class ConsumeQueues:
     Attributes:
         table: topic -> queue_id -> queue.
         dirty: queues written since the last `take_files_to_flush`.
-        is_flushing: set while a flush of them runs.
-        mapped_files_max: so many files are mapped at a time.
+        is_flushing: set while the queues are being flushed.
+        mapped_files_max: the maximum number of files mapped at once.
     """
 
     def __init__(
@@ -76,7 +82,7 @@ class ConsumeQueues:
         """Find all queues on disk.
 
         Raises:
-            StoreError: a file has a damaged name, or is not as long as it must be.
+            StoreError: a file has a damaged name or the wrong length.
         """
         foreign = []
         for topic in self._storage.list_directory(self._directory):
@@ -90,7 +96,7 @@ class ConsumeQueues:
     def _load_topic(self, topic: str, directory: Path, *, trust_end: bool) -> None:
         foreign = []
         for name in self._storage.list_directory(directory):
-            # RocketMQ passes over directories that are no number, too.
+            # RocketMQ skips directories with non-numeric names, too.
             if not (name.isascii() and name.isdigit()):
                 foreign.append(name)
                 continue
@@ -112,7 +118,7 @@ class ConsumeQueues:
         return None if queues is None else queues.get(queue_id)
 
     def create(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return a new queue without files yet; None when the names are not legal."""
+        """Return a new queue without files; None when the names aren't legal."""
         if check_topic(topic) is not None or not 0 <= queue_id <= 0x7FFFFFFF:
             return None
         queue = self._add(topic, queue_id)
@@ -121,10 +127,10 @@ class ConsumeQueues:
         return queue
 
     def delete_topic(self, topic: str, before: int) -> None:
-        """Delete the queues of a topic without a message behind an offset of the log.
+        """Delete the queues of a topic that have no message after a log offset.
 
-        Their messages stay in the log until it expires. Durably: files that a power cut brings back
-        would have the places of later messages.
+        The messages stay in the log until it expires. The deletion is durable: files restored by a
+        power cut would occupy the offsets of later messages.
         """
         for queue in list(self.table.get(topic, {}).values()):
             if queue.end_commit_log_offset() <= before:
@@ -142,10 +148,10 @@ class ConsumeQueues:
                 self._storage.sync_directory(directory)
 
     def drop_deleted(self, deleted_before: Callable[[str], int]) -> None:
-        """Delete the queues whose messages all belong to a topic that was deleted.
+        """Delete the queues whose messages all belong to a deleted topic.
 
-        deleted_before says up to where in the log the messages of a topic are gone. A process that
-        is killed while it deletes a topic leaves some of them.
+        deleted_before returns the log offset before which the messages of a topic are deleted. A
+        process that is killed while it deletes a topic leaves some queues.
         """
         for queue in list(self):
             end = deleted_before(queue.topic)
@@ -164,7 +170,7 @@ class ConsumeQueues:
             del self._mapped[key]
 
     def take_files_to_flush(self, least_units: int) -> tuple[list[StorageFile], list[Path]]:
-        """Return files of queues with so many units since the last call, and new directories."""
+        """Return files of queues with at least this many new units, and new directories."""
         files: list[StorageFile] = []
         directories: dict[Path, None] = {}
         dirty, self.dirty = self.dirty, []
@@ -185,11 +191,11 @@ class ConsumeQueues:
 
     @property
     def mapped_files(self) -> int:
-        """How many files are mapped now."""
+        """How many files are currently mapped."""
         return len(self._mapped)
 
     def close(self) -> None:
-        """Give back all descriptors."""
+        """Close all descriptors."""
         for queue in self:
             queue.close()
         self._mapped.clear()
@@ -208,7 +214,10 @@ class ConsumeQueues:
         queue.key_seed = unsigned_hash(topic + "#")
         if topic == RMQ_SYS_SCHEDULE_TOPIC and self._delays_ms:
             queue.delay(self._delays_ms[min(queue_id, len(self._delays_ms) - 1)])
-        if self._extension is not None:
+        if topic == RMQ_SYS_TIMER_TOPIC and queue_id == TIMER_QUEUE_ID:
+            # Consumers don't filter this queue, so its units need no extension.
+            queue.use_due_times()
+        elif self._extension is not None:
             ext = ConsumeQueueExt(
                 topic,
                 queue_id,
@@ -224,7 +233,7 @@ class ConsumeQueues:
     def _on_mapped(self, files: QueueFiles, file_from_offset: int) -> None:
         mapped = self._mapped
         mapped[files, file_from_offset] = None
-        # While files are flushed none is closed: the flush would fail.
+        # Don't close files during a flush, because the flush would fail.
         attempts = 0 if self.is_flushing else len(mapped)
         while len(mapped) > self.mapped_files_max and attempts > 0:
             attempts -= 1

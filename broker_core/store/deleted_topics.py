@@ -1,7 +1,7 @@
-"""The record of deleted topics: up to where in the log their messages are gone.
+"""The record of deleted topics: the log offset up to which their messages are deleted.
 
 The log keeps the messages of a deleted topic until they expire. After an unclean exit recovery must
-neither bring them back nor mix them up with those of a later topic of the same name, whose queue
+neither restore them nor mix them up with messages of a later topic of the same name, whose queue
 offsets begin at 0 again.
 
 Differs: the original keeps no such record.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What a text raises that is not such a record: JSON knows infinite numbers, and any depth."""
+"""Errors from parsing an invalid record: JSON allows infinite numbers and any nesting depth."""
 
 
 class DeletedTopics:
@@ -34,7 +34,7 @@ class DeletedTopics:
         self._deleted: dict[str, int] = {}
 
     def load(self) -> None:
-        """Read the record; log one that cannot be read, and begin anew."""
+        """Read the record; if it can't be read, log that and start with an empty one."""
         text = self._storage.read(self._path)
         if text is None:
             return
@@ -42,10 +42,10 @@ class DeletedTopics:
             entries = json.loads(text)["deletedBefore"]
             self._deleted = {str(topic): int(offset) for topic, offset in entries.items()}
         except UNREADABLE as error:
-            logger.warning("the record of deleted topics cannot be read: %s: %s", self._path, error)
+            logger.warning("deleted topics not read path=%s reason=%s", self._path, error)
 
     def deleted_before(self, topic: str) -> int:
-        """Return the commit_log_offset before which a topic's messages are gone; mostly 0."""
+        """Return the commit_log_offset before which a topic's messages are deleted; usually 0."""
         return self._deleted.get(topic, 0)
 
     def all(self) -> dict[str, int]:
@@ -53,13 +53,13 @@ class DeletedTopics:
         return dict(self._deleted)
 
     def add(self, deleted_before: Mapping[str, int]) -> None:
-        """Record deletions, durably; none moves back."""
+        """Durably record deletions; an existing offset never moves back."""
         for topic, commit_log_offset in deleted_before.items():
             self._deleted[topic] = max(commit_log_offset, self.deleted_before(topic))
         self._save()
 
     def clamp(self, max_commit_log_offset: int) -> None:
-        """Move deletions back to the log's end, which a power cut may have put before them."""
+        """Move deletions back to the log's end, which a power cut may have moved before them."""
         if any(offset > max_commit_log_offset for offset in self._deleted.values()):
             self._deleted = {
                 topic: min(offset, max_commit_log_offset) for topic, offset in self._deleted.items()

@@ -1,8 +1,8 @@
 """The comparison of the ConsumeQueue extensions with the log during recovery.
 
-An extension is kept while its units follow each other and say what the log says; their bitmaps are
-believed, since nothing else stores them. At the first unit that is missing or different the
-queue's extension is cut and written from there, so that addresses always rise.
+An extension is kept while its units are consecutive and match the log; their bitmaps are trusted,
+since they aren't stored elsewhere. At the first missing or different unit the queue's extension is
+cut and rewritten, so that addresses always ascend.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class ExtReplay:
-    """One start's pass over the extensions, in the order of the log. Not to be used twice.
+    """One start's pass over the extensions, in log order. Not reusable.
 
-    In a queue without extension files every unit must carry the plain tags code.
+    In a queue without extension files every unit must have the plain tags code.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class ExtReplay:
     def put(
         self, queue: ConsumeQueue, queue_offset: int, code: int, store_timestamp: int, text: str
     ) -> int:
-        """Write a unit's extension behind those before it; return the code for the unit."""
+        """Append a unit's extension; return the code for the unit."""
         ext = queue.ext
         if ext is None:
             return code
@@ -114,7 +114,7 @@ class ExtReplay:
     def keep(self, queue: ConsumeQueue, queue_offset: int) -> bool:
         """Keep the unit of a lost message; return whether its code had to be changed.
 
-        The code must not point at a present or future extension of another message.
+        The code must not point at a current or future extension of another message.
         """
         unit = queue.unit(queue_offset)
         if unit is None or unit[2] > ADDRESS_MAX:
@@ -128,13 +128,13 @@ class ExtReplay:
         return queue.put_at(queue_offset, unit[0], unit[1], 0)
 
     def finish(self, queue: ConsumeQueue, *, is_cut: bool) -> None:
-        """Cut the extension behind the one of the queue's last unit."""
+        """Cut everything after the extension of the queue's last unit."""
         if queue.ext is not None and (is_cut or queue in self._ends):
             end = self._end(queue, queue.ext, queue.next_offset)
             queue.ext.cut(end, thorough=True)
 
     def _end(self, queue: ConsumeQueue, ext: ConsumeQueueExt, queue_offset: int) -> int:
-        """Return where the extension of a unit may begin, behind those of the units before it."""
+        """Return where the extension of a unit may begin, after those of the units before it."""
         end = self._ends.get(queue)
         if end is not None:
             return end

@@ -1,10 +1,10 @@
 """Flushing: how the log becomes durable, and the checkpoint.
 
-One thread flushes the log, another the ConsumeQueues and the index. ASYNC_FLUSH flushes by
-interval. SYNC_FLUSH is a group commit: what was put while one fdatasync runs shares the next one.
+One thread flushes the log, another the ConsumeQueues and the index. ASYNC_FLUSH flushes at
+intervals. SYNC_FLUSH is a group commit: messages put while one fdatasync runs share the next one.
 
-A failed flush is never tried again: the kernel has dropped the pages, and a second fdatasync would
-report success. After the first error nothing counts as durable any more.
+A failed flush is never retried: the kernel has dropped the pages, and a second fdatasync would
+report success. After the first error nothing counts as durable.
 
 Source: store/CommitLog.java FlushRealTimeService, GroupCommitService (4.9.8).
 """
@@ -39,29 +39,31 @@ logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 4096
 QUEUES_AT_ONCE = 16
-"""As often as this many queues have new units, one waits for as many more pages: to flush a file
-costs as much as sixty messages, and only the flush of all of them moves the checkpoint."""
+"""Per this many queues with new units, a flush of a queue waits for another
+flushConsumeQueueLeastPages: flushing a file costs as much as sixty messages, and only a flush of
+all queues moves the checkpoint.
+"""
 
 
 class Flush(NamedTuple):
-    """A flush of the log that has ended."""
+    """A completed flush of the log."""
 
     flushed_where: int
     at_s: float
     """When it ended, by the monotonic clock."""
     took_s: float
     together: int
-    """How many messages had been put since the flush before."""
+    """How many messages were put since the previous flush."""
 
 
 class CommitLogFlusher(Service):
-    """Event loop only; fdatasync runs in a thread of its own.
+    """Event loop only; fdatasync runs in a separate thread.
 
     Attributes:
-        error: the failure that ended flushing, None while all is well.
-        committed_timestamp: all messages stored up to then are in their files; the committer of a
-            TransientStorePool sets it, None without one.
-        flushed_timestamp: all messages stored up to then are durable.
+        error: the failure that ended flushing; None without a failure.
+        committed_timestamp: all messages stored up to this time are in their files; set by the
+            committer of a TransientStorePool, None without one.
+        flushed_timestamp: all messages stored up to this time are durable.
         on_took: called with each flush, when set.
     """
 
@@ -97,22 +99,22 @@ class CommitLogFlusher(Service):
         self._thread = FlushThread()
 
     def start(self) -> None:
-        """Begin to flush by interval; SYNC_FLUSH flushes after puts instead.
+        """Start flushing at intervals; SYNC_FLUSH flushes after puts instead.
 
-        On a slave nobody puts.
+        A slave always flushes at intervals, because it has no puts.
         """
         self._thread.start()
         config = self._config
         if not counts_when_flushed(config) or config.broker_role == "SLAVE":
             if not config.flush_commit_log_timed:
                 self._commit_log.wake_bytes = PAGE_SIZE
-                # After the put that wakes: what it writes counts.
+                # Run after the put that triggers it, so that its data counts.
                 loop = asyncio.get_running_loop()
                 self._commit_log.on_wake = lambda: loop.call_soon(self._flush_enough)
             self.spawn_forever(self._clock, self._flush_by_interval, name="flush-commit-log")
 
     async def shutdown(self) -> None:
-        """Flush what is left, unless a flush has failed."""
+        """Flush the remaining data, unless a flush has failed."""
         await super().shutdown()
         while self.error is None and self._commit_log.flushed_where < self._commit_log.max_offset:
             self.schedule()
@@ -120,7 +122,7 @@ class CommitLogFlusher(Service):
         self._thread.shutdown()
 
     def schedule(self) -> None:
-        """Flush soon: after what the loop does now, so that many puts share one flush."""
+        """Flush after the current turn of the loop, so that many puts share one flush."""
         if not self._is_scheduled and self.error is None:
             self._is_scheduled = True
             self._idle.clear()
@@ -128,12 +130,12 @@ class CommitLogFlusher(Service):
                 asyncio.get_running_loop().call_soon(self._flush)
 
     def flush_up_to(self, commit_log_offset: int) -> None:
-        """Flush soon; somebody waits for an offset."""
+        """Flush soon, because a caller waits for an offset."""
         self._wanted_where = max(self._wanted_where, commit_log_offset)
         self.schedule()
 
     def committed(self) -> None:
-        """Flush what has been committed, if somebody waits for it or there is enough of it."""
+        """Flush the committed data, if a caller waits for it or there is enough of it."""
         if self._wanted_where > self._commit_log.flushed_where:
             self.schedule()
         elif not self._config.flush_commit_log_timed:
@@ -156,7 +158,7 @@ class CommitLogFlusher(Service):
             await self._idle.wait()
 
     def _flush_enough(self) -> None:
-        """flushCommitLogTimed=false: puts wake the flush when there are enough pages."""
+        """Flush when enough pages have been put (flushCommitLogTimed=false)."""
         log = self._commit_log
         least = self._config.flush_commit_log_least_pages * PAGE_SIZE
         log.wake_bytes = max(least, PAGE_SIZE)
@@ -180,10 +182,10 @@ class CommitLogFlusher(Service):
             store_timestamp = log.put_state.store_timestamp
         self._target, self._store_timestamp = target, store_timestamp
         try:
-            self._thread.hand(files, self._flushed)
+            self._thread.submit(files, self._flushed)
         except (MemoryError, RuntimeError) as error:
-            # Nothing was flushed, so that nothing is lost by doing it later.
-            logger.warning("the log is flushed later: %s", repr(error))
+            # Nothing was flushed, so flushing later loses nothing.
+            logger.warning("log flush delayed reason=%s", repr(error))
             self._is_scheduled = True
             self._clock.call_at(self._began_at + AGAIN_S, self._flush_again)
 
@@ -240,19 +242,19 @@ class ConsumeQueueFlusher(Service):
         self._thread = ThreadPoolExecutor(1, "flush-queues")
 
     def start(self) -> None:
-        """Begin to flush by interval."""
+        """Start flushing at intervals."""
         begin_thread(self._thread)
         self.spawn_forever(self._clock, self._flush_by_interval, name="flush-consume-queues")
 
     async def shutdown(self) -> None:
-        """Flush what is left and write the checkpoint; the log must have been flushed before."""
+        """Flush the remaining data and write the checkpoint; the log must be flushed already."""
         await super().shutdown()
         if self._log_flusher.error is None:
             await self.flush()
         self._thread.shutdown()
 
     async def flush(self, least_units: int = 0) -> None:
-        """Flush queues with so many new units; when that is all of them, write the checkpoint."""
+        """Flush queues with enough new units; if that covers all queues, write the checkpoint."""
         store_timestamp = self._files.put_state.store_timestamp
         index_timestamp = 0 if self._index is None else self._index.end_timestamp
         try:
@@ -275,10 +277,11 @@ class ConsumeQueueFlusher(Service):
         except OSError as error:
             self._on_failed(error)
         except (MemoryError, RuntimeError) as error:
-            # What was taken is flushed by nobody any more, and no checkpoint may say that it was.
+            # The files are already off the list and won't be flushed, so no checkpoint may include
+            # them.
             self._on_failed(OSError(errno.ENOMEM, str(error) or "no memory to flush the queues"))
         except Exception as error:
-            logger.exception("the queues could not be flushed")
+            logger.exception("queue flush failed")
             self._on_failed(OSError(errno.EIO, repr(error)))
         finally:
             self._queues.is_flushing = False
@@ -302,7 +305,7 @@ class ConsumeQueueFlusher(Service):
             try:
                 self._storage.sync_directory(directory)
             except FileNotFoundError:
-                continue  # its topic was deleted meanwhile
+                continue  # the topic was deleted meanwhile
 
     def _write_checkpoint(self, page: Checkpoint) -> None:
         file = self._storage.open(self._files.paths.checkpoint, create=True)

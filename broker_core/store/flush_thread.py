@@ -1,7 +1,7 @@
 """FlushThread: the thread in which the log is flushed.
 
 An executor would do, but each of its futures takes a dozen locks and two more turns of the loop,
-which is most of what a flush costs when senders come one by one.
+which is most of the cost of a flush when messages arrive one at a time.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     Work = tuple[list[StorageFile], asyncio.AbstractEventLoop, Done]
 
 AGAIN_S = 0.1
-"""A loop that lacks memory is told so much later; it hands over nothing until then."""
+"""When memory is too low to notify the loop, retry after this long."""
 
 
 class FlushThread:
-    """Flushes what it is handed, in that order. Event loop only."""
+    """Flushes files in the order of the calls to `submit`. Event loop only."""
 
     def __init__(self) -> None:
         self._handed: SimpleQueue[Work | None] = SimpleQueue()
@@ -32,22 +32,22 @@ class FlushThread:
         self._pause = threading.Event()
 
     def start(self) -> None:
-        """Begin; else it does with the first it is handed, when there may be no thread to have."""
+        """Start the thread now; otherwise `submit` starts it, when resources may be short."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="flush", daemon=True)
             thread.start()
             self._thread = thread
 
-    def hand(self, files: list[StorageFile], done: Done) -> None:
-        """Flush files; the loop then calls `done` with what went wrong, or None.
+    def submit(self, files: list[StorageFile], done: Done) -> None:
+        """Flush files; the loop then calls `done` with the error, or None.
 
-        What it raises for lack of a thread, or of memory, says that nothing was handed over.
+        If no thread can be started or memory is short, this raises and queues nothing.
         """
         self.start()
         self._handed.put((files, asyncio.get_running_loop(), done))
 
     def shutdown(self) -> None:
-        """Wait for what it was handed, and end it."""
+        """Wait for the queued flushes, then end the thread."""
         if self._thread is not None:
             self._handed.put(None)
             self._thread.join()
@@ -64,14 +64,14 @@ class FlushThread:
                 except MemoryError:
                     self._pause.wait(AGAIN_S)
                 except RuntimeError:
-                    return  # the loop was closed: nobody is left to be told
+                    return  # the loop was closed, so the result isn't needed
 
 
 def sync(files: list[StorageFile]) -> Exception | None:
-    """Flush files; return what went wrong, after which nothing of them counts as durable."""
+    """Flush files; return the error, after which none of the files counts as durable."""
     try:
         for file in files:
             file.fdatasync()
-    except Exception as error:  # noqa: BLE001  the loop is told, and stops acknowledging
+    except Exception as error:  # noqa: BLE001  the loop stops acknowledging
         return error
     return None

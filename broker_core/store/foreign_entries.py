@@ -1,9 +1,9 @@
-"""Entries of a store's directories that no store made: the broker ignores them, with a warning.
+"""Unrelated entries in the store's directories: the broker ignores them with a warning.
 
-A file system mounted at `commitlog/` has a `lost+found`, NFS leaves `.nfs...`, macOS `.DS_Store`,
-and people leave notes. Only what may be a file of the store with a damaged name stops a start.
+A file system mounted at `commitlog/` has a `lost+found`, NFS creates `.nfs...`, macOS `.DS_Store`,
+and people leave notes. Only an entry that may be a store file with a damaged name prevents a start.
 
-Differs: such an entry in a directory of offset files ends the start of the original (4.9.7).
+Differs: such an entry in a directory of offset files stops the original's start (4.9.7).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ NAMES_LOGGED = 10
 
 
 def offset_files(storage: Storage, directory: Path) -> list[int]:
-    """Return the offsets that files of a directory are named by, in order.
+    """Return the offsets in the file names of a directory, in ascending order.
 
     Raises:
-        StoreError: an entry may be one of the files with a damaged name.
+        StoreError: an entry may be a store file with a damaged name.
     """
     offsets, foreign = [], []
     for name in storage.list_directory(directory):
@@ -53,7 +53,7 @@ def offset_files(storage: Storage, directory: Path) -> list[int]:
 
 
 def warn_of_foreign(directory: Path, names: list[str]) -> None:
-    """Log in one line that entries of a directory are ignored, if there are any."""
+    """Log one line with the ignored entries of a directory, if there are any."""
     if names:
         logger.warning(
             "unexpected entries in the store ignored directory=%s count=%d names=%s",

@@ -1,4 +1,4 @@
-"""One IndexFile: from keys to offsets in the CommitLog.
+"""One IndexFile, which maps keys to offsets in the CommitLog.
 
 Source: store/index/IndexFile.java (4.9.8).
 """
@@ -39,7 +39,7 @@ class IndexFile:
         begin_timestamp, end_timestamp: store timestamps of the first and last entry.
         begin_phy_offset, end_phy_offset: their offsets in the log.
         count: number of the next entry; entries are numbered from 1.
-        ready: entries below this number have their blocks.
+        ready: blocks are reserved for entries below this number.
     """
 
     __slots__ = (
@@ -86,11 +86,11 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry can be added."""
+        """Whether the file has no room for another entry."""
         return self.count >= self.entry_num
 
     def continue_from(self, previous: IndexFile) -> None:
-        """Take over the end of the file before, as RocketMQ does in a new file's header."""
+        """Copy the end of the previous file, as RocketMQ does in a new file's header."""
         self.begin_timestamp = self.end_timestamp = previous.end_timestamp
         self.begin_phy_offset = self.end_phy_offset = previous.end_phy_offset
         self._write_header()
@@ -158,7 +158,7 @@ class IndexFile:
         chain = key_hashes % self._slot_num
         order = np.argsort(chain, kind="stable")
         ordered = chain[order]
-        # Whether an entry goes on the chain of the one before it in this order.
+        # Whether an entry continues the chain of the previous entry in this order.
         goes_on = np.zeros(count + 1, bool)
         np.equal(ordered[1:], ordered[:-1], out=goes_on[1:-1])
         begins = order[~goes_on[:-1]]
@@ -176,7 +176,7 @@ class IndexFile:
             self.begin_phy_offset = int(offsets[0])
         seconds = (times - self.begin_timestamp) // 1000
         if number <= 1 and begin > 0:
-            # The first entry of a file counts from the end of the file before.
+            # The first entry of a file counts from the end of the previous file.
             seconds[0] = (times[0] - begin) // 1000
         seconds = np.minimum(np.maximum(seconds, 0), SECONDS_MAX)
         entries = self.entries(number, number + count)
@@ -192,9 +192,9 @@ class IndexFile:
         self._write_header()
 
     def put_waiting(self, write_entries: WriteEntries, waiting: list[Waiting]) -> bool:
-        """Add entries of messages by the native turn, as many as there is room for.
+        """Add entries of messages with the native code, as many as fit.
 
-        Returns False, and adds none, when it cannot read a key.
+        Returns False, without adding any, when it can't read a key.
         """
         number = self.count
         found = write_entries(
@@ -229,8 +229,7 @@ class IndexFile:
             timestamp = self.begin_timestamp + seconds * 1000
             if seconds < 0 or timestamp < begin_ms - 1000:
                 break
-            # Entries know seconds only: a message stored within the first one must be found as
-            # well.
+            # Entries have one-second resolution: include a message stored within the first second.
             if hash_ == key_hash and begin_ms - 1000 < timestamp + 1000 and timestamp <= end_ms:
                 found.append(offset)
             if previous >= number:
@@ -239,13 +238,13 @@ class IndexFile:
         return found
 
     def covers(self, begin_ms: int, end_ms: int) -> bool:
-        """Tell whether messages of [begin_ms, end_ms] may be in this file."""
+        """Return whether messages of [begin_ms, end_ms] may be in this file."""
         return self.begin_timestamp <= end_ms and self.end_timestamp >= begin_ms
 
     def first_number(self, commit_log_offset: int) -> int:
-        """Return the number of the first entry of a message at or behind an offset.
+        """Return the number of the first entry of a message at or after an offset.
 
-        Entries that are out of order count as such: nobody can say where they belong.
+        Entries that are out of order count as such, because their position can't be known.
         """
         offsets = self.entries(1, self.count)["offset"]
         is_wrong = offsets[1:] < offsets[:-1]
@@ -264,9 +263,9 @@ class IndexFile:
         return np.frombuffer(self._mapped.buffer, ENTRIES, number_to - number_from, start)
 
     def holds_together(self, number_from: int) -> bool:
-        """Tell whether the entries from a number on, newest first, are the heads of their chains.
+        """Return whether the entries from a number on, newest first, are the heads of their chains.
 
-        They are, unless the power was cut while pages were on their way to the disk.
+        They are, unless the power was cut while pages were being written to the disk.
         """
         entries = self.entries(number_from, self.count)
         hashes = entries["hash"].astype(np.int64)
@@ -275,8 +274,8 @@ class IndexFile:
             return False
         if not len(entries):
             return bool((slots < number_from).all())
-        # As each entry names an older one, no slot has two heads, and each entry is a head or has
-        # one successor in its own chain, all are in the right chain in the right order.
+        # Each entry points to an older one. If no slot has two heads, and each entry is a head or
+        # has one successor in its own chain, then all are in the right chain in the right order.
         chain = hashes % self._slot_num
         numbers = np.arange(number_from, self.count)
         previous = entries["previous"].astype(np.int64)
@@ -288,14 +287,14 @@ class IndexFile:
         if times.max() > 1 or (chain[named] != chain[goes_on]).any():
             return False
         is_head = times == 0
-        # No other chain may have a head among them.
+        # No other chain may have a head among these entries.
         return bool(
             (slots[chain[is_head]] == numbers[is_head]).all()
             and int((slots >= number_from).sum()) == int(is_head.sum())
         )
 
     def cut_from(self, commit_log_offset: int) -> None:
-        """Forget the entries of messages at or behind an offset."""
+        """Remove the entries of messages at or after an offset."""
         low = self.first_number(commit_log_offset)
         if not self.holds_together(low):
             self._rebuild(low)
@@ -314,7 +313,7 @@ class IndexFile:
         return slots
 
     def _rebuild(self, count: int) -> None:
-        """Make all chains anew from the entries below count."""
+        """Rebuild all chains from the entries below count."""
         entries = self.entries(1, count)
         is_wrong = (entries["hash"] < 0) | (entries["offset"] < self.begin_phy_offset)
         if is_wrong.any():
@@ -335,7 +334,7 @@ class IndexFile:
         self._end_at(count)
 
     def _end_at(self, count: int) -> None:
-        """Make count the number of the next entry; zero what stood there and behind."""
+        """Make count the number of the next entry; zero that entry and all after it."""
         stale_from = self._entries_from + count * ENTRY_SIZE
         stale_to = self._entries_from + self.count * ENTRY_SIZE
         self._mapped.view[stale_from:stale_to] = bytes(max(stale_to - stale_from, 0))
@@ -352,7 +351,7 @@ class IndexFile:
         return ENTRY.unpack_from(self._mapped.buffer, self._entries_from + number * ENTRY_SIZE)
 
     def close(self) -> None:
-        """Give back the descriptor."""
+        """Close the descriptor."""
         self._mapped.close()
 
     def _write_header(self) -> None:

@@ -1,8 +1,8 @@
 """The comparison of the index with the log during recovery.
 
-After a crash the index is continued, not rebuilt. While its entries are those that the log yields,
-nothing is written; at the first difference the index is cut and written from there. Entries are
-compared as arrays: a log has millions of them.
+After a crash the index is continued, not rebuilt. While its entries match the log, nothing is
+written; at the first difference the index is cut and written from there. Entries are compared as
+arrays, because a log has millions of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class IndexReplay:
-    """One start's pass over the index, in the order of the log. Not to be used twice."""
+    """One start's pass over the index, in log order. Not reusable."""
 
     def __init__(self, index: IndexService, replay_from: int, *, clean_exit: bool) -> None:
         self._index = index
@@ -53,7 +53,7 @@ class IndexReplay:
         commit_log_offset: int,
         store_timestamp: int,
     ) -> None:
-        """Take the keys of one message."""
+        """Compare the keys of one message."""
         words = [uniq_key] if uniq_key else []
         words += [key for key in keys.split(KEY_SEPARATOR) if key] if keys else []
         if not words:
@@ -63,7 +63,7 @@ class IndexReplay:
         self.put_all(hashes, places, np.full(len(words), store_timestamp, np.int64))
 
     def put_all(self, hashes: Ints, commit_log_offsets: Ints, store_timestamps: Ints) -> None:
-        """Take the keys of consecutive messages, those of one message side by side."""
+        """Compare the keys of consecutive messages; the keys of a message must be adjacent."""
         same = 0
         if self._is_comparing:
             same = self._count_equal(hashes, commit_log_offsets, store_timestamps)
@@ -71,14 +71,14 @@ class IndexReplay:
                 return
             self._is_comparing = False
             self._index.cut_from(int(commit_log_offsets[same]))
-            # Some entries of this message may be there: all of them are written again.
+            # Some entries of this message may be present; all of them are written again.
             same = int(np.searchsorted(commit_log_offsets, commit_log_offsets[same]))
         known = int(np.searchsorted(commit_log_offsets, self._index.end_phy_offset, side="right"))
         same = max(same, known)
         self._index.put_hashes(hashes[same:], commit_log_offsets[same:], store_timestamps[same:])
 
     def finish(self, commit_log_offset: int) -> None:
-        """Cut the entries of messages behind the end of the log."""
+        """Remove the entries of messages after the end of the log."""
         if self._is_comparing:
             self._index.cut_from(commit_log_offset)
 
@@ -97,7 +97,7 @@ class IndexReplay:
             part = slice(done, done + here)
             same = (entries["hash"] == hashes[part]) & (entries["offset"] == offsets[part])
             seconds = np.clip((timestamps[part] - file.begin_timestamp) // 1000, 0, SECONDS_MAX)
-            # The first entry of a file counts from the end of the file before.
+            # The first entry of a file counts from the end of the previous file.
             same &= (entries["seconds"] == seconds) | (np.arange(here) + self._number == 1)
             if not same.all():
                 return done + int(same.argmin())

@@ -1,8 +1,8 @@
-"""The index of a store: IndexFiles, one after the other.
+"""The index of a store: a sequence of IndexFiles.
 
-Entries wait in memory and are written many at a time: as arrays, one takes a sixth of the time that
-it takes alone. They are written before every lookup and flush, into places that were reserved for
-them. After a crash recovery puts those that were still waiting.
+Entries are buffered in memory and written in batches: written as arrays, an entry costs a sixth of
+the time. They are written before every lookup and flush, into space that was reserved for them.
+After a crash, recovery restores the entries that weren't written.
 
 Source: store/index/IndexService.java (4.9.8).
 """
@@ -35,22 +35,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WAITING_MAX = 256
-"""So many entries wait at most: memory they take, and work that a crash leaves to recovery."""
+"""Maximum number of buffered entries; it limits memory use and the work of recovery after a crash.
+"""
 ARRAYS_FROM = 8
-"""From so many messages on arrays pay."""
+"""Use arrays from this many messages on; below it they cost more than they save."""
 _POWERS = np.array([pow(31, n, 1 << 32) for n in range(POWERS_MAX)], np.uint32)
 
 
 class IndexService:
     """Event loop only.
 
-    The put path appends to `waiting` by itself and takes what that needs from `room`; when that is
-    not enough it calls `make_room` first. A message needs one entry and as many as its keys have
-    characters; of more keys than a file has entries some are left out.
+    The put path appends to `waiting` directly and subtracts the entries from `room`; when `room`
+    isn't enough it calls `make_room` first. A message needs one entry plus at most one per
+    character of its keys; if it has more keys than a file has entries, some are left out.
 
     Attributes:
-        room: so many entries can be put without `make_room`.
-        waiting: what was put and is not written.
+        room: how many entries can be put without `make_room`.
+        waiting: entries that were put but not written yet.
     """
 
     __slots__ = (
@@ -83,14 +84,14 @@ class IndexService:
         self._write_entries: WriteEntries | None = None
 
     def use(self, write_entries: WriteEntries) -> None:
-        """Have the native turn write what waits."""
+        """Let the native code write the buffered entries."""
         self._write_entries = write_entries
 
     def load(self) -> None:
         """Map the index files.
 
         Raises:
-            StoreError: a file has a length that the configuration does not lead to.
+            StoreError: the length of a file doesn't match the configuration.
         """
         expected = file_size(self._slot_num, self._entry_num)
         foreign = []
@@ -116,7 +117,7 @@ class IndexService:
         warn_of_foreign(self._directory, foreign)
 
     def cut_from(self, commit_log_offset: int) -> None:
-        """Forget all messages at or behind an offset; they are put again."""
+        """Remove all messages at or after an offset, so that they can be put again."""
         self.write()
         while self._files and self._files[-1].begin_phy_offset >= commit_log_offset:
             self._delete(self._files[-1])
@@ -126,18 +127,18 @@ class IndexService:
 
     @property
     def files(self) -> list[IndexFile]:
-        """The files, oldest first. Not to be changed."""
+        """The files, oldest first. Callers must not change it."""
         return self._files
 
     @property
     def end_phy_offset(self) -> int:
-        """The offset of the last message put; -1 when there is none."""
+        """The offset of the last message put; -1 without messages."""
         if self.waiting:
             return self.waiting[-1][3]
         return self._files[-1].end_phy_offset if self._files else -1
 
     def make_room(self, entries: int) -> None:
-        """See to it that so many entries can be put.
+        """Make room for this many entries.
 
         Raises:
             OSError: there is no space.
@@ -152,7 +153,7 @@ class IndexService:
         self.room = min(last.ready - last.count, max(entries, WAITING_MAX))
 
     def write(self) -> None:
-        """Write the entries that wait."""
+        """Write the buffered entries."""
         waiting = self.waiting
         if not waiting:
             return
@@ -218,7 +219,7 @@ class IndexService:
         return found
 
     def delete_before(self, commit_log_offset: int) -> int:
-        """Delete files with messages before an offset only; never the last. Return how many."""
+        """Delete files with only messages before an offset, never the last; return how many."""
         deleted = 0
         while len(self._files) > 1 and self._files[0].end_phy_offset < commit_log_offset:
             self._delete(self._files[0])
@@ -226,25 +227,25 @@ class IndexService:
         return deleted
 
     def files_to_flush(self) -> list[StorageFile]:
-        """Return what was written since the last call."""
+        """Return the files written since the last call."""
         self.write()
         files, self._full = self._full, []
         return files + [file.file for file in self._files[-1:]]
 
     def directories_to_flush(self) -> list[Path]:
-        """Return where files were made since the last call."""
+        """Return the directories in which files were created since the last call."""
         is_new, self._is_file_new = self._is_file_new, False
         return [self._directory] if is_new else []
 
     @property
     def end_timestamp(self) -> int:
-        """The store timestamp of the last message put; 0 when there is none."""
+        """The store timestamp of the last message put; 0 without messages."""
         if self.waiting:
             return self.waiting[-1][4]
         return self._files[-1].end_timestamp if self._files else 0
 
     def close(self) -> None:
-        """Give back all descriptors."""
+        """Close all descriptors."""
         self.write()
         for file in self._files:
             file.close()
@@ -291,14 +292,14 @@ def _entries(waiting: Sequence[Waiting]) -> list[tuple[int, str, int, int]]:
 
 
 def _key_hashes(seeds: Sequence[int], words: Sequence[str]) -> NDArray[np.int64]:
-    """Return what `key_hash` of `index_hash` returns, for many."""
+    """Return the `key_hash` of each `index_hash`, for many keys at once."""
     joined = "".join(words)
     length = len(words[0])
     lengths = set(map(len, words))
     if not joined.isascii() or max(lengths) >= POWERS_MAX:
         return np.array([key_hash(index_hash(*one)) for one in zip(seeds, words, strict=True)])
     units = np.frombuffer(joined.encode(), np.uint8)
-    # 32 bits overflow, as Java's do.
+    # 32 bits overflow, as in Java.
     if len(lengths) == 1:
         products = units.reshape(len(words), length) * _POWERS[:length][::-1]
         tails, factors = products.sum(1, dtype=np.uint32), _POWERS[length]

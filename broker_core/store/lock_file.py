@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker_core.storage import Storage, StorageFile
 
 
-def take_lock(path: Path, storage: Storage) -> StorageFile:
+def acquire_lock(path: Path, storage: Storage) -> StorageFile:
     """Return the locked file; the lock is held until it is closed.
 
     Raises:

@@ -1,4 +1,4 @@
-"""One mapped file."""
+"""One memory-mapped file."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _ZEROS = bytes(ZERO_STEP)
 
 
 class MappedFile:
-    """A file of fixed size with a mapping over the whole of it.
+    """A file of fixed size, mapped in full.
 
-    Slices of `view` may outlive the file's deletion: the memory goes when the last of them does.
+    Slices of `view` may outlive the file's deletion: the memory is freed with the last slice.
 
     Attributes:
-        write_buffer: the buffer of the pool that records are packed into, until all of it is
-            committed; None for a file that is written through its mapping.
-        wrote_position: once the file is full, behind what of write_buffer belongs to it.
-        committed_position: up to here write_buffer was written to the file.
-        is_rolled: another file is written now.
-        is_locked: the mapping may not be swapped out.
+        write_buffer: the pool's buffer into which records are packed, until all of it is committed;
+            None for a file that is written through its mapping.
+        wrote_position: once the file is full, the end of its data in write_buffer.
+        committed_position: write_buffer has been written to the file up to here.
+        is_rolled: writing has moved on to another file.
+        is_locked: the mapping is locked in memory.
     """
 
     __slots__ = (
@@ -59,15 +59,15 @@ class MappedFile:
         self.is_locked = False
 
     def close(self) -> None:
-        """Give back the descriptor; the mapping goes with its last reader."""
+        """Close the descriptor; the mapping is freed with its last reader."""
         self.file.close()
 
 
 def zero_tail(mapped: MappedFile, position: int, to: int | None = None) -> int:
-    """Zero all from position to the end; return how far behind position something was found.
+    """Zero everything from position on; return the distance to the end of the last nonzero chunk.
 
-    Only chunks that hold something are written, so that a sparse file stays sparse. What is known
-    to hold nothing from a position on need not be looked at: to.
+    Only chunks with data are written, so that a sparse file stays sparse. `to`: the file is known
+    to be zero from here on and needn't be checked.
     """
     dirty = 0
     limit = mapped.size if to is None else to
@@ -82,9 +82,9 @@ def zero_tail(mapped: MappedFile, position: int, to: int | None = None) -> int:
 
 
 def first_not_zero(mapped: MappedFile, position: int, end: int) -> int:
-    """Return where the piece begins that has the first byte that is not zero; end for none."""
-    # Looked at in the mapping: a file's tail of a gigabyte is read in a tenth of the time that it
-    # takes to copy it.
+    """Return the start of the chunk with the first nonzero byte, or end if all are zero."""
+    # Check the mapping directly: reading a tail of a gigabyte takes a tenth of the time of copying
+    # it.
     data = np.frombuffer(mapped.buffer, np.uint8)
     while position < end:
         following = min(position + ZERO_STEP, end)

@@ -1,7 +1,7 @@
-"""Memory that the kernel may not swap out: buffers of the pool, and warmed-up files.
+"""Memory that the kernel must not swap out: buffers of the pool, and warmed-up files.
 
-A refusal is no failure: the operator sets how much may be locked, and the store works without. It
-is logged once.
+A refusal isn't a failure: the operator limits how much may be locked, and the store works without
+it. It is logged once.
 
 Source: store/MappedFile.java mlock, store/TransientStorePool.java init (4.9.8).
 """
@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 
 
 class MemoryLock:
-    """One for each store. Once the store is loaded, for the allocating thread only."""
+    """One per store. After the store is loaded, only the allocating thread may use it."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._is_refused = False
 
     def lock(self, buffer: mmap.mmap | bytearray) -> bool:
-        """Lock a buffer in memory; return whether the kernel allows it."""
+        """Lock a buffer in memory; return whether the kernel allowed it."""
         try:
             self._storage.lock_memory(buffer)
         except OSError as error:
@@ -37,8 +37,7 @@ class MemoryLock:
                 limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
                 allowed = "any" if limit == resource.RLIM_INFINITY else str(limit)
                 logger.warning(
-                    "memory of the store is not locked and may be swapped out: "
-                    "RLIMIT_MEMLOCK allows %s bytes, a buffer has %d: %s",
+                    "store memory not locked limit_bytes=%s buffer_bytes=%d reason=%s",
                     allowed,
                     len(buffer),
                     error,
@@ -51,4 +50,4 @@ class MemoryLock:
         try:
             self._storage.unlock_memory(buffer)
         except OSError as error:
-            logger.warning("memory of the store stays locked: %s", error)
+            logger.warning("store memory not unlocked reason=%s", error)

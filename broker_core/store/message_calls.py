@@ -1,4 +1,4 @@
-"""MessageCalls: what can be put between the store and its users."""
+"""MessageCalls: the interface for code that wraps the store's put and get calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class MessageCalls(NamedTuple):
-    """The calls that put and get messages, with the parameters of MessageStore's."""
+    """The calls that put and get messages, with the same parameters as in MessageStore."""
 
     put_message: Callable[..., PutMessageResult]
     put_batch: Callable[..., PutBatchResult]

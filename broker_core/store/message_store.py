@@ -1,4 +1,4 @@
-"""MessageStore: the store, as the services see it.
+"""MessageStore: the store's interface to the services.
 
 Source: store/DefaultMessageStore.java (4.9.8).
 """
@@ -54,15 +54,15 @@ class MessageStore(Service):
 
     Attributes:
         put_message, put_batch: see MessagePut.
-        own_puts: whose these are; None when something is interposed.
-        own_reads: whose `get_message` is; None when something is interposed.
+        own_puts: the MessagePut behind them; None while the calls are wrapped.
+        own_reads: the MessageReader behind `get_message`; None while the calls are wrapped.
         get_message, look_message, query_message, units, extended_units, min_offset_in_queue,
             max_offset_in_queue, offset_in_queue_by_time, store_timestamp, is_in_memory, glance: see
             MessageReader.
-        acknowledge: says when a put counts.
-        availability: says whether puts are taken.
-        files, retention, queue_flusher, stats: parts that work by themselves, and can be driven.
-        replay: checks and dispatches what a slave's log receives.
+        acknowledge: decides when a put counts.
+        availability: whether puts are accepted.
+        files, retention, queue_flusher, stats: parts that run by themselves; tests can drive them.
+        replay: checks and dispatches the log data that a slave receives.
         on_flushed: called when more of the log is durable.
     """
 
@@ -117,7 +117,7 @@ class MessageStore(Service):
         self.replay = Replay(config, self.files, self._visibility.show, self._delete_queues)
         self.retention = Retention(config, clock, storage, self.files, self.availability)
         self.stats = StoreStats(clock, self._state, self._reader)
-        # Bound here, so that a call goes straight to who does the work.
+        # Bound here, so that a call goes directly to the implementation.
         self.put_message = puts.put_message
         self.put_batch = puts.put_batch
         reader = self._reader
@@ -133,10 +133,10 @@ class MessageStore(Service):
         self.is_in_memory = reader.is_in_memory
         self.glance = reader.glance
 
-    def interpose(self, wrap: Callable[[MessageCalls], MessageCalls]) -> None:
-        """Put something between the store and its users: who calls goes through what wrap returns.
+    def wrap_calls(self, wrap: Callable[[MessageCalls], MessageCalls]) -> None:
+        """Wrap the put and get calls: callers then use the object that `wrap` returns.
 
-        To be called before anybody else has the store.
+        Call it before any other code has the store.
         """
         own = MessageCalls(
             self.put_message,
@@ -159,23 +159,23 @@ class MessageStore(Service):
         self._flusher.on_took = on_took
 
     def note_slow_puts(self, on_noted: Callable[[int, float], None]) -> None:
-        """Call `on_noted` with the offset in the log and the seconds of a put that takes long."""
+        """Call `on_noted` with the log offset and the duration in seconds of each slow put."""
         self._put_watch.on_noted = on_noted
 
     def time_puts(self, is_timed: bool) -> None:
-        """Have puts leave their times in the put state, or not."""
+        """Make puts record their times in the put state, or stop it."""
         self._state.is_timed = is_timed
 
     def load(
         self, prepare: Callable[[], None] | None = None, cut_at: int | None = None
     ) -> RecoveryReport:
-        """Take the directory and recover what is in it. A plain call: no loop, no threads.
+        """Lock the directory and recover its data. A plain call: no loop, no threads.
 
-        prepare is called when the directory is ours and nothing in it was touched. cut_at: where
-        the log is to end, if it goes on behind.
+        prepare is called once the directory is locked and before anything in it is changed. cut_at:
+        the offset at which to end the log, if it is longer.
 
         Raises:
-            StoreError: another process uses it, or it is not a store of this configuration.
+            StoreError: another process uses it, or the store has a different configuration.
         """
         try:
             report = self.files.load(prepare, cut_at)
@@ -194,10 +194,10 @@ class MessageStore(Service):
         return report
 
     def take_role(self, *, is_slave: bool, terms: ReplicaTerms | None = None) -> None:
-        """Take puts as a master, or what a master sends as its slave.
+        """Accept puts as a master, or the log of a master as its slave.
 
-        With terms, which make a SYNC_MASTER, puts wait for slaves. Of a slave that becomes a master
-        the log is cut to whole messages.
+        With terms, which make a SYNC_MASTER, puts wait for slaves. When a slave becomes a master,
+        its log is cut to whole messages.
         """
         if self.availability.is_slave and not is_slave:
             self.replay.cut()
@@ -216,7 +216,7 @@ class MessageStore(Service):
         self.availability.follow(is_slave=is_slave)
 
     async def start(self) -> None:
-        """Take writes; flush and clean in the background."""
+        """Accept writes; flush and clean up in the background."""
         self.files.mark_running()
         begin_thread(self._allocator)
         self.retention.check_disk()
@@ -229,7 +229,7 @@ class MessageStore(Service):
         self.availability.start()
 
     async def shutdown(self) -> None:
-        """Flush everything, mark the exit as clean, give the directory back."""
+        """Flush everything, mark the exit as clean, unlock the directory."""
         was_started = self.availability.is_started
         self.availability.stop()
         await super().shutdown()
@@ -247,7 +247,7 @@ class MessageStore(Service):
         self.close()
 
     def close(self) -> None:
-        """Give back files and the lock, flushing nothing; for a store that was not started."""
+        """Close the files and release the lock without a flush; for a store that wasn't started."""
         self.availability.stop()
         self.replay.close()
         self._cold_reads.shutdown()
@@ -265,10 +265,10 @@ class MessageStore(Service):
         reconsume_times: int | None = None,
         prepared_transaction_offset: int = 0,
     ) -> PutMessageResult:
-        """Put a message that was stored before to another place, with these properties.
+        """Put a copy of a stored message in another queue, with these properties.
 
-        Differs: the copy carries this broker's address; the original repeats the one that was
-        stored, and ids made of it lead to a broker that may be gone.
+        Differs: the copy has this broker's address; the original keeps the address of the stored
+        message, and IDs derived from it lead to a broker that may no longer exist.
         """
         return self.put_message(
             topic,
@@ -289,28 +289,28 @@ class MessageStore(Service):
         )
 
     async def flush(self) -> bool:
-        """Make durable what was put so far, whatever the flush mode; False when that failed."""
+        """Make all previous puts durable in any flush mode; return False if that failed."""
         end = self._log.max_offset
         if end <= self._log.flushed_where:
             return True
         return await self.acknowledge.until_flushed(end) is PutMessageStatus.PUT_OK
 
     def flush_soon(self) -> None:
-        """Make durable what was put so far, without waiting; see `on_flushed`."""
+        """Make all previous puts durable, without waiting; see `on_flushed`."""
         self._flusher.flush_up_to(self._log.max_offset)
 
     @property
     def replicable_where(self) -> int:
-        """Up to here slaves may have the log, and show it.
+        """Slaves may have, and show, the log up to here.
 
-        Differs: with SYNC_FLUSH a master of the original sends what a power cut takes back.
+        Differs: with SYNC_FLUSH a master of the original sends data that a power cut can remove.
         """
         log = self._log
         return log.flushed_where if self.acknowledge.is_flush_awaited else log.committed_where
 
     @property
     def index_last_update(self) -> tuple[int, int]:
-        """Store timestamp and commit_log_offset of the last message indexed, zeros for none."""
+        """Store timestamp and commit_log_offset of the last indexed message, else zeros."""
         index = self.files.index
         if index is None:
             return 0, 0
@@ -325,12 +325,12 @@ class MessageStore(Service):
         return sorted(self._queues.table.get(topic, ()))
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic's queues; a topic of this name begins at queue offset 0 again."""
+        """Delete a topic's queues; a new topic of this name begins at queue offset 0 again."""
         if topic in self._queues.table:
             self._delete_queues({topic: self._log.max_offset})
 
     def delete_topics(self, deleted_before: Mapping[str, int]) -> list[str]:
-        """Record where in the log topics were deleted, and delete their remaining queues.
+        """Record the log offsets at which topics were deleted, and delete their remaining queues.
 
         A queue with messages after that position belongs to a newer topic and stays: a slave may
         learn about a deletion before or after its log reaches that position. Returns the topics
@@ -347,7 +347,7 @@ class MessageStore(Service):
         return list(new)
 
     def deleted_topics(self) -> dict[str, int]:
-        """Return the topics that were deleted, and where in the log."""
+        """Return the deleted topics with the log offsets of their deletions."""
         return self.files.deleted.all()
 
     def _delete_queues(self, before: Mapping[str, int]) -> None:
@@ -358,42 +358,46 @@ class MessageStore(Service):
         self.replay.forget_queues()
 
     def delete_expired_files_soon(self) -> None:
-        """Delete expired files at whatever hour (DELETE_EXPIRED_COMMITLOG)."""
+        """Delete expired files at any hour (DELETE_EXPIRED_COMMITLOG)."""
         self.retention.delete_soon()
 
     @property
     def max_commit_log_offset(self) -> int:
-        """Where the next record goes."""
+        """The offset of the next record."""
         return self._log.max_offset
 
     @property
     def min_commit_log_offset(self) -> int:
-        """Where the oldest file begins."""
+        """The start of the oldest file."""
         return self._log.min_offset
 
     @property
     def flushed_where(self) -> int:
-        """Up to here the log is durable."""
+        """The log is durable up to here."""
         return self._log.flushed_where
+
+    def is_damaged(self, commit_log_offset: int) -> bool:
+        """Return whether an offset is in a damaged range of the log."""
+        return self.files.quarantine.contains(commit_log_offset)
 
     @property
     def newest_store_timestamp(self) -> int:
-        """When the last message was stored, 0 when there is none."""
+        """When the last message was stored; 0 without messages."""
         return self._state.store_timestamp
 
     @property
     def earliest_message_timestamp(self) -> int:
-        """When the oldest message was stored, -1 when there is none."""
+        """When the oldest message was stored; -1 without messages."""
         return self._reader.earliest_message_timestamp
 
     @property
     def put_total(self) -> int:
-        """How many messages were put since the start, whoever put them."""
+        """How many messages were put since the start, by any caller."""
         return self._state.put_times
 
     @property
     def dispatch_behind_bytes(self) -> int:
-        """How much a slave has received and not dispatched.
+        """How many bytes a slave has received but not dispatched.
 
         0 on a master: a message is dispatched before its put returns.
         """
@@ -401,12 +405,12 @@ class MessageStore(Service):
 
     @property
     def is_transient_store_pool_deficient(self) -> bool:
-        """Whether all buffers of the pool are in use; never without one."""
+        """Whether all buffers of the pool are in use; always false without a pool."""
         return self.files.pool is not None and not self.files.pool.available_buffer_nums
 
     @property
     def is_writable(self) -> bool:
-        """Whether puts are taken."""
+        """Whether puts are accepted."""
         return self._state.is_writable
 
     def runtime_info(self) -> dict[str, str]:
@@ -441,7 +445,7 @@ class MessageStore(Service):
         self._make_durable()
 
     def _show(self) -> None:
-        """Show what may be read by now."""
+        """Show the messages that have become readable."""
         if self.availability.failure is not None:
             return
         if counts_when_flushed(self._config):
@@ -459,8 +463,7 @@ class MessageStore(Service):
                 self._committer.error = self._committer.error or error
             self.acknowledge.fail()
             logger.error(
-                "a flush failed; nothing is acknowledged any more, reads go on up to "
-                "commit_log_offset=%d: %s",
+                "flush failed, refusing writes until a restart readable_up_to=%d reason=%s",
                 self._log.flushed_where,
                 error,
             )

@@ -1,9 +1,10 @@
-"""PlainReplay: the quick way for records that have nothing special.
+"""PlainReplay: the fast path for records without special features.
 
-A live slave gets few records at a time, for which arrays do not pay. Nearly all of them are whole,
-of the first magic, with IPv4 hosts, and the next of a queue that is known. For these one loop does
-what `record.examine` and `RecordDispatch` do together; it stops before the first other record, and
-changes nothing for it. Where it was built, `native/replay.pxi` does the same, compiled.
+A live slave gets few records at a time, too few for arrays to pay off. Nearly all of them are
+intact, have the first magic code and IPv4 hosts, and are the next record of an existing queue. For
+these a single loop does the work of `record.examine` and `RecordDispatch`; it stops before the
+first other record without changing anything for it. If `native/replay.pxi` was built, it does the
+same, compiled.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     from broker_core.store.record_dispatch import KeySink
 
 HEAD_V4 = Struct(">iiii4xqqi8x8xq8x4x8xi")
-"""Of FIXED_V4 the size, magic, body crc, queue id, queue offset, offset in log, sys flag, store
-timestamp and body size."""
+"""The size, magic, body crc, queue id, queue offset, log offset, sys flag, store timestamp and body
+size from FIXED_V4.
+"""
 _unpack_head = HEAD_V4.unpack_from
 _unpack_size = PROPERTIES_SIZE.unpack_from
 _pack_unit_into = UNIT.pack_into
@@ -48,7 +50,7 @@ assert HEAD_V4.size == FIXED_V4_SIZE
 
 
 class PlainDispatch(Protocol):
-    """What both twins are; see PlainReplay."""
+    """The interface of the Python and the compiled version; see PlainReplay."""
 
     records: int
     store_timestamp: int
@@ -58,7 +60,10 @@ class PlainDispatch(Protocol):
 
 
 class PlainTwin(Protocol):
-    """Makes the compiled one; `keys` puts what `index` has no room for, None without an index."""
+    """Creates the compiled version.
+
+    `keys` gets the entries that `index` has no room for; None without an index.
+    """
 
     def __call__(
         self,
@@ -70,7 +75,7 @@ class PlainTwin(Protocol):
 
 
 class PlainReplay:
-    """Event loop only. To be made anew when queues were deleted.
+    """Event loop only. Create a new one after queues were deleted.
 
     Attributes:
         records, store_timestamp: how many records the last call dispatched, and when the last of
@@ -99,7 +104,7 @@ class PlainReplay:
         """Check and dispatch records from a position on; return where the first other one begins.
 
         Raises:
-            OSError: a queue or the index has no room; what was dispatched before stays.
+            OSError: a queue or the index has no room; records dispatched before it stay.
         """
         view, buffer, base = file.view, file.buffer, file.file_from_offset
         known, grown, keys = self._known, self.grown, self._keys

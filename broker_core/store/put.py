@@ -1,8 +1,8 @@
 """Putting: how messages get into the log, their queue and the index.
 
-Invariant: of a record the head is written last, and `position` moves behind it after that; then
-come the ConsumeQueue's unit, the index, and whoever reads. A process that is killed anywhere leaves
-zeros where the next head would be.
+Invariant: the head of a record is written last, and `position` moves past the record only then; the
+ConsumeQueue's unit, the index and the readers follow. Killing the process at any point leaves zeros
+in place of the next head.
 
 Source: store/CommitLog.java putMessage, putMessages (4.9.8).
 """
@@ -34,7 +34,7 @@ from broker_core.message.sys_flag import (
     TRANSACTION_PREPARED_TYPE,
 )
 from broker_core.message.tags import tags_code as tags_code_of
-from broker_core.steps import finished
+from broker_core.steps import run_to_end
 from broker_core.store.batch_parts import read_batch
 from broker_core.store.put_watch import PutWatch
 from broker_core.store.results import (
@@ -70,16 +70,16 @@ pack_text_size = PROPERTIES_SIZE.pack
 class MessagePut:
     """Puts one message, or a batch. Event loop only.
 
-    What a put would have to ask for each message is chosen when this is made. The native turn puts
-    plain messages by itself, with the attributes and methods that are public here.
+    Decisions that would be the same for each message are made once, on creation. The native code
+    puts plain messages on its own, through the public attributes and methods of this class.
 
     Attributes:
-        state, queues, index: what a put moves; index is None without one.
-        store_host: this broker, as records carry it.
+        state, queues, index: changed by a put; index is None without an index.
+        store_host: this broker's address, as stored in records.
         store_v6_flag: the bit of the sys_flag for such a host.
-        is_guarded: whether records end in a checksum of their own.
-        visibility: shows what was put.
-        watch: says which puts took long.
+        is_guarded: whether records end in a checksum of the whole record.
+        visibility: shows the messages.
+        watch: reports slow puts.
     """
 
     __slots__ = (
@@ -149,10 +149,10 @@ class MessagePut:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
     ) -> PutMessageResult:
-        """Append a message, dispatch it to its queue and the index, tell who waits for it.
+        """Append a message, dispatch it to its queue and the index, notify waiting consumers.
 
-        The hot path: it packs into the mappings by itself, makes no object but the result, and
-        leaves to other methods whatever does not happen for each message.
+        The hot path: it packs into the mappings directly, creates no object except the result, and
+        leaves everything that isn't needed for each message to other methods.
         """
         state = self.state
         if not state.is_writable:
@@ -194,7 +194,7 @@ class MessagePut:
         store_timestamp = self._now_ms()
         if store_timestamp != state.store_timestamp:
             store_timestamp = self.begin_millisecond(store_timestamp)
-        # PREPARED and ROLLBACK (the bit is in both) are stored without a place in the queue.
+        # PREPARED and ROLLBACK (both have this bit) are stored without an offset in the queue.
         has_place = not sys_flag & TRANSACTION_PREPARED_TYPE
         queue_offset = queue.next_offset if has_place else 0
 
@@ -204,7 +204,7 @@ class MessagePut:
         tail_from = body_from + body_size
         end = position + size
         try:
-            # The head comes last: a process that is killed here leaves zeros where it would be.
+            # The head is last: a process that is killed here leaves zeros in its place.
             buffer[body_from:tail_from] = body
             buffer[tail_from:end] = topic_field + pack_text_size(properties_size) + properties_bytes
             fixed.pack_into(
@@ -256,7 +256,7 @@ class MessagePut:
         if state.is_timed:
             state.dispatched_at = now
         if now > state.slow_at:
-            self.watch.tell(topic, queue_id, size)
+            self.watch.report(topic, queue_id, size)
         visibility = self.visibility
         if visibility.waits:
             visibility.leave_unflushed(queue, commit_log_offset + size)
@@ -279,7 +279,7 @@ class MessagePut:
         reconsume_times: int = 0,
         parts: BatchParts | None = None,
     ) -> PutBatchResult:
-        """Append the messages of a batch, all or none, to one file; `_checked` may refuse them.
+        """Append all or no messages of a batch, to one file; `_checked` may refuse them.
 
         `parts`: see batch_steps.
         """
@@ -306,7 +306,7 @@ class MessagePut:
         units: list[bytes] = []
         entries: list[Waiting] = []
         try:
-            # All without their heads, then head by head.
+            # First everything except the heads, then each head.
             buffer[position : position + total] = parts.records
             for flag, body_size, crc, text, size, tags, keys, uniq_key in parts.items:
                 pack_into(
@@ -356,21 +356,21 @@ class MessagePut:
         if state.is_timed:
             state.dispatched_at = now
         if now > state.slow_at:
-            self.watch.tell(queue.topic, queue.queue_id, size)
+            self.watch.report(queue.topic, queue.queue_id, size)
         self.show(queue, end)
 
     def _break_off(self) -> None:
         """Refuse puts until a restart, whose recovery reads the log as it is.
 
-        A record may lack its unit by now, or what is behind the log's end may not be zeros.
+        A record may lack its unit at this point, or the bytes after the log's end may not be zeros.
         """
-        logger.error("a put broke off for lack of memory, writes are refused until a restart")
-        self._availability.fail(OSError(errno.ENOMEM, "a put broke off for lack of memory"))
+        logger.error("put out of memory, refusing writes until a restart")
+        self._availability.fail(OSError(errno.ENOMEM, "out of memory while storing a message"))
 
     def _dispatch(
         self, queue: ConsumeQueue, units: list[bytes], entries: list[Waiting], room: int
     ) -> None:
-        """Bring a batch, whose records are in the log, into its queue and the index."""
+        """Dispatch a batch, whose records are in the log, to its queue and the index."""
         if self.state.is_timed:
             self.state.appended_at = self._monotonic()
         queue.append_units(b"".join(units))
@@ -379,7 +379,7 @@ class MessagePut:
             self.index.room -= room
 
     def show(self, queue: ConsumeQueue, end: int) -> None:
-        """Have a queue flushed, and let its new messages be read, now or when they may be."""
+        """Schedule a flush of a queue, and show its new messages now or once they are readable."""
         if not queue.dirty:
             queue.dirty = True
             self.queues.dirty.append(queue)
@@ -394,7 +394,7 @@ class MessagePut:
         """Read a batch in steps; return the parts for put_batch.
 
         Raises:
-            PropertiesError: a message's properties can't be stored as they were sent.
+            PropertiesError: a message's properties can't be stored unchanged.
             RefusedPutError: put_batch would refuse it.
         """
         try:
@@ -433,11 +433,11 @@ class MessagePut:
         born_host: bytes,
         parts: BatchParts | None,
     ) -> tuple[ConsumeQueue, Struct | GuardedFields, BatchParts]:
-        """Return where a batch goes, how its heads are packed, and its parts; room is made.
+        """Reserve room for a batch; return its queue, its head format and its parts.
 
         Raises:
-            PropertiesError: a message's properties would not be read as they were sent.
-            RefusedPutError: it is not taken.
+            PropertiesError: a message's properties couldn't be read back unchanged.
+            RefusedPutError: the batch is refused.
         """
         if not self.state.is_writable:
             raise RefusedPutError(PutMessageStatus.SERVICE_NOT_AVAILABLE)
@@ -450,7 +450,7 @@ class MessagePut:
             raise RefusedPutError(PutMessageStatus.MESSAGE_ILLEGAL)
         fixed = self._fixed_v4 if len(born_host) == HOST_V4_SIZE else self._fixed_v6
         if parts is None:
-            parts = finished(self._read_batch(queue, bytes(body), batch_properties, born_host))
+            parts = run_to_end(self._read_batch(queue, bytes(body), batch_properties, born_host))
         refusal = self._reserve(queue, len(parts.records), len(parts.items), parts.entries)
         if refusal is not None:
             raise RefusedPutError(refusal)
@@ -464,9 +464,10 @@ class MessagePut:
         properties: bytes,
         entries: int,
     ) -> PutMessageStatus | None:
-        """Check the limits, reserve space; return why the message is not taken.
+        """Check the limits, reserve space; return why the message is refused, or None.
 
-        Differs: zeros in properties are refused, so that recovery can tell a torn write by them.
+        Differs: zeros in properties are refused, because recovery uses zeros to detect a torn
+        write.
         """
         if b"\0" in properties:
             return PutMessageStatus.MESSAGE_ILLEGAL
@@ -481,7 +482,7 @@ class MessagePut:
     def _reserve(
         self, queue: ConsumeQueue, size: int, units: int, entries: int
     ) -> PutMessageStatus | None:
-        """Make room in the log, the queue and the index; return why there is none."""
+        """Make room in the log, the queue and the index; return why that failed, or None."""
         record_size_max = self._log.record_size_max
         if size > min(record_size_max, self._config.max_message_size + RECORD_OVERHEAD_MAX) and (
             units == 1 or size > record_size_max
@@ -505,12 +506,12 @@ class MessagePut:
             if error.errno == errno.ENOSPC:
                 self._availability.fill_disk()
                 return PutMessageStatus.SERVICE_NOT_AVAILABLE
-            logger.warning("no file of a queue or the index could be made or extended: %s", error)
+            logger.warning("queue or index file not created reason=%s", error)
             return PutMessageStatus.UNKNOWN_ERROR
         return None
 
     def _make_log_room(self, size: int) -> PutMessageStatus | None:
-        """Make room in the log; return why there is none.
+        """Make room in the log; return why that failed, or None.
 
         Raises:
             OSError: the disk is full.
@@ -524,14 +525,14 @@ class MessagePut:
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise
-            logger.warning("no file of the log could be made: %s", error)
+            logger.warning("log file not created reason=%s", error)
             return PutMessageStatus.CREATE_MAPEDFILE_FAILED
         return None
 
     def begin_millisecond(self, now_ms: int) -> int:
-        """Return the store timestamp of a put that does not begin in the millisecond of the last.
+        """Return the store timestamp for the first put of a new millisecond.
 
-        It never goes back, as the wall clock may: recovery and time queries need times in order.
+        Unlike the wall clock it never goes back: recovery and time queries need ascending times.
         """
         state = self.state
         self.watch.begin()
@@ -540,9 +541,9 @@ class MessagePut:
         return state.store_timestamp
 
     def make_plain_room(self, queue: ConsumeQueue, size: int) -> bool:
-        """Raise the limit of the log in its file; return whether a record of this size fits now.
+        """Raise the log's limit within its file; return whether a record of this size fits now.
 
-        Whoever watches the log's growth is told by it. Never makes another file.
+        This notifies the watcher of the log's growth. It never creates another file.
         """
         state = self.state
         if state.limit < 0 or state.position + size > self._log.record_size_max:
@@ -550,12 +551,12 @@ class MessagePut:
         return self._reserve(queue, size, 1, 0) is None
 
     def make_index_room(self, queue: ConsumeQueue, entries: int) -> bool:
-        """Write the index entries that wait; return whether so many more can wait now."""
+        """Write the buffered index entries; return whether this many more can be buffered now."""
         return self._reserve(queue, 0, 1, entries) is None
 
-    def tell_slow(self, topic: str, queue_id: int, size: int) -> None:
+    def report_slow_put(self, topic: str, queue_id: int, size: int) -> None:
         """Log a put that ended after the state's `slow_at`."""
-        self.watch.tell(topic, queue_id, size)
+        self.watch.report(topic, queue_id, size)
 
     def _refused(self, status: PutMessageStatus) -> PutMessageResult:
         self.state.put_failed_times += 1

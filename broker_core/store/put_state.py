@@ -1,4 +1,4 @@
-"""The put state: where the next record goes, and what puts leave behind."""
+"""The put state: where the next record goes, and counters of puts."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ if TYPE_CHECKING:
 
 
 class PutState:
-    """One object with plain fields, shared by all who put and by those who make room for them.
+    """Plain fields, shared by the put paths and the code that makes room for them.
 
-    The CommitLog sets the first four when it rolls or reserves; `MessagePut` packs into `buffer`
-    at `position` and moves `position` behind each record. A put path that is not written in Python
-    needs no more than this and the ConsumeQueue's fields of the same names. Event loop only.
+    The CommitLog sets the first four when it rolls or reserves; `MessagePut` packs into `buffer` at
+    `position` and moves `position` past each record. A put path that isn't written in Python needs
+    only this and the ConsumeQueue's fields of the same names. Event loop only.
 
     Attributes:
-        buffer: the mapping, or the buffer of the pool, that records are packed into.
-        file_from_offset: where the file of `buffer` begins in the log.
+        buffer: the mapping, or the pool's buffer, into which records are packed.
+        file_from_offset: the log offset where the file of `buffer` begins.
         position: where the next record goes, in that file.
-        limit: up to where records fit without `CommitLog.make_room`; -1 before the first.
+        limit: records fit up to here without `CommitLog.make_room`; -1 before the first.
         slow_at: a put that ends after this time of the monotonic clock is slow; see PutWatch.
         store_timestamp: of the last message put, in milliseconds since the epoch.
-        is_writable: whether puts are taken; `Availability` decides.
+        is_writable: whether puts are accepted; `Availability` decides.
         put_times, put_bytes: messages and record bytes put since the start.
         put_failed_times: puts that were refused.
-        is_timed: whether puts leave the two times below.
-        appended_at, dispatched_at: when the last record was in the log, and when it was in its
-            queue and the index, too; by the monotonic clock.
+        is_timed: whether puts record the two times below.
+        appended_at, dispatched_at: when the last record was in the log, and when it was also in its
+            queue and the index; by the monotonic clock.
     """
 
     __slots__ = (

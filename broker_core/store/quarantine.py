@@ -1,7 +1,7 @@
 """The record of damaged ranges of the log, `quarantine.json`.
 
-It lies under the root, since a stray file in `commitlog/` would keep a real broker from starting.
-Readers step over the ranges; nobody ever truncates them away.
+The file is in the root directory, since a stray file in `commitlog/` would prevent a real broker
+from starting. Readers skip the ranges; they are never truncated away.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Quarantine:
     """Event loop only.
 
     Attributes:
-        ranges: disjoint, in order of offset.
-        found_at_start: those of them that nobody knew before this start.
+        ranges: disjoint, ordered by offset.
+        found_at_start: the ranges first found by this start.
     """
 
     __slots__ = ("_path", "_storage", "found_at_start", "ranges")
@@ -38,7 +38,7 @@ class Quarantine:
         self._storage = storage
 
     def load(self) -> None:
-        """Read the record; log one that cannot be read, recovery then makes it anew."""
+        """Read the record; if it can't be read, log that, and recovery recreates it."""
         text = self._storage.read(self._path)
         if text is None:
             return
@@ -49,10 +49,10 @@ class Quarantine:
                 for entry in entries
             )
         except UNREADABLE as error:
-            logger.warning("the record of damaged ranges cannot be read: %s: %s", self._path, error)
+            logger.warning("damaged ranges not read path=%s reason=%s", self._path, error)
 
     def add(self, found: DamagedRange) -> bool:
-        """Add a range; return whether it was not known."""
+        """Add a range; return whether it is new."""
         if any(
             known.offset_from <= found.offset_from and found.offset_to <= known.offset_to
             for known in self.ranges
@@ -68,7 +68,7 @@ class Quarantine:
         return True
 
     def cut_at(self, commit_log_offset: int) -> None:
-        """Forget damage behind the log's end: records that follow are new."""
+        """Forget damage after the log's end: the records written there will be new."""
         self.ranges = [
             known._replace(offset_to=min(known.offset_to, commit_log_offset))
             for known in self.ranges
@@ -76,20 +76,20 @@ class Quarantine:
         ]
 
     def contains(self, commit_log_offset: int) -> bool:
-        """Tell whether an offset lies in a damaged range."""
+        """Return whether an offset is in a damaged range."""
         return any(
             known.offset_from <= commit_log_offset < known.offset_to for known in self.ranges
         )
 
     def forget_before(self, commit_log_offset: int) -> None:
-        """Forget ranges of files that are deleted."""
+        """Forget ranges of deleted files."""
         kept = [known for known in self.ranges if known.offset_to > commit_log_offset]
         if len(kept) != len(self.ranges):
             self.ranges = kept
             self.save()
 
     def save(self) -> None:
-        """Write the record durably."""
+        """Durably write the record."""
         entries = [
             {"from": known.offset_from, "to": known.offset_to, "reason": known.reason}
             for known in self.ranges

@@ -1,4 +1,4 @@
-"""The files of one queue: of one size, side by side, mapped while they are used."""
+"""The files of one queue: all of one size, consecutive, mapped while they are used."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ALLOCATE_STEP_MAX = 1024 * 1024
 
 
 class PutPlace:
-    """What a put looks at of its queue, side by side.
+    """The fields of its queue that a put reads, kept together in memory.
 
-    With thousands of queues none is in the processor's nearest cache, and each line of it that a
-    put touches costs as much as a hundred instructions.
+    With thousands of queues, the processor's nearest cache rarely has them, and each cache line
+    that a put touches costs as much as a hundred instructions.
     """
 
     __slots__ = ("buffer", "code_of", "dirty", "limit", "max_offset", "next_offset", "position")
@@ -33,13 +33,13 @@ class PutPlace:
 class QueueFiles(PutPlace):
     """Event loop only. Files have their full length from the start, and get blocks in steps.
 
-    Writers pack into `buffer` by themselves, below `limit`, which counts from the file's start.
+    Writers pack into `buffer` directly, below `limit`, which counts from the start of the file.
 
     Attributes:
-        topic, queue_id: whose files these are.
+        topic, queue_id: the queue that the files belong to.
         dirty: written since the last flush.
-        is_new: the directory was made since the last flush.
-        write: the file that is written, None without one.
+        is_new: the directory was created since the last flush.
+        write: the file being written; None without one.
     """
 
     __slots__ = (
@@ -85,15 +85,15 @@ class QueueFiles(PutPlace):
         self.write: MappedFile | None = None
         self._rolled: list[StorageFile] = []
         self._step = ALLOCATE_STEP_MIN
-        # Blocks are reserved up to here, beyond the file that is written.
+        # Blocks are reserved up to here, beyond the file being written.
         self._reserved_to = 0
 
     def directory(self) -> Path:
-        """Return where the files are."""
+        """Return the directory of the files."""
         return self._directory
 
     def files_to_flush(self) -> list[StorageFile]:
-        """Return the files that were written since the last call."""
+        """Return the files written since the last call."""
         files = self._rolled
         self._rolled = []
         if self.write is not None:
@@ -101,11 +101,11 @@ class QueueFiles(PutPlace):
         return files
 
     def has_mapped(self, file_from_offset: int) -> bool:
-        """Tell whether a file is mapped now."""
+        """Return whether a file is currently mapped."""
         return file_from_offset in self._mapped
 
     def evict(self, file_from_offset: int) -> bool:
-        """Give up one mapping, unless it waits for its flush; it is made again when needed."""
+        """Release one mapping, unless it waits for its flush; it is mapped again when needed."""
         mapped = self._mapped[file_from_offset]
         if mapped.file in self._rolled:
             return False
@@ -118,7 +118,7 @@ class QueueFiles(PutPlace):
         return True
 
     def close(self) -> None:
-        """Give back all descriptors."""
+        """Close all descriptors."""
         for mapped in self._mapped.values():
             mapped.close()
         self._mapped.clear()
@@ -135,13 +135,13 @@ class QueueFiles(PutPlace):
         """List the files.
 
         Raises:
-            StoreError: one of them may be a file of the queue with a damaged name.
+            StoreError: a file may belong to the queue but has a damaged name.
         """
         self._files += offset_files(self._storage, self._directory)
         self.is_new = not self._files
 
     def _write_at(self, offset: int, least: int) -> int:
-        """Map the file of an offset for writing, with blocks for at least so many bytes.
+        """Map the file of an offset for writing, with blocks for at least this many bytes.
 
         Returns the position in the file.
 
@@ -160,7 +160,7 @@ class QueueFiles(PutPlace):
         if offset + least <= self._reserved_to:
             end = min(position + self._reserved_to - offset, self._file_size)
         else:
-            # Up to a whole step: then many queues have the same limit.
+            # Round up to a whole step, so that many queues have the same limit.
             end = position + max(self._step, least) + ALLOCATE_STEP_MIN - 1
             end = min(end - end % ALLOCATE_STEP_MIN, self._file_size)
             write.file.allocate(position, end - position)
@@ -171,10 +171,10 @@ class QueueFiles(PutPlace):
         return position
 
     def _reserve_to(self, end: int) -> None:
-        """Make the files behind the one that is written, with their blocks, up to an offset.
+        """Create the files after the one being written, with their blocks, up to an offset.
 
         Raises:
-            OSError: there is no space; empty files may have been made.
+            OSError: there is no space; empty files may have been created.
         """
         write = self.write
         assert write is not None
@@ -197,7 +197,7 @@ class QueueFiles(PutPlace):
         path = self._directory / offset_file_name(file_from_offset)
         is_new = create and file_from_offset not in self._files
         if is_new:
-            # Not durable yet: the flush that comes before the next checkpoint syncs directories.
+            # Not durable yet: the flush before the next checkpoint syncs directories.
             self._storage.make_directory(self._directory, durable=False)
         file = self._storage.open(path, create=is_new)
         size = file.size
@@ -205,14 +205,14 @@ class QueueFiles(PutPlace):
             try:
                 file.set_size(self._file_size)
             except OSError:
-                # An empty file would keep a real broker from starting.
+                # An empty file would prevent a real broker from starting.
                 file.close()
                 self._storage.unlink(path)
                 raise
             self._files.append(file_from_offset)
             self.is_new = True
         elif size == 0:
-            # The process was killed between making the file and giving it its length.
+            # The process was killed between creating the file and setting its length.
             file.set_size(self._file_size)
         elif size != self._file_size:
             file.close()
@@ -221,7 +221,7 @@ class QueueFiles(PutPlace):
             file, file_from_offset, self._file_size
         )
         if file_from_offset >= max(self._files):
-            # Most of it is a hole: with as much as some disks are read ahead by (8 MiB), the first
+            # Most of the file is a hole: with the read-ahead of some disks (8 MiB), the first
             # message of a queue would wait until all of that is zeroed.
             file.set_fault_ahead(mapped.buffer, is_on=False)
         self._on_mapped(self, file_from_offset)

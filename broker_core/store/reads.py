@@ -46,26 +46,28 @@ QUERIED_BYTES_MAX = 8 * 1024 * 1024
 """Limit of a query by key; checking the records takes a millisecond per megabyte."""
 RECORDS_S = 0.005
 RECORDS_PER_READING = 16
-"""How long one get may run a filter that reads records; the next get continues. The clock is read
-once for so many records, so that a busy machine can't end a get after its first record."""
+"""How many records a filter reads between checks of the clock, which limits a get; the next get
+continues. The clock isn't read for each record, so that a busy machine can't end a get after its
+first record.
+"""
 FRESH_UNITS = mmap.PAGESIZE // UNIT_SIZE
-"""So many units at a queue's end were just written, too."""
+"""Number of units at a queue's end that count as just written."""
 UNITS_MAX = 1024
-"""A get looks at no more."""
+"""Maximum number of units that a get looks at."""
 UNITS_AHEAD_BYTES = 256 * 1024
 LOG_AHEAD_BYTES = 2 * 1024 * 1024
 
 
 class MessageReader:
-    """Event loop only; what has to come from the disk is read in the executor.
+    """Event loop only; data that must be read from the disk is read in the executor.
 
     Attributes:
-        get_found_times, get_miss_times: gets that returned messages, and those that did not.
+        get_found_times, get_miss_times: gets that returned messages, and gets that didn't.
         transferred_messages: how many messages gets returned.
-        memory_bytes: so much of the log's end is taken to be in memory, unless the kernel says that
-            it is not.
-        fresh_bytes: so much of the log's end was just written: nobody asks the kernel.
-        config, log, queues, quarantine, visibility: what gets look at, for a get that is not
+        memory_bytes: this much of the log's end is assumed to be in memory, unless the kernel says
+            otherwise.
+        fresh_bytes: this much of the log's end was just written; the kernel isn't asked about it.
+        config, log, queues, quarantine, visibility: read by gets, including a get that isn't
             written in Python.
     """
 
@@ -127,8 +129,7 @@ class MessageReader:
     ) -> GetMessageResult | Awaitable[GetMessageResult]:
         """Return messages from queue_offset on, as many as the transfer limits allow.
 
-        Awaitable when they are not in memory. `has_units`: their units were just read from the
-        disk.
+        Awaitable when they aren't in memory. `has_units`: their units were just read from the disk.
         """
         queue = self.queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
@@ -137,7 +138,7 @@ class MessageReader:
         low, high = queue.min_offset, queue.max_offset
         if not low <= queue_offset < high:
             self.get_miss_times += 1
-            return self._outside(topic, queue_offset, low, high)
+            return self._out_of_range(topic, queue_offset, low, high)
         if high - queue_offset > FRESH_UNITS and not has_units:
             mapped, start, end = queue.place(queue_offset, UNITS_MAX)
             if mapped.file.resident(mapped.buffer, start, end - start) < end - start:
@@ -145,10 +146,12 @@ class MessageReader:
                 return self._read_units(mapped, start, asked)
         return self._collect(queue, queue_offset, max_msg_nums, message_filter)
 
-    def _outside(self, topic: str, queue_offset: int, low: int, high: int) -> GetMessageResult:
-        """Differs: of a topic that was made again an offset beyond the end is of the former one,
-        and leads to the beginning. The original leads to the end, and what came meanwhile is
-        skipped.
+    def _out_of_range(self, topic: str, queue_offset: int, low: int, high: int) -> GetMessageResult:
+        """Return the result for an offset outside the queue.
+
+        Differs: in a recreated topic, an offset beyond the end belongs to the previous topic, and
+        the result points to the beginning. In the original it points to the end, and messages
+        stored in the meantime are skipped.
         """
         if queue_offset < low:
             return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
@@ -225,12 +228,12 @@ class MessageReader:
         position: int,
         asked: tuple[str, int, int, int, MessageFilter | None],
     ) -> GetMessageResult:
-        """Have units read from the disk, with some of those behind, and get what they lead to."""
+        """Read units from the disk, with some of the units after them, then get their messages."""
         length = min(UNITS_AHEAD_BYTES, mapped.size - position)
         loop = asyncio.get_running_loop()
         read_ahead = mapped.file.read_ahead
         await loop.run_in_executor(self._cold_reads, read_ahead, mapped.buffer, position, length)
-        # Where they have gone from memory once more, the loop waits for them.
+        # If the units have left memory again, the loop waits for the disk.
         result = self.get_message(*asked, has_units=True)
         return result if isinstance(result, GetMessageResult) else await result
 
@@ -269,7 +272,7 @@ class MessageReader:
         return 0 if queue is None else queue.min_offset
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Return the queue_offset behind the last readable message; 0 for an unknown queue."""
+        """Return the queue_offset after the last readable message; 0 for an unknown queue."""
         queue = self.queues.find(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
@@ -278,7 +281,7 @@ class MessageReader:
     ) -> list[tuple[int, int, int]]:
         """Return up to count (commit_log_offset, size, tags_code) from queue_offset on.
 
-        None of them when that is outside what may be read; fewer than count at a file's end.
+        Empty when queue_offset isn't readable; fewer than count at the end of a file.
         """
         queue = self.queues.find(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
@@ -291,7 +294,7 @@ class MessageReader:
     def extended_units(
         self, topic: str, queue_id: int, queue_offset: int, count: int
     ) -> list[tuple[int, int, int, CqExtUnit | None]]:
-        """Return what `units` does, with codes as they are stored and what addresses lead to."""
+        """Return `units` with their codes as stored, and the extension units they point to."""
         queue = self.queues.find(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return []
@@ -303,7 +306,7 @@ class MessageReader:
     def offset_in_queue_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False
     ) -> int:
-        """Return the first message stored from a time on; with upper the last one up to it.
+        """Return the first message stored at or after a time; with upper the last one up to it.
 
         0 for an unknown queue.
         """
@@ -320,7 +323,7 @@ class MessageReader:
         return max(found - 1, queue.min_offset) if upper else found
 
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return when a message was stored, -1 when it is not there."""
+        """Return when a message was stored, or -1 if it doesn't exist."""
         queue = self.queues.find(topic, queue_id)
         unit = None if queue is None else queue.unit(queue_offset)
         if (
@@ -336,12 +339,12 @@ class MessageReader:
 
     @property
     def earliest_message_timestamp(self) -> int:
-        """When the oldest message was stored, -1 when there is none."""
+        """When the oldest message was stored; -1 without messages."""
         offset = self.log.min_offset
         return -1 if self._examine(offset) is None else self._timestamp_at(offset)
 
     def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool | None:
-        """Tell whether a message is likely in memory, None when there is no such message."""
+        """Return whether a message is likely in memory, or None if it doesn't exist."""
         queue = self.queues.find(topic, queue_id)
         unit = None if queue is None else queue.unit(queue_offset)
         if unit is None:
@@ -349,7 +352,7 @@ class MessageReader:
         return self.log.max_offset - unit[0] <= self.memory_bytes
 
     def _code(self, queue: ConsumeQueue, commit_log_offset: int, code: int) -> int:
-        """Return the tags code of a unit that has an address in its place; 0 when it is lost."""
+        """Return the tags code of a unit that stores an extension address; 0 when it is lost."""
         unit = queue.ext_unit(code)
         if unit is not None:
             return unit.tags_code
@@ -358,10 +361,10 @@ class MessageReader:
         return self._timestamp_at(commit_log_offset) + queue.delay_ms
 
     def look_message(self, commit_log_offset: int) -> memoryview | None:
-        """Return the record that begins at an offset of the log, None when there is none.
+        """Return the record that begins at a log offset, or None.
 
-        With a pool that may be a copy of one that is unflushed: who ends a transaction names its
-        half message right after it was put.
+        With a pool this may be a copy of an unflushed record, because a producer can end a
+        transaction right after its half message was put.
         """
         found = self._examine(commit_log_offset)
         if found is not None:
@@ -371,9 +374,9 @@ class MessageReader:
         return None
 
     def glance(self, commit_log_offset: int) -> tuple[memoryview, RecordHead] | None:
-        """Return a record that is likely in memory, with a head for it, its checksum unread.
+        """Return a record that is likely in memory, with its head, without verifying its checksum.
 
-        None for one that is gone, may not be read yet, or lies on the disk.
+        None for a record that is deleted, not readable yet, or on the disk.
         """
         log = self.log
         file = log.file_at(commit_log_offset)
@@ -394,7 +397,7 @@ class MessageReader:
     def query_message(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
     ) -> list[memoryview]:
-        """Return records of a topic that carry a key, oldest first.
+        """Return records of a topic that have a key, oldest first.
 
         Differs: the broker, not the client, leaves out messages whose keys only share the hash. If
         the records exceed QUERIED_BYTES_MAX, only the newest are returned.
@@ -429,7 +432,7 @@ class MessageReader:
 
     def _timestamp_at(self, commit_log_offset: int) -> int:
         if commit_log_offset >= self.visibility.read_limit:
-            return NO_LIMIT  # later than all that may be read
+            return NO_LIMIT  # later than all readable messages
         file = self.log.file_at(commit_log_offset)
         if file is None:
             return -1
@@ -484,7 +487,7 @@ def _nothing_yet(result: GetMessageResult, *, is_end: bool) -> GetMessageResult:
 
 
 def _pread_resident(runs: list[Run]) -> list[bytearray] | None:
-    """Read runs that are in memory, far behind the log's end as they are; None when one is not."""
+    """Read runs far behind the log's end; None when one is not in memory."""
     parts = []
     for mapped, start, size in runs:
         part = mapped.file.pread_resident(start, size)
@@ -496,7 +499,7 @@ def _pread_resident(runs: list[Run]) -> list[bytearray] | None:
 
 def _pread_all(places: list[tuple[StorageFile, int, int]]) -> list[bytes]:
     file, offset, length = places[-1]
-    # Who reads what is cold goes on behind it.
+    # A reader of cold data usually continues past it.
     file.will_need(offset + length, LOG_AHEAD_BYTES)
     return [file.pread(offset, length) for file, offset, length in places]
 
@@ -507,7 +510,7 @@ def _add_records(
     commit_log_offset: int,
     message_filter: MessageFilter | None,
 ) -> None:
-    """Add the wanted records of adjacent ones to a result."""
+    """Add the wanted records from a run of adjacent records to a result."""
     view = memoryview(part)
     position = 0
     while position < len(view):
@@ -536,7 +539,7 @@ def _has_key(record: memoryview, head: RecordHead, topic: str, key: str) -> bool
 
 
 def _last_value(data: bytes, name: bytes) -> bytes:
-    """Return the last non-empty value of a name, or b"" if there is none."""
+    """Return the last non-empty value of a name, or b"" without one."""
     needle = b"\x02%b\x01" % name
     at = data.rfind(needle)
     while at >= 0:

@@ -1,6 +1,6 @@
-"""RecordDispatch: where one record belongs in its queue, and the writing of what is missing there.
+"""RecordDispatch: finds a record's location in its queue, and writes missing units.
 
-Recovery and a slave's replay use it for the records that are not dispatched in bulk.
+Recovery and a slave's replay use it for the records that aren't dispatched in bulk.
 
 Source: store/DefaultMessageStore.java CommitLogDispatcherBuildConsumeQueue (4.9.8).
 """
@@ -18,6 +18,7 @@ from broker_core.message.names import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
+    PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQ_KEY,
 )
 from broker_core.message.sys_flag import (
@@ -26,6 +27,7 @@ from broker_core.message.sys_flag import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from broker_core.message.tags import tags_code
+from broker_core.store.consume_queue import timer_code
 from broker_core.store.ext_replay import ExtReplay
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ NO_UNIT_TYPES = (TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE)
 
 
 class KeySink(Protocol):
-    """Takes the keys of messages, in the order of the log."""
+    """Receives the keys of messages, in log order."""
 
     def put(
         self,
@@ -53,7 +55,7 @@ class KeySink(Protocol):
         commit_log_offset: int,
         store_timestamp: int,
     ) -> None:
-        """Take the keys of one message."""
+        """Receive the keys of one message."""
         ...
 
 
@@ -64,7 +66,7 @@ def living_queue_of(
     queue_id: int,
     commit_log_offset: int,
 ) -> ConsumeQueue | None:
-    """Return the queue of a record, None when there is none or its topic was deleted since."""
+    """Return the queue of a record; None without one, or if its topic was deleted later."""
     try:
         name = topic.decode()
     except UnicodeDecodeError:
@@ -76,15 +78,15 @@ def living_queue_of(
 
 
 class RecordDispatch:
-    """Event loop only, or the one thread of recovery.
+    """Event loop only, or the recovery thread.
 
     Attributes:
-        next: the queue offset that a queue's next record must have, once that is known.
+        next: the queue offset that a queue's next record must have, once known.
         ext: the extensions of the queues.
-        keys: who takes the keys to index; None without an index.
-        is_new: whether no record that comes can have a unit yet.
-        on_written: called with each queue that gets a unit; None for nobody.
-        units_written, units_missing: how many units were lacking; those of lost messages.
+        keys: receives the keys to index; None without an index.
+        is_new: whether none of the upcoming records can have a unit yet.
+        on_written: called with each queue that gets a unit; None if unused.
+        units_written, units_missing: how many units were written, and how many of lost messages.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class RecordDispatch:
         deleted: DeletedTopics,
         is_damaged: Callable[[int], bool],
     ) -> None:
-        """is_damaged tells whether an offset of the log lies in a damaged range."""
+        """is_damaged returns whether a log offset is in a damaged range."""
         self.next: dict[ConsumeQueue, int] = {}
         self.ext = ExtReplay()
         self.keys: KeySink | None = None
@@ -118,7 +120,8 @@ class RecordDispatch:
         queue = self._queues.find(topic, head.queue_id)
         has_place = head.sys_flag & TRANSACTION_MASK not in NO_UNIT_TYPES
         if queue is None or not has_place or not self._fits(queue, head):
-            # Topic, queue or place are new; they are damaged if a unit elsewhere has this record.
+            # The topic, queue or queue offset is new; it is damaged if another unit points at this
+            # record.
             known = None if self.is_new else self.unit_of(head.commit_log_offset)
             place = (queue, head.queue_offset) if has_place else None
             if known is not None and known[:2] != place:
@@ -132,14 +135,17 @@ class RecordDispatch:
             code = tags_code(properties.get(PROPERTY_TAGS))
             if queue.delay_ms is not None and PROPERTY_DELAY_TIME_LEVEL in properties:
                 code = head.store_timestamp + queue.delay_ms
+            elif queue.has_due_times:
+                out_ms = properties.get(PROPERTY_TIMER_OUT_MS)
+                code = timer_code(out_ms, properties.get(PROPERTY_TAGS))
             self._put_unit(queue, head, code, text)
         self._put_keys(queue, head, properties)
         return True
 
-    def topic_begun_anew(self, view: memoryview, head: RecordHead) -> ConsumeQueue | None:
-        """Return the queue that a record is the first of, though it has messages already.
+    def recreated_topic_queue(self, view: memoryview, head: RecordHead) -> ConsumeQueue | None:
+        """Return the queue that restarts with this record, although it has messages already.
 
-        A master counts on, and begins anew only where the topic was deleted and made again.
+        A master's queue offsets restart only if the topic was deleted and created again.
         """
         queue = None if head.queue_offset else self.queue_of(view, head)
         if (
@@ -152,7 +158,7 @@ class RecordDispatch:
         return queue
 
     def unit_of(self, commit_log_offset: int) -> tuple[ConsumeQueue, int, int] | None:
-        """Return (queue, queue_offset, size) of the unit that points at an offset of the log."""
+        """Return (queue, queue_offset, size) of the unit that points at a log offset."""
         for queue in self._queues:
             queue_offset = queue.lower_bound(
                 queue.min_offset, lambda offset: offset < commit_log_offset
@@ -163,7 +169,7 @@ class RecordDispatch:
         return None
 
     def queue_of(self, view: memoryview, head: RecordHead) -> ConsumeQueue | None:
-        """Return the queue that a record belongs to, None when there is none."""
+        """Return the queue that a record belongs to, or None."""
         try:
             topic = str(view[head.topic_from : head.topic_to], "utf-8")
         except UnicodeDecodeError:
@@ -171,7 +177,7 @@ class RecordDispatch:
         return self._queues.find(topic, head.queue_id)
 
     def mark(self, queue: ConsumeQueue) -> None:
-        """Have a queue flushed that was written."""
+        """Schedule the flush of a queue that was written."""
         if self.on_written is not None:
             self.on_written(queue)
         if not queue.dirty:
@@ -189,14 +195,14 @@ class RecordDispatch:
             )
 
     def _fits(self, queue: ConsumeQueue, head: RecordHead) -> bool:
-        """Return whether a record is the next of its queue and no other record has its place."""
+        """Return whether a record is the next of its queue and no other record has its offset."""
         if head.queue_offset != self._expected(queue, head):
             return False
         unit = queue.unit(head.queue_offset)
         return unit is None or unit[0] == head.commit_log_offset or unit[1] == FILLER_SIZE
 
     def _expected(self, queue: ConsumeQueue, head: RecordHead) -> int:
-        """Return the place in its queue that a record should have."""
+        """Return the queue offset that a record should have."""
         expected = self.next.get(queue)
         if expected is not None:
             return expected
@@ -208,9 +214,9 @@ class RecordDispatch:
         if expected == queue.next_offset == queue.first_offset() and expected != queue_offset:
             queue.start_at(queue_offset)
             expected = queue_offset
-        if queue_offset < expected or self._is_taken(queue, head):
+        if queue_offset < expected or self._is_replaced(queue, head):
             logger.warning(
-                "place in queue is taken by another record: topic=%s queue_id=%d queue_offset=%d "
+                "queue offset already used topic=%s queue_id=%d queue_offset=%d "
                 "commit_log_offset=%d",
                 queue.topic,
                 queue.queue_id,
@@ -219,11 +225,11 @@ class RecordDispatch:
             )
             return
         if queue_offset > expected and (
-            queue_offset - expected > self._most_between(queue, expected, head)
+            queue_offset - expected > self._max_records_between(queue, expected, head)
         ):
             logger.error(
-                "record names a place that its queue cannot have reached: topic=%s queue_id=%d "
-                "queue_offset=%d expected=%d commit_log_offset=%d",
+                "record ahead of its queue topic=%s queue_id=%d queue_offset=%d expected=%d "
+                "commit_log_offset=%d",
                 queue.topic,
                 queue.queue_id,
                 queue_offset,
@@ -245,17 +251,17 @@ class RecordDispatch:
             self.mark(queue)
         self.next[queue] = queue_offset + 1
 
-    def _most_between(self, queue: ConsumeQueue, expected: int, head: RecordHead) -> int:
+    def _max_records_between(self, queue: ConsumeQueue, expected: int, head: RecordHead) -> int:
         """Return how many records fit into the log between a queue's last one and this one.
 
-        A flipped bit may name any place; it must not fill a disk with units of lost messages.
+        A flipped bit may yield any offset; it must not fill a disk with units of lost messages.
         """
         unit = queue.unit(expected - 1) if expected > queue.first_offset() else None
         begin = 0 if unit is None or unit[1] == FILLER_SIZE else unit[0]
         return max(0, head.commit_log_offset - begin) // OVERHEAD_V4
 
-    def _is_taken(self, queue: ConsumeQueue, head: RecordHead) -> bool:
-        """Return whether a later message has the record's place: its queue has been restarted."""
+    def _is_replaced(self, queue: ConsumeQueue, head: RecordHead) -> bool:
+        """Return whether a later message has the record's offset after a restart of its queue."""
         unit = queue.unit(head.queue_offset)
         if unit is None or unit[1] == FILLER_SIZE or unit[0] <= head.commit_log_offset:
             return False
@@ -272,7 +278,7 @@ class RecordDispatch:
         )
 
     def _keep_place(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """Keep the unit of a lost message, or write a filler: later ones keep their numbers."""
+        """Keep the unit of a lost message, or write a filler, to preserve later offsets."""
         self.units_missing += 1
         unit = queue.unit(queue_offset)
         if unit is not None and unit[1] != FILLER_SIZE and self._is_damaged(unit[0]):

@@ -1,11 +1,12 @@
-"""Recovery: a start brings the files that the last exit left, clean or not, in line.
+"""Recovery: makes the files consistent at a start, after a clean or an unclean exit.
 
-The log is the truth. Recovery scans it from the offset up to which everything is durable, compares
-each record with its ConsumeQueue, and writes a missing unit to the place that the record names.
+The log is authoritative. Recovery scans it from the offset up to which everything is durable,
+compares each record with its ConsumeQueue, and writes a missing unit at the queue offset in the
+record.
 
-Unreadable bytes are of two kinds. Behind the last readable record lies a torn tail: the log is cut
-there. Bytes before a readable record are damage: they are quarantined and stepped over, never
-truncated, and the messages in them keep their places in their queues.
+Unreadable bytes are of two kinds. After the last readable record they are a torn tail: the log is
+cut there. Bytes before a readable record are damage: they are quarantined and skipped, never
+truncated, and the messages in them keep their offsets in their queues.
 
 Source: store/CommitLog.java recoverNormally, recoverAbnormally (4.9.8).
 Differs: the original truncates at the first unreadable byte.
@@ -51,16 +52,16 @@ logger = logging.getLogger(__name__)
 
 PAGE_SIZE = 4096
 BULK_RECORDS_MIN = 16
-"""When a chunk yields fewer records, the next SINGLE_RECORDS are looked at one by one."""
+"""When a chunk yields fewer records, the next SINGLE_RECORDS are examined separately."""
 SINGLE_RECORDS = 256
 NO_UNIT_TYPES = (TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE)
 STEADY_RECORDS = 3
 
 
 class Recovery:
-    """One run over the store; not to be used twice.
+    """A single run over the store; not reusable.
 
-    `run` is a plain call without sockets. Its threads read and check ahead, and end with it.
+    `run` is a plain call without sockets. It ends the threads that read and check ahead.
     """
 
     def __init__(
@@ -100,16 +101,16 @@ class Recovery:
         self.store_timestamp = 0
 
     def run(self, *, follows: bool = False) -> RecoveryReport:
-        """Bring log, queues and index in line; return the report.
+        """Make the log, queues and index consistent; return the report.
 
-        follows: the log is a slave's, whose master sends again what is cut.
+        follows: the log belongs to a slave, whose master resends data that is cut.
         """
         started = self._clock.monotonic()
         self._queues.drop_deleted(self._deleted.deleted_before)
         scan_from, dispatch_from = self._starting_points()
         with ThreadPoolExecutor(1, "recover-tail") as thread:
-            # The log mostly ends where the queues say, with hundreds of megabytes of zeros behind
-            # it: the thread checks those while the records are scanned.
+            # The log usually ends where the queues say, followed by hundreds of megabytes of zeros:
+            # the thread checks those while the records are scanned.
             likely_end = max((queue.end_commit_log_offset() for queue in self._queues), default=0)
             self._empty = thread.submit(_empty_tails, self._log.files, likely_end)
             self._dispatched_end = likely_end if follows else None
@@ -121,10 +122,10 @@ class Recovery:
             self._replay.finish(end)
         dirty = self._log.continue_at(end, self._zero_from)
         if dirty:
-            logger.warning("torn tail cut: commit_log_offset=%d bytes=%d", end, dirty)
+            logger.warning("torn tail cut commit_log_offset=%d bytes=%d", end, dirty)
         self._finish_queues(dispatch_from, end)
         for found in self._damaged:
-            logger.error("damaged range kept and stepped over: from=%d to=%d reason=%s", *found)
+            logger.error("damaged range skipped from=%d to=%d reason=%s", *found)
         known = list(self._quarantine.ranges)
         self._quarantine.cut_at(end)
         self._quarantine.found_at_start = [
@@ -147,7 +148,7 @@ class Recovery:
         )
 
     def _starting_points(self) -> tuple[int, int]:
-        """Return the offset to scan from, and that to compare with the queues from."""
+        """Return the offsets from which to scan, and from which to compare with the queues."""
         files = self._log.files
         if not files:
             return 0, 0
@@ -158,7 +159,7 @@ class Recovery:
                 return file.file_from_offset, indexed_to
             if indexed_to == 0:
                 return self._log.min_offset, self._log.min_offset
-            # The queues know more messages than the log holds: compare everything.
+            # The queues have more messages than the log: compare everything.
         for file in reversed(files):
             timestamp = self._first_timestamp(file)
             if timestamp is not None and 0 < timestamp <= self._checkpoint.min_timestamp:
@@ -240,7 +241,7 @@ class Recovery:
             if (
                 self._dispatched_end is not None
                 and offset >= self._dispatched_end
-                and self._places.topic_begun_anew(file.view, head) is not None
+                and self._places.recreated_topic_queue(file.view, head) is not None
             ):
                 # The slave was killed before it recorded where the deleted topic ended.
                 return offset
@@ -251,7 +252,7 @@ class Recovery:
                     DamagedRange(
                         offset,
                         offset + head.size,
-                        f"{file.path}: its head is not what the ConsumeQueue knows",
+                        f"{file.path}: its header doesn't match the ConsumeQueue",
                     )
                 )
             offset += head.size
@@ -263,7 +264,7 @@ class Recovery:
         self.store_timestamp = max(last)
 
     def _search(self, offset: int) -> int | None:
-        """Return the offset of the first readable record behind `offset`, None without one."""
+        """Return the offset of the first readable record after `offset`, or None."""
         file = self._log.file_at(offset)
         self._zero_from = offset + 1
         empty = self._empty.result()
@@ -271,7 +272,7 @@ class Recovery:
             start = max(offset - file.file_from_offset + 1, 0)
             limit = empty.get(file.file_from_offset, file.size)
             for data_from, data_to in file.file.data_ranges(start, max(start, limit)):
-                # There are mostly only zeros, up to a whole file of them.
+                # Usually these are all zeros, up to a whole file.
                 begin = first_not_zero(file, max(data_from, start), data_to)
                 if begin == data_to:
                     continue
@@ -297,11 +298,11 @@ class Recovery:
         return min(found, default=None)
 
     def _end_by_units(self, offset: int, file: MappedFile) -> int | None:
-        """Return where the unreadable last record ends if a ConsumeQueue knows it, else None.
+        """Return where the unreadable last record ends according to its unit, or None.
 
-        A unit is written after its record, so the record was once whole. Unless its last page is
-        empty: a power cut leaves that when only the unit reached the disk, and so does the kill of
-        a process that was committing a buffer.
+        A unit is written after its record, so the record was once complete. The exception is an
+        empty last page, which happens if only the unit reached the disk before a power cut, or if a
+        process was killed while it committed a buffer.
         """
         unit = self._places.unit_of(offset)
         if unit is None:
@@ -309,7 +310,7 @@ class Recovery:
         size = unit[2]
         position = offset - file.file_from_offset
         if not 0 < size <= file.size - position:
-            # A damaged one, by which the start would never come further.
+            # The record is damaged; the start would never get past it.
             return None
         end = position + size
         last_page = bytes(file.view[max(position, (end - 1) // PAGE_SIZE * PAGE_SIZE) : end])
@@ -323,8 +324,8 @@ class Recovery:
             head = examine(file.view, position, file.size, offset, check_crc=True)
         except CorruptRecordError:
             return False
-        # A real broker does not zero what it cuts: stale records may lie there. Other messages
-        # have taken their places in their queues, or they are older than the records before them.
+        # A real broker doesn't zero the bytes it cuts, so stale records may follow. Other messages
+        # have taken their queue offsets, or they are older than the records before them.
         if len(self._last_timestamps) == STEADY_RECORDS and head.store_timestamp < min(
             self._last_timestamps
         ):
@@ -338,13 +339,13 @@ class Recovery:
         ) or self._quarantine.contains(commit_log_offset)
 
     def _finish_queues(self, dispatch_from: int, end: int) -> None:
-        """Cut units of messages that the log lacks; set what is readable of each queue."""
+        """Cut units of messages that the log lacks; set the readable range of each queue."""
         known_to = min(dispatch_from, end)
         for queue in self._queues:
             next_offset = self._next.get(queue)
             if next_offset is None:
                 next_offset = queue.lower_bound(queue.min_offset, lambda offset: offset < known_to)
-            # Units of damaged messages behind the last readable one keep their places.
+            # Units of damaged messages after the last readable one keep their offsets.
             while (
                 next_offset < queue.next_offset
                 and (unit := queue.unit(next_offset)) is not None
@@ -365,7 +366,7 @@ class Recovery:
 
 
 def _empty_tails(files: Sequence[MappedFile], likely_end: int) -> dict[int, int]:
-    """Return the files that are empty behind an offset: the file's own offset -> position."""
+    """Return the files that are empty after an offset: the file's first offset -> position."""
     empty = {}
     for file in files:
         start = max(likely_end - file.file_from_offset, 0)

@@ -1,12 +1,13 @@
-"""Replay: what a slave's log receives is checked, and dispatched to queues and index, at once.
+"""Replay: checks the log data that a slave receives and dispatches it to queues and index at once.
 
-Records come as raw bytes, cut anywhere. Each is checked when it is whole: size, magic code, its own
-place in the log, the checksum of its body. Plain ones are dispatched by PlainReplay; others, and
-all where that is not compiled and much has come at once, by the code that recovery uses.
+Records arrive as raw bytes in arbitrary pieces. Each is checked once it is complete: size, magic
+code, log offset, body checksum. PlainReplay dispatches plain records. The code that recovery uses
+dispatches the others, and all records if PlainReplay isn't compiled and much data has arrived at
+once.
 
 Source: store/DefaultMessageStore.java ReputMessageService (4.9.8).
-Differs: a record that is not right ends the replay where it begins, and is not acknowledged. The
-original appends whatever comes, and dispatches it later.
+Differs: an invalid record ends the replay where it begins, and isn't acknowledged. The original
+appends all received data, and dispatches it later.
 """
 
 from __future__ import annotations
@@ -36,18 +37,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BULK_BYTES_MIN = 256 * 1024
-"""With less than this, arrays cost more than they save."""
+"""For less data than this, arrays cost more than they save."""
 BULK_RECORDS_MIN = 16
 SINGLE_RECORDS = 256
-"""So many records are not looked at as arrays after odd ones."""
+"""After irregular records, this many records are processed without arrays."""
 
 
 class Replay:
     """Event loop only.
 
     Attributes:
-        dispatched_where: up to here the log's records are checked and dispatched.
-        doubted_where: where what came last was no record, or not a whole one; None for nowhere.
+        dispatched_where: the log's records are checked and dispatched up to here.
+        doubted_where: where the log was last cut because of an invalid or incomplete record; None
+            if it wasn't.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Replay:
     ) -> None:
         """`show` is called with each queue that has new messages.
 
-        `delete_queues` deletes those of topics without a message behind an offset of the log.
+        `delete_queues` deletes the queues of topics that have no message after a log offset.
         """
         self.dispatched_where = 0
         self.doubted_where: int | None = None
@@ -82,21 +84,21 @@ class Replay:
         self._damaged: list[tuple[int, int]] = []
 
     def use(self, plain_twin: PlainTwin) -> None:
-        """Have plain records dispatched by the compiled twin of PlainReplay, where it can."""
+        """Dispatch plain records with the compiled PlainReplay where possible."""
         self._plain_twin = plain_twin
         self._plain = self._new_plain()
 
     def start(self) -> None:
-        """Begin behind what recovery has dispatched."""
+        """Begin after the records that recovery has dispatched."""
         self.dispatched_where = self._log.max_offset
 
     def advance(self) -> None:
-        """Dispatch every record that is whole by now.
+        """Dispatch every complete record.
 
         Raises:
-            ReplicationError: bytes are no record; the log is cut before them.
+            ReplicationError: bytes aren't a record; the log is cut before them.
             OSError: a queue or the index has no room; the log is cut before the first record that
-                is not dispatched.
+                isn't dispatched.
         """
         try:
             while self._step():
@@ -107,7 +109,7 @@ class Replay:
         except OSError:
             self._take_plain()
             self.cut()
-            self._take_back()
+            self._remove_cut_records()
             raise
         finally:
             self._take_plain()
@@ -117,7 +119,7 @@ class Replay:
 
     def cut(self) -> None:
         """Make the end of the last dispatched record the end of the log."""
-        # What was begun is begun anew: nothing that was learnt on the way may remain.
+        # The interrupted work starts over, so discard any state from it.
         self.forget_queues()
         if self.dispatched_where < self._log.max_offset:
             self.doubted_where = self.dispatched_where
@@ -125,40 +127,40 @@ class Replay:
             self._log.continue_at(self.dispatched_where)
             self._log.flushed_where = flushed_where
 
-    def _take_back(self) -> None:
-        """Remove what queues and index have of records that were cut.
+    def _remove_cut_records(self) -> None:
+        """Remove the queue units and index entries of records that were cut.
 
-        Readers would go past their places, and miss what comes there again.
+        Otherwise readers would move past their offsets, and miss the messages that replace them.
         """
         for queue in self._queues:
-            queue.take_back(self.dispatched_where)
+            queue.remove_units_from(self.dispatched_where)
         if self._index is not None:
             self._index.cut_from(self.dispatched_where)
 
     def step_over(self, damaged: Iterable[tuple[int, int]]) -> None:
-        """Take what comes for ranges of the log, [from, to), as it is: no record is in them."""
+        """Accept any bytes in these log ranges, [from, to): they contain no records."""
         self._damaged = sorted(damaged)
 
     def forget_queues(self) -> None:
-        """Ask for each queue again: some were deleted."""
+        """Look up each queue again, because some were deleted."""
         self.close()
         self._places = self._new_places()
         self._plain = self._new_plain()
 
     def close(self) -> None:
-        """End the thread of dispatch in bulk."""
+        """End the bulk dispatch thread."""
         if self._bulk is not None:
             self._bulk.close()
             self._bulk = None
 
     @property
     def behind_bytes(self) -> int:
-        """How much of the log is not dispatched yet, a record that has begun to come included."""
+        """How much of the log isn't dispatched yet, including an incomplete record."""
         return self._log.max_offset - self.dispatched_where
 
     @property
     def _is_compiled(self) -> bool:
-        """Whether plain records go through the compiled twin, a quarter of the arrays' cost."""
+        """Whether compiled code handles plain records, at a quarter of the cost of arrays."""
         return self._plain_twin is not None and not self._is_guarded
 
     def _new_places(self) -> RecordDispatch:
@@ -175,7 +177,7 @@ class Replay:
         return PlainReplay(self._queues, self._deleted, self._keys, is_guarded=self._is_guarded)
 
     def _step(self) -> bool:
-        """Dispatch a record or a stretch of them; False when none is whole."""
+        """Dispatch a record or a run of records; False when no record is complete."""
         offset = self.dispatched_where
         available = self._log.max_offset - offset
         while self._damaged and self._damaged[0][1] <= offset:
@@ -209,22 +211,22 @@ class Replay:
         return self._dispatch_one(file, position, limit)
 
     def _pass(self, size: int) -> bool:
-        """Step over so much of a damaged range; False when nothing of it is here."""
+        """Skip the available part of a damaged range; False when nothing of it has arrived."""
         if not size:
             return False
         found = DamagedRange(*self._damaged[0], "damaged on the master")
         if self._quarantine.add(found):
             self._quarantine.save()
-            logger.error("damaged range of the master stepped over: from=%d to=%d", *found[:2])
+            logger.error("damaged range of the master skipped from=%d to=%d", *found[:2])
         self._take_plain()
         self.dispatched_where += size
         return True
 
     def _take_plain(self) -> None:
-        """Take note of the queues that got units the quick way."""
+        """Record the queues that got units on the fast path."""
         grown = self._plain.grown
         for queue in grown:
-            # Who dispatches next goes on behind them.
+            # Other dispatch code continues after these units.
             self._places.next[queue] = queue.next_offset
             self._places.mark(queue)
         grown.clear()
@@ -249,7 +251,7 @@ class Replay:
         size_min = BLANK_SIZE_MIN if magic == BLANK_MAGIC else OVERHEAD_V4
         if not size_min <= size <= file.size - position:
             raise ReplicationError(
-                f"what came for offset {offset} is no record: it says that it has {size} bytes"
+                f"the data received for offset {offset} is not a record: its size field is {size}"
             )
         if size > limit - position:
             return False
@@ -264,31 +266,31 @@ class Replay:
             )
         except CorruptRecordError as error:
             raise ReplicationError(
-                f"what came for offset {offset} is no whole record: {error.reason}"
+                f"the data received for offset {offset} is not a complete record: {error.reason}"
             ) from error
         if head.is_blank:
             if size != file.size - position:
                 raise ReplicationError(
-                    f"what came for offset {offset} ends a file of the log at "
-                    f"{offset + size}, but mappedFileSizeCommitLog is {file.size} here; it must "
-                    "be what it is on the master"
+                    f"the data received for offset {offset} ends a log file at {offset + size}, "
+                    f"but mappedFileSizeCommitLog is {file.size} here; set the master's value"
                 )
             self.dispatched_where += size
             return True
-        old = self._places.topic_begun_anew(file.view, head)
+        old = self._places.recreated_topic_queue(file.view, head)
         if old is not None:
-            self._begin_anew(old, offset)
+            self._replace_queue(old, offset)
         self._places.dispatch(file.view, head)
         self._count(1, size, head.store_timestamp)
         return True
 
-    def _begin_anew(self, old: ConsumeQueue, commit_log_offset: int) -> None:
-        """Delete the queues that a topic had before its master deleted it and made it again.
+    def _replace_queue(self, old: ConsumeQueue, commit_log_offset: int) -> None:
+        """Delete the queues that a topic had before its master deleted and recreated it.
 
-        A slave asks for topics every ten seconds only, so that this record may be the first that it
-        hears of it. A queue has messages of the deleted topic alone or of the new one: what lies
-        among the former was deleted, too. Of another queue behind them nobody knows yet; its own
-        next record tells, or the master's answer about topics.
+        A slave asks for topics only every ten seconds, so this record may be the first sign of it.
+        A
+        queue has messages either of the deleted topic or of the new one: damaged ranges among the
+        old messages were deleted, too. The state of the topic's other queues isn't known yet; it
+        follows from their next records, or from the master's topic list.
         """
         queues = self._queues.table[old.topic].values()
         before, end = -1, old.end_commit_log_offset()
@@ -303,7 +305,7 @@ class Replay:
                 default=before,
             )
         before = min(before, commit_log_offset)
-        logger.info("topic made again by the master: topic=%s deleted_before=%d", old.topic, before)
+        logger.info("topic recreated by the master topic=%s deleted_before=%d", old.topic, before)
         self._delete_queues({old.topic: before})
         self._grown.pop(old, None)
 
@@ -317,7 +319,7 @@ class Replay:
     def _new_bulk(self) -> BulkScan:
         keys = None
         if self._index is not None:
-            # It has nothing to compare: what comes is behind all entries.
+            # Nothing to compare: all new records are after the existing entries.
             keys = IndexReplay(self._index, self.dispatched_where, clean_exit=True)
         return BulkScan(
             self._queues,
@@ -359,5 +361,5 @@ class _LiveKeys:
 
 
 def _is_never_damaged(commit_log_offset: int) -> bool:
-    """What was checked when it came is whole."""
+    """Return False: received data was checked on arrival."""
     return False

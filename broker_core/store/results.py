@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PutMessageStatus(Enum):
-    """The outcome of a put. With FLUSH_ and SLAVE_ ones the message is stored, if less safely."""
+    """The outcome of a put. FLUSH_ and SLAVE_ mean that the message is stored, but less safely."""
 
     PUT_OK = "PUT_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -28,11 +28,11 @@ class PutMessageStatus(Enum):
     OS_PAGE_CACHE_BUSY = "OS_PAGECACHE_BUSY"
     UNKNOWN_ERROR = "UNKNOWN_ERROR"
     BATCH_TOO_LARGE = "BATCH_TOO_LARGE"
-    """Our own status: the batch has too many messages or keys."""
+    """Trebuchet's own status: the batch has too many messages or keys."""
 
 
 class RefusedPutError(Exception):
-    """The store refused a put; `status` says why."""
+    """The store refused a put; `status` gives the reason."""
 
     def __init__(self, status: PutMessageStatus) -> None:
         super().__init__(status.name)
@@ -40,7 +40,7 @@ class RefusedPutError(Exception):
 
 
 class GetMessageStatus(Enum):
-    """What a get found."""
+    """The outcome of a get."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -54,9 +54,10 @@ class GetMessageStatus(Enum):
 
 
 class PutMessageResult(Struct, gc=False):
-    """Where a message was put; offsets are -1 when it was not.
+    """Where a message was put; the offsets are -1 if it wasn't.
 
-    A Struct, which is made in a third of the time of an object: there is one for each message.
+    A Struct, because creating one takes a third of the time of an object, and each message needs
+    one.
     """
 
     status: PutMessageStatus
@@ -67,7 +68,7 @@ class PutMessageResult(Struct, gc=False):
 
 
 class PutBatchResult:
-    """Where a batch was put: the offsets in the log of all its messages, the first queue_offset."""
+    """Where a batch was put: the log offsets of all its messages, and the first queue_offset."""
 
     __slots__ = ("commit_log_offsets", "queue_offset", "status", "store_timestamp", "wrote_size")
 
@@ -87,12 +88,12 @@ class PutBatchResult:
 
     @property
     def commit_log_offset(self) -> int:
-        """Where the batch begins; -1 when it was not put."""
+        """Where the batch begins; -1 if it wasn't put."""
         return self.commit_log_offsets[0] if self.commit_log_offsets else -1
 
 
 class GetMessageResult:
-    """What a get found: whole records; adjacent ones share a buffer."""
+    """The result of a get: whole records; adjacent ones share a buffer."""
 
     __slots__ = (
         "buffers",
@@ -119,26 +120,26 @@ class GetMessageResult:
 
 
 FILTERED_UNITS_MAX = 800
-"""How many units a get looks at, so that one that finds nothing ends."""
+"""How many units a get looks at, so that a get without matches ends."""
 
 
 class MessageFilter(Protocol):
-    """Which messages a consumer wants."""
+    """Selects the messages that a consumer wants."""
 
     @property
     def units_max(self) -> int:
-        """How many units a get looks at; fewer where one takes long to decide."""
+        """How many units a get looks at; fewer where a decision is slow."""
         ...
 
     def by_tags_code(self, tags_code: int) -> bool:
-        """Decide by the ConsumeQueue unit; true when only the record can tell.
+        """Decide by the ConsumeQueue unit; true when the record is needed to decide.
 
-        True as well for the address of an extension unit that cannot be read.
+        Also true for the address of an extension unit that can't be read.
         """
         ...
 
     def by_ext_unit(self, unit: CqExtUnit) -> bool:
-        """Decide by the ConsumeQueue unit's extension; true when only the record can tell."""
+        """Decide by the ConsumeQueue unit's extension; true when the record is needed to decide."""
         ...
 
     def by_record(self, record: memoryview) -> bool:
@@ -147,7 +148,7 @@ class MessageFilter(Protocol):
 
 
 class DamagedRange(NamedTuple):
-    """Bytes of the log, [offset_from, offset_to), that hold no readable record."""
+    """Bytes of the log, [offset_from, offset_to), without readable records."""
 
     offset_from: int
     offset_to: int
@@ -155,7 +156,7 @@ class DamagedRange(NamedTuple):
 
 
 class RecoveryReport(NamedTuple):
-    """What a start found and did; sizes in bytes."""
+    """The findings and actions of a start; sizes in bytes."""
 
     clean_exit: bool
     scanned_from: int

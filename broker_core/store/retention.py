@@ -1,13 +1,13 @@
 """Retention: which files may be deleted when, and when the disk is full.
 
 A file of the log expires fileReservedTime hours after its last change. Expired files are deleted in
-the hours of deleteWhen, or at any hour when the disk is filled beyond diskMaxUsedSpaceRatio; beyond
-85 % files go even before they expire. Beyond 90 % the store refuses puts until there is room.
-ConsumeQueue and index files follow the log.
+the hours of deleteWhen, or at any hour when disk usage is above diskMaxUsedSpaceRatio; above 85 %
+files are deleted even before they expire. Above 90 % the store refuses puts until there is room.
+ConsumeQueue and index files are deleted along with the log.
 
 Source: store/DefaultMessageStore.java CleanCommitLogService, CleanConsumeQueueService (4.9.8).
 Differs: while the process runs, ages follow the monotonic clock, so that a step of the wall clock
-expires nothing.
+doesn't expire any file.
 """
 
 from __future__ import annotations
@@ -45,10 +45,12 @@ class Retention(Service):
     """Event loop only.
 
     Attributes:
-        needed_from: returns from where on connected slaves still need the log. They keep files that
-            have expired, but not those that go because the disk is full.
-        on_expired: told of the messages of a queue that went: topic, queue_id, the first one's
-            queue_offset and the one behind the last.
+        needed_from: returns the log offset from which connected slaves need the log. This protects
+            expired files, but not files that are deleted because the disk is full.
+        may_delete_before: returns whether the log before an offset may be deleted, even on a full
+            disk. Pending timers in it have to be moved first.
+        on_expired: called with the deleted messages of a queue: topic, queue_id, the queue_offset
+            of the first and the one after the last.
     """
 
     def __init__(
@@ -60,7 +62,8 @@ class Retention(Service):
         availability: Availability,
     ) -> None:
         super().__init__()
-        self.needed_from: Callable[[], int] = _nobody_needs
+        self.needed_from: Callable[[], int] = _no_required_offset
+        self.may_delete_before: Callable[[int], bool] = _always
         self.on_expired: Callable[[str, int, int, int], None] | None = None
         self._config = config
         self._clock = clock
@@ -73,26 +76,26 @@ class Retention(Service):
         self._manual_runs = 0
 
     def start(self) -> None:
-        """Begin to check the disk and to clean."""
+        """Start checking the disk and deleting files."""
         self.spawn_forever(self._clock, self._check_disk_forever, name="check-disk")
         self.spawn_forever(self._clock, self._clean_forever, name="clean-files")
 
     def delete_soon(self) -> None:
-        """Delete expired files in the next runs at whatever hour (DELETE_EXPIRED_COMMITLOG)."""
+        """Delete expired files in the next runs at any hour (DELETE_EXPIRED_COMMITLOG)."""
         self._manual_runs = 20
 
     def _used_ratio(self) -> float:
-        """Return how full the file system of the log is, 0 to 1."""
+        """Return the usage of the log's file system, 0 to 1."""
         used, free = self._storage.disk_usage(self._log.directory)
         return used / (used + free) if used + free else 1.0
 
     def check_disk(self) -> None:
-        """Refuse puts when the disk is full, take them again when there is room."""
+        """Refuse puts when the disk is full; accept them again when there is room."""
         used, free = self._storage.disk_usage(self._log.directory)
         ratio = used / (used + free) if used + free else 1.0
         availability = self._availability
         if availability.is_disk_full:
-            # Room for what a put needs at most: a file of the log, and some for queues and index.
+            # The maximum room that a put needs: a file of the log, and some for queues and index.
             is_full = ratio > WARNING_RATIO or free < min(
                 self._log.file_size + RESERVE_BYTES, 2 * self._log.file_size
             )
@@ -104,7 +107,7 @@ class Retention(Service):
             availability.free_disk(ratio * 100)
 
     async def clean(self) -> None:
-        """Delete what may be deleted now, with pauses between files."""
+        """Delete the files that may be deleted now, with pauses between files."""
         ratio = self._used_ratio()
         at_once = self._config.clean_file_forcibly_enable and ratio > CLEAN_FORCIBLY_RATIO
         max_ratio = min(max(self._config.disk_max_used_space_ratio, 10), 95) / 100
@@ -125,26 +128,28 @@ class Retention(Service):
                 self._log.delete_first()
             if deletion.error is not None:
                 return  # Files are deleted in order.
-            logger.info("expired, deleted: %s", path)
+            logger.info("expired file deleted path=%s", path)
             await self._clock.sleep(self._config.delete_commit_log_files_interval / 1000)
 
     def _path_to_delete(self, *, at_once: bool) -> Path | None:
-        """Return where the first file is if it may go; the file itself nobody is to hold."""
+        """Return the path of the first file if it may be deleted, keeping no reference to it."""
         if len(self._log.files) < 2:
             return None
         first, second = self._log.files[:2]
         if second.file_from_offset > self._log.flushed_where:
             return None
-        if at_once:
-            return first.path
-        if second.file_from_offset > self.needed_from():
-            return None
-        reserved_ms = self._config.file_reserved_time * HOUR_MS
-        return first.path if self._now_ms() >= first.file.modified_ms + reserved_ms else None
+        if not at_once:
+            if second.file_from_offset > self.needed_from():
+                return None
+            reserved_ms = self._config.file_reserved_time * HOUR_MS
+            if self._now_ms() < first.file.modified_ms + reserved_ms:
+                return None
+        return first.path if self.may_delete_before(second.file_from_offset) else None
 
     async def _follow_the_log(self) -> None:
         min_offset = self._log.min_offset
-        # A power cut must not bring back files once the record of their deletions is dropped.
+        # The files must not reappear after a power cut once the record of their deletions is
+        # dropped.
         self._storage.sync_directory(self._log.directory)
         for queue in list(self._files.queues):
             deleted = 0
@@ -184,5 +189,9 @@ class Retention(Service):
             await self._clock.sleep(self._config.clean_resource_interval / 1000)
 
 
-def _nobody_needs() -> int:
+def _no_required_offset() -> int:
     return NO_LIMIT
+
+
+def _always(_: int) -> bool:
+    return True

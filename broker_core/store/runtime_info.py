@@ -1,4 +1,4 @@
-"""The store's rows of GET_BROKER_RUNTIME_INFO that are looked up, not counted.
+"""The store's rows of GET_BROKER_RUNTIME_INFO that are read on demand, not counted.
 
 Source: store/DefaultMessageStore.java getRuntimeInfo (4.9.8).
 """

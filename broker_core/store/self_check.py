@@ -1,10 +1,10 @@
-"""SelfCheck: whether the store's files still follow each other without a gap.
+"""SelfCheck: whether the store's files are still contiguous.
 
-Only the broker may delete a file. SelfCheck finds one that is missing in the middle before a reader
-needs it; a start refuses such a log, or cuts the queue there.
+Only the broker may delete a file. SelfCheck finds a file that is missing in the middle before a
+reader needs it; a start refuses such a log, or cuts the queue there.
 
 Source: store/DefaultMessageStore.java checkSelf, store/MappedFileQueue.java checkSelf (4.9.7).
-Differs: SelfCheck reads the directories; the original looks at its own list.
+Differs: SelfCheck reads the directories; the original checks its in-memory list.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PERIOD_S = 600.0
 
 
 class Gap(NamedTuple):
-    """Files that are missing in a directory, by the offsets [from, to) that they held."""
+    """Missing files in a directory, as the offsets [from, to) that they held."""
 
     directory: Path
     offset_from: int
@@ -41,10 +41,10 @@ class Gap(NamedTuple):
 
 
 class SelfCheck(Service):
-    """Looks every ten minutes, in a worker thread. Event loop only, but for `gaps`.
+    """Checks every ten minutes in a worker thread. Event loop only, except `gaps`.
 
     Attributes:
-        known: the gaps that were found last; each is logged once.
+        known: the gaps found by the last check; each is logged once.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class SelfCheck(Service):
         self.spawn_forever(self._clock, self._check_forever, name="self-check")
 
     async def check(self) -> None:
-        """Look once; log the gaps that are new."""
+        """Check once; log new gaps."""
         found = frozenset(await asyncio.to_thread(lambda: list(self.gaps())))
         for gap in sorted(found - self.known):
             logger.error(
-                "files of the store are missing: directory=%s from=%s to=%s",
+                "store files missing directory=%s from=%s to=%s",
                 gap.directory,
                 offset_file_name(gap.offset_from),
                 offset_file_name(gap.offset_to),
@@ -79,7 +79,7 @@ class SelfCheck(Service):
         self.known = found
 
     def gaps(self) -> Iterator[Gap]:
-        """Yield what is missing. Any thread."""
+        """Yield the gaps. Any thread."""
         yield from self._gaps_in(self._paths.commit_log, self._log_file_size)
         for topic in self._directories_in(self._paths.consume_queue):
             for queue in self._directories_in(topic):

@@ -1,4 +1,4 @@
-"""StoreFiles: what one store directory holds, from its lock to its checkpoint."""
+"""StoreFiles: the contents of one store directory, from its lock to its checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker_core.store.commit_log import CommitLog
 from broker_core.store.consume_queues import ConsumeQueues, Extension
 from broker_core.store.deleted_topics import DeletedTopics
 from broker_core.store.index_service import IndexService
-from broker_core.store.lock_file import take_lock
+from broker_core.store.lock_file import acquire_lock
 from broker_core.store.memory_lock import MemoryLock
 from broker_core.store.put_state import PutState
 from broker_core.store.quarantine import Quarantine
@@ -41,13 +41,13 @@ class StoreFiles:
     """`load`, use, `close`. Event loop only after `load`.
 
     Attributes:
-        paths: where everything is.
+        paths: the locations of all files.
         put_state: where the next record goes.
-        log, queues, index: the messages, and what leads to them; index is None without one.
+        log, queues, index: the messages and their lookup structures; index is None without one.
         quarantine: damaged ranges of the log.
-        deleted: topics that were deleted, and up to where.
+        deleted: deleted topics with the log offsets of their deletions.
         pool: buffers that the log is written through, None without transientStorePoolEnable.
-        checkpoint: what was durable at the last flush of the queues.
+        checkpoint: the data that was durable at the last flush of the queues.
     """
 
     def __init__(
@@ -86,24 +86,25 @@ class StoreFiles:
     def load(
         self, prepare: Callable[[], None] | None = None, cut_at: int | None = None
     ) -> RecoveryReport:
-        """Take the directory and recover what is in it. A plain call: no loop, no threads.
+        """Lock the directory and recover its data. A plain call: no loop, no threads.
 
-        prepare is called when the directory is ours and nothing in it was touched. cut_at: where
-        the log is to end, if it goes on behind; a load that was killed may do the same again.
+        prepare is called once the directory is locked and before anything in it is changed. cut_at:
+        the offset at which to end the log, if it is longer; after a load was killed, the same load
+        can be repeated.
 
         Raises:
-            StoreError: another process uses it, or it is not a store of this configuration.
-            OSError: a file cannot be read or made.
+            StoreError: another process uses it, or the store has a different configuration.
+            OSError: a file can't be read or created.
         """
         storage, paths = self._storage, self.paths
         if "," in str(paths.commit_log):
             raise StoreError(f"storePathCommitLog={paths.commit_log}: one directory is supported")
         for directory in (paths.root, paths.commit_log, paths.consume_queue, paths.index):
             storage.make_directory(directory)
-        self._lock = take_lock(paths.lock, storage)
+        self._lock = acquire_lock(paths.lock, storage)
         if prepare is not None:
             prepare()
-        # After a cut the queues and the index know more messages than the log.
+        # After a cut the queues and the index have more messages than the log.
         clean_exit = cut_at is None and not storage.exists(paths.abort)
         if self.pool is not None:
             self.pool.init()
@@ -119,19 +120,19 @@ class StoreFiles:
         return self._recover(clean_exit=clean_exit)
 
     def mark_running(self) -> None:
-        """Leave the abort file until `mark_clean_exit`, and lock the pool in memory."""
+        """Create the abort file, kept until `mark_clean_exit`; lock the pool in memory."""
         self._storage.open(self.paths.abort, create=True).close()
         self._storage.sync_directory(self.paths.root)
         if self.pool is not None:
             self._allocator.submit(self.pool.lock, self._memory_lock)
 
     def mark_clean_exit(self) -> None:
-        """Everything is flushed: the next start need not look for damage."""
+        """Mark the exit as clean: the next start needn't look for damage."""
         self._storage.unlink(self.paths.abort)
         self._storage.sync_directory(self.paths.root)
 
     def close(self) -> None:
-        """Give back files and the lock, flushing nothing."""
+        """Close the files and release the lock without a flush."""
         if self._warm_up is not None:
             self._warm_up.close()
         self._allocator.shutdown()
@@ -146,12 +147,12 @@ class StoreFiles:
             self._lock = None
 
     def failure_text(self, error: OSError) -> str:
-        """Return why the directory cannot be used, for the operator."""
+        """Return why the directory can't be used, for the operator."""
         root = self.paths.root
         if error.errno == errno.ENOSPC:
             return f"no space left on the device for the store {root}"
         if error.errno in {errno.EACCES, errno.EPERM}:
-            return f"the store needs to read and write {error.filename or root}, but may not"
+            return f"no permission to read and write {error.filename or root}"
         return f"the store {root} cannot be opened: {error}"
 
     def _recover(self, *, clean_exit: bool) -> RecoveryReport:
@@ -169,15 +170,15 @@ class StoreFiles:
         )
         report = recovery.run(follows=self._config.broker_role == "SLAVE")
         if not clean_exit:
-            # Written by the process that was killed, durable or not: it counts as durable from here
-            # on, and the next checkpoint vouches for it.
+            # Written by the killed process, durable or not: it counts as durable from now on, and
+            # the next checkpoint will cover it.
             for directory in {self.paths.root, self.paths.commit_log}:
                 self._storage.sync_file_system(directory)
         self.deleted.clamp(report.max_commit_log_offset)
         self.put_state.store_timestamp = recovery.store_timestamp
         logger.info(
-            "recovered: clean_exit=%s records=%d min_commit_log_offset=%d max_commit_log_offset=%d "
-            "damaged=%d duration_ms=%d",
+            "store recovered clean_exit=%s records=%d min_commit_log_offset=%d "
+            "max_commit_log_offset=%d damaged=%d duration_ms=%d",
             report.clean_exit,
             report.records,
             report.min_commit_log_offset,

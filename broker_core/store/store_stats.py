@@ -1,4 +1,4 @@
-"""What the store counts, and the averages over the last ten minutes.
+"""Counters of the store, and averages over the last ten minutes.
 
 Source: store/StoreStatsService.java (4.9.8).
 """
@@ -40,7 +40,7 @@ class StoreStats:
         self.sample()
 
     def sample(self) -> None:
-        """Take down the counters."""
+        """Record the current counters."""
         self._samples.append(self._now())
 
     def _now(self) -> _Sample:
@@ -54,7 +54,7 @@ class StoreStats:
         )
 
     def runtime_info(self) -> dict[str, str]:
-        """Return the table's rows that are counted here."""
+        """Return the rows of the table that are counted here."""
         state = self._put_state
         put = self._tps(lambda sample: sample.put)
         found = self._tps(lambda sample: sample.found)
@@ -84,7 +84,7 @@ class StoreStats:
         }
 
     def _tps(self, counter: Callable[[_Sample], int]) -> str:
-        """Return averages over 10 seconds, 1 minute, 10 minutes, with blanks between them."""
+        """Return averages over 10 seconds, 1 minute and 10 minutes, separated by spaces."""
         last = self._now()
         texts = []
         for window in WINDOWS_SECONDS:

@@ -1,6 +1,6 @@
-"""What one get returns: how much it may be, and which bytes of which files it is.
+"""Plans of gets: how much each may return, and from which file ranges.
 
-Pure functions. Their arguments and results are Structs, which are made in a third of the time of
+Pure functions. Arguments and results are Structs, because creating one takes a third of the time of
 other objects.
 
 Source: store/DefaultMessageStore.java getMessage, isTheBatchFull (4.9.8).
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
     from broker_core.store.mapped_file import MappedFile
 
     Run = tuple[MappedFile, int, int]
-    """Records side by side: their file, their place in it, their size. There may be one for each
-    message: a NamedTuple would take as long as all the rest."""
+    """Adjacent records: their file, their position in it, their size. There may be one for each
+    message, and a NamedTuple would take as long as everything else.
+    """
 
 _SIZE = struct.Struct(">i")
 _unpack_size = _SIZE.unpack_from
 SIZE_BYTES = _SIZE.size
 RESIDENT_STEP = 256 * 1024
-"""About how much the kernel is asked at once whether it is in memory."""
+"""About how many bytes each query to the kernel about resident memory covers."""
 
 
 class TransferLimits(Struct, gc=False):
-    """How much one get returns at most, of what is in memory and of what is on the disk."""
+    """The maximum size of a get's result, for data in memory and data on the disk."""
 
     count_in_memory: int
     bytes_in_memory: int
@@ -44,36 +45,36 @@ class TransferLimits(Struct, gc=False):
 
 
 class LogWindow(Struct, gc=False):
-    """Offsets of the log that bound what a get may return."""
+    """Log offsets that bound the result of a get."""
 
     min_offset: int
     max_offset: int
     read_limit: int
-    """Nothing that ends behind it may be read."""
+    """Records that end after this offset must not be read."""
     disk_before: int
-    """What begins before it is likely not in memory."""
+    """Records that begin before this offset are likely not in memory."""
     fresh_from: int = 0
-    """What begins there or behind is in memory; of what lies before, the kernel is asked."""
+    """Records from this offset on are in memory; the kernel is asked about earlier records."""
 
 
 class Plan(Struct, gc=False):
-    """What a get found out without reading any record."""
+    """The result of the part of a get that reads no record."""
 
     runs: list[Run]
     scanned: int
-    """How many units it went past, matching or not."""
+    """How many units it scanned, matching or not."""
     message_count: int
     byte_count: int
     last_offset: int
-    """Where the last unit looked at leads to in the log."""
+    """The log offset in the last unit scanned."""
     is_cold: bool
     """Whether some of it is likely not in memory."""
     is_removing: bool
-    """Whether there is nothing, because messages are gone."""
+    """Whether the result is empty because messages were deleted."""
 
 
 def transfer_limits(config: StoreConfig, max_msg_nums: int) -> TransferLimits:
-    """Return the limits of a get that asks for so many messages."""
+    """Return the limits of a get that asks for this many messages."""
     return TransferLimits(
         min(config.max_transfer_count_on_message_in_memory, max_msg_nums),
         config.max_transfer_bytes_on_message_in_memory,
@@ -93,13 +94,13 @@ def plan_transfer(
 ) -> Plan:
     """Go through units of a ConsumeQueue until a limit is reached; the first message always fits.
 
-    `is_lost` returns whether an offset of the log lies in a damaged range, `by_unit` whether a tags
-    code matches, and `by_record` whether a record in memory matches; None from `by_record` ends the
-    plan before that record. Messages that are gone or don't match are skipped.
+    `is_lost` returns whether a log offset is in a damaged range, `by_unit` whether a tags code
+    matches, and `by_record` whether a record in memory matches; None from `by_record` ends the plan
+    before that record. Deleted messages and messages that don't match are skipped.
     """
     if by_unit is None and by_record is None and is_lost is None:
         start = _usual_start(units, limits, window, file_at)
-        # Of what is on the disk more may be allowed than of what is in memory.
+        # The limit may be higher for data on the disk than for data in memory.
         is_full = start.scanned == limits.count_in_memory >= limits.count_on_disk
         if is_full or start.scanned == len(units) // UNIT_SIZE:
             return start
@@ -118,7 +119,7 @@ def _plan_rest(
     by_unit: Callable[[int], bool] | None,
     by_record: Callable[[memoryview], bool | None] | None,
 ) -> Plan:
-    """Go on behind the units that `start` has planned."""
+    """Plan the units after the ones in `start`."""
     count_in_memory, bytes_in_memory, count_on_disk, bytes_on_disk = astuple(limits)
     min_offset, max_offset, read_limit, disk_before, fresh_from = astuple(window)
     here_from, here_to = 0, -1
@@ -133,7 +134,7 @@ def _plan_rest(
     scanned = count = start.message_count
     byte_count, offset, is_cold, is_removing = start.byte_count, start.last_offset, False, False
     for offset, size, tags_code in UNIT.iter_unpack(units[scanned * UNIT_SIZE :]):
-        # What leads behind the end of the log is no message that is unflushed, but damage.
+        # A unit that points past the end of the log is damaged, not unflushed.
         if read_limit < offset + size <= max_offset and size != FILLER_SIZE:
             break
         is_on_disk = offset < disk_before
@@ -203,9 +204,9 @@ def _usual_start(
     window: LogWindow,
     file_at: Callable[[int], MappedFile | None],
 ) -> Plan:
-    """Plan the records in memory of one file that the units begin with, up to what is unusual.
+    """Plan the leading records in memory of one file, up to the first special case.
 
-    A loop without calls and with few questions: a get of 32 spends most of its time here.
+    A loop without calls and with few checks: a get of 32 spends most of its time here.
     """
     plan = Plan([], 0, 0, 0, 0, is_cold=False, is_removing=False)
     if not units:
@@ -248,12 +249,12 @@ def _usual_start(
 
 
 def is_resident(file: MappedFile, position: int) -> bool:
-    """Tell whether a record need not be waited for."""
+    """Return whether a record can be read without waiting for the disk."""
     here = _resident(file, position)
     return here >= SIZE_BYTES and here >= _unpack_size(file.buffer, position)[0]
 
 
 def _resident(file: MappedFile, position: int, least: int = 0) -> int:
-    """Return how much of a file from a position on is in memory, of so much or a step."""
+    """Return how many bytes from a position on are in memory, up to `least` or one step."""
     length = min(max(least, RESIDENT_STEP), file.size - position)
     return file.file.resident(file.buffer, position, length)

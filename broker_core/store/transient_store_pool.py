@@ -1,7 +1,7 @@
-"""Buffers outside the heap in which messages wait until they are committed to their file.
+"""Off-heap buffers in which messages wait until they are committed to their file.
 
-The committing thread writes the log's file, never the event loop: a page cache that is busy writing
-back does not hold up a put. A killed process loses what its buffers held.
+The committing thread writes the log's file, not the event loop: puts aren't delayed while the page
+cache writes to the disk. A killed process loses the contents of its buffers.
 
 Source: store/TransientStorePool.java (4.9.8).
 """
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class TransientStorePool:
-    """Event loop only, `lock` excepted. Buffers have the length of a file of the log.
+    """Event loop only, except `lock`. Buffers have the length of a file of the log.
 
-    A returned buffer still holds its old bytes: its next user writes before it reads.
+    A returned buffer still has its old bytes: the next user must write before it reads.
     """
 
     def __init__(self, storage: Storage, pool_size: int, buffer_size: int) -> None:
@@ -35,7 +35,7 @@ class TransientStorePool:
         self._available: deque[mmap.mmap | bytearray] = deque()
 
     def init(self) -> None:
-        """Reserve the buffers; the kernel gives their pages when they are first used.
+        """Reserve the buffers; the kernel allocates their pages on first use.
 
         Raises:
             StoreError: there is not enough memory.
@@ -55,7 +55,7 @@ class TransientStorePool:
         self._available.extend(self._all)
 
     def lock(self, memory_lock: MemoryLock) -> None:
-        """Lock all buffers in memory, if the kernel allows it. The allocating thread only."""
+        """Lock all buffers in memory, if the kernel allows it. Only in the allocating thread."""
         for buffer in self._all:
             if not memory_lock.lock(buffer):
                 return
@@ -66,12 +66,12 @@ class TransientStorePool:
         return len(self._available)
 
     def borrow_buffer(self) -> mmap.mmap | bytearray | None:
-        """Return a buffer, None when all are in use."""
+        """Return a buffer, or None when all are in use."""
         return self._available.popleft() if self._available else None
 
     def return_buffer(self, buffer: mmap.mmap | bytearray) -> None:
-        """Take back the buffer of a file that is committed."""
-        # The buffer used last goes out first: its pages are in memory.
+        """Return the buffer of a committed file to the pool."""
+        # The buffer used last is handed out first: its pages are in memory.
         self._available.appendleft(buffer)
 
     def destroy(self) -> None:

@@ -1,7 +1,8 @@
-"""Visibility: what of the log and of the queues may be read.
+"""Visibility: which part of the log and of the queues may be read.
 
 A message is unflushed from its put until it may be read: with SYNC_FLUSH until its flush, with a
-TransientStorePool until its commit, on a SYNC_MASTER until its sender is answered, otherwise never.
+TransientStorePool until its commit, on a SYNC_MASTER until its sender is answered. Otherwise it is
+readable at once.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 1 << 62
 UNFLUSHED_MAX = 200_000
-"""So many puts may be unflushed; then puts are refused. A disk or a slave that stands still must
-not take the memory."""
+"""The maximum number of unflushed puts; then puts are refused, so that a stalled disk or slave
+doesn't exhaust the memory.
+"""
 
 
 class Visibility:
@@ -27,9 +29,10 @@ class Visibility:
 
     Attributes:
         make_readable: called after a put that is unflushed.
-        read_limit: nothing behind this offset of the log is shown.
-        waits: whether puts are unflushed at first.
-        on_arrival: called with (topic, queue_id, max_offset_in_queue) when messages may be read.
+        read_limit: nothing after this log offset is shown.
+        waits: whether puts are initially unflushed.
+        on_arrival: called with (topic, queue_id, max_offset_in_queue) when messages become
+            readable.
     """
 
     __slots__ = (
@@ -55,23 +58,23 @@ class Visibility:
         self._availability = availability
         self.make_readable = make_readable
         self._unflushed: list[tuple[int, ConsumeQueue, int]] = []
-        """End in the log, queue, and the queue's max_offset from then on."""
+        """Log offset of the end, queue, and the queue's max_offset from then on."""
 
     def leave_unflushed(self, queue: ConsumeQueue, end: int) -> None:
-        """Show what was just put to a queue only when the log may be read up to end."""
+        """Keep the last put to a queue hidden until the log may be read up to end."""
         self._unflushed.append((end, queue, queue.next_offset))
         if len(self._unflushed) == UNFLUSHED_MAX:
             self._availability.fall_behind(UNFLUSHED_MAX)
         self.make_readable()
 
     def show(self, queue: ConsumeQueue) -> None:
-        """Show all that was put to a queue, now."""
+        """Show all messages that were put to a queue, now."""
         queue.max_offset = queue.next_offset
         if self.on_arrival is not None:
             self.on_arrival(queue.topic, queue.queue_id, queue.max_offset)
 
     def show_up_to(self, commit_log_offset: int) -> None:
-        """Show what ends at or before an offset of the log; nothing to do when puts do not wait."""
+        """Show messages that end at or before a log offset; not needed when puts don't wait."""
         if not self.waits:
             return
         self.read_limit = commit_log_offset
@@ -91,7 +94,7 @@ class Visibility:
                 self.on_arrival(queue.topic, queue.queue_id, queue.max_offset)
 
     def show_all(self) -> None:
-        """Show everything, whatever comes as well: puts do not wait any more."""
+        """Show everything, including future puts, because puts no longer wait."""
         for _, queue, max_offset in self._unflushed:
             queue.max_offset = max_offset
             if self.on_arrival is not None:
@@ -102,9 +105,9 @@ class Visibility:
             self._availability.catch_up()
 
     def stop_at(self, commit_log_offset: int) -> None:
-        """Read nothing behind an offset of the log any more."""
+        """Stop reading at a log offset."""
         self.read_limit = commit_log_offset
 
     def forget_topic(self, topic: str) -> None:
-        """Drop what is unflushed of a topic that is being deleted."""
+        """Drop the unflushed messages of a topic that is being deleted."""
         self._unflushed = [one for one in self._unflushed if one[1].topic != topic]

@@ -1,9 +1,9 @@
-"""Page warm-up: the pages of a file of the log are in memory before the first message comes.
+"""Page warm-up: loads the pages of a log file before the first message arrives.
 
-A first touch costs seven times a later one. With warmMapedFileEnable the allocating thread faults
-in the whole next file, flushLeastPagesWhenWarmMapedFile pages at a time; with SYNC_FLUSH it flushes
-each of these pieces, so that later flushes write data and no block allocations. Then it locks the
-file in memory until the file is full.
+The first touch of a page costs seven times a later one. With warmMapedFileEnable the allocating
+thread faults in the whole next file, flushLeastPagesWhenWarmMapedFile pages at a time; with
+SYNC_FLUSH it flushes each of these pieces, so that later flushes write data and no block
+allocations. Then it locks the file in memory until the file is full.
 
 Source: store/MappedFile.java warmMappedFile, store/AllocateMappedFileService.java (4.9.8).
 Differs: a put waits for a file's first pages only; the rest follows in the background.
@@ -27,7 +27,7 @@ PAGE_SIZE = 4096
 
 
 class WarmUp:
-    """`warm` and `release` run on the event loop, their work in the one allocating thread."""
+    """`warm` and `release` run on the event loop, their work in the allocating thread."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class WarmUp:
         self._is_closed = False
 
     def warm(self, mapped: MappedFile) -> None:
-        """Begin to fault a file in."""
+        """Start to fault a file in."""
         self._submit(mapped, 0)
 
     def release(self, mapped: MappedFile) -> None:
@@ -56,11 +56,11 @@ class WarmUp:
             self._allocator.submit(self._unlock, mapped)
 
     def close(self) -> None:
-        """Stop; a mapping is unlocked with its end."""
+        """Stop; unmapping also unlocks a file."""
         self._is_closed = True
 
     def _submit(self, mapped: MappedFile, position: int) -> None:
-        # One piece at a time, so that whoever needs the thread meanwhile waits for no whole file.
+        # One piece at a time, so that other users of the thread don't wait for a whole file.
         try:
             self._allocator.submit(self._warm_piece, mapped, position)
         except RuntimeError:
@@ -80,16 +80,16 @@ class WarmUp:
             mapped.is_locked = self._memory_lock.lock(mapped.buffer)
 
     def _flush(self, mapped: MappedFile) -> bool:
-        # By a descriptor of its own: the kernel tells each open file once of a failed write, and
-        # the flush that acknowledges messages must be told too.
+        # Use a separate descriptor: the kernel reports a failed write once per open file, and the
+        # flush that acknowledges messages must see it, too.
         try:
             file = self._storage.open(mapped.path)
         except FileNotFoundError:
-            return False  # allocated, never used, and deleted since
+            return False  # allocated but deleted without being used
         try:
             file.fdatasync()
         except OSError as error:
-            logger.warning("warming up stops: file=%s error=%s", mapped.path, error)
+            logger.warning("warm-up stopped file=%s reason=%s", mapped.path, error)
             return False
         finally:
             file.close()

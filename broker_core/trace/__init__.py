@@ -1,1 +1,1 @@
-"""The live trace: tells watchers what happens to messages."""
+"""The live trace: report to watchers what happens to messages."""

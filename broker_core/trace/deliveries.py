@@ -1,6 +1,6 @@
-"""Deliveries: which messages groups were handed while somebody watched.
+"""Remember which messages groups received while somebody watched.
 
-An acknowledgement is an offset on the wire; what it covers is looked up here.
+On the wire an acknowledgement is an offset; this module finds the messages that it covers.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 DELIVERIES_MAX = 10_000
-"""Also the most events that one acknowledgement causes."""
+"""Also the maximum number of events for one acknowledgement."""
 QUEUES_MAX = 2 * DELIVERIES_MAX
-"""Queues, those without deliveries among them: at most half of these have any."""
+"""Queues, including those without deliveries; at most half of them have any."""
 
 
 class Delivered(NamedTuple):
-    """A message that a group was handed."""
+    """A message that was delivered to a group."""
 
     properties: Mapping[str, str]
     commit_log_offset: int
@@ -27,7 +27,7 @@ class Delivered(NamedTuple):
     at_s: float
     """By the monotonic clock."""
     stored_s: float | None
-    """When it was stored, by the same clock, if that is known."""
+    """When the message was stored, by the same clock, if known."""
 
 
 Queue = tuple[str, str, int]
@@ -35,26 +35,26 @@ Queue = tuple[str, str, int]
 
 
 class Deliveries:
-    """The newest DELIVERIES_MAX that are not acknowledged; those before are forgotten.
+    """The newest DELIVERIES_MAX unacknowledged deliveries; older ones are dropped.
 
     Attributes:
-        queues: what there is, by queue and queue offset. Another dict when queues without
-            deliveries went. The native turn notes, takes and forgets as well.
-        order: what was noted, the oldest first, each with what waits of its queue. What is taken
-            goes when nothing older waits, so that it stays as short as what waits.
+        queues: deliveries by queue and queue offset. Replaced by a new dict when queues without
+            deliveries are removed. The native turn also adds and removes entries.
+        order: deliveries from oldest to newest, each with its queue's waiting deliveries. An
+            acknowledged entry is removed once nothing older waits, which keeps this short.
     """
 
-    __slots__ = ("_tell_noted", "order", "queues")
+    __slots__ = ("_emit_noted", "order", "queues")
 
-    def __init__(self, tell_noted: Callable[[], None] = lambda: None) -> None:
-        """`tell_noted` is called first, for what the native turn has noted until then."""
-        self._tell_noted = tell_noted
+    def __init__(self, emit_noted: Callable[[], None] = lambda: None) -> None:
+        """Call `emit_noted` before each access, to include the native turn's notes."""
+        self._emit_noted = emit_noted
         self.queues: dict[Queue, dict[int, Delivered]] = {}
         self.order: deque[tuple[dict[int, Delivered], int]] = deque()
 
     def note(self, queue: Queue, queue_offset: int, delivered: Delivered) -> None:
-        """Remember a delivery, the last one of a message that comes again."""
-        self._tell_noted()
+        """Remember a delivery; a redelivery replaces the previous one."""
+        self._emit_noted()
         if len(self.order) >= DELIVERIES_MAX:
             waiting, oldest = self.order.popleft()
             waiting.pop(oldest, None)
@@ -63,7 +63,7 @@ class Deliveries:
         self.order.append((waiting, queue_offset))
 
     def waiting(self, queue: Queue) -> dict[int, Delivered]:
-        """Return what waits of a queue, which holds as long as `queues` is the same dict."""
+        """Return a queue's waiting deliveries; valid as long as `queues` is the same dict."""
         found = self.queues.get(queue)
         if found is None:
             if len(self.queues) >= QUEUES_MAX:
@@ -72,8 +72,8 @@ class Deliveries:
         return found
 
     def take(self, queue: Queue, first: int, end: int) -> list[tuple[int, Delivered]]:
-        """Return, by offset, what an acknowledgement from `first` up to `end` covers; forget it."""
-        self._tell_noted()
+        """Remove and return, by offset, the deliveries acknowledged from `first` up to `end`."""
+        self._emit_noted()
         waiting = self.queues.get(queue, {})
         offsets = sorted(offset for offset in waiting if first <= offset < end)
         taken = [(offset, waiting.pop(offset)) for offset in offsets]
@@ -81,7 +81,7 @@ class Deliveries:
         return taken
 
     def clear(self) -> None:
-        self._tell_noted()
+        self._emit_noted()
         self.queues = {}
         self.order.clear()
 

@@ -1,4 +1,4 @@
-"""What watchers are told, as it goes over the wire."""
+"""Trace events as sent to watchers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, gc=False):
     """One stage of one message. 64-bit numbers are decimal strings, for JavaScript.
 
-    A watch adds `seq`, its number, and `matched`, the names of the filters that it matches.
+    A watch adds `seq`, its number, and `matched`, the names of the filters that match.
     """
 
     time_ms: str
@@ -24,8 +24,10 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     queue_id: int | None = None
     queue_offset: str | None = None
     message_id: str | None = None
-    """The same for all stages of a message and of its copies: its unique key, else the offset id
-    of the first one."""
+    """The same for all stages of a message and its copies: the unique key, else the offset message
+    ID
+    of the first copy.
+    """
     commit_log_offset: str | None = None
     store_size: int | None = None
     body_size: int | None = None
@@ -34,48 +36,51 @@ class TraceEvent(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=Tru
     uniq_key: str | None = None
     offset_msg_id: str | None = None
     traceparent: str | None = None
-    """W3C's trace context, where its sender put one into the properties."""
+    """W3C trace context, if the sender put one in the properties."""
     producer_group: str | None = None
     group: str | None = None
     client: str | None = None
     client_id: str | None = None
     latency_us: int | None = None
-    """Of this stage; docs/tracing.md says since when."""
+    """Latency of this stage; docs/tracing.md says where it starts."""
     total_us: int | None = None
-    """Since this broker stored the message."""
+    """Time since this broker stored the message."""
     steps: dict[str, int] | None = None
-    """Of a put: microseconds from the first of STEPS to each."""
+    """For a put: microseconds from the first of STEPS to each step."""
     acknowledged_from: str | None = None
-    """Of an acknowledgement of messages that nobody saw delivered: it covers the queue offsets from
-    here up to `queue_offset`, without it."""
+    """For an acknowledgement of messages whose delivery wasn't observed: the first queue offset of
+    the
+    range, which ends before `queue_offset`.
+    """
     from_offset: str | None = None
-    """Of one event for several messages: it covers the queue offsets from here up to
-    `queue_offset`, without it."""
+    """For one event about several messages: the first queue offset of the range, which ends before
+    `queue_offset`.
+    """
     worst_offset: str | None = None
-    """Whose latency that is."""
+    """Queue offset of the message with that latency."""
     sifted: bool | None = None
-    """Whether a filter passed over some of these messages."""
+    """Whether a filter skipped some of these messages."""
     reconsume_times: int | None = None
     reconsume_max: int | None = None
-    """After so many attempts the message becomes a dead letter."""
+    """Attempts after which the message becomes a dead letter."""
     delay_level: int | None = None
     due_ms: str | None = None
     check_times: int | None = None
     together: int | None = None
-    """Of a flush: how many messages it covered."""
+    """For a flush: the number of messages it covered."""
     filtered_by: str | None = None
     source: str | None = None
-    """Of a delivery: "memory" or "disk"."""
+    """For a delivery: "memory" or "disk"."""
     replay: str | None = None
     request: str | None = None
-    """Of a refusal: the request's name, then the answer's code, its name and its remark."""
+    """For a refusal: the request's name, then the response's code, name and remark."""
     code: int | None = None
     code_name: str | None = None
     remark: str | None = None
 
 
 class Emitted:
-    """An event on its way to watchers, encoded once for all of them. Event loop only."""
+    """An event for watchers, encoded once for all of them. Event loop only."""
 
     __slots__ = ("_ending", "_event", "group", "stage", "topic")
 
@@ -88,7 +93,7 @@ class Emitted:
 
     @property
     def ending(self) -> bytes:
-        """Its JSON behind the brace that begins it, where a watch has its number."""
+        """Return the event's JSON after the opening brace, where a watch inserts its number."""
         if self._event is not None:
             self._ending = encode(self._event)[1:]
             self._event = None
@@ -100,12 +105,12 @@ class _Pushed(msgspec.Struct):
 
 
 def pushed(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield of each event in the body of a push its number, its head, and its JSON."""
+    """Yield the number, head and JSON of each event in the body of a push."""
     for raw in _read_pushed(body).events:
         text = bytes(raw)
         number = text[len(_BEFORE_NUMBER) : text.index(b'"', len(_BEFORE_NUMBER))]
         begin = len(_BEFORE_NUMBER) + len(number)
-        # A quote in a text in between would be escaped.
+        # Inside a string value this quote would be escaped.
         head = text[begin : text.index(b'"timeMs":', begin)]
         yield int(number), head, text
 

@@ -1,7 +1,7 @@
-"""Which messages a watcher wants to see.
+"""Filters for the messages that a watcher wants to see.
 
-Filters are compiled here and run in the broker, so that unwanted events cost neither wire nor
-browser. What a filter does not ask for is not looked at.
+Filters are compiled here and run in the broker, so unwanted events use neither network nor browser
+time. A compiled filter only checks the fields that the filter sets.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ Stage = Literal[
 Step = Literal["received", "validated", "appended", "dispatched"]
 STAGES: frozenset[str] = frozenset(get_args(Stage))
 STEPS: tuple[str, ...] = get_args(Step)
-"""Stages of a put that follow each other at once: one event has them all."""
+"""Stages of a put that follow each other directly; one event contains all of them."""
 ERROR_STAGES: frozenset[str] = frozenset(
     {"refused", "given_back", "dead", "rolled_back", "expired"}
 )
 Text = Annotated[str, msgspec.Meta(max_length=255)]
 FilterName = Annotated[str, msgspec.Meta(max_length=64)]
 FILTERS_MAX = 256
-"""Filters of one watch: each event is held against all of them."""
+"""Maximum filters per watch; each event is matched against all of them."""
 
 Properties = Mapping[str, str]
 Matcher = Callable[["TraceEvent", Properties], bool]
 
 
 class TracedMessage(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """One message: its place, and its unique key, by which its copies in other topics are found."""
+    """One message: its location, and its unique key, which finds its copies in other topics."""
 
     topic: Text
     queue_id: Annotated[int, msgspec.Meta(ge=0)]
@@ -63,19 +63,21 @@ class TracedMessage(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown
 
 
 class TraceFilter(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """None and empty match everything; everything else must match."""
+    """Conditions that must all match; None and empty match everything."""
 
     topic: Text | None = None
-    """A name; with * (any text) and ? (one character), which no name has, a pattern."""
+    """A topic name, or a pattern with * (any text) and ? (one character), which names can't
+    contain.
+    """
     group: Text | None = None
     """A consumer group or a producer group."""
     tag: Text | None = None
     key: Text | None = None
-    """One of the keys, the unique key or the offset id."""
+    """One of the keys, the unique key or the offset message ID."""
     client: Text | None = None
-    """A client id, an address, or the host of one."""
+    """A client ID, an address or the host of an address."""
     properties: Annotated[dict[Text, Text], msgspec.Meta(max_length=16)] | None = None
-    """What properties of the message must be."""
+    """Required values of the message's properties."""
     stages: Annotated[list[Stage | Step], msgspec.Meta(max_length=32)] | None = None
     errors_only: bool = False
     min_latency_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -85,24 +87,24 @@ class TraceFilter(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_f
         ]
         | None
     ) = None
-    """By stage: what has none here does not match."""
+    """Thresholds by stage; stages that aren't listed don't match."""
     min_total_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     sample: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
-    """Follow one of this many messages: all of its stages, or none."""
+    """Follow one of this many messages, with all of its stages."""
     message: TracedMessage | None = None
 
 
 class Resumed(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """A watch whose connection was lost, and what of it has come."""
+    """A watch whose connection was lost, and how much of it arrived."""
 
     watch_id: Text
     last_seq: Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$")]
     received: Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$")]
-    """How many events."""
+    """Number of events received."""
 
 
 class TraceWatch(TraceFilter):
-    """The body of TRACE_WATCH: a filter, or several with names that its events repeat."""
+    """The body of TRACE_WATCH: one filter, or several with names that events repeat."""
 
     filters: (
         Annotated[dict[FilterName, TraceFilter], msgspec.Meta(max_length=FILTERS_MAX)] | None
@@ -111,7 +113,7 @@ class TraceWatch(TraceFilter):
     resume: Resumed | None = None
 
     def named(self) -> Mapping[str, TraceFilter]:
-        """Return the filters by their names; a single one has none."""
+        """Return the filters by name; a single filter has an empty name."""
         return {"": self} if self.filters is None else self.filters
 
 
@@ -119,13 +121,13 @@ class Compiled(NamedTuple):
     """A filter as functions of an event and its message's properties; both must match."""
 
     message: Matcher
-    """What it asks of the message, which is the same at all of its stages."""
+    """Conditions on the message, which give the same result at all of its stages."""
     here: Matcher
-    """What it asks of the stage."""
+    """Conditions on the stage."""
 
 
 def compiled(wanted: TraceFilter) -> Compiled:
-    """Return a filter's functions."""
+    """Compile a filter."""
     here = _tests_of_stage(wanted) + _tests_of_parties(wanted)
     return Compiled(_all_of(_tests_of_message(wanted)), _all_of(here))
 
@@ -139,7 +141,7 @@ def _all_of(tests: list[Matcher]) -> Matcher:
 
 
 def stages_of(wanted: TraceFilter) -> frozenset[str]:
-    """Return the stages, steps included, of which a filter may match events."""
+    """Return the stages, including steps, whose events a filter may match."""
     stages: frozenset[str] = frozenset(wanted.stages) if wanted.stages else STAGES | set(STEPS)
     if wanted.errors_only:
         stages &= ERROR_STAGES
@@ -176,7 +178,7 @@ def _tests_of_stage(wanted: TraceFilter) -> list[Matcher]:
 
 
 def _is_slow(event: TraceEvent, least_us: Mapping[Stage | Step, int]) -> bool:
-    """Tell whether a stage took at least as long as is asked for it, or one of its steps did."""
+    """Return whether a stage, or one of its steps, took at least the required time."""
     least = least_us.get(event.stage)  # type: ignore[call-overload]
     if least is not None and (event.latency_us or 0) >= least:
         return True
@@ -190,9 +192,9 @@ def _is_slow(event: TraceEvent, least_us: Mapping[Stage | Step, int]) -> bool:
 
 
 def topic_test(topic: str) -> Callable[[str], bool]:
-    """Return what tells whether a name is a filter's topic, or fits its pattern."""
+    """Return a test for names that equal a filter's topic or match its pattern."""
     if "*" in topic or "?" in topic:
-        # Of these patterns `fnmatch` makes expressions that do not backtrack.
+        # `fnmatch` turns these patterns into expressions that don't backtrack.
         fits = re.compile(fnmatch.translate(topic.replace("[", "[[]"))).match
         return lambda name: fits(name) is not None
     return topic.__eq__
@@ -239,14 +241,14 @@ def _tests_of_message(wanted: TraceFilter) -> list[Matcher]:
 
 
 def _is_sampled(event: TraceEvent, one_of: int) -> bool:
-    """Tell by the message alone, so that its stages go together; unknown ones only if they fail."""
+    """Decide by the message alone, to keep its stages together; unknown ones match only errors."""
     if event.message_id is None:
         return event.stage in ERROR_STAGES
     return crc32(event.message_id.encode()) % one_of == 0
 
 
 def _is_of(event: TraceEvent, message: TracedMessage) -> bool:
-    """Return whether an event belongs to a message: at its place, or to a copy with its id."""
+    """Return whether an event belongs to a message, by location or as a copy with its ID."""
     if message.uniq_key is not None and event.uniq_key == message.uniq_key:
         return True
     if event.topic != message.topic or event.queue_id != message.queue_id:

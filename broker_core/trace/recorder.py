@@ -1,12 +1,11 @@
-"""Recorder: what happened a while ago, in memory, within a budget of bytes.
+"""Flight recorder: keep recent message events in memory within a byte budget.
 
-At the level of a flight recorder there is no object for a message: a span says which messages of a
-queue a group was handed within a moment, and when its offset moved past them. Who they are is in
-the log. Errors and slow puts are kept as the events that they are; at the level "full" everything
-is.
+At the recorder level no object exists per message. A span records which messages of a queue a group
+received within a short time, and when the group's offset moved past them. The messages themselves
+are in the log. Errors and slow puts are kept as individual events; at level "full" every event is.
 
-Spans are the compiled turn's own where there is one, which lengthens them in a few instructions;
-what a pull does otherwise to a span, it has done here.
+With a compiled turn, spans are its own type, and it extends them in a few instructions; this module
+does all other work on spans.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ if TYPE_CHECKING:
     """Group, topic and queue id."""
 
 SPAN_SECONDS = 1.0
-"""Deliveries of one queue to one client that follow each other within it are one span."""
+"""Deliveries of one queue to one client within this time of each other form one span."""
 SPAN_BYTES = 512
 EVENT_BYTES = 150
-"""What an entry takes besides its text."""
+"""Memory of an entry in addition to its text."""
 UNREAD_SPANS_MAX = 64
-"""Of one queue, whose group does not move its offset."""
+"""Maximum spans of a queue whose group doesn't commit its offset."""
 QUEUES_MAX = 5_000
 DELIVERED, ACKNOWLEDGED = "delivered", "acknowledged"
 
 
 class Span(msgspec.Struct, gc=False):
-    """Messages of a queue that a group was handed, side by side, within SPAN_SECONDS."""
+    """Adjacent messages of a queue that a group received within SPAN_SECONDS."""
 
     at_s: float
     queue: Queue
@@ -48,38 +47,38 @@ class Span(msgspec.Struct, gc=False):
     byte_count: int
     source: str
     worst_ms: int
-    """How long the one had waited that had waited longest, and which it is."""
+    """Longest wait of a message in the span, and the offset of that message."""
     worst: int
     is_sifted: bool
-    """Whether a filter passed over some of them."""
+    """Whether a filter skipped some of the messages."""
     wall_ms: float
-    """Wall time less monotonic time at its begin: what is added later is told by it."""
+    """Wall time minus monotonic time at the start; later additions use it."""
     acknowledged_s: float = 0.0
     acknowledged_by: str = ""
 
 
 Entry = Span | tuple[float, bytes]
-"""A span, or an event and its time."""
+"""A span, or an event with its time."""
 
 
 class Recorded(msgspec.Struct):
-    """An entry as the event that it is, and when it happened by the monotonic clock."""
+    """An entry as an event, with its time by the monotonic clock."""
 
     at_s: float
     event: TraceEvent
 
 
 class Recorder:
-    """Event loop only, but for `events_of`, which reads a snapshot.
+    """Event loop only, except for `events_of`, which reads a snapshot.
 
     Attributes:
-        is_on: whether anything is noted.
-        is_full: whether every event is.
-        spans: of each queue those that are not acknowledged, and the last one. Who keeps one of
-            these lists finds it empty when it is forgotten.
-        span_type: what spans are: Span, or its compiled twin.
+        is_on: whether anything is recorded.
+        is_full: whether every event is recorded.
+        spans: for each queue, the unacknowledged spans and the last span. A list is emptied when
+            it is dropped, so holders of it notice.
+        span_type: Span or its compiled version.
 
-    The native turn asks `is_on` of each pull.
+    The native turn reads `is_on` on each pull.
     """
 
     __slots__ = (
@@ -115,7 +114,7 @@ class Recorder:
         self._entries: deque[Entry] = deque()
         self.spans: dict[Queue, list[Span]] = {}
         self._began_s = clock.monotonic()
-        # Wall time less monotonic time, for what is told.
+        # Wall time minus monotonic time, for the reported times.
         self._wall_ms = clock.now_ms() - clock.monotonic() * 1000
 
     def __len__(self) -> int:
@@ -133,10 +132,10 @@ class Recorder:
         is_cold: bool,
         handed_out: int | None = None,
     ) -> None:
-        """Note that a pull was answered with messages from `first` up to `end`.
+        """Record that a pull returned the messages from `first` up to `end`.
 
-        `stored_ms`: when the first one was stored; `handed_out`: which that is, where a filter
-        passed over some of them.
+        `stored_ms` is when the first delivered message was stored; `handed_out` is its offset, if a
+        filter skipped some messages.
         """
         is_sifted = handed_out is not None
         oldest = first if handed_out is None else handed_out
@@ -145,7 +144,7 @@ class Recorder:
         if spans is not None:
             last = spans[-1]
             if (
-                # Side by side, or some of it once more.
+                # Adjacent, or partly repeated.
                 last.first <= first <= last.end
                 and last.client == client
                 and at_s - last.at_s < SPAN_SECONDS
@@ -186,7 +185,7 @@ class Recorder:
         self.forget()
 
     def acknowledged(self, queue: Queue, offset: int, client: str) -> None:
-        """Note that a group's offset of a queue is this now."""
+        """Record a group's new offset of a queue."""
         spans = self.spans.get(queue)
         if spans is None or spans[0].end > offset or spans[0].acknowledged_s:
             return
@@ -198,18 +197,18 @@ class Recorder:
             span.acknowledged_s = at_s
             span.acknowledged_by = client
             count += 1
-        # The last one stays: what follows it at once is added to it.
+        # Keep the last span, so that the next adjacent messages extend it.
         del spans[: min(count, len(spans) - 1)]
 
     def keep(self, event: TraceEvent) -> None:
-        """Keep an event as it is."""
+        """Keep an event unchanged."""
         text = encode(event)
         self._entries.append((self._monotonic(), text))
         self.byte_count += EVENT_BYTES + len(text)
         self.forget()
 
     def forget(self) -> None:
-        """Drop what is too old, and the oldest of what is too much."""
+        """Drop entries that are too old, then the oldest ones above the budget."""
         entries = self._entries
         least_s = self._monotonic() - self.minutes_max * 60
         while entries and (self.byte_count > self.bytes_max or _time_of(entries[0]) < least_s):
@@ -222,7 +221,7 @@ class Recorder:
                 self._forget_span(entry)
 
     def clear(self) -> None:
-        """Forget everything, and begin anew."""
+        """Drop all entries and start over."""
         self._entries.clear()
         self._forget_queues()
         self.byte_count = 0
@@ -230,12 +229,12 @@ class Recorder:
 
     @property
     def since_ms(self) -> int:
-        """Since when everything of its level is known, in wall time."""
+        """Return the wall time since which the record is complete for its level."""
         least_s = self._monotonic() - self.minutes_max * 60
         return round(self._wall_ms + max(self._began_s, least_s) * 1000)
 
     def snapshot(self, least_s: float) -> list[Entry]:
-        """Return what happened since a time of the monotonic clock."""
+        """Return the entries since a time of the monotonic clock."""
         self.forget()
         return [
             entry
@@ -257,9 +256,9 @@ class Recorder:
         return found
 
     def _forget_span(self, span: Span) -> None:
-        """Keep no queue whose last span is gone: topics and groups come and go."""
+        """Drop a queue with its last span, because topics and groups come and go."""
         spans = self.spans.get(span.queue)
-        # Of a queue the oldest goes first; it may have gone when it was acknowledged.
+        # The oldest span of a queue goes first, unless its acknowledgement already removed it.
         if spans and spans[0] is span:
             del spans[0]
             if not spans:

@@ -1,4 +1,4 @@
-"""Records: those of a pull's answer that a sample wants, found without decoding the others."""
+"""Find the sampled records in a pull's answer without decoding the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEPARATOR = b"\x02"
 
 
 def queue_offsets(records: memoryview) -> Iterator[int]:
-    """Yield the queue offsets of records side by side, up to the first that is none."""
+    """Yield the queue offsets of adjacent records, up to the first invalid record."""
     at = 0
     while at + _HEAD.size <= len(records):
         size, queue_offset = _HEAD.unpack_from(records, at)
@@ -27,19 +27,21 @@ def queue_offsets(records: memoryview) -> Iterator[int]:
 
 
 def sampled(records: memoryview, one_of: int) -> Iterator[memoryview]:
-    """Yield the records, of those side by side, that one of so many is by their unique keys.
+    """Yield the adjacent records whose unique key is in a sample of one in `one_of`.
 
-    Those as well whose key is not found at once: whoever decodes them decides by their ids.
+    Records without an obvious key are also yielded; after decoding, the caller decides by their
+    IDs.
     """
     data = bytes(records)
     at = 0
     while at < len(data):
         (size,) = SIZE.unpack_from(data, at)
         end = at + size
-        # Properties come last; a body that holds the same bytes lies before them.
+        # Properties are last, so a body with the same bytes can't be found first.
         begin = data.rfind(UNIQ_KEY, at, end)
         key = None
-        # Another property or their length stands before it, else it is part of something else.
+        # The name must follow another property or the length field; otherwise it is part of a
+        # value.
         if begin > at and (
             data[begin - 1] == SEPARATOR[0]
             or int.from_bytes(data[begin - 2 : begin], "big") == end - begin

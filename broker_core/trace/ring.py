@@ -1,9 +1,8 @@
-"""Ring: the numbered events that a watch keeps, those that wait and those that were sent.
+"""The numbered events of one watch, both waiting and sent.
 
-Events lie in stretches with one number after the other, so that what comes together costs little
-each. What was sent is kept as the text that it was sent as, and read when it is wanted again: that
-of an event which was told long ago is in no cache any more, and to let it go costs as much as to
-tell of another one.
+Events are grouped in stretches of consecutive numbers, which makes bursts cheap. Sent events are
+kept as the text that was sent and are decoded only on a resume: old event objects are no longer in
+any CPU cache, so freeing one costs as much as reporting another event.
 """
 
 from __future__ import annotations
@@ -19,28 +18,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 ADDED_MAX = 256
-"""So many that come one by one make a stretch: of a full ring its first event goes each time."""
+"""Maximum length of a stretch built from single events; a full ring drops its first event each
+time.
+"""
 
 
 class Stretch(Protocol):
-    """Events whose numbers follow each other from `first` on, with the same matched filters."""
+    """Events numbered consecutively from `first`, with the same matched filters."""
 
     first: int
     head: bytes
-    """What stands between an event's number and its ending."""
+    """The bytes between an event's number and its ending."""
     events: list[Emitted]
 
     def stages(self) -> Mapping[str, int]:
-        """Return how many of each stage they are."""
+        """Return the number of events per stage."""
         ...
 
     def body(self, before: bytes = b"", behind: bytes = b"") -> bytes:
-        """Return their JSON, with commas between them, and something around it."""
+        """Return the events as JSON separated by commas, between `before` and `behind`."""
         ...
 
 
 class Numbered:
-    """A Stretch. The native turn has a twin."""
+    """A stretch in Python. The native turn has its own version."""
 
     __slots__ = ("events", "first", "head")
 
@@ -50,11 +51,11 @@ class Numbered:
         self.events = events
 
     def stages(self) -> Mapping[str, int]:
-        """Return how many of each stage they are."""
+        """Return the number of events per stage."""
         return Counter(map(_STAGE_OF, self.events))
 
     def body(self, before: bytes = b"", behind: bytes = b"") -> bytes:
-        """Return their JSON, with commas between them, and something around it."""
+        """Return the events as JSON separated by commas, between `before` and `behind`."""
         head = self.head
         numbers = count(self.first)
         parts = [b'{"seq":"%d%b%b' % (next(numbers), head, each.ending) for each in self.events]
@@ -62,7 +63,7 @@ class Numbered:
 
 
 class _Sent:
-    """A push: its text, how many events it has, how many are forgotten, no number is above last."""
+    """A push: its text, its number of events, how many are forgotten, and its last number."""
 
     __slots__ = ("body", "count", "forgotten", "last")
 
@@ -74,10 +75,10 @@ class _Sent:
 
 
 class Ring:
-    """Keeps so many events at most; the oldest go first. Event loop only.
+    """Keeps the newest events, up to a limit. Event loop only.
 
     Attributes:
-        waiting: how many wait.
+        waiting: number of events that haven't been sent.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Ring:
         self._sent_count = 0
 
     def add(self, number: int, head: bytes, event: Emitted) -> None:
-        """Take an event."""
+        """Add an event."""
         last = self._waits[-1] if self._waits else None
         if (
             last is not None
@@ -106,13 +107,13 @@ class Ring:
         self._forget()
 
     def extend(self, stretch: Stretch) -> None:
-        """Take all of these events."""
+        """Add the events of a stretch."""
         self._waits.append(stretch)
         self.waiting += len(stretch.events)
         self._forget()
 
     def batch(self, events_max: int) -> tuple[list[Stretch], int]:
-        """Return what waits, from its beginning, so many events at most, and how many they are."""
+        """Return the oldest waiting stretches with up to `events_max` events, and their number."""
         taken: list[Stretch] = []
         room = events_max
         for place, stretch in enumerate(self._waits):
@@ -125,7 +126,7 @@ class Ring:
         return taken, events_max - room
 
     def sent(self, batch: Sequence[Stretch], body: bytes, count: int) -> None:
-        """Take note that a batch does not wait any more, and as what so many of it were sent."""
+        """Remove a batch from the waiting events; keep `body`, with the `count` sent events."""
         for stretch in batch:
             self._waits.popleft()
             self.waiting -= len(stretch.events)
@@ -134,8 +135,8 @@ class Ring:
             self._sent_count += count
 
     def rewind(self, number: int) -> None:
-        """Have what was sent behind a number wait again; forget what was sent before."""
-        # To read a text takes some milliseconds: that of others is left.
+        """Queue the sent events after a number again; drop the other sent events."""
+        # Decoding a text takes milliseconds, so only the needed ones are decoded.
         wanted = [each for each in self._sent if each.last > number]
         again = [stretch for each in wanted for stretch in self._again(each, number)]
         self._waits.extendleft(reversed(again))
@@ -144,7 +145,7 @@ class Ring:
         self._sent_count = 0
 
     def _again(self, sent: _Sent, behind: int) -> Iterator[Stretch]:
-        """Yield what was sent behind a number, without what is forgotten."""
+        """Yield the events that were sent after a number and aren't forgotten."""
         made: Stretch | None = None
         for place, (number, head, text) in enumerate(pushed(sent.body)):
             if place < sent.forgotten or number <= behind:
@@ -158,7 +159,7 @@ class Ring:
             yield made
 
     def _split(self, place: int, events: int) -> Stretch:
-        """Part the stretch at a place; return the first of the two."""
+        """Split a stretch after so many events; return its first part."""
         whole = self._waits[place]
         begin = self._numbered(whole.first, whole.head, whole.events[:events])
         self._waits[place] = begin

@@ -1,4 +1,4 @@
-"""StoredTrace: the events of messages that the broker itself stores again, or gives up."""
+"""Emit the events of messages that the broker stores again or gives up."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from broker_core.trace.tracer import Tracer
 
     RetriesOf = Callable[[str], int | None]
-    """After how many attempts a group gives a message up, None for an unknown group."""
+    """Number of attempts after which a group gives up a message; None for an unknown group."""
     DelayOf = Callable[[int], int]
-    """How many milliseconds a level of delay is."""
+    """Milliseconds of a delay level."""
 
 
 class StoredTrace:
-    """Tells watchers of messages that waited, and of copies. Event loop only."""
+    """Reports deferred messages and copies to watchers. Event loop only."""
 
     def __init__(
         self, tracer: Tracer, store_host: bytes, retries_of: RetriesOf, delay_of: DelayOf
@@ -40,10 +40,10 @@ class StoredTrace:
         self._delay_of = delay_of
 
     def due(self, message: MessageExt, topic: str, queue_id: int, result: PutMessageResult) -> None:
-        """Emit "stored", or "retried" for one given back, for a deferred message that is due.
+        """Emit "stored" for a deferred message that is due, or "retried" for a retry.
 
-        Its latency is what it waited since it was stored first, or given back; a retry's birth is
-        that of its first attempt and says nothing.
+        The latency is the wait since it was first stored or given back. The born time of a retry
+        can't be used, because it belongs to the first attempt.
         """
         if self._tracer.watching:
             self._put(message, (topic, queue_id), result)
@@ -51,7 +51,7 @@ class StoredTrace:
     def committed(
         self, message: MessageExt, topic: str, queue_id: int, result: PutMessageResult
     ) -> None:
-        """Emit "committed" for a half message, and "stored" for what became of it."""
+        """Emit "committed" for a half message, and "stored" for the message it became."""
         if self._tracer.watching:
             self._decided("committed", message)
             self._put(message, (topic, queue_id), result)
@@ -62,13 +62,13 @@ class StoredTrace:
             self._decided("rolled_back", message)
 
     def checked(self, message: MessageExt) -> None:
-        """Emit "checked" for a half message whose producer is asked for the outcome."""
+        """Emit "checked" for a half message when its producer is asked for the outcome."""
         if self._tracer.watching:
             times = message.properties.get(PROPERTY_TRANSACTION_CHECK_TIMES, "")
             self._half("checked", message, check_times=int(times) if times.isdecimal() else None)
 
     def given_back(self, message: MessageExt, group: str, client: str) -> None:
-        """Emit "given_back" at the place of a message that failed."""
+        """Emit "given_back" at the location of a failed message."""
         if self._tracer.notes_errors:
             place = (message.topic, message.queue_id, message.queue_offset)
             self._emit(
@@ -91,7 +91,7 @@ class StoredTrace:
         result: PutMessageResult,
         client: str,
     ) -> None:
-        """Emit "deferred" for the copy of a message given back, with the topic it goes to."""
+        """Emit "deferred" for the copy of a returned message, with its destination topic."""
         if self._tracer.watching:
             level = int(table[PROPERTY_DELAY_TIME_LEVEL])
             self._copied(
@@ -117,7 +117,7 @@ class StoredTrace:
         group: str,
         client: str,
     ) -> None:
-        """Emit "dead" at the place of the copy that is the dead letter."""
+        """Emit "dead" at the location of the dead letter."""
         if self._tracer.notes_errors:
             self._copied(
                 "dead",
@@ -132,7 +132,7 @@ class StoredTrace:
             )
 
     def expired(self, group: str, topic: str, queue_id: int, first: int, end: int) -> None:
-        """Emit "expired" for messages of a queue that went before a group had read them."""
+        """Emit "expired" for messages of a queue that expired before a group read them."""
         if self._tracer.notes_errors:
             self._tracer.emit("expired", topic, queue_id, end, from_offset=str(first), group=group)
 
@@ -163,9 +163,9 @@ class StoredTrace:
         result: PutMessageResult,
         **more: Any,
     ) -> None:
-        """Emit an event of a copy that was stored just now, with these properties.
+        """Emit an event for a copy that was just stored with these properties.
 
-        A first copy names the message that it is of; the message itself does not.
+        A first copy names the message it was made from; the message itself has no such property.
         """
         self._tracer.stored(
             stage,
@@ -183,7 +183,7 @@ class StoredTrace:
         self._half(stage, message, latency_us=max(0, waited_ms) * 1000)
 
     def _half(self, stage: str, message: MessageExt, **more: Any) -> None:
-        """Emit an event of a half message, in the topic that it is for."""
+        """Emit an event of a half message, in its destination topic."""
         get = message.properties.get
         queue_id = get(PROPERTY_REAL_QUEUE_ID, "")
         place = (

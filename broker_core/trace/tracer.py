@@ -1,8 +1,8 @@
-"""The live trace: events about messages, for watchers and the recorder.
+"""The live trace: send message events to watchers and the recorder.
 
-Callers test `watching` first, or `recorder.is_on` for what is rare: without a watcher a message
-costs one attribute read. Each watch has a bounded ring; events that do not fit are dropped, and the
-watcher learns how many.
+Callers check `watching` first, or `recorder.is_on` for rare events, so that without a watcher a
+message costs one attribute read. Each watch has a bounded ring; events that don't fit are dropped,
+and the watcher is sent their number.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from broker_core.message.names import (
 )
 from broker_core.trace.deliveries import Deliveries
 from broker_core.trace.event import Emitted, TraceEvent
+from broker_core.trace.event_sinks import EventSinks
 from broker_core.trace.filter import ERROR_STAGES, STAGES, Properties, TraceWatch
-from broker_core.trace.followed import Followed, Stored
-from broker_core.trace.picking import Picking
 from broker_core.trace.recorder import Recorder
 from broker_core.trace.ring import Numbered
-from broker_core.trace.takers import Takers
+from broker_core.trace.selection import EventSelection
 from broker_core.trace.watch import Watch
+from broker_core.trace.watched_messages import Stored, WatchedMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -54,40 +54,41 @@ OFF, WATCHED, RECORDER, FULL = "off", "watched", "recorder", "full"
 
 
 class Notes(Protocol):
-    """What happened, noted by the native turn to be told of later, together."""
+    """The native turn's notes of what happened, emitted later in batches."""
 
     def tell(self) -> None:
-        """Tell of all that is noted, in its order."""
+        """Emit all notes in order."""
         ...
 
 
 class NoNotes:
-    """Without a native turn nothing is noted."""
+    """The notes without a native turn: always empty."""
 
     def tell(self) -> None:
-        """Tell of nothing."""
+        """Do nothing."""
 
 
 class Watched(NamedTuple):
-    """A watch that has begun."""
+    """A watch that has started."""
 
     watch_id: str
     is_resumed: bool
-    """Whether it goes on with one whose connection was lost."""
+    """Whether it continues a watch whose connection was lost."""
 
 
 class Tracer:
-    """Takes events from the paths of messages; pushes them to watchers. Event loop only.
+    """Collects events on the paths of messages and pushes them to watchers. Event loop only.
 
     Attributes:
-        watching: whether anybody wants more than the recorder notes by itself.
-        on_watching: told when that may have changed.
-        recorder: what is kept for later.
-        deliveries: what acknowledgements are of; empty while nobody watches.
-        followed: messages of which more is to come; empty while nobody watches.
-        picking: which plain sends and pulls are wanted.
-        takers: whom the native turn tells of pulls without any event. New when picking is.
-        notes: what the native turn has noted for them and not told yet.
+        watching: whether anybody wants events beyond the recorder's own.
+        on_watching: called when `watching` may have changed.
+        recorder: events kept for later.
+        deliveries: deliveries waiting for acknowledgement; empty while nobody watches.
+        followed: messages that will have more events; empty while nobody watches.
+        selection: the plain sends and pulls that are wanted.
+        event_sinks: watches to which the native turn reports directly. Replaced together with
+            `selection`.
+        notes: the native turn's notes for these watches that haven't been emitted yet.
     """
 
     def __init__(
@@ -105,18 +106,18 @@ class Tracer:
         self._monotonic = clock.monotonic
         self._watches: dict[Hashable, Watch] = {}
         self._lost: dict[str, Watch] = {}
-        # Those of earlier processes have other names.
+        # Prefixed at random, to differ from the IDs of earlier processes.
         self._watch_ids = (f"{secrets.token_hex(4)}-{number}" for number in itertools.count(1))
         self._all: tuple[Watch, ...] = ()
         self.watching = False
-        self.on_watching: Callable[[bool], None] = _nobody
+        self.on_watching: Callable[[bool], None] = _ignore
         self.recorder = Recorder(clock, recorder_bytes_max, recorder_minutes, span_type)
         self._numbered = numbered_type or Numbered
         self.notes: Notes = NoNotes()
-        self.deliveries = Deliveries(self.tell_noted)
-        self.followed = Followed(self)
-        self.picking = Picking()
-        self.takers = Takers()
+        self.deliveries = Deliveries(self.emit_noted)
+        self.watched_messages = WatchedMessages(self)
+        self.selection = EventSelection()
+        self.event_sinks = EventSinks()
         self._is_off = False
         self._level_after_full = RECORDER
         self._push_timer: Timer | None = None
@@ -125,12 +126,12 @@ class Tracer:
 
     @property
     def notes_errors(self) -> bool:
-        """Whether errors are noted, if nobody watches as well."""
+        """Whether errors are recorded even without viewers."""
         return self.recorder.is_on or self.watching
 
     @property
     def level(self) -> str:
-        """What is noted: OFF, WATCHED, RECORDER or FULL."""
+        """The trace level: OFF, WATCHED, RECORDER or FULL."""
         if self._is_off:
             return OFF
         recorder = self.recorder
@@ -143,13 +144,13 @@ class Tracer:
 
     @property
     def watchers(self) -> int:
-        """How many watch."""
+        """Number of watchers."""
         return len(self._watches)
 
     def set_level(self, level: str, minutes: int = 0) -> None:
-        """Note nothing, what who watches wants, besides what the recorder affords, or everything.
+        """Record nothing, only what watchers want, the recorder's part as well, or everything.
 
-        The last one for some minutes: then it is again what it was before.
+        FULL lasts for some minutes; then the previous level returns.
         """
         if self.level != FULL:
             self._level_after_full = self.level
@@ -168,14 +169,14 @@ class Tracer:
             )
         elif not self.recorder.is_on:
             self.recorder.clear()
-        logger.info("live trace: level=%s minutes=%d", level, minutes)
+        logger.info("trace level changed level=%s minutes=%d", level, minutes)
         self._settle()
 
     def watch(self, connection: Hashable, wanted: TraceWatch, watcher: Watcher) -> Watched | None:
-        """Begin to push a connection what its filters match, in place of its watch so far.
+        """Start pushing the matching events to a connection, replacing its previous watch.
 
-        While the peer does not keep up, events stay in the ring. Returns None when there are too
-        many watchers at this host or in all.
+        While the peer doesn't keep up, events stay in the ring. Returns None when there are too
+        many watchers at this host or in total.
         """
         watch = self._resumable(wanted, watcher.owner)
         is_resumed = watch is not None
@@ -183,7 +184,7 @@ class Tracer:
             return None
         before = self._watches.pop(connection, None)
         if before is not None:
-            # What it has gathered matched what was asked for until now.
+            # The events gathered so far matched the previous request.
             with isolated("sending trace events to a watcher", before.watch_id):
                 before.send()
         if watch is None or wanted.resume is None:
@@ -193,24 +194,26 @@ class Tracer:
                 watcher,
                 self._numbered,
                 self._push_soon,
-                self.tell_noted,
+                self.emit_noted,
             )
         else:
             self._lost.pop(watch.watch_id)
             watch.resume(watcher, int(wanted.resume.last_seq), int(wanted.resume.received))
         self._watches[connection] = watch
         self._settle()
-        logger.info("live trace: watch_id=%s watchers=%d", watch.watch_id, len(self._watches))
+        logger.info(
+            "trace watch started watch_id=%s watchers=%d", watch.watch_id, len(self._watches)
+        )
         return Watched(watch.watch_id, is_resumed)
 
     def unwatch(self, connection: Hashable) -> bool:
-        """Stop pushing to a connection, and forget its watch; return whether it watched."""
+        """Stop pushing to a connection and remove its watch; return whether it had one."""
         watch = self._watches.pop(connection, None)
         self._settle()
         return watch is not None
 
     def connection_lost(self, connection: Hashable) -> None:
-        """Keep the watch of a connection that has ended, for its watcher may come again."""
+        """Keep the watch of a lost connection, because its watcher may reconnect."""
         watch = self._watches.pop(connection, None)
         if watch is not None:
             watch.lose_connection(self._monotonic())
@@ -228,10 +231,10 @@ class Tracer:
         offset_msg_id: str | None = None,
         **more: Any,
     ) -> bool:
-        """Offer an event to every watcher; call only while `watching`, errors while `is_on`.
+        """Offer an event to every watcher; call only while `watching`, for errors while `is_on`.
 
-        Properties are matched; of them only tags, keys and ids leave the broker. Returns whether
-        anybody asks about the message.
+        Filters can match all properties; only tags, keys and IDs leave the broker. Returns whether
+        anybody follows the message.
         """
         at_s = self._monotonic()
         table = {} if properties is None else properties
@@ -253,9 +256,9 @@ class Tracer:
         offset_msg_id: str,
         **more: Any,
     ) -> None:
-        """Offer the event of a message that is in the log, and follow it from there.
+        """Offer the event of a message that is in the log, and follow the message from there.
 
-        What waits has no offset in the queue that it is for.
+        A deferred message has no offset in its destination queue yet.
         """
         at_s = self._monotonic()
         table = {} if properties is None else properties
@@ -272,7 +275,7 @@ class Tracer:
             **more,
         )
         if self.offer(event, table, at_s):
-            self.followed.stored(
+            self.watched_messages.stored(
                 Stored(commit_log_offset, commit_log_offset + store_size, at_s, event, table)
             )
 
@@ -287,7 +290,7 @@ class Tracer:
         offset_msg_id: str,
         **more: Any,
     ) -> None:
-        """Keep something slow in the recorder, for nobody else."""
+        """Keep a slow event in the recorder only."""
         at_s = self._monotonic()
         self.recorder.keep(
             self._event(
@@ -329,7 +332,7 @@ class Tracer:
         )
 
     def offer(self, event: TraceEvent, properties: Properties, at_s: float) -> bool:
-        """Offer an event that is made already; see `emit`."""
+        """Offer an existing event; see `emit`."""
         recorder = self.recorder
         if recorder.is_full or (recorder.is_on and event.stage in ERROR_STAGES):
             recorder.keep(event)
@@ -345,21 +348,21 @@ class Tracer:
                     FAILURES.report("offering an event to a trace watch", watch.watch_id, error)
         return is_wanted
 
-    def tell_noted(self) -> None:
-        """Have told what the native turn noted: before a push, and whatever needs its traces."""
+    def emit_noted(self) -> None:
+        """Emit the native turn's notes; call this before a push or before reading results."""
         self.notes.tell()
 
     def notes_failed(self, count: int, error: Exception) -> None:
-        """Log that some of what was noted could not be told."""
-        logger.error("live trace: %d events could not be made", count, exc_info=error)
+        """Log that some of the native turn's notes couldn't be emitted."""
+        logger.error("trace events lost count=%d", count, exc_info=error)
 
     def lose(self, stage: str) -> None:
-        """Count an event that could not be made."""
+        """Count an event that couldn't be created."""
         for watch in self._all:
             watch.lose(stage)
 
     def push_all(self) -> None:
-        """Send each watcher its gathered events."""
+        """Push the gathered events to each watcher."""
         for watch in list(self._watches.values()):
             with isolated("sending trace events to a watcher", watch.watch_id):
                 watch.send()
@@ -382,7 +385,7 @@ class Tracer:
         return watch
 
     def _has_room(self, host: str) -> bool:
-        """Tell whether one more may watch; those without a connection give way."""
+        """Return whether one more watch is allowed, dropping disconnected watches if needed."""
         limits = self._limits
         while self._lost and (
             len(self._watches) + len(self._lost) >= limits.watcher_nums_max
@@ -405,31 +408,31 @@ class Tracer:
                 del self._lost[watch_id]
         if len(self._watches) + len(self._lost) < len(self._all):
             self._settle()
-            allocator.give_back()
+            allocator.release_free_memory()
 
     def _settle(self) -> None:
-        """Take note of who wants what."""
-        self.tell_noted()
+        """Apply the current watches."""
+        self.emit_noted()
         watches = self._all = (*self._watches.values(), *self._lost.values())
         is_full = self.recorder.is_full
         self.watching = not self._is_off and (bool(watches) or is_full)
-        self.picking.take(
+        self.selection.take(
             [each for watch in watches for each in watch.wanted.named().values()]
             if self.watching
             else [],
             is_full=is_full,
         )
-        self.takers = Takers(watches, is_full=is_full)
+        self.event_sinks = EventSinks(watches, is_full=is_full)
         self.on_watching(self.watching)
         if not self.watching:
             self.deliveries.clear()
-            self.followed.clear()
+            self.watched_messages.clear()
 
     def _push_soon(self) -> None:
-        """Have what is gathered by then sent a moment from now.
+        """Schedule a push of the events gathered until then.
 
-        A callback, and no task that waits: it runs twenty times a second between messages, and
-        costs as much as a hundred of them where nothing of it is in a cache.
+        A callback instead of a waiting task: it runs twenty times a second between messages, and
+        with cold caches a task costs as much as a hundred messages.
         """
         if self._push_timer is None:
             when = self._monotonic() + PUSH_SECONDS
@@ -441,18 +444,18 @@ class Tracer:
             self.push_all()
         finally:
             for watch in self._watches.values():
-                if not watch.is_told:
+                if not watch.is_up_to_date:
                     self._push_soon()
                     break
             if self._lost:
                 self._push_soon()
 
     async def shutdown(self) -> None:
-        """Forget the watches."""
+        """Drop all watches."""
         for timer in (self._full_timer, self._push_timer):
             if timer is not None:
                 timer.cancel()
 
 
-def _nobody(_: bool) -> None:
-    """Nobody listens."""
+def _ignore(_: bool) -> None:
+    """Do nothing."""

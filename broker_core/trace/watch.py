@@ -1,4 +1,4 @@
-"""Watch: what one watcher is sent, numbered, kept for a while, and what of it was lost."""
+"""One watcher's numbered events: filter, keep for a while, push, and count the lost ones."""
 
 from __future__ import annotations
 
@@ -23,47 +23,49 @@ if TYPE_CHECKING:
 
     Push = Callable[[bytes], bool]
     MaySee = Callable[[str], bool]
-    """Whether a watcher may read a topic, by its rights of the moment."""
+    """Whether a watcher may currently read a topic."""
 
 RING_EVENTS = 20_000
-"""Events that a watch keeps: those that wait, and sent ones for who comes again."""
+"""Events that a watch keeps: waiting ones, and sent ones for a watcher that reconnects."""
 BATCH_EVENTS_MAX = 2_000
-"""Events in one push; with PUSH_SECONDS this limits the events a second."""
+"""Events in one push; together with PUSH_SECONDS this limits the events per second."""
 FRESH_MAX = 1_000
-"""So many that match are numbered at once, with the next push or before."""
-NOBODYS_TOPIC = RMQ_SYS_TRANS_HALF_TOPIC
-"""Stands for the topic of an event without one: no default permission covers it."""
+"""Maximum matched events that are numbered together, in the next push or earlier."""
+PRIVATE_TOPIC = RMQ_SYS_TRANS_HALF_TOPIC
+"""The topic checked for an event without one: no default permission includes it."""
 
 
 class Watcher(NamedTuple):
-    """Who watches."""
+    """The receiver of a watch's events."""
 
     push: Push
-    """Sends an encoded batch, and returns whether the peer keeps up."""
+    """Send an encoded batch and return whether the peer keeps up."""
     host: str = ""
     owner: str | None = None
-    """The account, None for nobody's."""
+    """The account, or None for a watch without one."""
     may_see: MaySee | None = None
-    """None: everything."""
+    """None allows everything."""
 
 
 class Watch:
-    """Numbers what its filters match. Event loop only.
+    """Numbers the events that its filters match. Event loop only.
 
-    A watch outlives its connection for a while: who comes again is sent what the ring still has.
+    A watch outlives its connection for a while: a watcher that reconnects is sent the events
+    still in the ring.
 
     Attributes:
-        watch_id: its name.
-        host: where its watcher is.
-        owner: the account of its watcher, None for nobody's.
-        wanted: what it asks for.
-        lost_at: since when it has no connection, by the monotonic clock.
-        fresh: events that match its only filter, which are numbered later. The native turn adds
-            to them; it sees to FRESH_MAX, and calls `wake` before, where `is_told`.
-        is_told: whether its watcher knows all that there is.
+        watch_id: the watch's name.
+        host: the watcher's host.
+        owner: the watcher's account, or None.
+        wanted: the requested filters.
+        lost_at: when the connection was lost, by the monotonic clock.
+        fresh: events that match the only filter and will be numbered later. The native turn adds
+            to them and respects FRESH_MAX; if `is_up_to_date`, it calls `wake` first.
+        is_up_to_date: whether the watcher has everything that exists.
     """
 
     __slots__ = (
+        "_emit_noted",
         "_heads",
         "_last_seq",
         "_matchers",
@@ -73,17 +75,16 @@ class Watch:
         "_offered",
         "_on_news",
         "_push",
+        "_pushed_seq",
         "_rate_max",
         "_ring",
         "_second",
         "_seen",
         "_sent_count",
-        "_tell_noted",
         "_this_second",
-        "_told_seq",
         "fresh",
         "host",
-        "is_told",
+        "is_up_to_date",
         "lost_at",
         "owner",
         "wanted",
@@ -97,20 +98,20 @@ class Watch:
         watcher: Watcher,
         numbered_type: Callable[[int, bytes, list[Emitted]], Stretch] = Numbered,
         on_news: Callable[[], None] | None = None,
-        tell_noted: Callable[[], None] = lambda: None,
+        emit_noted: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_news` is told that there is something to send, `tell_noted` asked for what is noted.
+        """Create a watch; `on_news` is called when there is something to send.
 
-        See `Tracer.tell_noted`.
+        For `emit_noted` see `Tracer.emit_noted`.
         """
         self.watch_id = watch_id
         self.wanted = structs.replace(wanted, resume=None)
         self.host = watcher.host
         self.owner = watcher.owner
         self.lost_at = 0.0
-        self.is_told = True
+        self.is_up_to_date = True
         self._on_news = on_news
-        self._tell_noted = tell_noted
+        self._emit_noted = emit_noted
         self.fresh: list[Emitted] = []
         self._push: Push | None = watcher.push
         self._matchers = [(name, *compiled(each)) for name, each in wanted.named().items()]
@@ -119,7 +120,7 @@ class Watch:
         self._seen: dict[str, bool] = {}
         self._heads: dict[tuple[str, ...], bytes] = {}
         self._last_seq = 0
-        self._told_seq = 0
+        self._pushed_seq = 0
         self._sent_count = 0
         self._numbered = numbered_type
         self._ring = Ring(RING_EVENTS, numbered_type)
@@ -130,13 +131,13 @@ class Watch:
 
     @property
     def dropped(self) -> int:
-        """Events that will never come."""
+        """Number of events that will never be sent."""
         return self._last_seq - self._sent_count - self._ring.waiting
 
     def offer(
         self, emitted: Emitted, event: TraceEvent, properties: Properties, at_s: float
     ) -> bool:
-        """Take an event if a filter matches; return whether one matches its message."""
+        """Add an event if a filter matches; return whether a filter matches its message."""
         self.number_fresh()
         is_about = False
         matched = []
@@ -145,33 +146,33 @@ class Watch:
                 is_about = True
                 if here(event, properties):
                     matched.append(name)
-        if matched and (self._may_see is None or self._sees(emitted)):
+        if matched and (self._may_see is None or self._can_see(emitted)):
             self._count(emitted.stage)
             if self._rate_max is None or self._has_room(at_s):
                 self._ring.add(self._last_seq, self._head(tuple(matched)), emitted)
         return is_about
 
     def lose(self, stage: str) -> None:
-        """Count an event that matches, and is not kept."""
+        """Count a matching event that wasn't kept."""
         self.number_fresh()
         self._count(stage)
 
     def wake(self) -> None:
-        """Take note that there is something to send, and tell who sends it."""
-        self.is_told = False
+        """Note that there is something to send and schedule a push."""
+        self.is_up_to_date = False
         if self._on_news is not None:
             self._on_news()
 
     def number_fresh(self) -> None:
-        """Take what matched without having been offered: all at once, for little each."""
-        self._tell_noted()
+        """Number all fresh events together, which costs little per event."""
+        self._emit_noted()
         fresh = self.fresh
         if not fresh:
             return
-        # The next ones have a list of their own: this one is kept.
+        # Later events need a new list, because this one is kept.
         self.fresh = []
         if self._may_see is not None:
-            fresh = [each for each in fresh if self._sees(each)]
+            fresh = [each for each in fresh if self._can_see(each)]
         (name,) = self._names
         numbered = self._numbered(self._last_seq + 1, self._head((name,)), fresh)
         self._last_seq += len(fresh)
@@ -181,26 +182,26 @@ class Watch:
         self._ring.extend(numbered)
 
     def send(self) -> None:
-        """Push a batch, if there is news and the peer reads."""
+        """Push a batch if there is something new and the peer reads."""
         self.number_fresh()
         self._seen.clear()
         ring = self._ring
         if self._push is None:
             return
-        if self._told_seq == self._last_seq and not ring.waiting:
-            self.is_told = True
+        if self._pushed_seq == self._last_seq and not ring.waiting:
+            self.is_up_to_date = True
             return
         batch, batch_count = ring.batch(BATCH_EVENTS_MAX)
-        told_seq = self._last_seq
+        pushed_seq = self._last_seq
         if batch_count < ring.waiting:
-            told_seq = batch[-1].first + len(batch[-1].events) - 1
+            pushed_seq = batch[-1].first + len(batch[-1].events) - 1
         body, shown_count = self._shown(batch, batch_count)
         if not self._push(body):
             return
         ring.sent(batch, body, shown_count)
         self._sent_count += shown_count
-        self._told_seq = told_seq
-        self.is_told = told_seq == self._last_seq and not ring.waiting
+        self._pushed_seq = pushed_seq
+        self.is_up_to_date = pushed_seq == self._last_seq and not ring.waiting
 
     def _shown(self, batch: Sequence[Stretch], batch_count: int) -> tuple[bytes, int]:
         """Return the events of a batch that the watcher may see as text, and their number.
@@ -210,13 +211,13 @@ class Watch:
         with isolated("encoding trace events", self.watch_id):
             shown, shown_count = batch, batch_count
             if self._may_see is not None:
-                shown = [part for each in batch for part in self._seen_of(each)]
+                shown = [part for each in batch for part in self._visible_parts(each)]
                 shown_count = sum(len(each.events) for each in shown)
             return self._body(shown, self.dropped + batch_count - shown_count), shown_count
         return self._body((), self.dropped + batch_count), 0
 
     def fold(self) -> None:
-        """Keep as text what waits for a watcher without a connection: a third of the memory."""
+        """Convert the waiting events of a disconnected watcher to text, a third of the memory."""
         self.number_fresh()
         batch, count = self._ring.batch(BATCH_EVENTS_MAX)
         if count:
@@ -224,12 +225,12 @@ class Watch:
             self._sent_count += count
 
     def lose_connection(self, now_s: float) -> None:
-        """Keep what comes until the watcher comes again."""
+        """Keep new events until the watcher reconnects."""
         self._push = None
         self.lost_at = now_s
 
     def resume(self, watcher: Watcher, last_seq: int, received: int) -> None:
-        """Go on behind the last event that has come to the watcher, who has so many of them."""
+        """Continue after the last event that reached the watcher, given the number received."""
         self.number_fresh()
         self.host = watcher.host
         self._push = watcher.push
@@ -237,17 +238,17 @@ class Watch:
         self._seen.clear()
         self._ring.rewind(last_seq)
         self._sent_count = min(received, self._last_seq - self._ring.waiting)
-        self._told_seq = -1
+        self._pushed_seq = -1
         self.wake()
 
     def _count(self, stage: str) -> None:
-        if self.is_told:
+        if self.is_up_to_date:
             self.wake()
         self._last_seq += 1
         self._offered[stage] += 1
 
     def _has_room(self, at_s: float) -> bool:
-        """Count an event of this second; return whether so many are wanted."""
+        """Count an event of this second; return whether the rate limit allows it."""
         assert self._rate_max is not None
         if self._second != int(at_s):
             self._second = int(at_s)
@@ -255,8 +256,8 @@ class Watch:
         self._this_second += 1
         return self._this_second <= self._rate_max
 
-    def _sees(self, emitted: Emitted) -> bool:
-        """Return whether the watcher may see an event; asked once a push for each topic."""
+    def _can_see(self, emitted: Emitted) -> bool:
+        """Return whether the watcher may see an event; checked once per push and topic."""
         assert self._may_see is not None
         topic = topic_to_read(emitted.topic, emitted.group)
         seen = self._seen.get(topic)
@@ -264,17 +265,17 @@ class Watch:
             seen = self._seen[topic] = self._may_see(topic)
         return seen
 
-    def _seen_of(self, stretch: Stretch) -> Iterator[Stretch]:
-        """Yield what of a stretch the watcher may see."""
+    def _visible_parts(self, stretch: Stretch) -> Iterator[Stretch]:
+        """Yield the parts of a stretch that the watcher may see."""
         first = stretch.first
-        for is_seen, some in itertools.groupby(stretch.events, self._sees):
+        for is_seen, some in itertools.groupby(stretch.events, self._can_see):
             events = list(some)
             if is_seen:
                 yield self._numbered(first, stretch.head, events)
             first += len(events)
 
     def _head(self, matched: tuple[str, ...]) -> bytes:
-        """Return how an event with these names begins, behind its number."""
+        """Return the start of an event with these filter names, after its number."""
         head = self._heads.get(matched)
         if head is None:
             names = b"" if matched == ("",) else b'"matched":' + encode(matched) + b","
@@ -282,7 +283,7 @@ class Watch:
         return head
 
     def _body(self, events: Sequence[Stretch], dropped: int) -> bytes:
-        """Return a batch, the body of TRACE_EVENTS."""
+        """Return a batch as the body of TRACE_EVENTS."""
         offered = {stage: str(count) for stage, count in self._offered.items()}
         counts = {
             "watchId": self.watch_id,
@@ -292,11 +293,11 @@ class Watch:
         }
         before, behind = encode(counts)[:-1] + b',"events":[', b"]}"
         if len(events) == 1:
-            # Nearly always: much is copied once less.
+            # The usual case, which saves a large copy.
             return events[0].body(before, behind)
         return b"%b%b%b" % (before, b",".join([each.body() for each in events]), behind)
 
 
 def topic_to_read(topic: str, group: str | None) -> str:
-    """Return the topic that one must be allowed to read to see an event."""
-    return topic or (retry_topic(group) if group else NOBODYS_TOPIC)
+    """Return the topic whose read permission an event requires."""
+    return topic or (retry_topic(group) if group else PRIVATE_TOPIC)

@@ -1,1 +1,1 @@
-"""Transactional messages: half messages, their outcomes, asking producers for them."""
+"""Transactional messages: half messages, their outcomes, and checks with producers."""

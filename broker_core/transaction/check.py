@@ -1,14 +1,14 @@
-"""The check: asking producers for the outcome of their transactions.
+"""The check: ask producers for the outcome of their transactions.
 
-Every interval the broker looks at each half message that is older than its immunity. It puts a copy
-with one more check counted to the queue's end, and asks any live producer of the group for the
-outcome of that copy. After transactionCheckMax checks it moves the message to
+In every interval the broker checks each half message that is older than its immunity. It puts a
+copy with an incremented check count at the queue's end, and asks any live producer of the group for
+the outcome of that copy. After transactionCheckMax checks it moves the message to
 TRANS_CHECK_MAX_TIME_TOPIC.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check (4.9.7).
-Differs: age is counted by this broker's steady clock from the put; the original subtracts the
-producer's clock from its own. Rounds within the immunity do not count as checks; in the original a
-quarter of an hour of immunity parks the message before anybody was asked.
+Differs: age is measured with this broker's steady clock from the put; the original subtracts the
+producer's clock from its own. Rounds within the immunity don't count as checks; in the original, 15
+minutes of immunity park the message before a producer was asked.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ HALVES_PER_TURN = 64
 SETTLE_SECONDS = 1.0
 SPAN_MAX = 10_000
 """Above this many half messages since the oldest undecided one, immune ones move to the end of the
-queue, so that a restart reads fewer."""
+queue, so that a restart reads fewer.
+"""
 
 
 class CheckSettings(NamedTuple):
-    """When producers are asked; milliseconds, and how often."""
+    """When, and how often, producers are asked. Times are in milliseconds."""
 
     timeout_ms: int
     interval_ms: int
     check_max: int
     reserved_ms: int
-    """Older than this a transaction is given up: the log forgets it soon."""
+    """Older transactions are given up, because the log will delete them soon."""
 
 
 class CheckedHalf(NamedTuple):
-    """What a producer is asked about: the message, and the place of its last copy."""
+    """The message that a producer is asked about, and the location of its last copy."""
 
     message: MessageExt
     queue_offset: int
@@ -63,9 +64,9 @@ class CheckedHalf(NamedTuple):
 class TransactionCheck(Service):
     """Rounds over the undecided transactions. Event loop only.
 
-    `settings` is called each time, since its values may change. `ask` sends the question to a live
-    producer of the message's group, and returns False without one. `resolve_discard` returns the
-    outcome of a transaction that was checked too often, None to park it.
+    `settings` is called each time, because its values may change. `ask` sends the question to a
+    live producer of the message's group, and returns False if there isn't any. `resolve_discard`
+    returns the outcome of a transaction that was checked too often, or None to park it.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class TransactionCheck(Service):
         await self._transactions.settle_all()
 
     async def check(self) -> None:
-        """Make one round."""
+        """Run one round."""
         transactions = self._transactions
         started_ms = self._steady.now_ms()
         transactions.write_owed()
@@ -106,7 +107,7 @@ class TransactionCheck(Service):
             questions = []
             for queue_offset in offsets:
                 half = transactions.pending.get(queue_offset)
-                # Neither what this round has put, nor what was decided meanwhile.
+                # Skip half messages that were put in this round or decided meanwhile.
                 if half is not None and half.outcome is None and half.stored_ms < started_ms:
                     question = None
                     with isolated("checking a transaction", f"queue_offset={queue_offset}"):
@@ -122,9 +123,10 @@ class TransactionCheck(Service):
             await self._clock.sleep(0)
 
     def ask_now(self, queue_offset: int) -> bool | None:
-        """Ask a producer about one transaction, beside the rounds and without counting it.
+        """Ask a producer about one transaction now, without counting it as a check.
 
-        False: no producer of its group is connected; None: it is decided, or has another offset.
+        Returns False if no producer of its group is connected, None if it is decided or has
+        another offset.
         """
         half = self._transactions.pending.get(queue_offset)
         message = None if half is None or half.outcome else self._transactions.read(half)
@@ -133,7 +135,7 @@ class TransactionCheck(Service):
         return self._ask(CheckedHalf(message, half.queue_offset, half.commit_log_offset))
 
     def _check_one(self, half: Half) -> CheckedHalf | None:
-        """Do what is due for one transaction; return the question for its producer, if any."""
+        """Do the next step for one transaction; return the question for its producer, if any."""
         settings, transactions = self._settings(), self._transactions
         age_ms = self._steady.now_ms() - half.since_ms
         immunity_ms = settings.timeout_ms if half.immunity_ms is None else half.immunity_ms
@@ -141,11 +143,11 @@ class TransactionCheck(Service):
         if is_immune and transactions.span <= SPAN_MAX:
             return None
         if not transactions.is_readable(half):
-            # A copy that no slave has yet, or that is not flushed: a later round asks.
+            # The copy isn't flushed or replicated yet: a later round asks.
             return None
         message = transactions.read(half)
         if message is None:
-            logger.error("half message is gone: commit_log_offset=%d", half.commit_log_offset)
+            logger.error("half message lost commit_log_offset=%d", half.commit_log_offset)
             transactions.forget(half)
             return None
         properties = dict(message.properties)
@@ -165,7 +167,7 @@ class TransactionCheck(Service):
         return CheckedHalf(message, half.queue_offset, half.commit_log_offset)
 
     def _give_up(self, half: Half, message: MessageExt) -> None:
-        """End a transaction by the listener's outcome, else park it; the next round retries."""
+        """End a transaction with the listener's outcome, or park it; the next round retries."""
         transactions = self._transactions
         group = _group_of(message)
         outcome = None if self._resolve_discard is None else self._resolve_discard(half, message)
@@ -174,7 +176,7 @@ class TransactionCheck(Service):
                 self._counted_log.report(
                     logger,
                     logging.INFO,
-                    "undecided transactions are parked",
+                    "undecided transaction parked",
                     f"group={group}",
                     "checks=%d uniq_key=%s",
                     half.check_times,
@@ -189,7 +191,7 @@ class TransactionCheck(Service):
         self._counted_log.report(
             logger,
             logging.WARNING,
-            "undecided transactions are ended",
+            "undecided transaction ended",
             f"group={group}",
             "outcome=%s checks=%d uniq_key=%s status=%s",
             outcome.value,
@@ -203,7 +205,7 @@ class TransactionCheck(Service):
             self._counted_log.report(
                 logger,
                 logging.WARNING,
-                "no producer to ask about transactions",
+                "no producer to check the transaction",
                 f"group={_group_of(question.message)}",
                 "uniq_key=%s",
                 question.message.uniq_key,

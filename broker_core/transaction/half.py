@@ -1,8 +1,8 @@
-"""The half message: sent, withheld from consumers, and not yet decided.
+"""The half message: sent, withheld from consumers, and not decided yet.
 
-A half message is an ordinary record in queue 0 of RMQ_SYS_TRANS_HALF_TOPIC; its properties say
-which topic and queue it is committed to. A check puts a copy of it to the queue's end, with one
-more check counted: the original and its copies are one transaction, and have one key.
+A half message is an ordinary record in queue 0 of RMQ_SYS_TRANS_HALF_TOPIC; its properties contain
+its destination topic and queue. A check puts a copy at the queue's end, with an incremented check
+count: the original and its copies are one transaction and have the same key.
 
 Source: broker/transaction/queue/TransactionalMessageBridge.java (4.9.7).
 """
@@ -50,15 +50,15 @@ class Half:
     """When this copy was put, in steady time."""
     check_times: int
     immunity_ms: int | None
-    """How long it is not checked; None: transactionTimeOut."""
+    """How long it isn't checked; None means transactionTimeOut."""
     is_copy: bool = False
     """Whether the transaction has earlier half messages."""
     outcome: Outcome | None = None
-    """The outcome, while its op message is not written yet."""
+    """The outcome, while its op message isn't written yet."""
 
 
 class PlainHalf(NamedTuple):
-    """A half message that the native turn has put."""
+    """A half message put by the native turn."""
 
     queue_offset: int
     commit_log_offset: int
@@ -70,11 +70,11 @@ class PlainHalf(NamedTuple):
     body_crc: int
     body_size: int
     immunity: str | None
-    """The property, as the producer wrote it."""
+    """The property as the producer wrote it."""
 
 
 def withhold(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int]:
-    """Return where a half message is put; its properties get the place it is committed to.
+    """Return where to put a half message, after adding its destination to its properties.
 
     A delay is dropped, as clients drop it: a half message is never deferred as well.
     """
@@ -98,7 +98,7 @@ def key_of(
 
 
 def key_of_plain(half: PlainHalf, born_host: bytes) -> bytes:
-    """Return the key of a half message that the native turn has put."""
+    """Return the key of a half message put by the native turn."""
     return _digest(
         (half.producer_group, half.uniq_key, half.topic, str(half.queue_id)),
         f"{half.born_timestamp} {half.body_crc} {half.body_size} ",
@@ -119,14 +119,14 @@ def key_of_message(message: MessageExt) -> bytes:
 
 
 def real_place(message: MessageExt) -> tuple[str, int] | None:
-    """Return the topic and queue_id that a half message is committed to; None without them."""
+    """Return the destination topic and queue_id of a half message, or None."""
     topic = message.properties.get(names.PROPERTY_REAL_TOPIC)
     queue_id = _count(message.properties.get(names.PROPERTY_REAL_QUEUE_ID))
     return None if topic is None or queue_id is None else (topic, queue_id)
 
 
 def is_copy(properties: Mapping[str, str]) -> bool:
-    """Return whether a broker put this half message, in place of an earlier one."""
+    """Return whether a broker put this half message to replace an earlier one."""
     return (
         names.PROPERTY_TRANSACTION_CHECK_TIMES in properties
         or names.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET in properties
@@ -139,12 +139,12 @@ def check_times(properties: Mapping[str, str]) -> int:
 
 
 def immunity_ms(properties: Mapping[str, str]) -> int | None:
-    """Return how long the producer must not be asked, None when it did not say."""
+    """Return how long the producer must not be asked, or None if it didn't say."""
     return immunity_ms_of(properties.get(names.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS))
 
 
 def immunity_ms_of(text: str | None) -> int | None:
-    """Return what the property says."""
+    """Return the value of the property."""
     seconds = _count(text)
     return None if seconds is None else seconds * 1000
 

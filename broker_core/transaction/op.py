@@ -1,7 +1,7 @@
-"""The op message: the half message at a queue offset has its outcome.
+"""The op message: it marks the half message at a queue offset as decided.
 
-Its body is the queue offset in decimal digits; 5.x writes several in one message, each followed by
-a comma. TAGS is "d". Its queue_id is that of the half message.
+The body is the queue offset in decimal digits; 5.x writes several in one message, each followed by
+a comma. TAGS is "d". The queue_id is the half message's.
 
 Source: broker/transaction/queue/TransactionalMessageBridge.java addRemoveTagInTransactionOp
 (4.9.7), TransactionalOpBatchService.java (5.3.3).
@@ -24,14 +24,14 @@ PROPERTIES_TEXT = properties.encode(_PROPERTIES)
 
 
 class PlainCommits(NamedTuple):
-    """What the native turn needs to know of this package to serve plain commits."""
+    """The parts of this package that the native turn needs for plain commits."""
 
     half_topic: bytes
     op_topic: str
     op_properties: bytes
     op_tag: bytes
     steady_ms: Callable[[], int]
-    """Says when an op message is born."""
+    """Return the born time of an op message."""
 
     @classmethod
     def of(cls, steady_ms: Callable[[], int]) -> Self:
@@ -45,7 +45,7 @@ class PlainCommits(NamedTuple):
 
 
 def is_key(uniq_key: str) -> bool:
-    """Return whether an op message may have it as its only key."""
+    """Return whether this can be an op message's only key."""
     return bool(uniq_key) and names.KEY_SEPARATOR not in uniq_key
 
 
@@ -54,14 +54,14 @@ def body_of(half_queue_offset: int) -> bytes:
 
 
 def properties_text(keys: str | None) -> str:
-    """Return the properties; keys make the message findable by the index."""
+    """Return the properties; keys add the message to the index."""
     if keys is None:
         return PROPERTIES_TEXT
     return properties.encode({**_PROPERTIES, names.PROPERTY_KEYS: keys})
 
 
 def half_queue_offsets(message: MessageExt) -> list[int]:
-    """Return the queue offsets that an op message lists; none when it is not an op message."""
+    """Return the queue offsets that a message lists; empty if it isn't an op message."""
     if message.tags != REMOVE_TAG:
         return []
     parts = [part for part in message.body.split(b",") if part]

@@ -1,7 +1,7 @@
 """Transactions: undecided half messages, and their outcomes.
 
-An outcome is an op message for the half message. The first outcome stays: a half message that has
-one leaves `pending`, and a later END changes nothing.
+An outcome is an op message for the half message. The first outcome is final: a decided half message
+leaves `pending`, and a later END changes nothing.
 
 Commit puts the message to its topic, then the op message. With SYNC_FLUSH it puts the op message
 when the message is durable, because a power cut could otherwise leave the op message alone. A
@@ -9,7 +9,7 @@ process that is killed between the two puts leaves a committed message without i
 `load` finds it and writes the op message.
 
 Progress is the offset of consumer group CID_RMQ_SYS_TRANS in the half queue and in the op queue:
-every half message before it has its outcome. It is committed after these outcomes are durable.
+every half message before it is decided. It is committed after these outcomes are durable.
 
 Source: broker/processor/EndTransactionProcessor.java,
 broker/transaction/queue/TransactionalMessageServiceImpl.java (4.9.7).
@@ -70,15 +70,15 @@ HALF_TOPIC = names.RMQ_SYS_TRANS_HALF_TOPIC
 OP_TOPIC = names.RMQ_SYS_TRANS_OP_HALF_TOPIC
 MAX_TIME_TOPIC = names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC
 ENDED_KEPT = 10_000
-"""Outcomes kept in memory; older ones are looked up in the store."""
+"""Outcomes kept in memory; older outcomes are looked up in the store."""
 TAIL_UNITS = 64
-"""Messages at a queue's end that a start reads to find one whose op message is missing."""
+"""Messages at a queue's end that are searched at startup for a missing op message."""
 UNDECIDED, GIVEN_UP, UNKNOWN = "undecided", "given_up", "unknown"
-"""What became of a transaction that has no outcome."""
+"""States of a transaction without an outcome."""
 
 
 class OffsetTable(Protocol):
-    """How far a group has read; metadata's ConsumerOffsets is one."""
+    """The committed offsets of groups; implemented by metadata's ConsumerOffsets."""
 
     def query(self, group: str, topic: str, queue_id: int) -> int: ...
 
@@ -86,14 +86,14 @@ class OffsetTable(Protocol):
 
 
 class Transactions:
-    """Event loop only, but for `load`.
+    """Event loop only, except for `load`.
 
     Attributes:
-        pending: the undecided half messages, by queue_offset, in its order.
+        pending: the undecided half messages, by queue_offset, in order.
         plain: the native turn puts plain commits by itself, and calls `note_commit`.
 
-    `on_committed` is called with a half message, the topic and queue_id that it was committed to,
-    and the put; `on_rolled_back` with a half message.
+    `on_committed` is called with a half message, its destination topic and queue_id, and the put;
+    `on_rolled_back` with a half message.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Transactions:
         self._on_rolled_back = on_rolled_back
         self.pending: dict[int, Half] = {}
         self._owed: dict[int, int] = {}
-        """Queue offset of a decided half message -> where its committed message ends."""
+        """Queue offset of a decided half message -> end of its committed message."""
         self._store = store
         self._stored = StoredMessages(store)
         self._offsets = offsets
@@ -127,9 +127,9 @@ class Transactions:
         self._last_copy: PutMessageResult | None = None
 
     def load(self) -> None:
-        """Find the half messages without an outcome, in the store as it is now.
+        """Find the undecided half messages in the store.
 
-        To be called before the store is started, and when a slave becomes master.
+        Call this before the store starts, and when a slave becomes master.
         """
         for known in (self.pending, self._owed, self._by_key, self._ended, self._ops):
             known.clear()
@@ -148,11 +148,11 @@ class Transactions:
         self._find_outcomes_without_op()
         if self.pending or self._next_half:
             logger.info(
-                "transactions: undecided=%d half_offset=%d", len(self.pending), self._next_half
+                "transactions loaded count=%d half_offset=%d", len(self.pending), self._next_half
             )
 
     def start(self) -> None:
-        """Write the op messages that a killed process did not write."""
+        """Write the op messages that a killed process left unwritten."""
         self.write_owed()
 
     def add(
@@ -163,7 +163,7 @@ class Transactions:
         born_timestamp: int,
         born_host: bytes,
     ) -> None:
-        """Add a half message that a producer sent and that was put just now."""
+        """Add a half message that a producer sent and that was just put."""
         self._add_new(
             key_of(properties, body, born_timestamp, born_host),
             result.queue_offset,
@@ -173,7 +173,7 @@ class Transactions:
         )
 
     def add_plain(self, half: PlainHalf, born_host: bytes) -> None:
-        """Add a half message that the native turn has put just now."""
+        """Add a half message that the native turn has just put."""
         self._add_new(
             key_of_plain(half, born_host),
             half.queue_offset,
@@ -200,9 +200,9 @@ class Transactions:
     def renew(
         self, half: Half, message: MessageExt, properties: dict[str, str]
     ) -> PutMessageResult | None:
-        """Put a copy to the queue's end, which represents the transaction from now on.
+        """Put a copy at the queue's end, which represents the transaction from now on.
 
-        Returns None when the put failed and the half message before still represents it.
+        Returns None if the put failed; then the previous half message still represents it.
 
         Differs: the copy keeps the message's flag; the original loses it.
         """
@@ -220,12 +220,12 @@ class Transactions:
         half.stored_ms = self._steady.now_ms()
         half.is_copy = True
         self._take(half)
-        # A broker that takes this store over must not ask about the original as well.
+        # Otherwise a broker that takes over this store would check the original, too.
         self._put_op(superseded, None)
         return result
 
     def park(self, half: Half, message: MessageExt) -> bool:
-        """Give up asking: move the transaction to TRANS_CHECK_MAX_TIME_TOPIC."""
+        """Stop checking: move the transaction to TRANS_CHECK_MAX_TIME_TOPIC."""
         self._ensure_topic(MAX_TIME_TOPIC)
         result = self._store.put_copy(message, MAX_TIME_TOPIC, HALF_QUEUE_ID, message.properties)
         if result.status is not PutMessageStatus.PUT_OK:
@@ -238,7 +238,7 @@ class Transactions:
         """Put a message of TRANS_CHECK_MAX_TIME_TOPIC back.
 
         Raises:
-            RequestRefusedError: it is no parked transaction, has its outcome, or is not stored.
+            RequestRefusedError: it isn't a parked transaction, is decided, or can't be stored.
         """
         if message.topic != MAX_TIME_TOPIC or real_place(message) is None:
             raise _refusal("it is not a half message that was checked too often")
@@ -268,28 +268,28 @@ class Transactions:
         )
 
     def forget(self, half: Half) -> None:
-        """Drop a half message whose record is gone."""
+        """Remove a half message whose record was deleted."""
         self._drop(half)
 
     def is_readable(self, half: Half) -> bool:
-        """Tell whether a half message may be read by now, or else is gone."""
+        """Return whether a half message is readable, or deleted."""
         return half.queue_offset < self._stored.readable_to(HALF_TOPIC)
 
     def read(self, half: Half) -> MessageExt | None:
-        """Return the record of a half message, None when it is gone or not readable yet."""
+        """Return the record of a half message, or None if it is deleted or not readable yet."""
         return self._stored.at(half.commit_log_offset)
 
     def with_key(self, key: str) -> list[MessageExt]:
-        """Return the half messages that have a key, decided or not, in the order of their queue."""
+        """Return the half messages with a key, decided or not, in queue order."""
         return self._stored.with_key(HALF_TOPIC, key)
 
     def at(self, queue_offset: int) -> MessageExt | None:
-        """Return the half message at a place of their queue, decided or not."""
+        """Return the half message at a queue offset, decided or not."""
         found = next(self._stored.read(HALF_TOPIC, queue_offset), None)
         return None if found is None or found.queue_offset != queue_offset else found
 
-    def fate_of(self, message: MessageExt) -> str:
-        """Return what became of a half message's transaction; a slave does not know."""
+    def outcome_of(self, message: MessageExt) -> str:
+        """Return the state of a half message's transaction; UNKNOWN on a slave."""
         if message.queue_offset >= self._next_half:
             return UNKNOWN
         key = key_of_message(message)
@@ -300,7 +300,7 @@ class Transactions:
         return GIVEN_UP if outcome is None else outcome.name.lower()
 
     async def until_readable(self) -> None:
-        """Wait until all half messages may be read, as long as a sender waits at most."""
+        """Wait until all half messages are readable, at most as long as a sender waits."""
         await self._stored.until_readable(HALF_TOPIC, self._next_half, self._last_copy)
 
     def end(
@@ -311,15 +311,15 @@ class Transactions:
         outcome: Outcome,
         permit: Permit | None = None,
     ) -> PutMessageResult | None:
-        """Decide a transaction by one of its half messages; the first outcome stays.
+        """Decide a transaction by one of its half messages; the first outcome is final.
 
         `permit` is called with the half message before anything is decided.
 
-        Returns the put that failed, or the last one that made the outcome true; None when the
+        Returns the put that failed, or the last put that made the outcome effective; None if the
         transaction had this outcome before.
 
         Raises:
-            RequestRefusedError: there is no such half message, it has the other outcome, or
+            RequestRefusedError: the half message doesn't exist or has the other outcome, or
                 `permit` refuses.
         """
         message = self._stored.at(commit_log_offset)
@@ -336,7 +336,7 @@ class Transactions:
         if half is None:
             return self._end_again(key, message, outcome)
         if half.is_copy and half.outcome is None and self._is_committed(key, message):
-            # A real broker decides the original and leaves its copies as they are.
+            # A real broker decides the original and leaves its copies unchanged.
             half.outcome = Outcome.COMMITTED
         if half.outcome is not None:
             if half.outcome is not outcome:
@@ -357,12 +357,12 @@ class Transactions:
         return self._write_outcome(half)
 
     def note_commit(self, half: Half, op_queue_offset: int) -> None:
-        """Take note of a commit that is put, and its op message: by the native turn."""
+        """Note a commit and its op message, both put by the native turn."""
         self._note_op(half.queue_offset, op_queue_offset)
         self._note_outcome(half, Outcome.COMMITTED)
 
     def write_owed(self) -> None:
-        """Write the op messages of outcomes that had to wait for a flush, or whose put failed."""
+        """Write the op messages that had to wait for a flush, or whose put failed."""
         acknowledged_where = self._store.acknowledge.acknowledged_where
         for queue_offset, end in list(self._owed.items()):
             if end <= acknowledged_where:
@@ -373,16 +373,16 @@ class Transactions:
 
     @property
     def half_progress(self) -> int:
-        """All half messages before this queue offset have their outcome."""
+        """All half messages before this queue offset are decided."""
         return next(iter(self.pending), self._next_half)
 
     @property
     def span(self) -> int:
-        """How many half messages a restart would read."""
+        """Number of half messages that a restart would read."""
         return self._next_half - self.half_progress
 
     def settle(self) -> None:
-        """Commit the progress as far as it is durable."""
+        """Commit the progress once all outcomes in it are durable."""
         self.write_owed()
         if self._settling is None:
             self._settling = (*self._progress(), self._store.max_commit_log_offset)
@@ -429,11 +429,11 @@ class Transactions:
             del self._by_key[half.key]
 
     def _free_key(self, key: bytes, queue_offset: int) -> bytes:
-        """Return a key of its own for a message that equals another one in every field."""
+        """Return a unique key for a message that equals another in every field."""
         return key if key not in self._by_key else key + b"%d" % queue_offset
 
     def _add_stored(self, message: MessageExt) -> None:
-        """Add a half message that an earlier run left."""
+        """Add a half message from an earlier run."""
         key = key_of_message(message)
         now_ms = self._steady.now_ms()
         since_ms = message.store_timestamp
@@ -459,9 +459,9 @@ class Transactions:
         )
 
     def _find_outcomes_without_op(self) -> None:
-        """Find committed messages whose op message a killed process did not write.
+        """Find committed messages whose op message a killed process didn't write.
 
-        It looks in the index, and among the last messages of the queues, which may have no keys.
+        Searches the index, and the last messages of the queues, because they may have no keys.
         """
         places = set()
         for half in list(self.pending.values()):
@@ -485,12 +485,12 @@ class Transactions:
         if half.outcome is None:
             half.outcome = Outcome.COMMITTED
             self._owed[half.queue_offset] = 0
-            logger.info("committed before the process ended: uniq_key=%s", half.uniq_key)
+            logger.info("transaction already committed uniq_key=%s", half.uniq_key)
 
     def _put_committed(self, message: MessageExt) -> PutMessageResult:
         place = real_place(message)
         if place is None:
-            raise _refusal("the half message does not say where it goes")
+            raise _refusal("the half message has no destination")
         result = self._store.put_copy(
             message,
             *place,
@@ -504,7 +504,7 @@ class Transactions:
 
     def _write_outcome(self, half: Half) -> PutMessageResult:
         assert half.outcome is not None
-        # A later END may name an earlier copy, or a parked one: this key leads to the outcome.
+        # A later END may name an earlier or a parked copy: this key finds the outcome.
         keys = half.uniq_key if half.is_copy and op.is_key(half.uniq_key) else None
         written = self._put_op(half.queue_offset, keys)
         if written.status is not PutMessageStatus.PUT_OK:
@@ -543,7 +543,7 @@ class Transactions:
     def _end_again(
         self, key: bytes, message: MessageExt, outcome: Outcome
     ) -> PutMessageResult | None:
-        """Serve an END for a half message that is not pending: it has its outcome, or is parked."""
+        """Handle an END for a half message that isn't pending: it is decided or parked."""
         before = self._decided(key, message)
         if before is None:
             if outcome is Outcome.COMMITTED:
@@ -558,14 +558,14 @@ class Transactions:
         return None
 
     def _decided(self, key: bytes, message: MessageExt) -> Outcome | None:
-        """Return the outcome of a half message that is not pending, None for a parked one."""
+        """Return the outcome of a half message that isn't pending, or None if it is parked."""
         before = self._ended_before(key, message)
         if before is None and not self._is_parked(key, message):
             before = Outcome.COMMITTED if self._is_committed(key, message) else Outcome.ROLLED_BACK
         return before
 
     def _ended_before(self, key: bytes, message: MessageExt) -> Outcome | None:
-        """Return the outcome from memory, else from the op message of a checked transaction."""
+        """Return the outcome from memory, or from the op message of a checked transaction."""
         known = self._ended.get(key)
         if known is not None:
             return known

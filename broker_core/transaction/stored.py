@@ -1,4 +1,4 @@
-"""Messages of transactions in the store, by their place or their key."""
+"""Read messages of transactions from the store, by location or key."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ FOR_EVER = 1 << 62
 
 
 class StoredMessages:
-    """Event loop only, but for `read` before the store is started."""
+    """Event loop only, except for `read` before the store is started."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
 
     def with_key(self, topic: str, key: str) -> list[MessageExt]:
-        """Return messages of a topic that carry a key, oldest first; none for the empty key."""
+        """Return the messages of a topic with a key, oldest first; empty for the empty key."""
         if not key:
             return []
         views = self._store.query_message(topic, key, FOUND_MAX, 0, FOR_EVER)
         return [record.decode(view) for view in views]
 
     def at(self, commit_log_offset: int) -> MessageExt | None:
-        """Return the message at an offset of the log, None when there is none that is whole."""
+        """Return the message at an offset of the log, or None if there is no valid message."""
         view = self._store.look_message(commit_log_offset)
         if view is None:
             return None
         try:
-            # The store has read the checksum.
+            # The store has checked the checksum.
             head = record.examine(view, 0, len(view), None, check_crc=False)
             message = record.decode_examined(view, 0, head)
             parse_host(message.born_host)
@@ -50,13 +50,13 @@ class StoredMessages:
         return message
 
     def readable_to(self, topic: str) -> int:
-        """Return the offset behind a queue's last message that may be read."""
+        """Return the end of a queue's readable messages."""
         return self._store.max_offset_in_queue(topic, HALF_QUEUE_ID)
 
     async def until_readable(self, topic: str, end: int, last: PutMessageResult | None) -> None:
-        """Wait until a queue may be read to its end, at most as long as the last put's sender.
+        """Wait until a queue is readable to its end, at most as long as the last put's sender.
 
-        With SYNC_FLUSH it may after a flush, on a SYNC_MASTER when slaves have it.
+        With SYNC_FLUSH that is after a flush, on a SYNC_MASTER after replication.
         """
         if self.readable_to(topic) < end and last is not None:
             acknowledged = self._store.acknowledge.until_acknowledged(last)
@@ -68,7 +68,7 @@ class StoredMessages:
     def read(
         self, topic: str, queue_offset: int, queue_id: int = HALF_QUEUE_ID
     ) -> Iterator[MessageExt]:
-        """Yield a queue's readable messages from an offset on."""
+        """Yield a queue's readable messages, starting at an offset."""
         while units := self._store.units(topic, queue_id, queue_offset, UNITS_READ):
             queue_offset += len(units)
             for commit_log_offset, size, _ in units:

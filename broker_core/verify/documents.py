@@ -1,4 +1,4 @@
-"""Documents: the configuration files, in fastjson's dialect."""
+"""Check the configuration files, which are in fastjson's dialect."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_documents(root: Path, ends: Mapping[tuple[str, int], int], report: Rep
 
 
 def with_quoted_keys(text: str) -> str:
-    """Return fastjson's text as JSON: put quotes around the keys that are numbers."""
+    """Return fastjson's text as JSON, with quotes around the keys that are numbers."""
     return _NUMBER_KEY.sub(
         lambda found: f'{found[1]}"{found[2]}"{found[3]}' if found[2] else found[0], text
     )

@@ -1,4 +1,4 @@
-"""Files of one size, side by side, as one range of bytes."""
+"""Present consecutive files of one size as one range of bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """Files of one size, side by side, as one range of bytes."""
+    """Consecutive files of one size as one range of bytes."""
 
     def __init__(self, directory: Path, report: Report) -> None:
         self.size = 0
@@ -50,7 +50,7 @@ class Files:
                 self.paths[start] = path
 
     def at(self, offset: int) -> tuple[mmap.mmap | bytes, int, Path] | None:
-        """Return an offset's place: (bytes of the file, position in it, path)."""
+        """Return an offset's location: (bytes of the file, position in it, path)."""
         if not self.size or offset < 0:
             return None
         first = min(self.maps)

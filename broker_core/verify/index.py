@@ -1,4 +1,4 @@
-"""IndexCheck: checks that each entry is in its slot's chain and leads to a message with its key."""
+"""Check that each index entry is in its slot's chain and leads to a message with its key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLOT_NUM_DEFAULT = 5_000_000
 
 
 class IndexCheck:
-    """Checks the index files, which do not state their numbers of slots and entries."""
+    """Checks the index files, which don't state their numbers of slots and entries."""
 
     def __init__(self, root: Path, log: Log, report: Report) -> None:
         self._root = root / "index"

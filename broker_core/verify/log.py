@@ -1,4 +1,4 @@
-"""Log: the CommitLog as a sequence of records, blank records and damaged ranges."""
+"""Read the CommitLog as a sequence of records, blank records and damaged ranges."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Log:
         self.damaged: list[tuple[int, int]] = []
 
     def record_at(self, offset: int) -> Record | None:
-        """Return the record that begins at an offset, None if none does."""
+        """Return the record that starts at an offset, or None."""
         place = self._files.at(offset)
         found = None if place is None else self._read(place[0], place[1], offset)
         return found if isinstance(found, Record) else None
 
     def check(self, queues: QueueCheck) -> None:
-        """Read every record and check its place in its queue."""
+        """Read every record and check its position in its queue."""
         records = blanks = size = 0
         damaged: list[dict[str, object]] = []
         first_timestamp = last_timestamp = 0
@@ -89,7 +89,7 @@ class Log:
         }
 
     def _check_tail(self) -> None:
-        """Check for zeros after the last record; without them, its end may be damage."""
+        """Check for zeros after the last record; anything else may mean that its end is damaged."""
         place = self._files.at(self.end)
         if place is None or not self._report.clean_exit:
             return
@@ -98,7 +98,7 @@ class Log:
             self._report.add(path, f"a torn record at {position}")
 
     def _find_limit(self) -> int:
-        """Return the present end of the last readable record."""
+        """Return the current end of the last readable record."""
         offset = min(self._files.maps, default=0)
         while (place := self._files.at(offset)) is not None:
             data, position, _ = place
@@ -114,7 +114,7 @@ class Log:
         return offset
 
     def _read(self, data: mmap.mmap | bytes, position: int, offset: int) -> Record | int | str:
-        """Return a record, the size of a blank record, or what is wrong."""
+        """Return a record, the size of a blank record, or the text of a problem."""
         left = len(data) - position
         if left < 8:
             return "the file ends without a blank record"

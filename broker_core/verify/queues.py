@@ -1,4 +1,4 @@
-"""QueueCheck: matches records with ConsumeQueue units, and units with their extensions."""
+"""Match records with ConsumeQueue units, and units with their extensions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from broker_core.formats.cq_ext_unit import (
     HEAD_SIZE as EXT_HEAD_SIZE,
 )
 from broker_core.formats.cq_unit import FILLER_SIZE, UNIT, UNIT_SIZE
-from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC, is_legal_name, is_system_topic
+from broker_core.message.names import (
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_TIMER_TOPIC,
+    TIMER_QUEUE_ID,
+    is_legal_name,
+    is_system_topic,
+)
 from broker_core.verify.files import Files
 from broker_core.verify.records import java_hash
 
@@ -76,7 +82,7 @@ class QueueCheck:
     def _check_number(self, key: QueueKey, record: Record, path: Path) -> None:
         expected = self.ends.get(key, record.queue_offset)
         if record.queue_offset != expected:
-            # A topic that was deleted and created again begins at 0 again.
+            # A topic that was deleted and created again starts at 0 again.
             if record.queue_offset == 0:
                 self._matched.pop(key, None)
             else:
@@ -103,6 +109,14 @@ class QueueCheck:
                     f"the extension of the record at {record.offset} has another store timestamp",
                 )
         tags = record.properties.get("TAGS", "")
+        if (record.topic, record.queue_id) == (RMQ_SYS_TIMER_TOPIC, TIMER_QUEUE_ID):
+            # A RocketMQ broker stores the hash of the tags here, and doesn't read it.
+            out_ms = record.properties.get("TIMER_OUT_MS", "")
+            if str(code) != out_ms and code != java_hash(tags):
+                self._report.add(
+                    path, f"the unit of the record at {record.offset} has another delivery time"
+                )
+            return
         is_delayed = record.topic == RMQ_SYS_SCHEDULE_TOPIC and "DELAY" in record.properties
         if code != java_hash(tags) if not is_delayed else code < record.store_timestamp:
             self._report.add(
@@ -186,7 +200,7 @@ class QueueCheck:
     def _check_extensions(self, log: Log) -> int:
         """Check that the addresses in a queue's units rise and lead to extensions; count these.
 
-        The original leaves extensions that no unit leads to, so these are no problem.
+        The original leaves extensions that no unit leads to, so they aren't reported.
         """
         count = 0
         for key, files in self._extensions.items():
@@ -224,7 +238,7 @@ class QueueCheck:
     def _walk_extensions(self, files: Files, file_from: int) -> list[int]:
         """Return where a file's extensions begin, up to its end, its end mark or damage.
 
-        Zeros end a file as well: a power cut may have lost the mark.
+        Zeros also end a file, because a power cut may have lost the mark.
         """
         data = files.maps[file_from]
         starts: list[int] = []

@@ -1,4 +1,4 @@
-"""Records: a parser of log records that shares no code with the store."""
+"""Parse log records without sharing code with the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GUARD = re.compile(rb"__CRC32#\x01([0-9]{10})\x02")
 
 
 class Record(NamedTuple):
-    """The fields of a record that the checks need."""
+    """The record fields that the checks need."""
 
     offset: int
     size: int
@@ -33,7 +33,7 @@ def parse(record: bytes, offset: int, topic_size_bytes: int) -> Record:
 
     Raises:
         ValueError: the record contradicts itself; the text says how.
-        IndexError: a field lies beyond the record's end.
+        IndexError: a field extends beyond the record's end.
     """
     sys_flag = integer(record, 36, 4)
     store_timestamp_at = 48 + (20 if sys_flag & 0x10 else 8)

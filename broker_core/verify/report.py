@@ -1,4 +1,4 @@
-"""Report: the findings of a check."""
+"""The findings of a check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROBLEMS_MAX = 1000
 
 @dataclass
 class Report:
-    """The findings in a store directory; `problems` holds the first PROBLEMS_MAX sentences."""
+    """The findings in a store directory; `problems` has the first PROBLEMS_MAX sentences."""
 
     store: str
     problems: list[str] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Report:
     unreachable: dict[str, dict[str, int]] = field(default_factory=dict)
     """Topics that have messages but aren't in topics.json."""
     ignored: list[str] = field(default_factory=list)
-    """Entries that are no files of a store; the first PROBLEMS_MAX."""
+    """Entries that aren't files of a store; the first PROBLEMS_MAX."""
 
     @property
     def is_sound(self) -> bool:
@@ -46,7 +46,7 @@ class Report:
             self.problems.append(f"{where}: {what}")
 
     def ignore(self, where: Path) -> None:
-        """Note an entry that no store made, which the broker ignores."""
+        """Note an entry that no store created, which the broker ignores."""
         if len(self.ignored) < PROBLEMS_MAX:
             self.ignored.append(str(where))
 

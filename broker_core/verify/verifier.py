@@ -1,4 +1,4 @@
-"""verify: one run over one store directory."""
+"""Check one store directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def verify(root: Path, commit_log: Path | None = None) -> Report:
     """Check a store directory; return the findings."""
     report = Report(str(root), clean_exit=not (root / "abort").exists())
-    # Note the end of the log first: whatever is written meanwhile is ahead of it.
+    # Note the end of the log first: anything written later is ahead of it.
     log = Log(commit_log or root / "commitlog", report)
     queues = QueueCheck(root, known_topics(root), report)
     log.check(queues)

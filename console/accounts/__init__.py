@@ -1,1 +1,1 @@
-"""Accounts: signing in, passwords, permissions."""
+"""Accounts: sign-in, passwords and permissions."""

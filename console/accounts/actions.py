@@ -1,4 +1,4 @@
-"""What a person may do, action by action: the words that roles are made of."""
+"""The actions that roles allow."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ OF_GROUPS = (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)
 
 
 class Action(models.TextChoices):
-    """What a role may allow; each but the last is about a topic or about a group."""
+    """An action that a role can allow; all but the last apply to a topic or a group."""
 
-    SEE = "message.see", _("See messages: keys, tags, properties")
-    READ = "message.read", _("Read bodies, and search in them")
+    SEE = "message.see", _("View messages: keys, tags, properties")
+    READ = "message.read", _("Read and search message bodies")
     EXPORT = "message.export", _("Export messages")
-    UNMASK = "message.unmask", _("Unmask a message; each time the audit says so")
+    UNMASK = "message.unmask", _("Unmask a message; recorded in the audit log each time")
     SEND = "message.send", _("Send messages")
-    TOPIC = "topic.change", _("Make, change, purge and delete topics")
-    GROUP = "group.change", _("Make, change and delete groups")
+    TOPIC = "topic.change", _("Create, change, purge and delete topics")
+    GROUP = "group.change", _("Create, change and delete groups")
     OFFSET = "offset.reset", _("Reset offsets")
-    REPLAY = "dead-letter.replay", _("Replay and discard dead letters, hand a message to a member")
-    MEMBER = "member.ask", _("Ask members how they are, with their threads")
-    DISCONNECT = "client.disconnect", _("Disconnect clients, which come back by themselves")
-    OPERATE = "console.operate", _("Set marks, silence alerts, run reports and keep schedules")
+    REPLAY = (
+        "dead-letter.replay",
+        _("Replay and discard dead letters, redeliver a message to a consumer"),
+    )
+    MEMBER = "member.ask", _("Get consumer status and thread dumps")
+    DISCONNECT = "client.disconnect", _("Disconnect clients, which reconnect automatically")
+    OPERATE = "console.operate", _("Add marks, silence alerts, run and schedule reports")
 
 
 ABOUT_GROUPS = frozenset(
@@ -35,7 +38,7 @@ ABOUT_TOPICS = frozenset(Action) - ABOUT_GROUPS - ABOUT_NOTHING
 
 
 def group_of(topic: str) -> str | None:
-    """Return whose retries or dead letters a topic holds, None for any other topic."""
+    """Return the group of a retry or dead-letter topic, or None for any other topic."""
     for prefix in OF_GROUPS:
         if topic.startswith(prefix):
             return topic.removeprefix(prefix)

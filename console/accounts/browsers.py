@@ -1,4 +1,4 @@
-"""Browsers in words: what a User-Agent says, as far as a person cares."""
+"""Short browser names from User-Agent headers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from django.utils.translation import gettext as _
 
-# In this order: most claim to be another one as well.
+# The order matters: most browsers also name others in their User-Agent.
 BROWSERS = (
     (r"Edg(?:e|A|iOS)?/(\d+)", "Edge"),
     (r"OPR/(\d+)", "Opera"),
@@ -28,7 +28,7 @@ SYSTEMS = (
 
 
 def in_words(agent: str) -> str:
-    """Return as much as "Firefox 140 on Linux" of a User-Agent."""
+    """Return a description such as "Firefox 140 on Linux"."""
     browser = ""
     for pattern, name in BROWSERS:
         found = re.search(pattern, agent)

@@ -1,7 +1,7 @@
 """Known devices: browsers in which an account has signed in, recognized by a signed cookie.
 
-The cookie grants no access. It only gives its owner a separate counter of failed sign-ins, and a
-change of the account's password makes it void.
+The cookie grants no access. It only gives its owner a separate counter of failed sign-ins, and
+changing the account's password invalidates it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME_DIGITS = 12
 
 
 def remember(response: HttpResponse, account: AbstractBaseUser) -> None:
-    """Make the browser that receives this answer a known device of the account."""
+    """Set the cookie that makes the response's browser a known device of the account."""
     content = [account.get_username(), password_mark(account), secrets.token_urlsafe(DEVICE_BYTES)]
     response.set_cookie(
         cookie_name(account.get_username()),
@@ -39,7 +39,7 @@ def remember(response: HttpResponse, account: AbstractBaseUser) -> None:
 
 
 def known(request: HttpRequest, username: str) -> str | None:
-    """Return the known device of the account that sends this request, else None."""
+    """Return the known device of the account that sends this request, or None."""
     cookie = request.COOKIES.get(cookie_name(username))
     if not cookie:
         return None
@@ -54,11 +54,11 @@ def known(request: HttpRequest, username: str) -> str | None:
 
 
 def cookie_name(username: str) -> str:
-    """Return the account's own cookie name, so that people who share a browser are all known."""
+    """Return the account's cookie name; it differs per account because people share browsers."""
     digest = hashlib.sha256(username.encode()).hexdigest()[:NAME_DIGITS]
     return f"{settings.TREBUCHET_DEVICE_COOKIE_PREFIX}_{digest}"
 
 
 def password_mark(account: AbstractBaseUser) -> str:
-    # A digest of the stored hash, which has a random salt, reveals nothing about the password.
+    # The stored hash has a random salt, so its digest reveals nothing about the password.
     return hashlib.sha256(account.password.encode()).hexdigest()[:16]

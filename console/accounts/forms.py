@@ -1,4 +1,4 @@
-"""The forms of signing in, of passwords and of invitations."""
+"""Forms for sign-in, passwords and invitations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from console.accounts.roles import Role
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-    # At run time Django's class takes no parameter.
+    # Django's class isn't generic at run time.
     NewPasswordForm = SetPasswordForm[User]
 else:
     NewPasswordForm = SetPasswordForm
@@ -39,10 +39,10 @@ class SignInForm(AuthenticationForm):
     """Asks for name and password; counts each attempt before checking the password."""
 
     error_messages = {
-        "invalid_login": _("Name and password do not match."),
-        "inactive": _("This account is switched off. Ask an administrator."),
+        "invalid_login": _("Wrong name or password."),
+        "inactive": _("This account is disabled. Ask an administrator."),
         "locked": LOCKED,
-        "busy": _("Many people sign in right now. Wait a moment, then try again."),
+        "busy": _("Too many people are signing in right now. Wait a moment, then try again."),
     }
 
     def clean(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class SignInForm(AuthenticationForm):
             try:
                 attempt.count()
             except throttle.RefusedError:
-                # Somebody guesses in this browser: from now on, treat it as a stranger's.
+                # Someone is guessing in this browser, so treat it as unknown from now on.
                 device = None
             else:
                 return self._checked(attempt)
@@ -70,11 +70,11 @@ class SignInForm(AuthenticationForm):
             with strangers_line.turn():
                 return self._checked(attempt)
         except BusyError:
-            attempt.take_back()
+            attempt.uncount()
             raise self._error("busy") from None
 
     def _checked(self, attempt: throttle.Attempt) -> dict[str, Any]:
-        """Check the password; a wrong one stays counted."""
+        """Check the password; a failed attempt stays counted."""
         cleaned = super().clean()
         attempt.succeeded()
         return dict(cleaned)
@@ -84,17 +84,17 @@ class SignInForm(AuthenticationForm):
 
 
 class ChangePasswordForm(PasswordChangeForm):
-    """Asks for the old password, with the limits of signing in: the session may be stolen."""
+    """Asks for the old password, rate-limited like a sign-in because the session may be stolen."""
 
     error_messages = {
         **PasswordChangeForm.error_messages,
-        "password_incorrect": _("This is not the old password."),
+        "password_incorrect": _("The old password is wrong."),
         "locked": LOCKED,
     }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Django's help text is a list, which does not fit below a field.
+        # Django's help text is a list, which doesn't fit below a field.
         self.fields["new_password1"].help_text = " ".join(password_validators_help_texts())
 
     def clean_old_password(self) -> str:
@@ -109,7 +109,7 @@ class ChangePasswordForm(PasswordChangeForm):
 
 
 class CodeForm(forms.Form):
-    """Asks for the code of an app, or a recovery code."""
+    """Asks for a code from the app, or a recovery code."""
 
     code = forms.CharField(
         label=_("Code"),
@@ -122,30 +122,30 @@ class CodeForm(forms.Form):
                 "spellcheck": "false",
             }
         ),
-        help_text=_("The six digits that your app shows, or one of your recovery codes."),
+        help_text=_("The six-digit code from your app, or one of your recovery codes."),
     )
 
 
 class InvitationForm(forms.Form):
-    """Asks whom to invite, and as what."""
+    """Asks for an invitation's name and role."""
 
     name = UsernameField(
         label=_("Name"),
         max_length=NAME_CHARACTERS_MAX,
         validators=[UnicodeUsernameValidator()],
-        help_text=_("The person signs in with it."),
+        help_text=_("Used to sign in."),
     )
     role = forms.ChoiceField(label=_("Role"), choices=Role.choices, initial=Role.VIEWER)
     custom_roles = forms.ModelMultipleChoiceField(
-        label=_("Roles made here"),
+        label=_("Custom roles"),
         queryset=CustomRole.objects.all(),
         required=False,
         widget=forms.CheckboxSelectMultiple,
     )
     mail = forms.EmailField(
-        label=_("Mail address"),
+        label=_("E-mail address"),
         required=False,
-        help_text=_("The link goes there, too."),
+        help_text=_("The link is also sent to this address."),
     )
 
     def __init__(self, *args: Any, has_mail: bool, **kwargs: Any) -> None:
@@ -158,24 +158,24 @@ class InvitationForm(forms.Form):
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"])
         if get_user_model().objects.filter(username__iexact=name).exists():
-            raise ValidationError(_("An account of this name exists."))
+            raise ValidationError(_("An account with this name already exists."))
         invited = Invitation.objects.filter(name__iexact=name, expires_at__gt=timezone.now())
         if invited.exists():
-            raise ValidationError(_("This name is invited already."))
+            raise ValidationError(_("This name has already been invited."))
         refuse_lookalike(name)
         return name
 
     def clean(self) -> dict[str, Any]:
         if Invitation.objects.count() >= INVITATIONS_MAX:
-            raise ValidationError(_("Too many invitations are open: take some back first."))
+            raise ValidationError(_("There are too many pending invitations. Revoke some first."))
         return dict(super().clean() or {})
 
 
 class JoinForm(NewPasswordForm):
-    """Asks whoever was invited for a password."""
+    """Asks an invited person to choose a password."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["new_password1"].label = _("Password")
         self.fields["new_password1"].help_text = " ".join(password_validators_help_texts())
-        self.fields["new_password2"].label = _("Password, again")
+        self.fields["new_password2"].label = _("Repeat password")

@@ -1,7 +1,7 @@
-"""Argon2 for passwords, two at a time.
+"""Argon2 password hashing, limited to two hashes at a time.
 
-A hash holds its memory while it runs; a request that waits for its turn holds none. So guesses can
-cost the machine some time, but not its memory.
+A hash uses its memory only while it runs, not while it waits. Password guessing can therefore cost
+the machine time, but not memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HASHES_AT_ONCE = 2
 STRANGERS_AT_ONCE = 1
-"""The other turn is reserved for known devices."""
+"""The other slot is reserved for known devices."""
 STRANGERS_WAITING_MAX = 8
 STRANGER_WAITS_S = 10.0
 
@@ -25,14 +25,14 @@ _turns = threading.BoundedSemaphore(HASHES_AT_ONCE)
 
 
 class BusyError(Exception):
-    """Too many strangers wait for their turn; no hash was made."""
+    """Too many requests from unknown browsers are waiting; the password was not hashed."""
 
 
 class Argon2InTurn(Argon2PasswordHasher):
-    """Django's Argon2 with turns, and with parameters for a small machine.
+    """Django's Argon2 with limited concurrency and parameters for a small machine.
 
-    OWASP asks for 19 MiB and two passes, RFC 9106 for 64 MiB and three where memory is scarce. Two
-    hashes at a time take 64 MiB. Signing in renews a hash with other parameters.
+    OWASP recommends 19 MiB and two passes, RFC 9106 64 MiB and three if memory is scarce. Two
+    hashes at a time use 64 MiB. Signing in updates a hash that has other parameters.
     """
 
     time_cost = 3
@@ -49,7 +49,7 @@ class Argon2InTurn(Argon2PasswordHasher):
 
 
 class StrangersLine:
-    """The short queue of requests from unknown browsers, served one at a time. Any thread."""
+    """The short queue of requests from unknown browsers, served one at a time. Thread-safe."""
 
     def __init__(self, *, waiting_max: int, wait_s: float) -> None:
         self._places = threading.BoundedSemaphore(waiting_max + STRANGERS_AT_ONCE)
@@ -58,10 +58,10 @@ class StrangersLine:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for the turn, then hold it.
+        """Wait for the slot, then hold it.
 
         Raises:
-            BusyError: the line is full, or the wait took too long.
+            BusyError: the queue is full, or the wait took too long.
         """
         if not self._places.acquire(blocking=False):
             raise BusyError

@@ -1,4 +1,4 @@
-"""Invitations: made for a name, taken up once by whoever has the link, void after three days."""
+"""Invitations: created for a name, accepted once with the link, expired after three days."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ logger = logging.getLogger(__name__)
 TOKEN_BYTES = 24
 
 
-class TakenError(Exception):
-    """The invitation was taken up or taken back meanwhile, or its name is like another now."""
+class InvitationUsedError(Exception):
+    """The invitation was accepted or revoked meanwhile, or its name now resembles another one."""
 
 
 def invite(
     name: str, role: Role, mail: str, by: str, custom_roles: Iterable[CustomRole] = ()
 ) -> tuple[Invitation, str]:
-    """Make an invitation; return it with its link, which nobody can read again.
+    """Create an invitation; return it with its link, which can't be read again.
 
-    An expired one of the same name gives way.
+    An expired invitation of the same name is replaced.
     """
     token = secrets.token_urlsafe(TOKEN_BYTES)
     with transaction.atomic():
@@ -60,24 +60,24 @@ def invite(
 
 
 def open_invitation(token: str) -> Invitation | None:
-    """Return the invitation of a link, None once it is used, taken back or expired."""
+    """Return the invitation of a link, or None if it was accepted, revoked or has expired."""
     now = timezone.now()
     return Invitation.objects.filter(digest=digest_of(token), expires_at__gt=now).first()
 
 
-def take_up(invitation: Invitation, password: str) -> User:
-    """Make the account, and void the link.
+def accept_invitation(invitation: Invitation, password: str) -> User:
+    """Create the account and invalidate the link.
 
     Raises:
-        TakenError: somebody else was faster.
+        TakenError: the link was used in the meantime.
     """
     try:
-        # Somebody with such a name may have come by another way since.
+        # An account with a similar name may have been created since the invitation.
         refuse_lookalike(invitation.name, invited_as=invitation.name)
     except ValidationError as error:
-        raise TakenError from error
+        raise InvitationUsedError from error
     account = get_user_model()(username=invitation.name, email=invitation.mail)
-    # Before the transaction: a hash takes its time, and the database has one writer.
+    # Before the transaction: hashing is slow, and the database has one writer.
     account.set_password(password)
     custom_roles = list(invitation.custom_roles.all())
     with transaction.atomic():
@@ -85,7 +85,7 @@ def take_up(invitation: Invitation, password: str) -> User:
             pk=invitation.pk, expires_at__gt=timezone.now()
         ).delete()
         if not deleted or get_user_model().objects.filter(username=invitation.name).exists():
-            raise TakenError
+            raise InvitationUsedError
         account.save()
         give_role(account, Role(invitation.role))
         account.custom_roles.set(custom_roles)
@@ -93,13 +93,13 @@ def take_up(invitation: Invitation, password: str) -> User:
 
 
 def send(invitation: Invitation, link: str) -> str:
-    """Mail the link; return why that did not work, or nothing."""
+    """Email the link; return the reason for a failure, or an empty string."""
     text = _(
-        "%(by)s invites you to the console of a message broker as %(name)s.\n\n"
-        "Choose your password here, within three days:\n%(link)s\n"
+        "%(by)s has invited you to a message broker console as %(name)s.\n\nUse this link "
+        "within three days to choose a password:\n%(link)s\n"
     ) % {"by": invitation.by, "name": invitation.name, "link": link}
     mail = EmailMessage(
-        subject=_("Your account at Trebuchet"),
+        subject=_("Your Trebuchet account"),
         body=text,
         to=[invitation.mail],
         headers={"Auto-Submitted": "auto-generated"},
@@ -107,8 +107,10 @@ def send(invitation: Invitation, link: str) -> str:
     try:
         mail.send()
     except (OSError, smtplib.SMTPException, BadHeaderError) as error:
-        logger.warning("an invitation could not be mailed: %s", type(error).__name__)
-        return _("The mail server did not take the mail: %(why)s.") % {"why": type(error).__name__}
+        logger.warning("invitation not mailed error=%s", type(error).__name__)
+        return _("The mail server didn't accept the e-mail: %(why)s.") % {
+            "why": type(error).__name__
+        }
     return ""
 
 

@@ -1,8 +1,8 @@
 """Names that can be mistaken for others, by Unicode's own tables (UTS 39).
 
-A new account may not have a name of letters from several scripts, such as one of Cyrillic among
-Latin ones, nor one that looks like the name of another account or of an open invitation. Japanese,
-Chinese and Korean are written in several scripts, and with Latin letters.
+A new account's name must not mix letters from several scripts, such as Cyrillic and Latin, or look
+like the name of another account or open invitation. Japanese, Chinese and Korean are written in
+several scripts, and with Latin letters.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ TOGETHER = (
 )
 """Scripts that are written together: "highly restrictive" in UTS 39, section 5.2."""
 MARK = "\u200e"
-"""The library's table has it around characters that are written from right to left."""
+"""The library's table puts this mark around right-to-left characters."""
 
 
 def refuse_lookalike(name: str, invited_as: str = "") -> None:
-    """Refuse a name for a new account that people could take for another.
+    """Refuse a name for a new account that people could mistake for another.
 
     Args:
-        invited_as: the name of the invitation that is taken up; it stands in nobody's way.
+        invited_as: the name of the invitation being accepted, which doesn't count as a conflict.
 
     Raises:
-        ValidationError: it mixes scripts, or looks like another name.
+        ValidationError: the name mixes scripts or looks like another name.
     """
     scripts = scripts_of(name)
     if len(scripts) > 1 and not any(scripts <= each for each in TOGETHER):
         names = ", ".join(sorted(each.capitalize() for each in scripts))
-        said = _("This name mixes letters that look alike (%(scripts)s). Use one script.")
+        said = _("This name mixes similar-looking letters (%(scripts)s). Use a single script.")
         raise ValidationError(said % {"scripts": names}, code="mixed_scripts")
     other = lookalike_of(name, invited_as)
     if other is not None:
-        said = _("This name looks like %(name)s, which is taken. Choose another one.")
+        said = _("This name looks like the existing name %(name)s. Choose another one.")
         raise ValidationError(said % {"name": other}, code="lookalike")
 
 
 def scripts_of(name: str) -> set[str]:
-    """Return the scripts of a name's letters, in Unicode's words."""
+    """Return the Unicode names of the scripts that a name's letters belong to."""
     categories = import_module("confusable_homoglyphs.categories")
     return {categories.alias(each) for each in name} - OF_EVERY_SCRIPT
 
 
 def lookalike_of(name: str, invited_as: str = "") -> str | None:
-    """Return the name of another account or of an open invitation that a name looks like."""
+    """Return the name of another account or open invitation that looks like `name`."""
     own = shapes_of(name)
     invited = Invitation.objects.filter(expires_at__gt=timezone.now()).exclude(name=invited_as)
     names = [
@@ -71,12 +71,12 @@ def lookalike_of(name: str, invited_as: str = "") -> str | None:
 
 
 def shapes_of(name: str) -> set[str]:
-    """Return what a name looks like, as it is written and in small letters."""
+    """Return the skeletons of a name, as written and in lower case."""
     return {skeleton(name), skeleton(name.casefold())}
 
 
 def skeleton(text: str) -> str:
-    """Return a text's skeleton: texts that look alike have the same one (UTS 39, section 4)."""
+    """Return a text's skeleton, which texts that look alike share (UTS 39, section 4)."""
     known = prototypes()
     decomposed = unicodedata.normalize("NFD", text)
     return unicodedata.normalize("NFD", "".join(known.get(each, each) for each in decomposed))
@@ -84,12 +84,13 @@ def skeleton(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def prototypes() -> Mapping[str, str]:
-    """Return what each confusable character stands for.
+    """Return the prototype of each confusable character.
 
-    The library has Unicode's table as pairs, both ways round. Characters that look alike have one
-    prototype, so they and it are a class; it is the one that is several characters, if one is.
+    The library lists Unicode's table as pairs in both directions. Characters that look alike share
+    one prototype and form a class with it; the prototype is the member with several characters, if
+    any.
     """
-    # Half a megabyte, for what happens a few times a year.
+    # The table takes half a megabyte and is needed a few times a year.
     table = import_module("confusable_homoglyphs.confusables").confusables_data
     classes: dict[str, set[str]] = {}
     for character, others in table.items():

@@ -1,4 +1,4 @@
-"""What the console keeps of people besides accounts: guesses, invitations, sessions."""
+"""Custom roles, invitations, recovery codes, identities, sessions and failed sign-ins."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUBJECT_CHARACTERS_MAX = 255
 
 
 class FailedSignIn(models.Model):
-    """A counter of failed sign-ins; `throttle` makes its keys."""
+    """A counter of failed sign-ins; `throttle` creates its keys."""
 
     key = models.CharField(max_length=200, unique=True)
     failures = models.PositiveIntegerField(default=0)
@@ -38,12 +38,12 @@ class FailedSignIn(models.Model):
 
 
 class CustomRole(models.Model):
-    """A role made here: actions, and the topics and groups they are allowed on, by patterns."""
+    """A custom role: actions, and patterns of the topics and groups they apply to."""
 
     name = models.CharField(
         max_length=ROLE_CHARACTERS_MAX,
         unique=True,
-        error_messages={"unique": _("There is a role of this name.")},
+        error_messages={"unique": _("A role with this name already exists.")},
     )
     description = models.CharField(max_length=DESCRIPTION_CHARACTERS_MAX, blank=True)
     actions: models.JSONField[list[str], list[str]] = models.JSONField(default=list)
@@ -61,12 +61,12 @@ class CustomRole(models.Model):
 
     @property
     def allowed(self) -> list[Action]:
-        """Its actions in their order; what a former release knew is left out."""
+        """Return the allowed actions in order, without actions that only earlier releases had."""
         return [each for each in Action if each.value in self.actions]
 
     @property
     def as_kept(self) -> dict[str, Any]:
-        """What the audit keeps of it."""
+        """Return the values that the audit log stores."""
         return {
             "description": self.description,
             "actions": [each.value for each in self.allowed],
@@ -76,12 +76,12 @@ class CustomRole(models.Model):
 
 
 class Invitation(models.Model):
-    """A link that makes one account, once. Only a digest of its text is kept."""
+    """A link that creates one account, once. Only a digest of its text is stored."""
 
     name = models.CharField(
         max_length=NAME_CHARACTERS_MAX,
         unique=True,
-        error_messages={"unique": _("This name is invited already.")},
+        error_messages={"unique": _("This name has already been invited.")},
     )
     role = models.CharField(max_length=20, choices=Role.choices)
     mail = models.EmailField(blank=True)
@@ -107,7 +107,7 @@ class Invitation(models.Model):
 
 
 class RecoveryCode(models.Model):
-    """A code that signs in once, where the app is lost. Only a digest of it is kept."""
+    """A code that signs in once if the app is lost. Only a digest is stored."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="recovery_codes"
@@ -119,7 +119,7 @@ class RecoveryCode(models.Model):
 
 
 class Identity(models.Model):
-    """Whose account it is at an identity provider: one subject of one issuer."""
+    """Links an account to a subject of an identity provider."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identity"
@@ -137,7 +137,7 @@ class Identity(models.Model):
 
 
 class SignedIn(models.Model):
-    """A session as its person sees it; Django's row of the same key decides whether it goes on."""
+    """A session as the person sees it; Django's session of the same key decides if it's valid."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sessions"

@@ -1,4 +1,4 @@
-"""Networks, by which the console limits strangers: an IPv4 /24, an IPv6 /64.
+"""Networks by which the console limits unknown clients: an IPv4 /24, an IPv6 /64.
 
 The owner of one IPv6 address has its whole /64, and a /24 of IPv4 often has a single owner.
 """
@@ -14,7 +14,7 @@ UNKNOWN = "unknown"
 
 
 def network_of(address: str) -> str:
-    """Return the network of an address, UNKNOWN if the text is not one (a Unix socket)."""
+    """Return the network of an address, or UNKNOWN if the text isn't an address (a Unix socket)."""
     return _network(address, IPV6_PREFIX)
 
 

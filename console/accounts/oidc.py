@@ -1,8 +1,9 @@
-"""OpenID Connect: a person is who an identity provider says, in the role that its groups give.
+"""OpenID Connect: the identity provider authenticates people, and their groups there give roles.
 
-Authlib speaks the protocol: the code flow with PKCE (S256), state and nonce, and the signature and
-claims of the ID token. An account belongs to one subject of one issuer. Names and mail addresses
-bind nothing: whoever could choose them at the provider would take over somebody's account.
+Authlib implements the protocol: the code flow with PKCE (S256), state and nonce, and the signature
+and claims of the ID token. An account belongs to one subject of one issuer. Accounts are not
+matched by name or email address: anyone who can choose those at the provider could take over
+another person's account.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from requests import RequestException
 
 from console.accounts.lookalikes import refuse_lookalike
 from console.accounts.models import NAME_CHARACTERS_MAX, CustomRole, Identity, Invitation
-from console.accounts.people import audited
+from console.accounts.people import audit_state
 from console.accounts.roles import Role, give_role, role_of
 from console.accounts.signed_in import end_others
 
@@ -37,39 +38,39 @@ if TYPE_CHECKING:
 
 NAME = "oidc"
 CUSTOM = "role:"
-"""What begins the name of a role made here, in TREBUCHET_OIDC_ROLES."""
+"""Prefix of a custom role's name in TREBUCHET_OIDC_ROLES."""
 STATE_PREFIX = f"_state_{NAME}_"
 TIMEOUT_S = 5
 SKEW_S = 60
-"""So far the provider's clock and this one's may be apart."""
+"""The allowed difference between the provider's clock and this one."""
 METADATA_KEPT_S = 600
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
-"""Signatures by a key of the provider's own; never `none`, never one with the client's secret."""
+"""Signatures with the provider's own key; never `none` or the client secret."""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-class AwayError(Exception):
-    """The provider does not answer, or answers nonsense; nothing is known of the person."""
+class ProviderUnreachableError(Exception):
+    """The provider is unreachable or its response is invalid; the person is not authenticated."""
 
 
-class NotLetInError(Exception):
-    """The provider or this console does not let somebody in: why, in a sentence, and whom."""
+class SignInRefusedError(Exception):
+    """The provider or this console refused a person; the error has the reason and the person."""
 
     def __init__(self, sentence: str, subject: str = "") -> None:
         super().__init__(sentence)
         self.subject = subject
 
 
-class Entered(NamedTuple):
-    """Somebody whom the provider vouches for, as the audit has them; new without a before."""
+class ProviderSignIn(NamedTuple):
+    """A person who signed in through the provider; `before` is None for a new account."""
 
     account: User
     before: dict[str, Any] | None
     after: dict[str, Any]
 
 
-class Given(NamedTuple):
-    """What the provider's groups give."""
+class GrantedRoles(NamedTuple):
+    """The roles that the provider's groups give."""
 
     role: Role
     custom: tuple[CustomRole, ...]
@@ -80,79 +81,81 @@ def is_on() -> bool:
 
 
 def begin(request: HttpRequest) -> HttpResponse:
-    """Lead a browser to the provider.
+    """Redirect a browser to the provider.
 
     Raises:
-        AwayError: it does not answer.
+        AwayError: the provider is unreachable.
     """
-    # One attempt a browser: whoever begins anew has given up the one before.
+    # One attempt per browser: a new attempt replaces the previous one.
     for key in list(request.session.keys()):
         if key.startswith(STATE_PREFIX):
             del request.session[key]
-    answer: HttpResponse = told(lambda: provider().authorize_redirect(request, redirect_address()))
+    answer: HttpResponse = call_provider(
+        lambda: provider().authorize_redirect(request, redirect_address())
+    )
     return answer
 
 
-def finish(request: HttpRequest) -> Entered:
-    """Return whom the provider has sent back, with the account that is theirs.
+def finish(request: HttpRequest) -> ProviderSignIn:
+    """Return the account of the person whom the provider sent back.
 
     Raises:
-        AwayError: the provider does not answer.
-        NotLetInError: who comes is nobody who may.
+        AwayError: the provider is unreachable.
+        NotLetInError: the person isn't allowed to sign in.
     """
-    return entered(claims_of(request))
+    return sign_in_subject(claims_of(request))
 
 
 def claims_of(request: HttpRequest) -> Mapping[str, Any]:
-    """Return what the provider says of whom it has sent back, once all of it is checked."""
+    """Return the verified claims about the person whom the provider sent back."""
     client = provider()
     options = {
         "iss": {"essential": True, "value": settings.TREBUCHET_OIDC_ISSUER},
         "aud": {"essential": True, "value": settings.TREBUCHET_OIDC_CLIENT_ID},
     }
-    token = told(
+    token = call_provider(
         lambda: client.authorize_access_token(request, claims_options=options, leeway=SKEW_S)
     )
     claims = token.get("userinfo")
     if not claims:
-        raise NotLetInError(_("The provider says nothing about who you are."))
+        raise SignInRefusedError(_("The provider didn't send your identity."))
     found: Mapping[str, Any] = claims
     return found
 
 
-def told(ask: Any) -> Any:
-    """Return what the provider is asked for; its failures are ours."""
+def call_provider(ask: Any) -> Any:
+    """Call the provider; translate its failures into our errors."""
     try:
         return ask()
     except RequestException as error:
-        raise AwayError from error
+        raise ProviderUnreachableError from error
     except JoseError as error:
-        said = _("The provider's answer is not to be trusted (%(why)s): begin again.")
-        raise NotLetInError(said % {"why": error.error}) from error
+        said = _("The provider's response couldn't be verified (%(why)s). Start again.")
+        raise SignInRefusedError(said % {"why": error.error}) from error
     except AuthlibBaseError as error:
-        raise NotLetInError(sentence_of(str(error.error))) from error
+        raise SignInRefusedError(sentence_of(str(error.error))) from error
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        # Authlib takes an answer for what it should be.
-        raise AwayError from error
+        # Authlib doesn't validate the shape of responses.
+        raise ProviderUnreachableError from error
 
 
 def sentence_of(code: str) -> str:
-    """Return what an error of the protocol means; its code may come from the address."""
+    """Return a sentence for a protocol error code, which may come from the query string."""
     match code:
         case "mismatching_state":
-            return _("This attempt to sign in is over, or was begun in another browser.")
+            return _("This sign-in attempt has expired or was started in another browser.")
         case "access_denied":
-            return _("The provider did not let you in.")
+            return _("The provider didn't sign you in.")
         case _other:
             word = code if code.isascii() and code.replace("_", "").isalpha() else "error"
-            return _("The provider refused: %(code)s.") % {"code": word[:60]}
+            return _("The provider returned an error: %(code)s.") % {"code": word[:60]}
 
 
 def provider() -> Any:
-    """Return the provider as Authlib knows it, with what it says of itself.
+    """Return Authlib's client with the provider's metadata loaded.
 
     Raises:
-        AwayError: it does not answer, or is another one.
+        AwayError: the provider is unreachable, or its issuer differs.
     """
     oauth = OAuth()
     issuer = settings.TREBUCHET_OIDC_ISSUER
@@ -172,9 +175,9 @@ def provider() -> Any:
     if kept is not None:
         client.server_metadata.update(kept)
         return client
-    metadata = told(client.load_server_metadata)
-    if metadata.get("issuer") != issuer or not are_safe(metadata):
-        raise AwayError
+    metadata = call_provider(client.load_server_metadata)
+    if metadata.get("issuer") != issuer or not has_safe_endpoints(metadata):
+        raise ProviderUnreachableError
     said = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
     metadata["id_token_signing_alg_values_supported"] = [e for e in ALGORITHMS if e in said]
     cache.set(f"oidc.{issuer}", dict(metadata), METADATA_KEPT_S)
@@ -185,13 +188,13 @@ PUBLIC_CLIENT = {"token_endpoint_auth_method": "none"}
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
-def are_safe(metadata: Mapping[str, Any]) -> bool:
-    """Whether all that is asked of the provider goes where nobody listens."""
+def has_safe_endpoints(metadata: Mapping[str, Any]) -> bool:
+    """Return whether all endpoints of the provider are safe from eavesdropping."""
     return all(is_safe(str(metadata.get(each, ""))) for each in ENDPOINTS)
 
 
 def is_safe(address: str) -> bool:
-    """Whether an address has TLS, or leads to this machine."""
+    """Return whether a URL uses TLS or points to this machine."""
     parts = urlsplit(address)
     return bool(parts.hostname) and (
         parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
@@ -199,15 +202,15 @@ def is_safe(address: str) -> bool:
 
 
 def redirect_address() -> str:
-    """Return the address that the provider sends people back to; it has to know it."""
+    """Return the URL that the provider redirects to; it must be registered there."""
     return f"{settings.TREBUCHET_URL}{reverse('accounts:oidc-callback')}"
 
 
-def given_in(claims: Mapping[str, Any]) -> Given | None:
-    """Return what the provider's groups give, None where they give nothing.
+def granted_roles(claims: Mapping[str, Any]) -> GrantedRoles | None:
+    """Return the roles that the provider's groups give, or None if they give none at all.
 
     Raises:
-        NotLetInError: a role made here is given that is not here.
+        NotLetInError: the mapping names a custom role that doesn't exist.
     """
     groups: Any = claims
     for part in settings.TREBUCHET_OIDC_CLAIM.split("."):
@@ -228,98 +231,105 @@ def given_in(claims: Mapping[str, Any]) -> Given | None:
         role = Role.LIMITED if default == "none" else Role(default)
     else:
         return None
-    # An administrator may do all of it, and is the one who makes a role that is missing.
+    # Administrators can do everything, and someone has to create the missing role.
     if role is Role.ADMINISTRATOR:
-        return Given(role, ())
+        return GrantedRoles(role, ())
     wanted = {word.removeprefix(CUSTOM): name for name, word in found if word.startswith(CUSTOM)}
     custom = tuple(CustomRole.objects.filter(name__in=wanted))
     missing = sorted(set(wanted) - {each.name for each in custom})
     if missing:
         said = _(
-            "Your group %(group)s has the role “%(role)s” in this console, where there is none of "
-            "that name: an administrator makes it, or corrects TREBUCHET_OIDC_ROLES."
+            "Your group %(group)s is mapped to the role “%(role)s”, which doesn't exist in "
+            "this console. An administrator can create the role or correct "
+            "TREBUCHET_OIDC_ROLES."
         )
         values = {"group": wanted[missing[0]], "role": missing[0]}
-        raise NotLetInError(said % values)
-    return Given(role, custom)
+        raise SignInRefusedError(said % values)
+    return GrantedRoles(role, custom)
 
 
-def managed() -> list[CustomRole]:
-    """Return the roles made here that the provider gives and takes; others stay with people."""
+def managed_roles() -> list[CustomRole]:
+    """Return the custom roles that the provider manages; people manage the others here."""
     words = {word for each in settings.TREBUCHET_OIDC_ROLES.values() for word in each}
     names = [word.removeprefix(CUSTOM) for word in words if word.startswith(CUSTOM)]
     return list(CustomRole.objects.filter(name__in=names))
 
 
-def give(account: User, given: Given) -> None:
-    """Store what somebody may do from now on."""
+def store_roles(account: User, given: GrantedRoles) -> None:
+    """Store an account's roles."""
     if role_of(account) is not given.role:
         give_role(account, given.role)
-    account.custom_roles.remove(*(each for each in managed() if each not in given.custom))
+    account.custom_roles.remove(*(each for each in managed_roles() if each not in given.custom))
     account.custom_roles.add(*given.custom)
 
 
-def entered(claims: Mapping[str, Any]) -> Entered:
-    """Return the account of a subject, with the roles that it has now; a new one is made.
+def sign_in_subject(claims: Mapping[str, Any]) -> ProviderSignIn:
+    """Return the account of a subject with its current roles; create it if it's new.
 
     Raises:
-        NotLetInError: there is no role for it, or no name, or the account is switched off.
+        NotLetInError: there is no role or no name for it, or the account is disabled.
     """
     issuer, subject = settings.TREBUCHET_OIDC_ISSUER, str(claims["sub"])
     known = Identity.objects.filter(issuer=issuer, subject=subject).first()
     if known is None:
-        given = given_in(claims)
+        given = granted_roles(claims)
         if given is None:
-            raise NotLetInError(_("The provider knows you, and gives you no role in this console."))
-        account = made(issuer, subject, claims, given)
-        return Entered(account, before=None, after=roles_kept(account))
+            raise SignInRefusedError(
+                _("The provider recognised you but didn't assign a role in this console.")
+            )
+        account = create_account(issuer, subject, claims, given)
+        return ProviderSignIn(account, before=None, after=audited_roles(account))
     account, name = known.user, known.user.get_username()
     if not account.is_active:
-        raise NotLetInError(_("This account is switched off. Ask an administrator."), name)
-    given = given_in(claims)
+        raise SignInRefusedError(_("This account is disabled. Ask an administrator."), name)
+    given = granted_roles(claims)
     if given is None:
-        # What is left of it, sessions and tokens, is worth nothing more.
-        give(account, Given(Role.LIMITED, ()))
+        # The account's existing sessions and tokens lose their rights.
+        store_roles(account, GrantedRoles(Role.LIMITED, ()))
         end_others(account, None)
-        said = _("The provider gives you no role in this console any more.")
-        raise NotLetInError(said, name)
-    before = roles_kept(account)
-    give(account, given)
-    return Entered(account, before, roles_kept(account))
+        said = _("The provider no longer assigns you a role in this console.")
+        raise SignInRefusedError(said, name)
+    before = audited_roles(account)
+    store_roles(account, given)
+    return ProviderSignIn(account, before, audited_roles(account))
 
 
-def roles_kept(account: User) -> dict[str, Any]:
-    """Return what the audit keeps of somebody's roles."""
-    return {key: each for key, each in audited(account).items() if key != "enabled"}
+def audited_roles(account: User) -> dict[str, Any]:
+    """Return the roles in the form that the audit log stores."""
+    return {key: each for key, each in audit_state(account).items() if key != "enabled"}
 
 
-def made(issuer: str, subject: str, claims: Mapping[str, Any], given: Given) -> User:
-    """Make the account of a subject, under a name that nobody here has."""
+def create_account(
+    issuer: str, subject: str, claims: Mapping[str, Any], given: GrantedRoles
+) -> User:
+    """Create the account of a subject, under a name that isn't in use."""
     told_name = claims.get(settings.TREBUCHET_OIDC_NAME_CLAIM)
     people = get_user_model().objects
-    # As accounts are stored: letters of full width, for one, are the plain ones.
+    # Normalize as Django does for stored accounts, such as full-width letters to plain ones.
     name = get_user_model().normalize_username(told_name if isinstance(told_name, str) else "")
     try:
         UnicodeUsernameValidator()(name)
     except ValidationError as error:
-        said = _("The provider tells no name that an account could have.")
-        raise NotLetInError(said) from error
-    taken = _("There is another account named %(name)s here: an administrator sees to it.")
+        said = _("The provider didn't send a name that can be used for an account.")
+        raise SignInRefusedError(said) from error
+    taken = _("Another account named %(name)s already exists. Ask an administrator.")
     if len(name) > NAME_CHARACTERS_MAX:
-        raise NotLetInError(_("The provider tells no name that an account could have."))
+        raise SignInRefusedError(
+            _("The provider didn't send a name that can be used for an account.")
+        )
     is_invited = Invitation.objects.filter(name__iexact=name).exists()
     if is_invited or people.filter(username__iexact=name).exists():
-        raise NotLetInError(taken % {"name": name})
+        raise SignInRefusedError(taken % {"name": name})
     try:
         refuse_lookalike(name)
     except ValidationError as error:
-        said = _("%(why)s The provider's administrator can change it.")
-        raise NotLetInError(said % {"why": " ".join(error.messages)}, name) from error
+        said = _("%(why)s The provider's administrator can change this.")
+        raise SignInRefusedError(said % {"why": " ".join(error.messages)}, name) from error
     try:
         with transaction.atomic():
             account = people.create_user(name)
-            give(account, given)
+            store_roles(account, given)
             Identity.objects.create(user=account, issuer=issuer, subject=subject)
     except IntegrityError as error:
-        raise NotLetInError(taken % {"name": name}) from error
+        raise SignInRefusedError(taken % {"name": name}) from error
     return account

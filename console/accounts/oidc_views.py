@@ -1,4 +1,4 @@
-"""Signing in by OpenID Connect: to the provider, and back from it."""
+"""Sign-in through OpenID Connect: the redirect to the provider, and the callback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from console.accounts import oidc, signed_in
-from console.accounts.oidc import AwayError, NotLetInError
+from console.accounts.oidc import ProviderUnreachableError, SignInRefusedError
 from console.accounts.second_step_views import BACKEND
 from console.audit.record import change, done, refused
 from console.ui.missing import MissingError
@@ -32,15 +32,15 @@ NEXT_CHARACTERS_MAX = 2_000
 @never_cache
 @require_safe
 def begin(request: HttpRequest) -> HttpResponse:
-    """Lead a stranger to the provider."""
+    """Redirect to the provider."""
     require_on()
     if request.user.is_authenticated:
         return redirect(settings.LOGIN_REDIRECT_URL)
     try:
         answer = oidc.begin(request)
-    except AwayError as error:
-        return away(request, error)
-    except NotLetInError as error:
+    except ProviderUnreachableError as error:
+        return show_unreachable(request, error)
+    except SignInRefusedError as error:
         return not_let_in(request, error)
     request.session[NEXT] = request.GET.get(REDIRECT_FIELD_NAME, "")[:NEXT_CHARACTERS_MAX]
     return answer
@@ -50,14 +50,14 @@ def begin(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def callback(request: HttpRequest) -> HttpResponse:
-    """Sign in whom the provider has sent back."""
+    """Sign in the person whom the provider sent back."""
     require_on()
     wanted = str(request.session.get(NEXT, ""))
     try:
         entered = oidc.finish(request)
-    except AwayError as error:
-        return away(request, error)
-    except NotLetInError as error:
+    except ProviderUnreachableError as error:
+        return show_unreachable(request, error)
+    except SignInRefusedError as error:
         return not_let_in(request, error)
     account, name = entered.account, entered.account.get_username()
     login(request, account, backend=BACKEND)
@@ -74,33 +74,33 @@ def callback(request: HttpRequest) -> HttpResponse:
 
 def require_on() -> None:
     if not oidc.is_on():
-        raise MissingError(_("This console has accounts of its own alone."))
+        raise MissingError(_("This console uses local accounts only."))
 
 
 def next_of(request: HttpRequest, wanted: str) -> str:
-    """Return where somebody wanted to go, if that is here."""
+    """Return the page that the person wanted, if it is on this site."""
     hosts = {request.get_host()}
     is_ours = url_has_allowed_host_and_scheme(wanted, hosts, require_https=request.is_secure())
     return wanted if wanted and is_ours else reverse(settings.LOGIN_REDIRECT_URL)
 
 
-def away(request: HttpRequest, error: AwayError) -> HttpResponse:
-    """Say that the provider is away; the password of an account of this console still opens it."""
+def show_unreachable(request: HttpRequest, error: ProviderUnreachableError) -> HttpResponse:
+    """Show that the provider is unreachable; local passwords still work."""
     cause = error.__cause__
     sentence = _(
-        "%(name)s does not answer as it should. Try again, or sign in with the password of an "
-        "account of this console."
+        "%(name)s isn't responding correctly. Try again, or sign in with the password of a "
+        "local account."
     ) % {"name": settings.TREBUCHET_OIDC_NAME}
     refused(request, "account.sign-in", "", f"{sentence} ({type(cause).__name__})")
-    return said(request, sentence, HTTPStatus.SERVICE_UNAVAILABLE)
+    return show_failure(request, sentence, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def not_let_in(request: HttpRequest, error: NotLetInError) -> HttpResponse:
+def not_let_in(request: HttpRequest, error: SignInRefusedError) -> HttpResponse:
     refused(request, "account.sign-in", error.subject, str(error))
-    return said(request, str(error), HTTPStatus.FORBIDDEN)
+    return show_failure(request, str(error), HTTPStatus.FORBIDDEN)
 
 
-def said(request: HttpRequest, sentence: str, status: HTTPStatus) -> HttpResponse:
-    """Show the page of signing in, with why it did not work."""
+def show_failure(request: HttpRequest, sentence: str, status: HTTPStatus) -> HttpResponse:
+    """Show the sign-in page with the reason for the failure."""
     context = {"sentence": sentence, "provider": settings.TREBUCHET_OIDC_NAME}
     return render(request, "accounts/not_let_in.html", context, status=status)

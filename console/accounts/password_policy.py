@@ -1,4 +1,4 @@
-"""Validators that refuse the passwords guessers try first, and their usual disguises."""
+"""Validators that reject the passwords attackers try first, and common variations of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DIFFERENT_CHARACTERS_MIN = 6
 STEPS_SHARE_MAX = 0.6
 REST_CHARACTERS_MIN = 8
-"""The characters that a password needs besides a well-known name."""
+"""The number of characters that a password needs in addition to a well-known name."""
 NAME_CHARACTERS_MIN = 3
 KNOWN_WORDS = ("trebuchet", "rocketmq", "administrator", "password")
 SEQUENCES = ("abcdefghijklmnopqrstuvwxyz", "01234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm")
@@ -30,21 +30,21 @@ STEPS = frozenset(
 
 
 class LengthValidator(MinimumLengthValidator):
-    """Refuses short passwords, with a help text of ours."""
+    """Rejects short passwords, with our own help text."""
 
     def get_help_text(self) -> str:
         return _("At least %(count)d characters.") % {"count": self.min_length}
 
 
 class RepetitionValidator:
-    """Refuses repetitions, and runs along the alphabet or the keyboard."""
+    """Rejects repetitions, and runs along the alphabet or the keyboard."""
 
     def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
         text = password.casefold()
         if len(repeated_part(text)) < len(text):
-            raise ValidationError(_("The password repeats itself."), code="repetition")
+            raise ValidationError(_("The password is too repetitive."), code="repetition")
         if len(set(text)) < DIFFERENT_CHARACTERS_MIN:
-            sentence = _("The password has fewer than %(count)d different characters.")
+            sentence = _("The password needs at least %(count)d different characters.")
             raise ValidationError(
                 sentence, code="repetition", params={"count": DIFFERENT_CHARACTERS_MIN}
             )
@@ -52,15 +52,15 @@ class RepetitionValidator:
         steps = sum(pair in STEPS or pair[0] == pair[1] for pair in pairs)
         if steps > STEPS_SHARE_MAX * len(pairs):
             raise ValidationError(
-                _("The password runs along the alphabet or the keyboard."), code="sequence"
+                _("The password is a sequence from the alphabet or keyboard."), code="sequence"
             )
 
     def get_help_text(self) -> str:
-        return _("No repetition and no row of the keyboard.")
+        return _("No repeated characters and no keyboard runs such as “qwerty”.")
 
 
 class NameValidator:
-    """Refuses the account's or the product's name with few other characters."""
+    """Rejects the account's or the product's name with few other characters."""
 
     def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
         names = list(KNOWN_WORDS)
@@ -72,20 +72,20 @@ class NameValidator:
                 rest = text.replace(folded, "").replace(folded[::-1], "")
                 if rest != text and len(rest) < REST_CHARACTERS_MIN:
                     raise ValidationError(
-                        _("The password is little more than the name “%(name)s”."),
+                        _("The password is too similar to the name “%(name)s”."),
                         code="name",
                         params={"name": name},
                     )
 
     def get_help_text(self) -> str:
-        return _("Not your name or this product's with something added.")
+        return _("Not your name or the product name with additions.")
 
 
 class CommonWordValidator(CommonPasswordValidator):
-    """Refuses the 20,000 commonest passwords, also with digits and signs added anywhere."""
+    """Rejects the 20,000 most common passwords, even with digits and punctuation added."""
 
     def get_help_text(self) -> str:
-        return _("None of the commonest passwords, with or without digits around it.")
+        return _("Not a common password, with or without digits added.")
 
     def validate(self, password: str, user: AbstractBaseUser | None = None) -> None:
         text = password.casefold().strip()
@@ -93,13 +93,13 @@ class CommonWordValidator(CommonPasswordValidator):
         for each in {text, bare, bare.translate(PLAIN_LETTERS), repeated_part(bare)}:
             if each in self.passwords:
                 raise ValidationError(
-                    _("The password is one of the commonest, or one with something added."),
+                    _("The password is too common, even with the characters added."),
                     code="common",
                 )
 
 
 def repeated_part(text: str) -> str:
-    """Return the shortest part whose repetition, at least twice and cut at the end, is the text."""
+    """Return the shortest part that, repeated at least twice and cut at the end, forms the text."""
     for length in range(1, len(text) // 2 + 1):
         if all(text[index] == text[index - length] for index in range(length, len(text))):
             return text[:length]

@@ -1,4 +1,4 @@
-"""Passwords that commands generate or take from the environment."""
+"""Passwords that commands generate or read from the environment."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ def refuse_weak(variable: str, password: str, account: User) -> None:
     try:
         validate_password(password, account)
     except ValidationError as error:
-        raise CommandError(f"{variable} is refused: {' '.join(error.messages)}") from error
+        raise CommandError(f"{variable} was rejected: {' '.join(error.messages)}") from error

@@ -1,4 +1,4 @@
-"""People of the console: their roles and states, and that an administrator always remains."""
+"""Changes to accounts' roles and states that always leave an administrator."""
 
 from __future__ import annotations
 
@@ -19,24 +19,27 @@ if TYPE_CHECKING:
 
 
 class LastAdministratorError(Exception):
-    """Without this account nobody could see to people any more."""
+    """The change would leave no administrator who can sign in."""
 
     def __init__(self) -> None:
         super().__init__(
-            _("This is the last administrator who can sign in: make somebody else one first.")
+            _(
+                "This is the last administrator who can sign in. Make someone else an "
+                "administrator first."
+            )
         )
 
 
 @contextmanager
 def administrator_remains() -> Iterator[None]:
-    """Undo what the block does if it leaves no administrator who can sign in.
+    """Roll back the block if it leaves no administrator who can sign in.
 
     Raises:
-        LastAdministratorError: it would have.
+        LastAdministratorError: the block was rolled back.
     """
     administrators = get_user_model().objects.filter(is_staff=True, is_active=True)
     with transaction.atomic():
-        # Two administrators who switch each other off take turns.
+        # Lock the rows, so that two administrators can't disable each other at the same time.
         list(administrators.select_for_update().values_list("pk", flat=True))
         yield
         if not any(each.has_usable_password() for each in administrators):
@@ -49,13 +52,13 @@ def is_last_administrator(account: User) -> bool:
     return is_one and not any(each.has_usable_password() for each in others)
 
 
-def audited(account: User) -> dict[str, Any]:
-    """Return what the audit keeps of an account."""
+def audit_state(account: User) -> dict[str, Any]:
+    """Return an account in the form that the audit log stores."""
     custom = [each.name for each in account.custom_roles.all()]
     kept = {"role": role_of(account).value, "enabled": account.is_active}
     return kept | ({"custom_roles": custom} if custom else {})
 
 
-def fresh(pk: int) -> User:
-    """Read an account anew: permissions are cached on the object."""
+def reload_account(pk: int) -> User:
+    """Read an account from the database again, because the object caches permissions."""
     return get_user_model().objects.get(pk=pk)

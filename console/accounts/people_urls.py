@@ -1,4 +1,4 @@
-"""Addresses of people: who may sign in, and as what."""
+"""URL patterns of the people pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of people, for administrators: who may sign in, as what, since when."""
+"""The people pages for administrators: accounts, roles, invitations and sessions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from console.accounts.models import INVITATION_LIFETIME, CustomRole, Invitation,
 from console.accounts.people import (
     LastAdministratorError,
     administrator_remains,
-    audited,
-    fresh,
+    audit_state,
     is_last_administrator,
+    reload_account,
 )
 from console.accounts.permissions import (
     administrators_action,
@@ -32,8 +32,8 @@ from console.accounts.roles import MEANINGS, Role, give_role, role_of, stored_ro
 from console.accounts.signed_in import ended_in_words, sessions_of
 from console.audit.models import Entry
 from console.audit.record import change
-from console.ui.danger import Danger, Effect, unanswered
-from console.ui.lists import asked_text, page_of
+from console.ui.danger import Danger, Effect, confirmation
+from console.ui.lists import page_of, search_text
 from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ COLUMNS = (
     Column("name", gettext_lazy("Name"), is_sorted=True),
     Column("role", gettext_lazy("Role"), is_sorted=True, is_fact=True),
     Column("state", gettext_lazy("State"), is_sorted=True, is_fact=True),
-    Column("signed_in", gettext_lazy("Last signed in"), is_sorted=True, is_fact=True),
-    Column("joined", gettext_lazy("Account since"), is_sorted=True),
+    Column("signed_in", gettext_lazy("Last sign-in"), is_sorted=True, is_fact=True),
+    Column("joined", gettext_lazy("Account created"), is_sorted=True),
 )
 
 
@@ -93,7 +93,7 @@ def found(pk: int) -> Person:
 
 
 def named(account: User) -> tuple[str, ...]:
-    """Return the roles made here that an account has."""
+    """Return an account's custom roles."""
     return tuple(each.name for each in account.custom_roles.all())
 
 
@@ -108,7 +108,7 @@ def people_of(accounts: Iterable[User]) -> list[Person]:
 
 @administrators_page
 def listing(request: HttpRequest) -> HttpResponse:
-    query = asked_text(request)
+    query = search_text(request)
     accounts = get_user_model().objects.filter(username__icontains=query)
     accounts = accounts.prefetch_related("custom_roles")
     table = Table(request, COLUMNS, sort="name")
@@ -134,17 +134,17 @@ def listing(request: HttpRequest) -> HttpResponse:
 
 @administrators_form
 def invite(request: HttpRequest) -> HttpResponse:
-    """Ask whom to invite; then show the link, this once."""
+    """Ask whom to invite, then show the link once."""
     form = InvitationForm(request.POST or None, has_mail=bool(settings.EMAIL_HOST))
     if request.method != "POST" or not form.is_valid():
         status = 422 if form.is_bound else 200
         context = {"form": form, "meanings": [(each.label, MEANINGS[each]) for each in Role]}
         return render(request, "accounts/invite.html", context, status=status)
-    return render(request, "accounts/invited.html", invited(request, form))
+    return render(request, "accounts/invited.html", create_invitation(request, form))
 
 
-def invited(request: HttpRequest, form: InvitationForm) -> dict[str, Any]:
-    """Invite whom a form names; return the invitation with its link, which is not kept."""
+def create_invitation(request: HttpRequest, form: InvitationForm) -> dict[str, Any]:
+    """Create the invitation of a form; return it with its link, which isn't stored."""
     name, role = form.cleaned_data["name"], Role(form.cleaned_data["role"])
     mail = form.cleaned_data.get("mail", "")
     custom = list(form.cleaned_data.get("custom_roles", ()))
@@ -163,11 +163,11 @@ def invited(request: HttpRequest, form: InvitationForm) -> dict[str, Any]:
 
 def withdrawal_of(invitation: Invitation) -> Danger:
     return Danger(
-        title=_("Take back the invitation of %(name)s?") % {"name": invitation.name},
-        text=_("Its link opens nothing any more."),
-        undo=_("The person can be invited anew, with another link."),
-        action=_("Take it back"),
-        keep=_("Keep it"),
+        title=_("Revoke %(name)s's invitation?") % {"name": invitation.name},
+        text=_("The invitation link will stop working."),
+        undo=_("You can invite the person again with a new link."),
+        action=_("Revoke invitation"),
+        keep=_("Cancel"),
         address=reverse("people:withdraw", args=[invitation.pk]),
         back=reverse("people:list"),
     )
@@ -176,18 +176,18 @@ def withdrawal_of(invitation: Invitation) -> Danger:
 @administrators_form
 def withdraw(request: HttpRequest, invitation: int) -> HttpResponse:
     kept = get_object_or_404(Invitation, pk=invitation)
-    question = unanswered(request, withdrawal_of(kept))
+    question = confirmation(request, withdrawal_of(kept))
     if question is not None:
         return question
-    messages.success(request, withdrawn(request, kept))
+    messages.success(request, revoke_invitation(request, kept))
     return redirect("people:list")
 
 
-def withdrawn(request: HttpRequest, invitation: Invitation) -> str:
-    """Take an invitation back; return what was done."""
+def revoke_invitation(request: HttpRequest, invitation: Invitation) -> str:
+    """Revoke an invitation; return a sentence for the user."""
     with change(request, "account.withdraw", invitation.name, before={"role": invitation.role}):
         invitation.delete()
-    return _("The invitation of %(name)s is void.") % {"name": invitation.name}
+    return _("%(name)s's invitation was revoked.") % {"name": invitation.name}
 
 
 @administrators_page
@@ -217,11 +217,11 @@ def change_role(request: HttpRequest, person: int) -> HttpResponse:
     account = found(person).account
     wanted = request.POST.get("role", "")
     if wanted not in Role.values:
-        messages.error(request, _("There is no such role."))
+        messages.error(request, _("This role doesn't exist."))
         return redirect("people:detail", person)
-    # Of those that are there; a form from before there were any names none.
+    # Only existing ones: a form opened earlier may list roles that were deleted.
     custom = CustomRole.objects.filter(pk__in=whole_numbers(request.POST.getlist("custom_role")))
-    return changed(request, account, "account.role", role=Role(wanted), custom=list(custom))
+    return show_change(request, account, "account.role", role=Role(wanted), custom=list(custom))
 
 
 def whole_numbers(texts: Iterable[str]) -> list[int]:
@@ -230,13 +230,13 @@ def whole_numbers(texts: Iterable[str]) -> list[int]:
 
 @administrators_action
 def end_session(request: HttpRequest, person: int, session: int) -> HttpResponse:
-    """End one session of somebody."""
+    """End one of a person's sessions."""
     messages.success(request, session_ended(request, person, session))
     return redirect("people:detail", person)
 
 
 def session_ended(request: HttpRequest, person: int, session: int) -> str:
-    """End a session; return what was done."""
+    """End a session; return a sentence for the user."""
     row = get_object_or_404(SignedIn, pk=session, user_id=person)
     with change(
         request,
@@ -245,12 +245,12 @@ def session_ended(request: HttpRequest, person: int, session: int) -> str:
         before={"browser": in_words(row.agent), "address": row.address},
     ):
         signed_in.end([row.session_key])
-    return _("The session is ended.")
+    return _("Session ended.")
 
 
 @administrators_action
 def end_sessions(request: HttpRequest, person: int) -> HttpResponse:
-    """End all sessions of somebody; of one's own, all but this one."""
+    """End all sessions of a person; for yourself, all but the current one."""
     account = found(person).account
     here = request.session.session_key if account.pk == request.user.pk else None
     messages.success(request, sessions_ended(request, account, here))
@@ -258,7 +258,7 @@ def end_sessions(request: HttpRequest, person: int) -> HttpResponse:
 
 
 def sessions_ended(request: HttpRequest, account: User, here: str | None) -> str:
-    """End all sessions of an account but one; return what was done."""
+    """End all sessions of an account but one; return a sentence for the user."""
     with change(request, "account.sessions-end", account.get_username()) as entry:
         count = signed_in.end_others(account, here)
         entry.after = {"ended": count}
@@ -267,12 +267,12 @@ def sessions_ended(request: HttpRequest, account: User, here: str | None) -> str
 
 @administrators_action
 def switch(request: HttpRequest, person: int) -> HttpResponse:
-    """Let an account sign in, or no longer: its sessions end at once."""
+    """Enable or disable an account; disabling ends its sessions at once."""
     enabled = request.POST.get("enabled") == "on"
-    return changed(request, found(person).account, "account.switch", enabled=enabled)
+    return show_change(request, found(person).account, "account.switch", enabled=enabled)
 
 
-def changed(
+def show_change(
     request: HttpRequest,
     account: User,
     action: str,
@@ -281,13 +281,13 @@ def changed(
     custom: Sequence[CustomRole] | None = None,
     enabled: bool | None = None,
 ) -> HttpResponse:
-    """Give an account a role or a state, and show it, or why that cannot be."""
+    """Change an account's role or state, then show the result or the error."""
     try:
         settle(request, account, action, role=role, custom=custom, enabled=enabled)
     except LastAdministratorError as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, _("%(name)s is changed.") % {"name": account.get_username()})
+        messages.success(request, _("%(name)s was changed.") % {"name": account.get_username()})
     return redirect("people:detail", account.pk)
 
 
@@ -300,12 +300,12 @@ def settle(
     custom: Sequence[CustomRole] | None = None,
     enabled: bool | None = None,
 ) -> None:
-    """Give an account a role or a state.
+    """Change an account's role or state.
 
     Raises:
-        LastAdministratorError: nobody could see to people any more.
+        LastAdministratorError: no administrator would remain.
     """
-    with change(request, action, account.get_username(), before=audited(account)) as entry:
+    with change(request, action, account.get_username(), before=audit_state(account)) as entry:
         with administrator_remains():
             if role is not None:
                 give_role(account, role)
@@ -316,11 +316,11 @@ def settle(
                 account.save(update_fields=["is_active"])
         if enabled is False:
             signed_in.end_others(account, None)
-        entry.after = audited(fresh(account.pk))
+        entry.after = audit_state(reload_account(account.pk))
 
 
 def removal_of(person: Person) -> Danger:
-    """Return what goes with an account; the audit keeps its name."""
+    """Return the confirmation for deleting an account; the audit log keeps its name."""
     account: Any = person.account
     queries = account.savedquery_set
     refusal = ""
@@ -328,15 +328,19 @@ def removal_of(person: Person) -> Danger:
         refusal = str(LastAdministratorError())
     return Danger(
         title=_("Remove %(name)s?") % {"name": person.name},
-        text=_("The person is signed out and cannot come back. The audit keeps what they did."),
+        text=_(
+            "The person is signed out and can't sign in again. Their actions stay in the audit log."
+        ),
         effects=(
             Effect(_("Favourites and saved views"), account.places.count()),
-            Effect(_("Queries of their own"), queries.filter(is_shared=False).count()),
-            Effect(_("Queries that others use"), queries.filter(is_shared=True).count(), "", True),
+            Effect(_("Their saved queries"), queries.filter(is_shared=False).count()),
+            Effect(
+                _("Queries shared with others"), queries.filter(is_shared=True).count(), "", True
+            ),
         ),
-        undo=_("This cannot be undone. To keep all of it, switch the account off instead."),
+        undo=_("This can't be undone. To keep the data, disable the account instead."),
         action=_("Remove %(name)s") % {"name": person.name},
-        keep=_("Keep the account"),
+        keep=_("Keep account"),
         address=reverse("people:remove", args=[account.pk]),
         back=reverse("people:detail", args=[account.pk]),
         name=person.name,
@@ -348,11 +352,11 @@ def removal_of(person: Person) -> Danger:
 def remove(request: HttpRequest, person: int) -> HttpResponse:
     shown = found(person)
     danger = removal_of(shown)
-    question = unanswered(request, danger)
+    question = confirmation(request, danger)
     if question is not None:
         return question
     try:
-        said = removed(request, shown)
+        said = remove_person(request, shown)
     except LastAdministratorError as error:
         messages.error(request, str(error))
         return redirect("people:detail", person)
@@ -360,15 +364,15 @@ def remove(request: HttpRequest, person: int) -> HttpResponse:
     return redirect("people:list")
 
 
-def removed(request: HttpRequest, person: Person) -> str:
-    """Remove an account; return what was done.
+def remove_person(request: HttpRequest, person: Person) -> str:
+    """Delete an account; return a sentence for the user.
 
     Raises:
-        LastAdministratorError: nobody could see to people any more.
+        LastAdministratorError: no administrator would remain.
     """
     with (
-        change(request, "account.remove", person.name, before=audited(person.account)),
+        change(request, "account.remove", person.name, before=audit_state(person.account)),
         administrator_remains(),
     ):
         person.account.delete()
-    return _("%(name)s is removed.") % {"name": person.name}
+    return _("%(name)s was removed.") % {"name": person.name}

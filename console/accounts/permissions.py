@@ -1,8 +1,8 @@
-"""Permissions of views: who may look, change things on some names, or see to the rest.
+"""Permissions of views: decorators for viewers, operators, administrators and single actions.
 
-Each view has one of the decorators `page`, `operators_…` and `administrators_…`, or asks
-`require_operator` or `require_administrator` by itself. A view about a topic or a group has
-`…_for` an action instead. No cache keeps the answers of the decorated.
+Each view has one of the decorators `page`, `operators_…` and `administrators_…`, or calls
+`require_operator` or `require_administrator` itself. A view about a topic or a group uses `…_for`
+with an action instead. Responses of decorated views are never cached.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ View: TypeAlias = Callable[Concatenate[HttpRequest, P], Answer]
 
 
 def require_administrator(request: HttpRequest) -> None:
-    """Refuse all others with 403; the middleware already sent strangers to the sign-in page.
+    """Respond with 403 to anyone but administrators.
 
-    For a view that others may look at and only administrators may submit.
+    Use it in a view that others can open and only administrators can submit. The middleware has
+    already redirected people who aren't signed in.
     """
     if not may_administer(request.user):
         raise NotAllowedError(Role.ADMINISTRATOR)
 
 
 def require_operator(request: HttpRequest) -> None:
-    """Refuse viewers with 403, as `require_administrator` refuses operators, too."""
+    """Respond with 403 to viewers; see `require_administrator`."""
     rights_on(request).require_somewhere(Action.OPERATE)
 
 
 def require(request: HttpRequest, action: Action, name: str) -> None:
-    """Refuse whoever may not do this with a topic or a group."""
+    """Refuse people who aren't allowed this action on the topic or group."""
     rights_on(request).require(action, name)
 
 
 def allowed(needed: Action, named: str = "") -> Callable[[View[P, Answer]], View[P, Answer]]:
-    """Refuse, before the view runs, whoever may not do this.
+    """Check an action before the view runs.
 
-    `named` is the view's parameter with the topic or the group; without one the view begins for
-    whoever may do it somewhere, and asks `require` once it knows the name.
+    `named` is the view's parameter with the topic or group. Without it, the view runs for people
+    who are allowed the action somewhere, and calls `require` once it has the name.
     """
 
     def decorate(
@@ -73,7 +74,7 @@ def allowed(needed: Action, named: str = "") -> Callable[[View[P, Answer]], View
 def administrator_required(
     view: View[P, Answer],
 ) -> View[P, Answer]:
-    """Refuse all others before the view runs."""
+    """Allow only administrators to run the view."""
 
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
@@ -86,7 +87,7 @@ def administrator_required(
 def operator_required(
     view: View[P, HttpResponse],
 ) -> View[P, HttpResponse]:
-    """Refuse viewers before the view runs."""
+    """Allow only operators and administrators to run the view."""
 
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -99,80 +100,80 @@ def operator_required(
 def page(
     view: View[P, HttpResponse],
 ) -> View[P, HttpResponse]:
-    """Let everyone who has signed in look."""
+    """Allow everyone who is signed in to open the page."""
     return require_safe(never_cache(view))
 
 
 def form(
     view: View[P, HttpResponse],
 ) -> View[P, HttpResponse]:
-    """Let everyone who has signed in look, and submit the form: it changes what is their own."""
+    """Allow everyone who is signed in to open and submit the form, which changes their own data."""
     return require_http_methods(["GET", "HEAD", "POST"])(never_cache(view))
 
 
 def action(
     view: View[P, Answer],
 ) -> View[P, Answer]:
-    """Take a POST of everyone who has signed in; refuse other methods."""
+    """Allow everyone who is signed in to POST; reject other methods."""
     return require_POST(never_cache(view))
 
 
 def page_for(
     needed: Action, named: str = ""
 ) -> Callable[[View[P, HttpResponse]], View[P, HttpResponse]]:
-    """Let whoever may do something look; `allowed` says how a name is found."""
+    """Allow people with an action to open the page; see `allowed` for `named`."""
     return lambda view: allowed(needed, named)(page(view))
 
 
 def form_for(
     needed: Action, named: str = ""
 ) -> Callable[[View[P, HttpResponse]], View[P, HttpResponse]]:
-    """Let whoever may do something look, and submit the form."""
+    """Allow people with an action to open and submit the form."""
     return lambda view: allowed(needed, named)(form(view))
 
 
 def action_for(needed: Action, named: str = "") -> Callable[[View[P, Answer]], View[P, Answer]]:
-    """Let whoever may do something POST; refuse other methods."""
+    """Allow people with an action to POST; reject other methods."""
     return lambda view: allowed(needed, named)(action(view))
 
 
 def operators_page(
     view: View[P, HttpResponse],
 ) -> View[P, HttpResponse]:
-    """Let operators and administrators look."""
+    """Allow operators and administrators to open the page."""
     return operator_required(page(view))
 
 
 def operators_form(
     view: View[P, HttpResponse],
 ) -> View[P, HttpResponse]:
-    """Let operators and administrators look, and submit the form."""
+    """Allow operators and administrators to open and submit the form."""
     return operator_required(form(view))
 
 
 def operators_action(
     view: View[P, HttpResponse],
 ) -> View[P, HttpResponse]:
-    """Let operators and administrators POST; refuse other methods."""
+    """Allow operators and administrators to POST; reject other methods."""
     return operator_required(action(view))
 
 
 def administrators_page(
     view: View[P, HttpResponse],
 ) -> View[P, HttpResponse]:
-    """Let administrators look."""
+    """Allow administrators to open the page."""
     return administrator_required(page(view))
 
 
 def administrators_form(
     view: View[P, HttpResponse],
 ) -> View[P, HttpResponse]:
-    """Let administrators look, and submit the form."""
+    """Allow administrators to open and submit the form."""
     return administrator_required(form(view))
 
 
 def administrators_action(
     view: View[P, Answer],
 ) -> View[P, Answer]:
-    """Let administrators POST; refuse other methods."""
+    """Allow administrators to POST; reject other methods."""
     return administrator_required(action(view))

@@ -1,9 +1,9 @@
-"""Rights: which actions somebody may do, on which topics and groups.
+"""Rights: which actions a person may perform, on which topics and groups.
 
-`Guarded` ways to brokers (console/gateway/guarding.py) ask `rights_now` at every call, whichever
-page, socket or program made it; views ask before, so that a page need not begin what would be
-refused. Work of the console itself (replays, schedules, the collector) has nobody's rights and
-asks nobody.
+`Guarded` broker clients (console/gateway/guarding.py) check `rights_now` on every call, whichever
+page, socket or program made it. Views check first, so that a page doesn't start work that would be
+refused. The console's own work (replays, schedules, the collector) runs without rights and isn't
+checked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EVERYTHING = "*"
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Names of topics and of groups: `*` is any text, `?` one character."""
+    """Patterns for names of topics and groups: `*` matches any text, `?` one character."""
 
     topics: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ ALL = Patterns(frozenset({EVERYTHING}), frozenset({EVERYTHING}))
 
 
 class NotAllowedError(PermissionDenied):
-    """A request needs a role, or an action on a name, that the person does not have."""
+    """The person lacks a role, or an action on a name, that the request needs."""
 
     def __init__(self, role: Role, action: Action | None = None, name: str = "") -> None:
         super().__init__(f"{action.value} {name}".strip() if action else role.value)
@@ -55,7 +55,7 @@ class NotAllowedError(PermissionDenied):
 
 
 class ScopeMissingError(PermissionDenied):
-    """A token's owner may do this, and the token may not: it lacks a scope."""
+    """The token lacks a scope for something that its owner may do."""
 
     def __init__(self, scope: str) -> None:
         super().__init__(scope)
@@ -64,11 +64,11 @@ class ScopeMissingError(PermissionDenied):
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What one person may do, or a token of theirs.
+    """The rights of a person or of one of their tokens.
 
     Attributes:
-        is_all: whether this is an administrator, who may do everything.
-        scopes: what a token leaves of all that; None for the person.
+        is_all: whether this is an administrator, who can do everything.
+        scopes: the scopes that limit a token; None for the person.
     """
 
     is_all: bool = False
@@ -77,18 +77,18 @@ class Rights:
 
     @property
     def of_owner(self) -> Rights:
-        """The same without the bounds of a token."""
+        """The owner's rights, without the token's limits."""
         return self if self.scopes is None else replace(self, scopes=None)
 
     def may(self, action: Action, name: str) -> bool:
-        """Whether an action is allowed on a topic or a group of this name.
+        """Return whether an action is allowed on the topic or group with this name.
 
-        Retries and dead letters belong to their group, whatever the action.
+        Retry and dead-letter topics belong to their group, whatever the action.
         """
         return self._owner_may(action, name) and not self.lacking(action, name)
 
     def lacking(self, action: Action, name: str | None = None) -> str:
-        """Return the scope that a token lacks for an action, "" where it lacks none."""
+        """Return the scope that a token lacks for an action, or ""."""
         return "" if self.scopes is None else lacking(self.scopes, action, name)
 
     def _owner_may(self, action: Action, name: str) -> bool:
@@ -103,25 +103,25 @@ class Rights:
         return fits(patterns.groups, group)
 
     def may_somewhere(self, action: Action) -> bool:
-        """Whether there may be a name on which an action is allowed."""
+        """Return whether an action is allowed on some topic or group."""
         return (self.is_all or action in self.given) and not self.lacking(action)
 
     def may_everywhere(self, action: Action) -> bool:
-        """Whether an action is allowed on every topic or group."""
+        """Return whether an action is allowed on every topic or group."""
         patterns = self.given.get(action, Patterns())
         of_all = (EVERYTHING in patterns.topics and EVERYTHING in patterns.groups) or self.is_all
         return of_all and not self.lacking(action, EVERYTHING)
 
     def administers(self, scope: str) -> bool:
-        """Whether this is an administrator, and a token of theirs has the scope."""
+        """Return whether this is an administrator, and a token of theirs has the scope."""
         return self.is_all and (self.scopes is None or has(self.scopes, scope))
 
     def require_administrator(self, scope: str) -> None:
-        """Refuse all others, and tokens of administrators without the scope.
+        """Refuse everyone else, and administrators' tokens without the scope.
 
         Raises:
-            NotAllowedError: it is somebody else.
-            ScopeMissingError: it is a token that lacks the scope.
+            NotAllowedError: the person isn't an administrator.
+            ScopeMissingError: the token lacks the scope.
         """
         if not self.is_all:
             raise NotAllowedError(Role.ADMINISTRATOR)
@@ -129,27 +129,29 @@ class Rights:
             raise ScopeMissingError(scope)
 
     def require(self, action: Action, name: str) -> None:
-        """Refuse what is not allowed.
+        """Check that an action is allowed on a name.
 
         Raises:
-            NotAllowedError: it is not.
-            ScopeMissingError: it is, and a token lacks the scope.
+            NotAllowedError: the person isn't allowed the action.
+            ScopeMissingError: the person is, but the token lacks the scope.
         """
         if not self.may(action, name):
             raise self.refusal(action, name)
 
     def require_somewhere(self, action: Action) -> None:
-        """Refuse who may do this nowhere.
+        """Check that an action is allowed on some name.
 
         Raises:
-            NotAllowedError: nowhere.
-            ScopeMissingError: somewhere, and a token lacks the scope.
+            NotAllowedError: the person isn't allowed the action anywhere.
+            ScopeMissingError: the person is, but the token lacks the scope.
         """
         if not self.may_somewhere(action):
             raise self.refusal(action)
 
     def refusal(self, action: Action, name: str = "") -> PermissionDenied:
-        """Return why an action is refused: its scope, or the least of our roles that has it."""
+        """Return the error for an action: a missing scope, or the lowest built-in role that allows
+        it.
+        """
         owner = self.of_owner
         if owner.may(action, name) if name else owner.may_somewhere(action):
             return ScopeMissingError(self.lacking(action, name or None))
@@ -162,9 +164,9 @@ class Rights:
 
 NOTHING = Rights()
 LOOKING_ON = Rights(is_all=True)
-"""For what the console looks at on somebody's behalf, of which their page tells places and times.
+"""For broker reads on a person's behalf whose results show only locations and times.
 
-Unlike the console's own work (nobody's rights) it sees messages masked.
+Unlike the console's own work, which has no rights object, these reads return masked messages.
 """
 
 
@@ -179,7 +181,7 @@ def expression(pattern: str) -> re.Pattern[str]:
 
 
 def rights_of(account: User | AnonymousUser) -> Rights:
-    """Return what an account may do now: by its role, and by the roles made here."""
+    """Return an account's current rights, from its role and its custom roles."""
     if not account.is_authenticated or not account.is_active:
         return NOTHING
     role = acting_role(account)
@@ -194,9 +196,9 @@ def rights_of(account: User | AnonymousUser) -> Rights:
 
 
 def rights_on(request: HttpRequest) -> Rights:
-    """Return the rights of whoever made a request, read once for each.
+    """Return the rights of a request's user, read once per request.
 
-    A request of a token has its scopes as `token_scopes`.
+    A request with a token has its scopes as `token_scopes`.
     """
     scopes: frozenset[str] | None = getattr(request, "token_scopes", None)
     whose = (request.user.pk, scopes)
@@ -211,14 +213,14 @@ acting: ContextVar[Callable[[], Rights] | None] = ContextVar("acting", default=N
 
 
 def rights_now() -> Rights | None:
-    """Return the rights of the person this code runs for, None where it runs for the console."""
+    """Return the rights of the person this code runs for, or None if it runs for the console."""
     asked = acting.get()
     return None if asked is None else asked()
 
 
 @contextmanager
 def acts_for(asked: Callable[[], Rights] | None) -> Iterator[None]:
-    """Let the block run for somebody; for the console itself where nobody is given."""
+    """Run the block with a person's rights, or as the console if there is no person."""
     token = acting.set(asked)
     try:
         yield

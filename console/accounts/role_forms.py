@@ -1,4 +1,4 @@
-"""The form of a role that is made here."""
+"""The form of a custom role."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATTERN = re.compile(r"[%|\w*?-]{1,255}", re.ASCII)
 
 
 class PatternsField(forms.CharField):
-    """Names or patterns, one a line or with blanks between them."""
+    """Names or patterns, separated by line breaks or spaces."""
 
     widget = forms.Textarea(attrs={"rows": 3, "class": "input mono", "spellcheck": "false"})
 
@@ -33,33 +33,33 @@ class PatternsField(forms.CharField):
         kept = sorted(set(str(super().clean(value)).split()))
         if len(kept) > PATTERNS_MAX:
             raise ValidationError(
-                _("These are %(count)d names; %(max)d at most. Use * for several."),
+                _("You entered %(count)d names; the limit is %(max)d. Use * to match several."),
                 params={"count": len(kept), "max": PATTERNS_MAX},
             )
         for each in kept:
             if not PATTERN.fullmatch(each):
                 raise ValidationError(
-                    _("%(text)s names nothing: letters, digits, %%, -, _ and | make a name."),
+                    _("“%(text)s” isn't a valid name. Use letters, digits, %%, -, _ and |."),
                     params={"text": each[:130]},
                 )
         return kept
 
 
 class RoleForm(RoleModelForm):
-    """Asks what a role allows, and where."""
+    """Asks for a custom role's actions and the names they apply to."""
 
     actions = forms.MultipleChoiceField(
-        label=_("It allows to"), choices=Action.choices, widget=forms.CheckboxSelectMultiple
+        label=_("Permissions"), choices=Action.choices, widget=forms.CheckboxSelectMultiple
     )
     topics = PatternsField(
         label=_("Topics"),
         required=False,
-        help_text=_("One a line: orders, or orders-*. * is any text, ? one character."),
+        help_text=_("One per line: orders, or orders-*. * matches any text, ? one character."),
     )
     groups = PatternsField(
         label=_("Groups"),
         required=False,
-        help_text=_("One a line. A group's retries and dead letters go by the group."),
+        help_text=_("One per line. A group's retries and dead letters belong to the group."),
     )
 
     class Meta:
@@ -71,11 +71,11 @@ class RoleForm(RoleModelForm):
         data = dict(super().clean() or {})
         chosen = {Action(each) for each in data.get("actions", ())}
         has_topics, has_groups = bool(data.get("topics")), bool(data.get("groups"))
-        # A group's own topics are read by who may read its messages.
+        # People who can read a group's messages may also read its retry and dead-letter topics.
         if chosen & ABOUT_TOPICS and not (has_topics or has_groups):
-            self.add_error("topics", _("Name the topics that this is allowed on."))
+            self.add_error("topics", _("Enter the topics this applies to."))
         if chosen & ABOUT_GROUPS and not has_groups:
-            self.add_error("groups", _("Name the groups that this is allowed on."))
+            self.add_error("groups", _("Enter the groups this applies to."))
         if self.instance.pk is None and CustomRole.objects.count() >= ROLES_MAX:
-            raise ValidationError(_("There are too many roles: delete some first."))
+            raise ValidationError(_("There are too many roles. Delete some first."))
         return data

@@ -1,4 +1,4 @@
-"""Pages of the roles that are made here, for administrators."""
+"""The pages of custom roles, for administrators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from console.accounts.permissions import administrators_form, administrators_pag
 from console.accounts.role_forms import RoleForm
 from console.accounts.roles import BASE_ACTIONS, MEANINGS, Role
 from console.audit.record import change
-from console.ui.danger import Danger, Effect, unanswered
+from console.ui.danger import Danger, Effect, confirmation
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @administrators_page
 def listing(request: HttpRequest) -> HttpResponse:
-    """Show the console's own roles, and those made here."""
+    """Show built-in and custom roles."""
     context = {
         "own": [(each.label, MEANINGS[each], len(BASE_ACTIONS[each])) for each in Role],
         "roles": CustomRole.objects.annotate(count=Count("members")),
@@ -33,16 +33,16 @@ def listing(request: HttpRequest) -> HttpResponse:
 
 @administrators_form
 def create(request: HttpRequest) -> HttpResponse:
-    """Make a role."""
+    """Create a custom role."""
     form = RoleForm(request.POST or None)
     if request.method != "POST" or not form.is_valid():
         return shown(request, form)
-    made(request, form)
-    messages.success(request, _("Role %(name)s is made.") % {"name": form.instance.name})
+    save_role(request, form)
+    messages.success(request, _("Role %(name)s created.") % {"name": form.instance.name})
     return redirect("people:roles")
 
 
-def made(request: HttpRequest, form: RoleForm) -> CustomRole:
+def save_role(request: HttpRequest, form: RoleForm) -> CustomRole:
     with change(request, "role.create", form.cleaned_data["name"]) as entry:
         role: CustomRole = form.save()
         entry.after = role.as_kept
@@ -51,14 +51,14 @@ def made(request: HttpRequest, form: RoleForm) -> CustomRole:
 
 @administrators_form
 def edit(request: HttpRequest, role: int) -> HttpResponse:
-    """Change a role: with the next request of everyone who has it."""
+    """Change a custom role, starting with the next request of everyone who has it."""
     kept = get_object_or_404(CustomRole, pk=role)
     before = kept.as_kept | {"name": kept.name}
     form = RoleForm(request.POST or None, instance=kept)
     if request.method != "POST" or not form.is_valid():
         return shown(request, form, get_object_or_404(CustomRole, pk=role))
     saved = changed(request, form, before)
-    messages.success(request, _("Role %(name)s is changed.") % {"name": saved.name})
+    messages.success(request, _("Role %(name)s changed.") % {"name": saved.name})
     return redirect("people:roles")
 
 
@@ -80,34 +80,34 @@ def shown(request: HttpRequest, form: RoleForm, role: CustomRole | None = None) 
 
 @administrators_form
 def delete(request: HttpRequest, role: int) -> HttpResponse:
-    """Delete a role: whoever has it loses what it allows."""
+    """Delete a custom role; people who have it lose its rights."""
     kept = get_object_or_404(CustomRole, pk=role)
-    question = unanswered(request, deletion_of(kept))
+    question = confirmation(request, deletion_of(kept))
     if question is not None:
         return question
-    messages.success(request, deleted(request, kept))
+    messages.success(request, delete_role(request, kept))
     return redirect("people:roles")
 
 
-def deleted(request: HttpRequest, role: CustomRole) -> str:
-    """Delete a role; return what was done."""
+def delete_role(request: HttpRequest, role: CustomRole) -> str:
+    """Delete a custom role; return a sentence for the user."""
     before = role.as_kept | {"members": [str(each) for each in role.members.all()]}
     with change(request, "role.delete", role.name, before=before):
         role.delete()
-    return _("Role %(name)s is deleted.") % {"name": role.name}
+    return _("Role %(name)s deleted.") % {"name": role.name}
 
 
 def deletion_of(role: CustomRole) -> Danger:
     return Danger(
         title=_("Delete role %(name)s?") % {"name": role.name},
-        text=_("Whoever has it loses at once what only this role allows."),
+        text=_("People with this role immediately lose what only this role allows."),
         effects=(
-            Effect(_("People who have it"), role.members.count(), "", True),
-            Effect(_("Invitations with it"), role.invitations.count()),
+            Effect(_("People with this role"), role.members.count(), "", True),
+            Effect(_("Invitations with this role"), role.invitations.count()),
         ),
-        undo=_("This cannot be undone; the audit keeps what the role allowed, and whom."),
+        undo=_("This can't be undone. The audit log keeps the role's permissions and members."),
         action=_("Delete role"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("people:role-delete", args=[role.pk]),
         back=reverse("people:role-edit", args=[role.pk]),
         name=role.name,

@@ -1,4 +1,4 @@
-"""Roles: what a person may do, as the flags and permissions of the account that stand for it."""
+"""Built-in roles, stored as flags and permissions of the account."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPERATE, LIMITED = "accounts.operate", "accounts.limited"
 
 
 class Role(models.TextChoices):
-    """What a person may do; each role may do what those before it may."""
+    """A built-in role; each allows everything that the roles before it allow."""
 
     LIMITED = "limited", _("Limited")
     VIEWER = "viewer", _("Viewer")
@@ -28,12 +28,12 @@ class Role(models.TextChoices):
 
 
 MEANINGS = {
-    Role.LIMITED: _("Sees names and figures; messages and changes only by roles made here."),
-    Role.VIEWER: _("Sees every page of the brokers, and changes nothing."),
+    Role.LIMITED: _("Sees names and metrics. Custom roles grant access to messages and changes."),
+    Role.VIEWER: _("Sees all broker pages but can't change anything."),
     Role.OPERATOR: _(
-        "Changes topics, groups and offsets, sets marks, silences alerts, runs reports."
+        "Changes topics, groups and offsets, adds marks, silences alerts and runs reports."
     ),
-    Role.ADMINISTRATOR: _("Does all of it, and sees to people, brokers, alerts and the audit."),
+    Role.ADMINISTRATOR: _("Full access, including people, brokers, alerts and the audit log."),
 }
 
 
@@ -54,11 +54,11 @@ BASE_ACTIONS: dict[Role, frozenset[Action]] = {
     Role.OPERATOR: OPERATORS,
     Role.ADMINISTRATOR: frozenset(Action),
 }
-"""What each may do on every topic and group."""
+"""The actions that each role allows on every topic and group."""
 
 
 def role_of(account: User) -> Role:
-    """Return the stored role; an account that is switched off has one, though it may do nothing."""
+    """Return the stored role; a disabled account keeps its role without being able to use it."""
     return stored_roles([account])[0]
 
 
@@ -78,14 +78,14 @@ def stored_roles(accounts: Sequence[User]) -> list[Role]:
 
 
 def holders(permission: str) -> set[int]:
-    """Return the accounts that were given a permission, by their keys."""
+    """Return the primary keys of accounts with a permission."""
     label, _dot, codename = permission.partition(".")
     allowed = Permission.objects.filter(codename=codename, content_type__app_label=label)
     return set(allowed.exclude(user=None).values_list("user", flat=True))
 
 
 def acting_role(account: User | AnonymousUser) -> Role:
-    """Return the role in which somebody who has signed in acts now."""
+    """Return the current role of a signed-in person."""
     if may_administer(account):
         return Role.ADMINISTRATOR
     if account.has_perm(OPERATE):
@@ -98,7 +98,7 @@ def may_administer(account: User | AnonymousUser) -> bool:
 
 
 def give_role(account: User, role: Role) -> None:
-    """Store the role of a stored account; other permissions stay as they are."""
+    """Store an account's role; other permissions stay as they are."""
     account.is_staff = account.is_superuser = role is Role.ADMINISTRATOR
     account.save(update_fields=["is_staff", "is_superuser"])
     for name, holder in ((OPERATE, Role.OPERATOR), (LIMITED, Role.LIMITED)):

@@ -1,8 +1,8 @@
-"""Scopes: what a token may do, by area, to look or to change; its owner's role bounds it anyway.
+"""Scopes limit a token to reading or changing some areas, within its owner's rights.
 
-An operation of the API names the scopes it takes. Beside that, a token's scopes narrow the rights
-it acts with (`console.accounts.rights`), so that no operation reaches by a side way what another
-area guards: an undo, a file of topics or a schedule.
+Each operation of the API names the scopes it requires. Scopes also limit the rights that a token
+acts with (`console.accounts.rights`), so that an undo, an import of topics or a schedule can't
+bypass the scope of another area.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ, WRITE = "read", "write"
 EVERYTHING = "*"
 
 AREAS: dict[str, Promise | str] = {
-    "brokers": _("Brokers, the overview, verdicts"),
+    "brokers": _("Brokers, overview and issues"),
     "topics": _("Topics"),
     "groups": _("Groups"),
     "offsets": _("Offsets"),
@@ -38,7 +38,7 @@ AREAS: dict[str, Promise | str] = {
 }
 
 BY_NAME_ALONE = frozenset({"people"})
-"""Areas that `*:write` doesn't let change: accounts made with a token outlive it."""
+"""Areas that `*:write` doesn't include: accounts created with a token outlive the token."""
 
 MESSAGES, DEAD_LETTERS = "messages:read", "dead-letters:read"
 OF_ACTIONS: dict[Action, str] = {
@@ -54,7 +54,7 @@ OF_ACTIONS: dict[Action, str] = {
     Action.MEMBER: "groups:read",
     Action.DISCONNECT: "groups:write",
 }
-"""The scope that each action takes; what is about no topic or group takes its operation's alone."""
+"""The scope of each action; actions without a topic or group need only the operation's scope."""
 
 
 def scope_of(area: str, *, writes: bool) -> str:
@@ -62,20 +62,20 @@ def scope_of(area: str, *, writes: bool) -> str:
 
 
 def has(scopes: Collection[str], scope: str) -> bool:
-    """Whether scopes cover a single one."""
+    """Return whether a token's scopes include a scope."""
     area, _colon, verb = scope.partition(":")
     return covers(scopes, area, writes=verb == WRITE)
 
 
 def lacking(scopes: Collection[str], action: Action, name: str | None = None) -> str:
-    """Return the scope that an action on a topic or group lacks, "" where it lacks none.
+    """Return the scope that is missing for an action on a topic or group, or "".
 
-    Without a name it is asked whether there may be one.
+    Without a name, return a scope only if the action is allowed on no name at all.
     """
     needed = OF_ACTIONS.get(action, "")
     if not needed or has(scopes, needed):
         return ""
-    # A group's retries and dead letters are messages of their own area, too.
+    # A group's retry and dead-letter topics are also in the dead-letters area.
     is_of_group = name is None or group_of(name) is not None
     if needed == MESSAGES and is_of_group and has(scopes, DEAD_LETTERS):
         return ""
@@ -83,12 +83,12 @@ def lacking(scopes: Collection[str], action: Action, name: str | None = None) ->
 
 
 def every_scope() -> list[str]:
-    """Return all scopes: both of everything, then both of each area."""
+    """Return all scopes: the two for everything, then two for each area."""
     return [f"{area}:{verb}" for area in (EVERYTHING, *AREAS) for verb in (READ, WRITE)]
 
 
 def covers(scopes: Collection[str], area: str, *, writes: bool) -> bool:
-    """Whether scopes let a program look at an area or change it; who may change it may look."""
+    """Return whether scopes allow reading or changing an area; write includes read."""
     verbs = (WRITE,) if writes else (READ, WRITE)
     areas = (area,) if writes and area in BY_NAME_ALONE else (EVERYTHING, area)
     return any(f"{each}:{verb}" in scopes for each in areas for verb in verbs)

@@ -1,9 +1,9 @@
-"""The second step of signing in: a code of the person's app, or a recovery code.
+"""Two-step sign-in with a code from an app, or a recovery code.
 
-The app's side is django-otp's `TOTPDevice`: its key, the clock's drift, and that no code counts
-twice. Its recovery codes would lie in the database as text, so they are kept here, as digests.
-Attempts are counted by `throttle`, before a code is looked at; the library's own brake would hold
-up whoever has mistyped once.
+The app uses django-otp's `TOTPDevice` for its key, clock drift and single use of codes. The
+library stores recovery codes as plain text, so this module stores digests instead. `throttle`
+counts attempts before a code is checked, because the library's own throttling would delay people
+after a single typing error.
 """
 
 from __future__ import annotations
@@ -33,51 +33,51 @@ if TYPE_CHECKING:
 
 OPTIONAL, EVERYONE = "optional", "everyone"
 PENDING_MS = 300_000
-"""So long a right password waits for its code."""
+"""How long a sign-in waits for the code after the password was accepted."""
 RECOVERY_CODES = 10
 RECOVERY_BYTES = 10
-"""Too many to try, even for somebody who has copied the database."""
+"""Too many to guess, even with a copy of the database."""
 PENDING, OFFERED_KEY = "second_step", "second_step_key"
 
 
 class Kind(StrEnum):
-    """What somebody showed in the second step."""
+    """The kind of code that a person entered."""
 
     APP = "app"
     RECOVERY = "recovery code"
 
 
 class Pending(NamedTuple):
-    """Somebody whose password was right, and where they go next."""
+    """A person whose password was accepted, and the page to open next."""
 
     account: User
     next_url: str
 
 
 def device_of(account: User | AnonymousUser) -> TOTPDevice | None:
-    """Return the app that an account signs in with, None where a password is enough."""
+    """Return the app that an account signs in with, or None if the password is enough."""
     found: TOTPDevice | None = TOTPDevice.objects.filter(user_id=account.pk, confirmed=True).first()
     return found
 
 
 def is_required(account: User | AnonymousUser) -> bool:
-    """Whether the settings ask an account for a second step."""
+    """Return whether the settings require a second step for an account."""
     mode = settings.TREBUCHET_SECOND_STEP
     if mode == OPTIONAL or not account.is_authenticated:
         return False
-    # Who has no password here signs in at a provider, whose step it is.
+    # Accounts without a local password sign in at a provider, which is responsible for it.
     if not account.has_usable_password():
         return False
     return mode == EVERYONE or account.is_staff
 
 
 def has_to_set_up(account: User | AnonymousUser) -> bool:
-    """Whether an account may see nothing before it has a second step."""
+    """Return whether an account must set up a second step before it can open pages."""
     return is_required(account) and device_of(account) is None
 
 
 def wait_for_code(request: HttpRequest, account: User, next_url: str) -> None:
-    """Note that a password was right: nobody is signed in yet."""
+    """Record that the password was accepted; the person isn't signed in yet."""
     request.session[PENDING] = {
         "account": account.pk,
         "mark": password_mark(account),
@@ -87,7 +87,7 @@ def wait_for_code(request: HttpRequest, account: User, next_url: str) -> None:
 
 
 def pending_on(request: HttpRequest) -> Pending | None:
-    """Return who has shown a password and no code yet; None where that was too long ago."""
+    """Return who has entered a password but no code yet, or None if it was too long ago."""
     kept = request.session.get(PENDING)
     if not kept or kept["until_ms"] < now_ms():
         return None
@@ -98,7 +98,7 @@ def pending_on(request: HttpRequest) -> Pending | None:
 
 
 def kind_of(account: User, code: str) -> Kind | None:
-    """Return what a code is, None where it is wrong; no code is right twice."""
+    """Return the kind of a valid code, or None; each code is valid once."""
     device = device_of(account)
     if device is None:
         return None
@@ -111,7 +111,7 @@ def kind_of(account: User, code: str) -> Kind | None:
 
 
 def offered_key(request: HttpRequest) -> str:
-    """Return the key that a person is setting up; it is nobody's until a code has proven it."""
+    """Return the key being set up; it isn't used until a code confirms it."""
     key = request.session.get(OFFERED_KEY)
     if not isinstance(key, str):
         key = request.session[OFFERED_KEY] = random_hex(20)
@@ -119,7 +119,7 @@ def offered_key(request: HttpRequest) -> str:
 
 
 class Offer(NamedTuple):
-    """A key as people take it over: a picture for the camera, and text to type."""
+    """A key as a QR code, and as text to type."""
 
     picture: str
     text: str
@@ -135,7 +135,7 @@ def offer_of(account: User, key: str) -> Offer:
 
 
 def set_up(account: User, key: str, code: str) -> list[str] | None:
-    """Ask for codes of this key from now on; return the recovery codes, None for a wrong code."""
+    """Require codes of this key from now on; return recovery codes, or None for a wrong code."""
     with transaction.atomic():
         TOTPDevice.objects.filter(user=account).delete()
         device = TOTPDevice.objects.create(user=account, key=key, name="app")
@@ -146,7 +146,7 @@ def set_up(account: User, key: str, code: str) -> list[str] | None:
 
 
 def new_recovery_codes(account: User) -> list[str]:
-    """Make recovery codes in the place of those before; they are shown this once."""
+    """Replace the recovery codes; the new ones are shown only once."""
     codes = [secrets.token_hex(RECOVERY_BYTES) for _ in range(RECOVERY_CODES)]
     with transaction.atomic():
         RecoveryCode.objects.filter(user=account).delete()
@@ -168,14 +168,15 @@ def take_off(account: User) -> None:
 
 
 def digest_of(account: User, code: str) -> str:
-    """Return what is stored of a recovery code; no key goes into it, so none takes it along."""
+    """Return the stored digest of a recovery code, which doesn't depend on the secret key."""
     return hashlib.sha256(f"recovery code\0{account.pk}\0{code}".encode()).hexdigest()
 
 
 def digests_of(account: User, code: str) -> list[str]:
-    """Return the digests that a code may be stored under.
+    """Return the digests under which a code may be stored.
 
-    Codes made before 2026-12 were stored under a digest made with the secret key of that time.
+    Codes created before 2026-12 were stored with a digest that depends on the secret key of that
+    time.
     """
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     keyed = (salted_hmac("accounts.recovery_code", code, each, algorithm="sha256") for each in keys)

@@ -1,4 +1,4 @@
-"""Lets nobody in whom the settings ask for a second step before it is set up."""
+"""Middleware that requires people to set up a second step if the settings ask for one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ OPEN = frozenset(
         "readyz",
     }
 )
-"""What one needs to set it up, or to leave."""
+"""Pages needed to set up the second step or to sign out."""
 
 
 class SecondStepFirst:
-    """Middleware: leads whoever lacks a second step to the page that sets it up."""
+    """Middleware: redirects accounts without a required second step to its setup page."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -42,7 +42,7 @@ class SecondStepFirst:
         self, request: HttpRequest, _view: object, _args: object, _kwargs: Any
     ) -> HttpResponse | None:
         match = request.resolver_match
-        # A program shows a token, and has no phone.
+        # Programs authenticate with a token and can't use an app.
         if match is None or match.view_name in OPEN or TOKEN in request.META:
             return None
         if not has_to_set_up(request.user):

@@ -1,4 +1,4 @@
-"""Views of the second step: asked for when signing in, set up, renewed and taken off."""
+"""Pages of the second step: sign-in code, setup, new recovery codes and removal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from console.accounts.people_views import found, ms_of
 from console.accounts.permissions import action, administrators_form, form, page
 from console.accounts.second_step import Kind
 from console.audit.record import change, done, refused
-from console.ui.danger import Danger, Effect, unanswered
+from console.ui.danger import Danger, Effect, confirmation
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -30,7 +30,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 def kind_asked(request: HttpRequest, account: User, asked: CodeForm, deed: str) -> Kind | None:
-    """Return what the code of a form is; a wrong one is counted, written down, and said."""
+    """Return the kind of a form's code; count, log and report a wrong code."""
     if not asked.is_valid():
         return None
     attempt = throttle.second_step(account.pk)
@@ -42,7 +42,7 @@ def kind_asked(request: HttpRequest, account: User, asked: CodeForm, deed: str) 
         return None
     kind = second_step.kind_of(account, asked.cleaned_data["code"])
     if kind is None:
-        sentence = _("This code is wrong, or was used already.")
+        sentence = _("This code is wrong or was already used.")
         asked.add_error("code", sentence)
         refused(request, deed, account.get_username(), sentence)
         return None
@@ -54,7 +54,7 @@ def kind_asked(request: HttpRequest, account: User, asked: CodeForm, deed: str) 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def code(request: HttpRequest) -> HttpResponse:
-    """Ask whoever has shown the password for a code, and sign them in."""
+    """Ask for a code after the password, and sign the person in."""
     pending = second_step.pending_on(request)
     if pending is None:
         return redirect("accounts:sign-in")
@@ -75,14 +75,14 @@ def code(request: HttpRequest) -> HttpResponse:
     if kind is Kind.RECOVERY:
         messages.warning(
             request,
-            _("You signed in with a recovery code; %(count)d are left.") % {"count": left},
+            _("You signed in with a recovery code. You have %(count)d left.") % {"count": left},
         )
     return response
 
 
 @page
 def state(request: HttpRequest) -> HttpResponse:
-    """Show whether one's own account has a second step."""
+    """Show whether the current account has a second step."""
     assert request.user.is_authenticated
     return shown(request, CodeForm())
 
@@ -105,7 +105,7 @@ def shown(request: HttpRequest, asked: CodeForm, codes: list[str] | None = None)
 
 @form
 def set_up(request: HttpRequest) -> HttpResponse:
-    """Offer a key, and take it into use once a code proves that an app has it."""
+    """Offer a key, and enable it once a code confirms that the app has it."""
     account = request.user
     assert account.is_authenticated
     if second_step.device_of(account) is not None:
@@ -117,11 +117,16 @@ def set_up(request: HttpRequest) -> HttpResponse:
         if codes is not None:
             del request.session[second_step.OFFERED_KEY]
             done(request, "account.second-step-on", account.get_username())
-            # They began with one step.
+            # Other sessions started without a second step.
             signed_in.end_others(account, request.session.session_key)
-            messages.success(request, _("From now on signing in takes a code, too."))
+            messages.success(
+                request,
+                _("Two-step authentication is on. You'll need a code each time you sign in."),
+            )
             return shown(request, CodeForm(), codes)
-        asked.add_error("code", _("This is not the code that the app shows for this key now."))
+        asked.add_error(
+            "code", _("This code doesn't match the key. Enter the code that the app shows now.")
+        )
     context = {"form": asked, "offer": second_step.offer_of(account, key)}
     status = HTTPStatus.UNPROCESSABLE_ENTITY if asked.is_bound else HTTPStatus.OK
     return render(request, "accounts/second_step_set_up.html", context, status=status)
@@ -129,7 +134,7 @@ def set_up(request: HttpRequest) -> HttpResponse:
 
 @action
 def renew_codes(request: HttpRequest) -> HttpResponse:
-    """Make new recovery codes for whoever shows a code."""
+    """Create new recovery codes after a valid code."""
     account = request.user
     assert account.is_authenticated
     asked = CodeForm(request.POST)
@@ -142,56 +147,58 @@ def renew_codes(request: HttpRequest) -> HttpResponse:
 
 @action
 def take_off(request: HttpRequest) -> HttpResponse:
-    """Take the second step off one's own account, for whoever shows a code."""
+    """Remove the second step from the current account after a valid code."""
     account = request.user
     assert account.is_authenticated
     asked = CodeForm(request.POST)
     if second_step.is_required(account):
-        messages.error(request, _("This console asks your role for a second step."))
+        messages.error(request, _("Your role requires two-step authentication."))
         return redirect("accounts:second-step")
     if kind_asked(request, account, asked, "account.second-step-off") is None:
         return shown(request, asked)
     with change(request, "account.second-step-off", account.get_username()):
         second_step.take_off(account)
-    messages.success(request, _("From now on your password is enough to sign in."))
+    messages.success(
+        request, _("Two-step authentication is off. Your password alone is enough to sign in.")
+    )
     return redirect("accounts:second-step")
 
 
 @administrators_form
 def take_off_other(request: HttpRequest, person: int) -> HttpResponse:
-    """Take the second step off somebody's account: the app and the recovery codes are lost."""
+    """Remove the second step of an account whose app and recovery codes are lost."""
     account = found(person).account
-    question = unanswered(request, taking_off(account))
+    question = confirmation(request, removal_danger(account))
     if question is not None:
         return question
-    messages.success(request, taken_off(request, account))
+    messages.success(request, remove_second_step(request, account))
     return redirect("people:detail", person)
 
 
-def taken_off(request: HttpRequest, account: User) -> str:
-    """Take the second step off an account; return what was done."""
+def remove_second_step(request: HttpRequest, account: User) -> str:
+    """Remove an account's second step; return a sentence for the user."""
     name = account.get_username()
     with change(request, "account.second-step-off", name):
         second_step.take_off(account)
-    return _("%(name)s signs in with a password alone.") % {"name": name}
+    return _("%(name)s can now sign in with a password alone.") % {"name": name}
 
 
-def taking_off(account: User) -> Danger:
+def removal_danger(account: User) -> Danger:
     name = account.get_username()
     return Danger(
-        title=_("Take the second step off %(name)s?") % {"name": name},
+        title=_("Turn off two-step authentication for %(name)s?") % {"name": name},
         text=_(
-            "The password alone opens the account then. Make sure that it is %(name)s who asks, "
-            "and not somebody who knows the password."
+            "The password alone will then open the account. Make sure the request comes from "
+            "%(name)s and not from someone who knows the password."
         )
         % {"name": name},
-        effects=(Effect(_("Recovery codes that end"), second_step.codes_left(account)),),
-        undo=_("The person sets it up anew, with another key."),
-        action=_("Take it off"),
-        keep=_("Keep it"),
+        effects=(Effect(_("Recovery codes that stop working"), second_step.codes_left(account)),),
+        undo=_("The person can set it up again with a new key."),
+        action=_("Turn off"),
+        keep=_("Cancel"),
         address=reverse("people:second-step-off", args=[account.pk]),
         back=reverse("people:detail", args=[account.pk]),
         refusal=""
         if second_step.device_of(account) is not None
-        else _("The account has no second step."),
+        else _("This account doesn't have two-step authentication."),
     )

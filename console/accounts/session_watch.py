@@ -1,8 +1,8 @@
-"""Notices that a session has ended or that its person's rights changed, for sockets that stay open.
+"""Detects when sessions end or rights change, for sockets that stay open.
 
-A socket outlives the request that opened it. One task a process reads, for all open sockets
-together and every EVERY_S, what decides about their sessions. Only a socket for which something
-differs looks its session up again. Changes by other processes are noticed as well.
+A socket outlives the request that opened it. Every EVERY_S, one task per process reads the state of
+all sessions with open sockets at once. Only sockets whose state changed load their session again.
+Changes made by other processes are detected too.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ logger = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 UNREADABLE_S_MAX = 30.0
-"""When the database has been unreadable for so long, sessions count as ended."""
+"""Sessions count as ended when the database has been unreadable for this long."""
 
 Place = tuple[str, int]
-"""The key of a session, and the account that it was opened for."""
+"""The key of a session, and the account that opened it."""
 UNREAD = object()
 
 
 class Follower:
-    """One open socket: its session, its account, and what was last read about them."""
+    """An open socket: its session, its account, and their last known state."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -51,7 +51,7 @@ class Follower:
 
 
 class SessionWatch:
-    """Follows the sessions of open sockets. Event loop only."""
+    """Watches the sessions of open sockets. Event loop only."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class SessionWatch:
         *,
         shared: Callable[[], object] = lambda: None,
     ) -> None:
-        """`shared` reads what else decides about all sockets, to compare."""
+        """`shared` reads other state that affects all sockets, to detect changes."""
         self._every_s = every_s
         self.shared = shared
         self._monotonic = monotonic
@@ -69,7 +69,7 @@ class SessionWatch:
         self._read_at = 0.0
 
     async def rights(self, session_key: str | None, account_id: int) -> AsyncIterator[Rights]:
-        """Yield the person's rights at once and after each change, until the session is over."""
+        """Yield the person's rights at once and after each change, until the session ends."""
         if not session_key:
             return
         follower = Follower((session_key, account_id))
@@ -119,36 +119,36 @@ class SessionWatch:
 
     def _standings(self, places: Collection[Place]) -> dict[Place, object]:
         shared = self.shared()
-        return {place: (each, shared) for place, each in standings(places).items()}
+        return {place: (each, shared) for place, each in session_states(places).items()}
 
     def _unreadable(self, error: Exception) -> None:
         if self._monotonic() - self._read_at < UNREADABLE_S_MAX:
             return
-        logger.warning("live views end: sessions cannot be read: %s", error)
+        logger.warning("sessions unreadable, live views closed error=%s", error)
         for follower in self._followers:
             follower.is_lost = True
             follower.changed.set()
 
 
 def rights_in(place: Place) -> Rights | None:
-    """Return the rights that a session gives now, None where it is over."""
+    """Return the current rights of a session, or None if it has ended."""
     session_key, account_id = place
     account = account_of(session_key)
     return None if account is None or account.pk != account_id else rights_of(account)
 
 
-def standings(places: Collection[Place]) -> dict[Place, object]:
-    """Return what decides about sessions and their people, to compare; nothing for ended ones."""
+def session_states(places: Collection[Place]) -> dict[Place, object]:
+    """Return comparable states of sessions and their people; ended sessions are left out."""
     keys = {key for key, _account in places}
     accounts = {account for _key, account in places}
     live = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
     lasting = set(live.values_list("session_key", flat=True))
-    known = standings_of(accounts)
+    known = account_states(accounts)
     return {place: known.get(place[1]) for place in places if place[0] in lasting}
 
 
-def standings_of(accounts: Collection[int]) -> Mapping[int, object]:
-    """Return what decides about each account; nothing for those that are gone."""
+def account_states(accounts: Collection[int]) -> Mapping[int, object]:
+    """Return a comparable state of each account; deleted accounts are left out."""
     model = get_user_model()
     fields = ("pk", "is_active", "is_staff", "is_superuser", "password")
     rows: Mapping[int, list[Any]] = {

@@ -1,4 +1,4 @@
-"""Sessions outside Django's requests: whether a cookie belongs to somebody who signed in."""
+"""Session checks outside Django's requests."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 async def is_signed_in(session_key: str | None) -> bool:
-    """Look a session up afresh: it may have ended, or the account may be switched off by now."""
+    """Return whether a session is still signed in, reading it again from the database."""
     if not session_key:
         return False
     return await database_sync_to_async(account_of)(session_key) is not None
 
 
 async def is_cookie_signed_in(scope: dict[str, Any]) -> bool:
-    """Return whether the cookie of an ASGI scope belongs to somebody who signed in."""
+    """Return whether the cookie of an ASGI scope belongs to a signed-in session."""
     for name, value in scope["headers"]:
         if name == b"cookie":
             cookies = parse_cookie(value.decode("latin-1"))
@@ -36,7 +36,7 @@ async def is_cookie_signed_in(scope: dict[str, Any]) -> bool:
 
 
 class SignedInNow:
-    """ASGI middleware: a socket belongs to whoever the session lets in now, or to nobody."""
+    """ASGI middleware: sets the socket's user from the session's current state."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
@@ -49,7 +49,7 @@ class SignedInNow:
 
 
 def account_of(session_key: str) -> User | None:
-    """Return whose session this is now; not from an event loop."""
+    """Return the account that a session belongs to now; not for use in an event loop."""
     store = import_string(f"{settings.SESSION_ENGINE}.SessionStore")(session_key=session_key)
     user = get_user(cast("HttpRequest", SimpleNamespace(session=store)))
     if not user.is_authenticated or not user.is_active or has_to_set_up(user):

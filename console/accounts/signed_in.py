@@ -1,4 +1,4 @@
-"""Sessions of people: noted when they are used, listed, ended."""
+"""Sessions of people: recorded when used, listed and ended."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 NOTED_EVERY_S = 60
-"""A session that is in use costs one write in this time."""
+"""Limits writes to the database to one per session and interval."""
 
 
 class NoteSessions:
-    """Middleware: notes since when a session is there, when, from where and by what it is used."""
+    """Middleware: records when, from where and by which browser a session is used."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -35,7 +35,7 @@ class NoteSessions:
         response = self._get_response(request)
         key = request.session.session_key
         user = request.user
-        # A program's token stands for its owner, whoever's session came along.
+        # A request with a token acts for the token's owner, even if it also has a session cookie.
         is_own = bool(key) and request.session.get(SESSION_KEY) == str(user.pk)
         if not key or not user.is_authenticated or not is_own:
             return response
@@ -66,7 +66,7 @@ def note(request: HttpRequest, account: User, key: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShownSession:
-    """A session as pages show it; its key is nobody's business."""
+    """A session as pages show it, without its secret key."""
 
     pk: int
     since_ms: int
@@ -79,7 +79,7 @@ class ShownSession:
 
 
 def sessions_of(account: User, here: str | None) -> list[ShownSession]:
-    """Return the sessions that go on, last used first; `here` is the key of the one that asks."""
+    """Return active sessions, last used first; `here` is the key of the current session."""
     rows = {each.session_key: each for each in SignedIn.objects.filter(user=account)}
     live = Session.objects.filter(session_key__in=rows, expire_date__gt=timezone.now())
     ends = dict(live.values_list("session_key", "expire_date"))
@@ -101,7 +101,7 @@ def sessions_of(account: User, here: str | None) -> list[ShownSession]:
 
 
 def end(keys: Collection[str]) -> int:
-    """End sessions by their keys; return how many went on until now."""
+    """End sessions by their keys; return how many were still active."""
     with transaction.atomic():
         live = Session.objects.filter(session_key__in=keys)
         count = live.filter(expire_date__gt=timezone.now()).count()
@@ -111,9 +111,9 @@ def end(keys: Collection[str]) -> int:
 
 
 def end_others(account: User, here: str | None) -> int:
-    """End all sessions of an account but one; all of them where `here` is None.
+    """End all sessions of an account but one, or all of them if `here` is None.
 
-    Django's rows are read, too: one that has asked for no page yet is not noted.
+    Reads Django's sessions too, because a session without requests isn't recorded here yet.
     """
     noted = set(SignedIn.objects.filter(user=account).values_list("session_key", flat=True))
     live = Session.objects.filter(expire_date__gt=timezone.now())
@@ -126,18 +126,18 @@ def owner_of(session: Session) -> str:
 
 
 def ended_in_words(count: int) -> str:
-    return ngettext("%(count)d session is ended.", "%(count)d sessions are ended.", count) % {
+    return ngettext("%(count)d session ended.", "%(count)d sessions ended.", count) % {
         "count": count
     }
 
 
 def renamed(before: str | None, after: str | None) -> None:
-    """A session has another key from now on, and is the same."""
+    """Record that a session's key changed."""
     if before and after and before != after:
         SignedIn.objects.filter(session_key=after).delete()
         SignedIn.objects.filter(session_key=before).update(session_key=after)
 
 
 def forget_ended() -> None:
-    """Drop the rows of sessions that are gone."""
+    """Delete records of sessions that no longer exist."""
     SignedIn.objects.exclude(session_key__in=Session.objects.values("session_key")).delete()

@@ -1,11 +1,11 @@
 """Limits on password attempts: each attempt is counted before its password is checked.
 
-A stranger's attempt counts in four counters: of the account from this network, of the network, of
-the provider's customer (IPv6), and of the account from everywhere. One full counter refuses it. A
-browser in which the account has signed in before (console/accounts/devices.py) has a single counter
-of its own instead, so nobody else can lock its owner out. Refused attempts do not count: a lock
-ends WINDOW after the last attempt whose password was checked. An attempt that cannot be counted is
-refused.
+An attempt from an unknown browser adds to four counters: of the account from this network, of the
+network, of the provider's customer (IPv6), and of the account from everywhere. If any counter is
+full, the attempt is refused. A browser in which the account has signed in before
+(console/accounts/devices.py) has a single counter of its own instead, so that nobody else can lock
+its owner out. Refused attempts don't count: a lock ends WINDOW after the last attempt whose
+password was checked. An attempt that can't be counted is refused.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ ACCOUNT_MAX = 50
 DEVICE_MAX = 10
 PASSWORD_CHANGES_MAX = 5
 SECOND_STEPS_MAX = 5
-# Invented names and networks must not grow the table without end.
+# Invented names and networks must not let the table grow without limit.
 ROWS_MAX = 10_000
 
 
 class RefusedError(Exception):
-    """The password of the attempt must not be checked."""
+    """The attempt's password must not be checked."""
 
 
 class LockedError(RefusedError):
@@ -47,7 +47,7 @@ class UncountableError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A row of the table with its limit; success clears the `is_own` ones."""
+    """A row of the table with its limit; a successful sign-in clears counters with `is_own`."""
 
     key: str
     limit: int
@@ -56,7 +56,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One password attempt; a full table refuses those `of_stranger`."""
+    """One password attempt; if the table is full, attempts with `of_stranger` are refused."""
 
     counters: tuple[Counter, ...]
     of_stranger: bool = False
@@ -66,18 +66,18 @@ class Attempt:
 
         Raises:
             LockedError: a counter is full.
-            UncountableError: there is no room for a stranger's counters.
+            UncountableError: there is no room for an unknown browser's counters.
         """
         limits = {each.key: each.limit for each in self.counters}
         now = timezone.now()
-        # A flood of refused attempts writes nothing.
+        # Check first, so that a flood of refused attempts writes nothing.
         for row in FailedSignIn.objects.filter(key__in=limits, last_failure_at__gt=now - WINDOW):
             if row.failures >= limits[row.key]:
                 raise LockedError
         with transaction.atomic():
             FailedSignIn.objects.filter(last_failure_at__lte=now - WINDOW).delete()
             self._make_rows(limits)
-            # Always in one order: two attempts must not deadlock on each other's rows.
+            # Sorted, so that concurrent attempts can't deadlock on each other's rows.
             for key in sorted(limits):
                 free = FailedSignIn.objects.filter(key=key, failures__lt=limits[key])
                 if not free.update(failures=F("failures") + 1, last_failure_at=now):
@@ -93,18 +93,18 @@ class Attempt:
         now = timezone.now()
         FailedSignIn.objects.bulk_create(
             [FailedSignIn(key=key, failures=0, last_failure_at=now) for key in missing],
-            # Another attempt may be making the same row.
+            # A concurrent attempt may create the same row.
             ignore_conflicts=True,
         )
 
-    def take_back(self) -> None:
-        """Uncount the attempt: its password was not checked after all."""
+    def uncount(self) -> None:
+        """Remove the attempt from its counters, because its password was not checked after all."""
         keys = [each.key for each in self.counters]
         FailedSignIn.objects.filter(key__in=keys, failures__gt=0).update(failures=F("failures") - 1)
 
     def succeeded(self) -> None:
         """Clear this account's own counters; others may be guessing from the same network."""
-        self.take_back()
+        self.uncount()
         own = [each.key for each in self.counters if each.is_own]
         FailedSignIn.objects.filter(key__in=own).delete()
 
@@ -135,6 +135,6 @@ def second_step(account_id: int) -> Attempt:
 
 
 def key_of(kind: str, username: str, network: str = "") -> str:
-    """Return a key that does not show the name: people type passwords into that field."""
+    """Return a key that doesn't reveal the name, because people type passwords into that field."""
     text = f"{username.casefold()}\0{network}"
     return f"{kind}:{salted_hmac('accounts.throttle', text, algorithm='sha256').hexdigest()}"

@@ -1,4 +1,4 @@
-"""Addresses of signing in, signing out and passwords."""
+"""URL patterns for sign-in, sign-out and passwords."""
 
 from __future__ import annotations
 

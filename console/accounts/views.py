@@ -1,4 +1,4 @@
-"""Views of signing in and out, and of passwords."""
+"""Pages for sign-in, sign-out, sessions and passwords."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from django.forms import BaseForm
     from django.http import HttpRequest, HttpResponse
 
-GONE = gettext_lazy("This link is used, taken back or expired. Ask for another one.")
+GONE = gettext_lazy("This invitation link was used, revoked or has expired. Ask for a new one.")
 RETRY_AFTER_S = {"locked": int(throttle.WINDOW.total_seconds()), "busy": 5}
 
 
 class SignIn(auth.LoginView):
-    """The page strangers see."""
+    """The sign-in page."""
 
     template_name = "accounts/sign_in.html"
     authentication_form = SignInForm
@@ -70,7 +70,7 @@ class SignIn(auth.LoginView):
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def join(request: HttpRequest, token: str) -> HttpResponse:
-    """Let whoever has the link of an invitation choose a password, once."""
+    """Let an invited person choose a password, once."""
     invitation = invitations.open_invitation(token)
     if invitation is None:
         raise MissingError(GONE)
@@ -79,10 +79,10 @@ def join(request: HttpRequest, token: str) -> HttpResponse:
         context = {"form": form, "invitation": invitation}
         return render(request, "accounts/join.html", context, status=422 if form.is_bound else 200)
     try:
-        account = invitations.take_up(invitation, form.cleaned_data["new_password1"])
-    except invitations.TakenError:
+        account = invitations.accept_invitation(invitation, form.cleaned_data["new_password1"])
+    except invitations.InvitationUsedError:
         raise MissingError(GONE) from None
-    # Whoever else is signed in in this browser is so no longer.
+    # This ends the session of anyone else who was signed in in this browser.
     login(request, account)
     done(request, "account.join", account.get_username())
     answer = redirect("overview:index")
@@ -102,7 +102,7 @@ class SignOut(auth.LogoutView):
 
 @page
 def sessions(request: HttpRequest) -> HttpResponse:
-    """Show where whoever asks is signed in."""
+    """Show the current account's sessions."""
     assert request.user.is_authenticated
     context = {"sessions": signed_in.sessions_of(request.user, request.session.session_key)}
     return render(request, "accounts/sessions.html", context)
@@ -111,7 +111,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def end_session(request: HttpRequest, session: int) -> HttpResponse:
-    """End one session of one's own; that of this browser, too."""
+    """End one of your sessions, including the current one."""
     assert request.user.is_authenticated
     row = get_object_or_404(SignedIn, pk=session, user=request.user)
     is_here = row.session_key == request.session.session_key
@@ -122,14 +122,14 @@ def end_session(request: HttpRequest, session: int) -> HttpResponse:
             logout(request)
     if is_here:
         return redirect("accounts:sign-in")
-    messages.success(request, _("The session is ended."))
+    messages.success(request, _("Session ended."))
     return redirect("accounts:sessions")
 
 
 @never_cache
 @require_POST
 def end_sessions(request: HttpRequest) -> HttpResponse:
-    """End all sessions of one's own but this one."""
+    """End all your sessions but the current one."""
     assert request.user.is_authenticated
     with change(request, "account.sessions-end", request.user.get_username()) as entry:
         count = signed_in.end_others(request.user, request.session.session_key)
@@ -139,7 +139,7 @@ def end_sessions(request: HttpRequest) -> HttpResponse:
 
 
 class ChangePassword(auth.PasswordChangeView):
-    """The page where people choose a new password; their other sessions end."""
+    """The page for changing the password, which ends your other sessions."""
 
     template_name = "accounts/password.html"
     form_class = ChangePasswordForm
@@ -152,7 +152,7 @@ class ChangePassword(auth.PasswordChangeView):
         signed_in.renamed(before, here)
         signed_in.end_others(form.user, here)
         devices.remember(response, form.user)
-        messages.success(self.request, _("The password is changed; other sessions are signed out."))
+        messages.success(self.request, _("Password changed. Your other sessions were signed out."))
         return response
 
     def form_invalid(self, form: PasswordChangeForm) -> HttpResponse:
@@ -174,13 +174,13 @@ def problems(form: BaseForm, field: str = "__all__") -> list[tuple[str, str]]:
 
 def set_status(response: HttpResponse, code: str) -> None:
     if code in RETRY_AFTER_S:
-        # Not 503 for a full line: strangers cause it at will, and Django would log each one.
+        # Not 503 for a full queue: anyone can cause it, and Django would log each response.
         response.status_code = HTTPStatus.TOO_MANY_REQUESTS
         response["Retry-After"] = str(RETRY_AFTER_S[code])
 
 
 def subject_of(form: AuthenticationForm) -> str:
-    """Return the account of an attempt; hide an unknown name: it may be a misplaced password."""
+    """Return an attempt's account name; hide unknown names, which may be mistyped passwords."""
     username = form.cleaned_data.get("username", "")
     known = get_user_model().objects.filter(username=username).exists()
-    return username if known else _("(no account of that name)")
+    return username if known else _("(no account with this name)")

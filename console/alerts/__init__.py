@@ -1,1 +1,1 @@
-"""Alerts: rules over verdicts and history that tell people, by webhook and e-mail."""
+"""Alerts: rules over issues, the history and queries that notify people by webhook and email."""

@@ -1,4 +1,4 @@
-"""The pages of channels: where messages go, whether they arrive, and the dead man's switch."""
+"""The pages of channels, their delivery log and the dead man's switch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from console.alerts.targets import TargetError, parsed
 from console.audit.record import change
 from console.gateway.moment import now_ms
 from console.history.reading import collector_state
-from console.ui.danger import Danger, Effect, unanswered
+from console.ui.danger import Danger, Effect, confirmation
 from console.ui.lists import stored_page_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ TESTS_WAITING_MAX = 3
 
 
 def place_of(channel: Channel) -> str:
-    """Return where a channel leads, without what is secret of it."""
+    """Return a channel's address without its secret parts."""
     if channel.kind == Channel.Kind.EMAIL:
         return ", ".join(channel.addresses)
     return shown_url(channel.url)
@@ -52,7 +52,7 @@ def shown_url(url: str) -> str:
         return "…"
 
 
-def audited(channel: Channel) -> dict[str, Any]:
+def audit_state(channel: Channel) -> dict[str, Any]:
     return {
         "enabled": channel.enabled,
         "kind": channel.kind,
@@ -93,7 +93,7 @@ def listing(request: HttpRequest) -> HttpResponse:
 @administrators_form
 def create(request: HttpRequest) -> HttpResponse:
     if Channel.objects.count() >= CHANNELS_MAX:
-        told = _("There are %(count)d channels already.") % {"count": CHANNELS_MAX}
+        told = _("You already have %(count)d channels.") % {"count": CHANNELS_MAX}
         messages.error(request, told)
         return redirect("alerts:channels")
     return edited(request, Channel())
@@ -106,17 +106,17 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 def edited(request: HttpRequest, channel: Channel) -> HttpResponse:
     is_new = channel.pk is None
-    before = None if is_new else audited(channel)
+    before = None if is_new else audit_state(channel)
     old = (channel.url, channel.secret)
     form = ChannelForm(request.POST if request.method == "POST" else None, instance=channel)
     if request.method == "POST" and form.is_valid():
-        saved = kept(request, form, before, old)
+        saved = save_channel(request, form, before, old)
         if form.made_secret:
-            # The one time that it is shown: the receiver needs it, and nobody can read it later.
+            # The only time the secret is shown: the receiver needs it, and it can't be read later.
             return render(
                 request, "alerts/secret.html", {"channel": saved, "secret": form.made_secret}
             )
-        messages.success(request, _("The channel %(name)s is kept.") % {"name": saved.name})
+        messages.success(request, _("Channel %(name)s saved.") % {"name": saved.name})
         return redirect("alerts:channel-edit", pk=saved.pk)
     context: dict[str, Any] = {
         "form": form,
@@ -131,15 +131,15 @@ def edited(request: HttpRequest, channel: Channel) -> HttpResponse:
     return render(request, "alerts/channel.html", context, status=status)
 
 
-def kept(
+def save_channel(
     request: HttpRequest,
     form: ChannelForm,
     before: dict[str, Any] | None,
     old: tuple[str, str],
 ) -> Channel:
-    """Keep what a valid form says under an audit entry.
+    """Save a valid form under an audit log entry.
 
-    `before` None: it is a new channel; `old` are the address and the secret until now.
+    `before` is None for a new channel; `old` holds the previous address and secret.
     """
     action = "alert-channel.create" if before is None else "alert-channel.update"
     with change(request, action, form.cleaned_data["name"], before=before) as entry:
@@ -148,7 +148,7 @@ def kept(
             "address_changed": saved.url != old[0],
             "secret_changed": saved.secret != old[1],
         }
-        entry.after = audited(saved) | changed
+        entry.after = audit_state(saved) | changed
     return saved
 
 
@@ -165,57 +165,60 @@ def log_context(request: HttpRequest, channel: Channel) -> dict[str, Any]:
 
 @administrators_page
 def log(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show only the delivery log; the page asks for it while something waits."""
+    """Show only the delivery log, which the page refreshes while messages are pending."""
     channel = get_object_or_404(Channel, pk=pk)
     return render(request, "alerts/_log.html", log_context(request, channel))
 
 
 @administrators_action
 def test(request: HttpRequest, pk: int) -> HttpResponse:
-    """Send a message along the way that alerts take."""
+    """Send a test message the way alerts are sent."""
     channel = get_object_or_404(Channel, pk=pk)
     if has_tests_waiting(channel):
-        messages.info(request, _("Tests wait already; the log below shows what comes of them."))
+        messages.info(
+            request,
+            _("Test messages are already queued. See the delivery log below for the result."),
+        )
         return redirect("alerts:channel-edit", pk=pk)
-    tested(request, channel)
-    messages.success(request, _("A test is on its way; the log below shows what comes of it."))
+    queue_test(request, channel)
+    messages.success(request, _("Test message queued. See the delivery log below for the result."))
     return redirect("alerts:channel-edit", pk=pk)
 
 
 def has_tests_waiting(channel: Channel) -> bool:
-    """Whether so many tests wait that another says nothing."""
+    """Return whether enough test messages are pending that another one adds nothing."""
     waiting = channel.messages.filter(state=Message.State.WAITING, content__status="test")
     return waiting.count() >= TESTS_WAITING_MAX
 
 
-def tested(request: HttpRequest, channel: Channel) -> None:
-    """Put a message on the way to a channel, under an audit entry."""
+def queue_test(request: HttpRequest, channel: Channel) -> None:
+    """Queue a test message for a channel under an audit log entry."""
     with change(request, "alert-channel.test", channel.name):
         content = {"status": "test", "channel": channel.name, "alerts": []}
         Message.objects.create(channel=channel, created_ms=now_ms(), content=content)
 
 
-def deleted(request: HttpRequest, channel: Channel) -> None:
-    """Delete a channel with its log, under an audit entry."""
-    with change(request, "alert-channel.delete", channel.name, before=audited(channel)):
+def delete_channel(request: HttpRequest, channel: Channel) -> None:
+    """Delete a channel and its log under an audit log entry."""
+    with change(request, "alert-channel.delete", channel.name, before=audit_state(channel)):
         channel.delete()
 
 
 def danger_of(channel: Channel) -> Danger:
-    """Return what goes with a channel: its log, and what waits for it."""
+    """Return the confirmation for deleting a channel with its log and pending messages."""
     waiting = channel.messages.filter(state=Message.State.WAITING).count()
     rules = [each.name for each in channel.rules.all()]
     return Danger(
         title=_("Delete channel %(name)s?") % {"name": channel.name},
-        text=_("Nothing is sent to it any more; its delivery log goes with it."),
+        text=_("Nothing more is sent to this channel, and its delivery log is deleted."),
         effects=(
-            Effect(_("Messages that wait and are never sent"), waiting, is_bad=True),
-            Effect(_("Rules that tell it"), len(rules), ", ".join(rules)),
-            Effect(_("Entries of its log"), channel.messages.count() - waiting),
+            Effect(_("Queued messages that won't be sent"), waiting, is_bad=True),
+            Effect(_("Rules that use it"), len(rules), ", ".join(rules)),
+            Effect(_("Delivery log entries"), channel.messages.count() - waiting),
         ),
-        undo=_("This cannot be undone; to pause it, switch it off instead."),
+        undo=_("This can't be undone. To pause the channel, turn it off instead."),
         action=_("Delete channel"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("alerts:channel-delete", args=[channel.pk]),
         back=reverse("alerts:channel-edit", args=[channel.pk]),
         name=channel.name,
@@ -225,11 +228,11 @@ def danger_of(channel: Channel) -> Danger:
 @administrators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     channel = get_object_or_404(Channel, pk=pk)
-    question = unanswered(request, danger_of(channel))
+    question = confirmation(request, danger_of(channel))
     if question is not None:
         return question
-    deleted(request, channel)
-    messages.success(request, _("The channel %(name)s is deleted.") % {"name": channel.name})
+    delete_channel(request, channel)
+    messages.success(request, _("Channel %(name)s deleted.") % {"name": channel.name})
     return redirect("alerts:channels")
 
 
@@ -239,8 +242,8 @@ def preferences_form(request: HttpRequest) -> HttpResponse:
     before = audited_preferences(kept)
     form = PreferencesForm(request.POST if request.method == "POST" else None, instance=kept)
     if request.method == "POST" and form.is_valid():
-        preferences_kept(request, form, before)
-        messages.success(request, _("Kept."))
+        save_preferences(request, form, before)
+        messages.success(request, _("Saved."))
         return redirect("alerts:channels")
     status = 422 if request.method == "POST" else 200
     heartbeat = shown_url(kept.heartbeat_url) if kept.heartbeat_url else ""
@@ -248,8 +251,8 @@ def preferences_form(request: HttpRequest) -> HttpResponse:
     return render(request, "alerts/preferences.html", context, status=status)
 
 
-def preferences_kept(request: HttpRequest, form: PreferencesForm, before: dict[str, Any]) -> None:
-    """Keep what a valid form says, under an audit entry."""
+def save_preferences(request: HttpRequest, form: PreferencesForm, before: dict[str, Any]) -> None:
+    """Save a valid form under an audit log entry."""
     with change(request, "alert.preferences", "alerts", before=before) as entry:
         entry.after = audited_preferences(form.save())
 

@@ -1,8 +1,8 @@
-"""Courier: takes the outbox out, each channel in its order, in a thread of the collector.
+"""Sends the messages in the outbox, in order for each channel, in a thread of the collector.
 
-A message is marked as sent after the answer, so a process that dies in between sends it again: at
-least once, with the same id. The first message that waits holds back those behind it, for as long
-as trying again may help.
+A message is marked as sent after the response arrives. If the process dies in between, it is sent
+again with the same ID, so delivery is at least once. The first pending message blocks the ones
+behind it for as long as retrying may help.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
 BACKOFF_MS_MIN, BACKOFF_MS_MAX = 10_000, 600_000
 TRIES_MAX = 450
-"""Three days of trying."""
+"""Three days of retries."""
 REFUSED_TRIES_MAX = 5
-"""Who refuses a message may be wrong for some minutes, while it is being set up anew."""
+"""A receiver may reject messages for a few minutes while it is being reconfigured."""
 PACE_MS: dict[str, int] = {Channel.Kind.DINGTALK: 3_000, Channel.Kind.SLACK: 1_000}
-"""DingTalk takes 20 messages a minute, Slack one a second."""
+"""DingTalk accepts 20 messages per minute, Slack one per second."""
 
 
 class Courier:
-    """`run` in a thread of its own until `stop` is set."""
+    """Call `run` in a dedicated thread; it returns when `stop` is set."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Courier:
         monotonic_ms: Callable[[], int],
         is_collecting: Callable[[], bool],
     ) -> None:
-        """`is_collecting` says whether the dead man's switch may be held down."""
+        """`is_collecting` returns whether a heartbeat may be sent."""
         self.stop = threading.Event()
         self._now_ms = now_ms
         self._monotonic_ms = monotonic_ms
@@ -58,7 +58,7 @@ class Courier:
             self._threads.append(thread)
 
     def end(self, seconds: float = 2.0) -> None:
-        """Stop; what is on its way may be sent again by the next process."""
+        """Stop; the next process may send a message in progress again."""
         self.stop.set()
         for thread in self._threads:
             thread.join(seconds)
@@ -69,14 +69,14 @@ class Courier:
                 work()
             except DatabaseError as error:
                 connection.close()
-                logger.warning("alerts: the outbox cannot be read: %s", error)
+                logger.warning("alert outbox unreadable error=%s", error)
             except Exception as error:  # noqa: BLE001  without this thread no alerts are sent
                 FAILURES.report("sending alerts", work, error)
             self.stop.wait(LOOK_EVERY_S)
         connection.close()
 
     def turn(self) -> None:
-        """Try the first message of each channel that is due."""
+        """Try the first message of each channel whose message is due."""
         firsts = (
             Message.objects.filter(state=Message.State.WAITING, channel__enabled=True)
             .order_by()
@@ -97,7 +97,7 @@ class Courier:
 
     def _is_due(self, message: Message) -> bool:
         wait = message.next_ms - self._now_ms()
-        # More than the longest wait: the clock was set back meanwhile.
+        # A wait beyond the maximum means that the clock was set back.
         if 0 < wait <= BACKOFF_MS_MAX:
             return False
         return self._monotonic_ms() >= self._paced.get(message.channel_id, 0)
@@ -107,10 +107,10 @@ class Courier:
         try:
             outcome = deliver(message, now)
         except Exception:
-            # The boundary: one message that cannot be made must not hold back all others.
-            logger.exception("alerts: message %d cannot be made", message.pk)
+            # Boundary: a message that can't be rendered must not block all others.
+            logger.exception("alert message not created message=%d", message.pk)
             outcome = Outcome(False, "internal error; see the collector's log", is_refused=True)
-        # By its text: a later version may have known other kinds.
+        # The text, because a later version may have stored a kind that this one lacks.
         pace = PACE_MS.get(message.channel.kind, 0)
         self._paced[message.channel_id] = self._monotonic_ms() + pace
         tries = message.tries + 1
@@ -123,15 +123,15 @@ class Courier:
         else:
             values["next_ms"] = now + wait_ms(tries, outcome.retry_after_s)
         Message.objects.filter(pk=message.pk).update(**values)
-        self._tell(message, tries, outcome)
+        self._log_change(message, tries, outcome)
 
-    def _tell(self, message: Message, tries: int, outcome: Outcome) -> None:
-        """Log what changes: the first failure, and what follows a failure."""
+    def _log_change(self, message: Message, tries: int, outcome: Outcome) -> None:
+        """Log changes: the first failure, and the first result after a failure."""
         if outcome.arrived and tries > 1:
-            logger.info("alerts: channel %r takes messages again", message.channel.name)
+            logger.info("alert channel works again channel=%r", message.channel.name)
         elif not outcome.arrived and tries == 1:
             logger.warning(
-                "alerts: message %d to %r did not arrive: %s",
+                "alert message not delivered message=%d channel=%r reason=%s",
                 message.pk,
                 message.channel.name,
                 outcome.what,
@@ -139,7 +139,7 @@ class Courier:
 
 
 def wait_ms(tries: int, retry_after_s: int | None) -> int:
-    """Return how long to wait after so many tries: twice as long each time, within limits."""
+    """Return the wait after a number of tries, doubled each time within limits."""
     wait = BACKOFF_MS_MIN << min(tries - 1, 10)
     if retry_after_s is not None:
         wait = max(wait, retry_after_s * 1_000)

@@ -1,4 +1,4 @@
-"""One delivery of a message, by HTTP or mail: whether it arrived, and whether to try again."""
+"""Delivers one message by HTTP or mail, and decides whether to retry."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LATER = {408, 425, 429}
-"""Of the statuses that blame the message, those that will not blame it later."""
+"""4xx statuses that are worth a retry."""
 TEXT_SHOWN_MAX = 200
 PICTURE_NAME, PICTURE_ID = "chart.png", "chart@trebuchet"
 DINGTALK_TOO_OFTEN = {130101, 410100}
 
 
 class Outcome(NamedTuple):
-    """What became of one try. `is_refused`: trying again will hardly help."""
+    """The result of one try. `is_refused` means that a retry is unlikely to help."""
 
     arrived: bool
     what: str
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 def deliver(message: Message, now_ms: int) -> Outcome:
-    """Try once; never raises for what the other side or the network does."""
+    """Try once; never raises for errors of the receiver or the network."""
     try:
         if message.channel.kind == Channel.Kind.EMAIL:
             return by_mail(message)
@@ -58,9 +58,9 @@ def deliver(message: Message, now_ms: int) -> Outcome:
         what = _("The certificate is not trusted: %(why)s.") % {"why": error.verify_message}
         return Outcome(False, what)
     except (OSError, http.client.HTTPException) as error:
-        # Its text may hold what the peer sent; its kind says enough.
+        # The error's text may contain data from the peer, so use only its type.
         what = error.strerror if isinstance(error, OSError) and error.strerror else ""
-        return Outcome(False, _("No answer: %(why)s.") % {"why": what or type(error).__name__})
+        return Outcome(False, _("No response: %(why)s.") % {"why": what or type(error).__name__})
 
 
 def by_http(message: Message, now_ms: int) -> Outcome:
@@ -82,7 +82,7 @@ def by_http(message: Message, now_ms: int) -> Outcome:
 
 
 def outcome_of(kind: str, answer: Answer) -> Outcome:
-    """Judge an answer; DingTalk says in the body of a 200 that it refuses."""
+    """Evaluate a response; DingTalk reports rejection in the body of a 200."""
     status = f"{answer.status} {answer.reason}".strip()
     if 200 <= answer.status < 300:
         if kind == Channel.Kind.DINGTALK:
@@ -90,7 +90,7 @@ def outcome_of(kind: str, answer: Answer) -> Outcome:
         return Outcome(True, status)
     if 300 <= answer.status < 400:
         return Outcome(
-            False, _("%(status)s: redirects are not followed.") % {"status": status}, True
+            False, _("%(status)s: redirects aren't followed.") % {"status": status}, True
         )
     what = status
     if kind != Channel.Kind.WEBHOOK and answer.text.strip():
@@ -104,7 +104,7 @@ def outcome_of_dingtalk(answer: Answer) -> Outcome:
         said = json.loads(answer.text)
         code, text = int(said["errcode"]), str(said.get("errmsg", ""))
     except (ValueError, KeyError, TypeError):
-        return Outcome(False, _("The answer is not DingTalk's."))
+        return Outcome(False, _("The response didn't come from DingTalk."))
     if code == 0:
         return Outcome(True, "errcode 0")
     return Outcome(False, f"errcode {code}: {shown_text(text)}", code not in DINGTALK_TOO_OFTEN)
@@ -115,19 +115,19 @@ def shown_text(text: str) -> str:
 
 
 class Mail(EmailMultiAlternatives):
-    """A mail; what is attached to it is shown within it."""
+    """An email whose pictures are shown inline."""
 
     mixed_subtype = "related"
 
 
 def _show_result(mail: Mail, content: dict[str, Any]) -> None:
-    """Put a result's table into a mail, and its picture above it."""
+    """Add a result's table to an email, with its picture above it."""
     picture = kept_picture(content["picture"])
     if picture is None:
         mail.attach_alternative(as_html(content), "text/html")
         return
     mail.attach_alternative(as_html(content, f"cid:{PICTURE_ID}"), "text/html")
-    # PNG, and within the mail: programs show neither SVG nor pictures of other places.
+    # An inline PNG, because mail clients show neither SVG nor remote images.
     image = MIMEImage(png_of(picture), "png")
     image.add_header("Content-ID", f"<{PICTURE_ID}>")
     image.add_header("Content-Disposition", "inline", filename=PICTURE_NAME)
@@ -142,7 +142,7 @@ def mail_of(message: Message) -> Mail:
         body=plain(content),
         to=list(message.channel.addresses),
         headers={
-            # The same at every try: a mailbox shows what comes twice once.
+            # The same on every try, so that mailboxes can drop duplicates.
             "Message-ID": f"<alert-{message.pk}-{message.created_ms}@{host}>",
             "Auto-Submitted": "auto-generated",
         },
@@ -156,7 +156,7 @@ def mail_of(message: Message) -> Mail:
 def by_mail(message: Message) -> Outcome:
     channel = message.channel
     if not settings.EMAIL_HOST:
-        return Outcome(False, _("No mail server is set (TREBUCHET_SMTP)."), is_refused=True)
+        return Outcome(False, _("No mail server is configured (TREBUCHET_SMTP)."), is_refused=True)
     with translation.override(channel.speaks):
         mail = mail_of(message)
     try:
@@ -165,18 +165,18 @@ def by_mail(message: Message) -> Outcome:
         codes = sorted({code for code, _text in error.recipients.values()})
         return Outcome(
             False,
-            _("The mail server refuses the recipients: %(codes)s.")
+            _("The mail server rejected the recipients: %(codes)s.")
             % {"codes": ", ".join(str(code) for code in codes)},
             all(code >= 500 for code in codes),
         )
     except smtplib.SMTPAuthenticationError as error:
-        what = _("The mail server refuses the name or password: %(code)s.")
+        what = _("The mail server rejected the user name or password: %(code)s.")
         return Outcome(False, what % {"code": error.smtp_code})
     except smtplib.SMTPResponseException as error:
-        what = _("The mail server answers %(code)s.") % {"code": error.smtp_code}
+        what = _("The mail server returned %(code)s.") % {"code": error.smtp_code}
         return Outcome(False, what, error.smtp_code >= 500)
     except smtplib.SMTPException as error:
-        return Outcome(False, _("No answer: %(why)s.") % {"why": type(error).__name__})
+        return Outcome(False, _("No response: %(why)s.") % {"why": type(error).__name__})
     except BadHeaderError:
-        return Outcome(False, _("The message cannot be a mail."), is_refused=True)
-    return Outcome(True, _("The mail server has taken it."))
+        return Outcome(False, _("The message can't be sent as e-mail."), is_refused=True)
+    return Outcome(True, _("The mail server accepted the message."))

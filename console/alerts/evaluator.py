@@ -1,7 +1,7 @@
-"""Evaluator: applies the rules once a minute, in the collector, and keeps what came of it.
+"""Applies the alert rules once a minute, in the collector, and stores the results.
 
-A round is one transaction: lives of alerts, messages in the outbox, and the time of the round.
-Durations are counted by a clock that nobody can set; over a restart by the wall's, within limits.
+A round is one transaction: alert states, messages in the outbox, and the time of the round.
+Durations use the monotonic clock, and the wall clock across a restart, within limits.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EVERY_MS = MINUTE_MS - 5_000
-"""Samples come every ten seconds, a little early or late."""
+"""Samples arrive every ten seconds, slightly early or late."""
 PASSED_MS_MAX = 2 * MINUTE_MS
-"""What was not looked at for longer is not known to have been so."""
+"""If more time passed without a round, the state in between is unknown."""
 WELL_MS = 3 * MINUTE_MS
 OPEN_MAX = 500
-"""Alerts of a rule that are open at once; more say nothing new."""
+"""The maximum number of open alerts per rule; more would add no information."""
 ENDED_MAX, MESSAGES_MAX = 20_000, 10_000
 FORGET_EVERY_MS = HOUR_MS
 MESSAGES_KEPT_MS = 30 * DAY_MS
 
 
 class Evaluator:
-    """One thread only: the collector's."""
+    """Used only in the collector's thread."""
 
     def __init__(self, store: HistoryStore, monotonic_ms: Callable[[], int]) -> None:
         self._store = store
@@ -52,26 +52,26 @@ class Evaluator:
         self._told = ""
 
     def is_well(self) -> bool:
-        """Whether samples come and rules were applied lately; any thread."""
+        """Return whether samples arrive and rules were applied recently. Thread-safe."""
         looked = self._looked
         return looked is not None and self._monotonic_ms() - looked <= WELL_MS
 
     def look(self, now_ms: int) -> None:
-        """Apply the rules if a minute has passed; trouble with a database waits for the next."""
+        """Apply the rules if a minute has passed; after a database error, the next call retries."""
         at = self._monotonic_ms()
         if self._looked is not None and at - self._looked < EVERY_MS:
             return
         try:
             self._round(now_ms, at)
         except (DatabaseError, HistoryError) as error:
-            # A connection that broke stays broken; the next round opens another one.
+            # A broken connection stays broken, so close it; the next round opens another one.
             if not connection.in_atomic_block:
                 connection.close()
-            self._tell(f"rules are not applied: {error}")
+            self._log_change(f"rules are not applied: {error}")
             return
         except Exception as error:  # noqa: BLE001  the next round tries again
             FAILURES.report("evaluating the alert rules", "", error)
-            self._tell(f"rules are not applied: {error!r}")
+            self._log_change(f"rules are not applied: {error!r}")
             return
         self._looked = at
 
@@ -84,18 +84,18 @@ class Evaluator:
         if observation.left_out:
             problems.append(f"{observation.left_out} figures of rules were not looked at")
         with transaction.atomic():
-            # A page may have changed or deleted one meanwhile: what is stored now is applied.
+            # Pages may have changed or deleted rules meanwhile, so use the stored ones.
             current = {
                 rule.pk: rule.version
                 for rule in Rule.objects.select_for_update().filter(enabled=True)
             }
-            quiet = Quiet(now_ms)
+            quiet = MutedSubjects(now_ms)
             for rule in rules:
                 if current.get(rule.pk) != rule.version:
                     continue
                 # If a rule fails, undo its changes and apply the other rules.
                 with isolated("applying an alert rule", rule.name) as one, transaction.atomic():
-                    full = Lives(rule, quiet, now_ms).go_on(observation, passed)
+                    full = RuleAlerts(rule, quiet, now_ms).advance(observation, passed)
                     if full:
                         problems.append(f"{rule.name}: {full} alerts beyond {OPEN_MAX}")
                     announce(rule, passed, now_ms)
@@ -103,24 +103,24 @@ class Evaluator:
                     raise one.error
                 if one.error is not None:
                     problems.append(f"{rule.name}: not applied; see the collector's log")
-            self._end_those_of_others(passed, now_ms)
+            self._end_other_evaluators_alerts(passed, now_ms)
             problem = "; ".join(problems)[:400]
             Preferences.objects.filter(pk=kept.pk).update(looked_ms=now_ms, looked_problem=problem)
-        self._tell(problem)
+        self._log_change(problem)
         if self._forgot is None or at - self._forgot >= FORGET_EVERY_MS:
             forget(kept.keep_days, now_ms)
             self._forgot = at
 
     def _passed(self, kept: Preferences, now_ms: int, at: int) -> int:
-        """Return the time since the last round, of this process or of the one before."""
+        """Return the time since the last round, of this process or the previous one."""
         if self._looked is not None:
             passed = at - self._looked
         else:
             passed = now_ms - kept.looked_ms if kept.looked_ms is not None else 0
         return min(max(0, passed), PASSED_MS_MAX)
 
-    def _end_those_of_others(self, passed: int, now_ms: int) -> None:
-        """End the alerts of rules that are switched off, and tell whom their beginning was told."""
+    def _end_other_evaluators_alerts(self, passed: int, now_ms: int) -> None:
+        """End the alerts of disabled rules, and notify the channels that saw them begin."""
         for rule in Rule.objects.filter(enabled=False, alerts__open_key__isnull=False).distinct():
             with isolated("ending a rule's alerts", rule.name), transaction.atomic():
                 end_all(rule, now_ms)
@@ -128,18 +128,18 @@ class Evaluator:
             with isolated("announcing the end of a rule's alerts", rule.name), transaction.atomic():
                 announce(rule, passed, now_ms)
 
-    def _tell(self, problem: str) -> None:
-        """Log what is new, once."""
+    def _log_change(self, problem: str) -> None:
+        """Log a state once when it changes."""
         if problem and problem != self._told:
-            logger.warning("alerts: %s", problem)
+            logger.warning("alert rules not fully applied problem=%s", problem)
         self._told = problem
 
 
-class Quiet:
-    """What tells nobody now: threads that are silenced, subjects in maintenance."""
+class MutedSubjects:
+    """Decides which alerts are muted now: silenced threads and subjects in maintenance."""
 
     def __init__(self, now_ms: int) -> None:
-        # A silence that began in what is the future now was made before a clock was set back.
+        # Ignore when a silence began: after the clock is set back, that may be in the future.
         self._silenced = set(
             Silence.objects.filter(until_ms__gt=now_ms).values_list("rule_id", "thread")
         )
@@ -159,17 +159,17 @@ class Quiet:
         return Alert.Muted.NO
 
 
-class Lives:
+class RuleAlerts:
     """The alerts of one rule in one round."""
 
-    def __init__(self, rule: Rule, quiet: Quiet, now_ms: int) -> None:
+    def __init__(self, rule: Rule, quiet: MutedSubjects, now_ms: int) -> None:
         self._rule = rule
         self._quiet = quiet
         self._now_ms = now_ms
         self._terms = terms_of(rule)
 
-    def go_on(self, observation: Observation, passed: int) -> int:
-        """Take each alert one step on, and open those that begin; return how many found no room."""
+    def advance(self, observation: Observation, passed: int) -> int:
+        """Advance each alert and open new ones; return how many exceeded the limit."""
         seen, otherwise = observation.of(self._rule)
         others = Seen(otherwise, "", {})
         alerts = {
@@ -235,7 +235,8 @@ class Lives:
         alert.unknown_ms = life.unknown_ms
         alert.rule_name = self._rule.name
         if not alert.announced:
-            # Once its beginning is told its end is told in the same thread, however rules change.
+            # Once an alert was announced, its end is sent in the same thread, even if the rule
+            # changes.
             alert.thread = thread_of(self._rule, alert.what, alert.kind, alert.broker, alert.name)
         alert.muted = self._quiet.muted(alert) if life.stage is Stage.FIRING else ""
 
@@ -251,12 +252,12 @@ def open_key(rule: Rule, key: Key) -> str:
 
 
 def end(alert: Alert, why: Why, now_ms: int) -> None:
-    """End an alert; one that never fired leaves nothing behind."""
+    """End an alert; delete it if it never fired."""
     if alert.state == Alert.State.PENDING:
         alert.delete()
         return
     alert.state = Alert.State.RESOLVED
-    # A clock that was set back must not end it before it began.
+    # After the clock was set back, an alert must not end before it began.
     alert.ended_ms = max(now_ms, alert.fired_ms or 0)
     alert.ended_why = why.value
     alert.owes_end = alert.announced
@@ -266,13 +267,13 @@ def end(alert: Alert, why: Why, now_ms: int) -> None:
 
 
 def end_all(rule: Rule, now_ms: int) -> None:
-    """End all alerts of a rule, since it is switched off or deleted."""
+    """End all alerts of a rule that was disabled or deleted."""
     for alert in rule.alerts.filter(open_key__isnull=False):
         end(alert, Why.RULE, now_ms)
 
 
 def forget(keep_days: int, now_ms: int) -> None:
-    """Delete alerts and messages that are older than wanted, or beyond the limits."""
+    """Delete alerts and messages beyond their retention or the limits."""
     old = now_ms - keep_days * DAY_MS
     ended = Alert.objects.filter(state=Alert.State.RESOLVED, owes_end=False)
     ended.filter(ended_ms__lt=old).delete()

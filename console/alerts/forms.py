@@ -23,7 +23,7 @@ from console.verdicts.words import WORDS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    # At run time Django's class takes no parameter.
+    # Django's class isn't generic at run time.
     RuleModelForm = forms.ModelForm[Rule]
     ChannelModelForm = forms.ModelForm[Channel]
     WindowModelForm = forms.ModelForm[Window]
@@ -34,29 +34,29 @@ else:
 
 MINUTES_IN_A_DAY = 1_440
 ADDRESSES_MAX = 20
-PATTERN_HELP = _("* stands for anything; several patterns with blanks between them.")
+PATTERN_HELP = _("* matches any characters. Separate patterns with spaces.")
 PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 SECRET_BYTES = 32
 
 
 def ask(form: forms.BaseForm, name: str, choices: Iterable[tuple[str, Any]]) -> None:
-    """Have a list of which nothing is chosen yet say what to do, instead of dashes."""
+    """Replace the dashes of an empty selection with a prompt."""
     field = form.fields[name]
     assert isinstance(field, forms.ChoiceField)
     field.choices = [("", _("Choose")), *choices]
 
 
 class RuleForm(RuleModelForm):
-    """When an alert fires, and who is told."""
+    """When an alert fires, and which channels are notified."""
 
     verdicts = forms.MultipleChoiceField(
-        label=_("Which verdicts"),
+        label=_("Issues"),
         required=False,
         widget=forms.CheckboxSelectMultiple,
         choices=lambda: [(name, words.title) for name, words in WORDS.items()],
-        help_text=_("None ticked: all of them, and those of later versions."),
+        help_text=_("Leave all unchecked to include every issue type, including ones added later."),
     )
-    series = forms.ChoiceField(label=_("Figure"), required=False)
+    series = forms.ChoiceField(label=_("Metric"), required=False)
     version = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
     class Meta:
@@ -76,32 +76,32 @@ class RuleForm(RuleModelForm):
         )
         labels = {
             "name": _("Name"),
-            "enabled": _("Switched on"),
-            "source": _("Looks at"),
-            "least": _("How urgent at least"),
+            "enabled": _("Enabled"),
+            "source": _("Applies to"),
+            "least": _("Minimum severity"),
             "query": _("Scheduled query"),
-            "compare": _("Fires when the figure"),
-            "fires_at": _("Level"),
+            "compare": _("Fires when the metric"),
+            "fires_at": _("Threshold"),
             "clears_at": _("Clears at"),
-            "severity": _("How urgent"),
+            "severity": _("Severity"),
             "broker_pattern": _("Brokers"),
             "name_pattern": _("Groups, topics or brokers"),
             "for_minutes": _("Fires after"),
-            "clear_minutes": _("Ends after"),
-            "repeat_minutes": _("Says so again every"),
+            "clear_minutes": _("Resolves after"),
+            "repeat_minutes": _("Repeat every"),
             "group_by": _("Messages"),
             "channels": _("Channels"),
         }
         help_texts = {
-            "query": _("Fires when a run returns rows, and ends when one returns none."),
+            "query": _("Fires when a run returns rows and resolves when a run returns none."),
             "clears_at": _(
-                "Between the two levels an alert stays as it is, so that it does not flap."
+                "Between the two thresholds the alert keeps its state, so it doesn't flap."
             ),
             "broker_pattern": PATTERN_HELP,
             "name_pattern": PATTERN_HELP,
-            "for_minutes": _("minutes for which it must be so"),
-            "clear_minutes": _("minutes for which it must be over"),
-            "repeat_minutes": _("minutes; 0: never again"),
+            "for_minutes": _("minutes the condition must hold"),
+            "clear_minutes": _("minutes the condition must be clear"),
+            "repeat_minutes": _("minutes; 0 means never repeat"),
         }
         widgets = {
             "channels": forms.CheckboxSelectMultiple,
@@ -123,7 +123,7 @@ class RuleForm(RuleModelForm):
         names = {
             "topic": gettext("Topics"),
             "group": gettext("Groups"),
-            "queue": gettext("Queues of groups"),
+            "queue": gettext("Group queues"),
             "broker": gettext("Brokers"),
             "process": gettext("Processes of this appliance"),
         }
@@ -150,16 +150,16 @@ class RuleForm(RuleModelForm):
                 self.add_error(name, gettext("At most %(most)d minutes.") % {"most": most})
         for name in ("broker_pattern", "name_pattern"):
             if name in cleaned and not cleaned[name].strip(", "):
-                self.add_error(name, gettext("Enter a pattern; * stands for all."))
+                self.add_error(name, gettext("Enter a pattern. * matches everything."))
         if cleaned.get("source") == Rule.Source.THRESHOLD:
             self._clean_threshold(cleaned)
         if cleaned.get("source") != Rule.Source.QUERY:
             cleaned["query"] = None
         elif not cleaned.get("query") and "query" not in self.errors:
             self.add_error(
-                "query", gettext("Choose a query; it appears here once it is scheduled.")
+                "query", gettext("Choose a query. Scheduled queries appear in this list.")
             )
-        # What the other source uses is not asked for, and keeps a value that the model takes.
+        # Fields of the other source aren't shown and keep a value that the model accepts.
         cleaned["least"] = cleaned.get("least") or Rule.Severity.BAD
         cleaned["severity"] = cleaned.get("severity") or Rule.Severity.WARN
         cleaned["compare"] = cleaned.get("compare") or Rule.Compare.ABOVE
@@ -169,38 +169,38 @@ class RuleForm(RuleModelForm):
 
     def _clean_threshold(self, cleaned: dict[str, Any]) -> None:
         if not cleaned.get("series"):
-            self.add_error("series", gettext("Choose a figure."))
+            self.add_error("series", gettext("Choose a metric."))
         compare = cleaned.get("compare") or Rule.Compare.ABOVE
         if compare == Rule.Compare.MISSING:
             if (cleaned.get("for_minutes") or 0) > MISSING_MINUTES_MAX:
                 self.add_error(
                     "for_minutes",
-                    gettext("At most %(most)d minutes for a figure that is missing.")
+                    gettext("At most %(most)d minutes for a missing metric.")
                     % {"most": MISSING_MINUTES_MAX},
                 )
             return
         fires, clears = cleaned.get("fires_at"), cleaned.get("clears_at")
         if fires is None:
             if "fires_at" not in self.errors:
-                self.add_error("fires_at", gettext("Enter the level."))
+                self.add_error("fires_at", gettext("Enter a threshold."))
             return
         if clears is None:
             cleaned["clears_at"] = fires
         elif compare == Rule.Compare.ABOVE and clears > fires:
-            self.add_error("clears_at", gettext("It must not be above the level that fires."))
+            self.add_error("clears_at", gettext("It can't be above the firing threshold."))
         elif compare == Rule.Compare.BELOW and clears < fires:
-            self.add_error("clears_at", gettext("It must not be below the level that fires."))
+            self.add_error("clears_at", gettext("It can't be below the firing threshold."))
 
 
 class ChannelForm(ChannelModelForm):
-    """A channel. What is secret is never shown again: empty fields keep what is there."""
+    """A channel. Secrets are never shown again; empty secret fields keep the stored values."""
 
     url = forms.CharField(
         label=_("Address"),
         required=False,
         max_length=2_000,
         widget=forms.TextInput(attrs={**PLAIN, "placeholder": "https://"}),
-        help_text=_("It is not shown again. Left empty, it stays as it is."),
+        help_text=_("This value isn't shown again. Leave it empty to keep the current value."),
     )
     secret = forms.CharField(
         label=_("Secret"),
@@ -208,8 +208,9 @@ class ChannelForm(ChannelModelForm):
         max_length=255,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
         help_text=_(
-            "Webhook: signs each message (empty: one is made and shown once). DingTalk: the SEC… "
-            "of its signature. Left empty later, it stays as it is."
+            "Webhook: signs each message (leave empty to generate a secret, shown once). "
+            "DingTalk: the signing secret, SEC…. Leave it empty later to keep the current "
+            "value."
         ),
     )
     to = forms.CharField(
@@ -217,15 +218,15 @@ class ChannelForm(ChannelModelForm):
         required=False,
         max_length=2_000,
         widget=forms.TextInput(attrs=PLAIN),
-        help_text=_("Mail addresses with blanks or commas between them."),
+        help_text=_("E-mail addresses separated by spaces or commas."),
     )
 
-    language = forms.ChoiceField(label=_("Language of the messages"), required=False)
+    language = forms.ChoiceField(label=_("Message language"), required=False)
 
     class Meta:
         model = Channel
         fields = ("name", "enabled", "kind", "language")
-        labels = {"name": _("Name"), "enabled": _("Switched on"), "kind": _("Kind")}
+        labels = {"name": _("Name"), "enabled": _("Enabled"), "kind": _("Type")}
         widgets = {"name": forms.TextInput(attrs=PLAIN)}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -235,7 +236,7 @@ class ChannelForm(ChannelModelForm):
         language = self.fields["language"]
         assert isinstance(language, forms.ChoiceField)
         own = dict(settings.LANGUAGES)[settings.LANGUAGE_CODE]
-        of_appliance = gettext("The appliance's (%(language)s)") % {"language": own}
+        of_appliance = gettext("Appliance default (%(language)s)") % {"language": own}
         language.choices = [("", of_appliance), *settings.LANGUAGES]
         self.fields["to"].initial = " ".join(self.instance.addresses)
 
@@ -260,9 +261,9 @@ class ChannelForm(ChannelModelForm):
         cleaned: dict[str, Any] = super().clean() or {}
         if cleaned.get("kind") == Channel.Kind.EMAIL:
             if not cleaned.get("to") and "to" not in self.errors:
-                self.add_error("to", gettext("Enter a mail address."))
+                self.add_error("to", gettext("Enter an e-mail address."))
         elif not cleaned.get("url") and not self.instance.url and "url" not in self.errors:
-            self.add_error("url", gettext("Enter the address that takes the messages."))
+            self.add_error("url", gettext("Enter the address to send messages to."))
         return cleaned
 
     def save(self, commit: bool = True) -> Channel:
@@ -282,18 +283,18 @@ class ChannelForm(ChannelModelForm):
 
 
 class WindowForm(WindowModelForm):
-    """A maintenance window, in the zone of who enters it."""
+    """A maintenance window, in the time zone of the person who enters it."""
 
     begins_once = forms.CharField(
-        label=_("Begins"),
+        label=_("Starts"),
         required=False,
         widget=forms.TextInput(attrs={"type": "datetime-local"}),
     )
     begins_at = forms.CharField(
-        label=_("Begins at"), required=False, widget=forms.TextInput(attrs={"type": "time"})
+        label=_("Start time"), required=False, widget=forms.TextInput(attrs={"type": "time"})
     )
     weekdays = forms.TypedMultipleChoiceField(
-        label=_("On"),
+        label=_("Days"),
         required=False,
         coerce=int,
         widget=forms.CheckboxSelectMultiple,
@@ -316,9 +317,9 @@ class WindowForm(WindowModelForm):
         )
         labels = {
             "name": _("Name"),
-            "enabled": _("Switched on"),
+            "enabled": _("Enabled"),
             "kind": _("Repeats"),
-            "minutes": _("Lasts (minutes)"),
+            "minutes": _("Duration (minutes)"),
             "zone": _("Time zone"),
             "broker_pattern": _("Brokers"),
             "name_pattern": _("Groups, topics or brokers"),
@@ -343,7 +344,7 @@ class WindowForm(WindowModelForm):
     def clean_zone(self) -> str:
         zone = str(self.cleaned_data["zone"]).strip()
         if zone not in zones():
-            raise ValidationError(gettext("Enter a zone such as Europe/Berlin or UTC."))
+            raise ValidationError(gettext("Enter a time zone such as Europe/Berlin or UTC."))
         return zone
 
     def clean_minutes(self) -> int:
@@ -366,7 +367,7 @@ class WindowForm(WindowModelForm):
             else:
                 self.instance.begins = time.fromisoformat(text).strftime("%H:%M")
         except ValueError:
-            self.add_error(name, gettext("Enter when it begins."))
+            self.add_error(name, gettext("Enter a start time."))
         if not once and not cleaned.get("weekdays"):
             self.add_error("weekdays", gettext("Choose at least one day."))
         return cleaned
@@ -380,16 +381,16 @@ class PreferencesForm(PreferencesModelForm):
         required=False,
         max_length=2_000,
         widget=forms.TextInput(attrs={**PLAIN, "placeholder": "https://"}),
-        help_text=_("It is not shown again. Left empty, it stays as it is."),
+        help_text=_("This value isn't shown again. Leave it empty to keep the current value."),
     )
-    off = forms.BooleanField(label=_("Send no heartbeat"), required=False)
+    off = forms.BooleanField(label=_("Turn off the heartbeat"), required=False)
 
     class Meta:
         model = Preferences
         fields = ("heartbeat_seconds", "keep_days")
         labels = {
             "heartbeat_seconds": _("Every (seconds)"),
-            "keep_days": _("Days for which ended alerts are kept"),
+            "keep_days": _("Keep resolved alerts for (days)"),
         }
 
     def clean_heartbeat_url(self) -> str:
@@ -420,6 +421,6 @@ class PreferencesForm(PreferencesModelForm):
         elif self.cleaned_data["heartbeat_url"]:
             kept.heartbeat_url = self.cleaned_data["heartbeat_url"]
         if commit:
-            # Not what the collector writes meanwhile.
+            # Don't overwrite fields that the collector writes.
             kept.save(update_fields=["heartbeat_url", "heartbeat_seconds", "keep_days"])
         return kept

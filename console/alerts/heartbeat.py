@@ -1,6 +1,6 @@
-"""Heartbeat: the dead man's switch. Somebody else tells people when it stays away.
+"""The dead man's switch: an external service alerts people when heartbeats stop.
 
-It is sent only while the collector samples and rules are applied.
+Heartbeats are sent only while the collector takes samples and rules are applied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """One thread only."""
+    """Not thread-safe."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Heartbeat:
         self._told = ""
 
     def turn(self) -> None:
-        """Send one if it is due."""
+        """Send a heartbeat if one is due."""
         kept = preferences()
         if not kept.heartbeat_url or not self._is_collecting():
             return
@@ -50,7 +50,7 @@ class Heartbeat:
         except TargetError as error:
             problem = str(error)
         except (OSError, http.client.HTTPException) as error:
-            problem = _("No answer: %(why)s.") % {"why": type(error).__name__}
+            problem = _("No response: %(why)s.") % {"why": type(error).__name__}
         else:
             good = 200 <= answer.status < 300
             problem = "" if good else f"{answer.status} {answer.reason}".strip()
@@ -59,5 +59,5 @@ class Heartbeat:
             values["heartbeat_ms"] = self._now_ms()
         Preferences.objects.filter(pk=kept.pk).update(**values)
         if problem and problem != self._told:
-            logger.warning("alerts: no heartbeat: %s", problem)
+            logger.warning("heartbeat not sent problem=%s", problem)
         self._told = problem

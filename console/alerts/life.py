@@ -1,9 +1,9 @@
-"""Life: how an alert goes from its first sign to its end. Pure: what is seen and time passed in.
+r"""The life cycle of an alert, as a pure function of signs and elapsed time.
 
     nothing -> pending -> firing -> resolved
-              \\-> nothing
+              \-> nothing
 
-Between the level where it fires and the one where it clears an alert stays what it is.
+Between the level where it fires and the level where it clears, an alert keeps its state.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from enum import Enum
 MINUTE_MS = 60_000
 PENDING_UNKNOWN_MS_MAX = 15 * MINUTE_MS
 UNKNOWN_MS_MAX = 60 * MINUTE_MS
-"""What fires and cannot be seen any more ends after this; its end says so."""
+"""A firing alert whose state stays unknown ends after this time, with the reason `unknown`."""
 MISSING_MS_MAX = 24 * 60 * MINUTE_MS
-"""The same where being unknown is what fires: a subject gone for a day is gone for good."""
+"""The same for rules that fire on missing data: after a day the subject counts as removed."""
 
 
 class Sign(Enum):
-    """What is seen of a subject in one round."""
+    """The observation of a subject in one round."""
 
     HOLDS = "holds"
     BETWEEN = "between"
@@ -29,7 +29,7 @@ class Sign(Enum):
 
 
 class Stage(Enum):
-    """Where an alert is in its life."""
+    """The stage of an alert."""
 
     PENDING = "pending"
     FIRING = "firing"
@@ -37,7 +37,7 @@ class Stage(Enum):
 
 
 class Why(Enum):
-    """Why an alert has ended."""
+    """The reason why an alert ended."""
 
     CLEAR = "clear"
     UNKNOWN = "unknown"
@@ -46,7 +46,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """For how long something must be so."""
+    """How long a condition must hold, or be clear."""
 
     for_ms: int
     clear_ms: int
@@ -55,7 +55,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """`held_ms` is since its first sign, `clear_ms` since it is clear (-1: it is not)."""
+    """`held_ms` is the time since the first sign, `clear_ms` since it cleared (-1: not clear)."""
 
     stage: Stage
     held_ms: int = 0
@@ -65,7 +65,7 @@ class Life:
 
 
 def step(life: Life | None, sign: Sign, passed_ms: int, terms: Terms) -> Life | None:
-    """Return the life after one more round; None: there is no alert."""
+    """Return the state after one more round, or None if there is no alert."""
     if life is None:
         if sign is not Sign.HOLDS:
             return None

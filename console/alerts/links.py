@@ -1,7 +1,7 @@
-"""Links in messages: pages of this console, and the one that silences without signing in.
+"""Links in messages: to pages of this console, and to silence an alert without signing in.
 
-Who has the message may silence what it is about for a while, and nothing else: the link carries a
-signature, and the page asks before it does anything, since mail scanners open links.
+Anyone who has the message can silence its alerts for a while, and nothing else: the link is signed.
+The page asks for confirmation, because mail scanners open links.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def silence_token(alert_id: int) -> str:
 
 
 def alert_of(token: str) -> int | None:
-    """Return the alert that a link is about; None: it is not one of ours, or too old."""
+    """Return the alert of a link, or None if the signature is invalid or too old."""
     try:
         found: Any = signing.loads(token, salt=SALT, max_age=VALID_SECONDS)
     except signing.BadSignature:
@@ -34,7 +34,7 @@ def alert_of(token: str) -> int | None:
 
 
 def silence_link(content: dict[str, Any]) -> str:
-    """Return the link for the thread of a message, empty where it is about several or none."""
+    """Return the silence link for a message's thread, or "" unless it covers exactly one."""
     firing = [each for each in content.get("alerts", ()) if each["status"] == "firing"]
     if not content.get("thread") or not firing:
         return ""

@@ -1,4 +1,4 @@
-"""Marks of alerts on the charts of their subject: when each fired, and when it ended."""
+"""Marks on charts for when a subject's alerts fired and ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRED, ENDED = "alert", "alert-end"
 
 
 def alert_marks(kind: str, name: str, low_ms: int, high_ms: int) -> Iterator[tuple[int, str, str]]:
-    """Yield (at, FIRED or ENDED, title) from a time to another."""
+    """Yield (at, FIRED or ENDED, title) within a time range."""
     match kind:
         case "group":
             about = Q(kind=GROUP, name=name) | Q(kind=PROGRESS, name__startswith=f"{name}@")

@@ -1,7 +1,7 @@
-"""What alerts keep: rules, channels, alerts and their messages, maintenance windows, silences.
+"""Stored rules, channels, alerts, messages, maintenance windows and silences.
 
-Times are ms since 1970 UTC by the wall's clock and are shown; durations are counted apart, so that
-a clock that is set changes no alert.
+Times are wall-clock ms since 1970 UTC, for display. Durations are counted separately, so setting
+the clock doesn't affect alerts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ KEEP_DAYS_DEFAULT = 90
 
 
 class Channel(models.Model):
-    """Where messages go. `url` and `secret` never leave the console except to that place."""
+    """A destination for messages. `url` and `secret` are sent only to that destination."""
 
     class Kind(models.TextChoices):
-        """The shape of a message, and how it travels."""
+        """The format and transport of a message."""
 
         WEBHOOK = "webhook", _("Webhook (JSON, signed)")
         SLACK = "slack", _("Slack")
@@ -43,7 +43,7 @@ class Channel(models.Model):
     url = models.CharField(max_length=URL_CHARACTERS_MAX, blank=True)
     secret = models.CharField(max_length=255, blank=True)
     addresses: models.JSONField[Any, Any] = models.JSONField(default=list)
-    # Empty: the appliance's.
+    # Empty means the appliance's language.
     language = models.CharField(max_length=LANGUAGE_CHARACTERS_MAX, blank=True, default="")
 
     class Meta:
@@ -54,30 +54,30 @@ class Channel(models.Model):
 
     @property
     def speaks(self) -> str:
-        """The language of its messages."""
+        """The language of this channel's messages."""
         is_known = self.language in dict(settings.LANGUAGES)
         return self.language if is_known else settings.LANGUAGE_CODE
 
 
 class Rule(models.Model):
-    """When an alert fires, for how long that must be so, and who is told."""
+    """When an alert fires, how long the condition must hold, and which channels are notified."""
 
     class Source(models.TextChoices):
-        """What a rule looks at."""
+        """The kind of data that a rule evaluates."""
 
-        VERDICT = "verdict", _("Verdicts")
-        THRESHOLD = "threshold", _("A figure of the history")
-        QUERY = "query", _("A scheduled query over the lake")
+        VERDICT = "verdict", _("Issues")
+        THRESHOLD = "threshold", _("Metric from the history")
+        QUERY = "query", _("Scheduled lake query")
 
     class Compare(models.TextChoices):
-        """How a figure is compared."""
+        """How a metric is compared with the threshold."""
 
         ABOVE = "above", _("is above")
         BELOW = "below", _("is below")
-        MISSING = "missing", _("is not known any more")
+        MISSING = "missing", _("becomes unknown")
 
     class Severity(models.TextChoices):
-        """How urgent, as verdicts say it."""
+        """The severity, as for issues."""
 
         BAD = "bad", _("urgent")
         WARN = "warn", _("warning")
@@ -85,18 +85,18 @@ class Rule(models.Model):
     class GroupBy(models.TextChoices):
         """Which alerts share one message."""
 
-        ALERT = "alert", _("each alert for itself")
-        GROUP = "group", _("one message a consumer group")
-        TOPIC = "topic", _("one message a topic")
-        BROKER = "broker", _("one message a broker")
-        RULE = "rule", _("one message for all")
+        ALERT = "alert", _("one message per alert")
+        GROUP = "group", _("one message per consumer group")
+        TOPIC = "topic", _("one message per topic")
+        BROKER = "broker", _("one message per broker")
+        RULE = "rule", _("one message for all alerts")
 
     name = models.CharField(max_length=NAME_CHARACTERS_MAX, unique=True)
     enabled = models.BooleanField(default=True)
     source = models.CharField(max_length=16, choices=Source.choices)
     verdicts: models.JSONField[Any, Any] = models.JSONField(
         default=list
-    )  # rules of verdicts; empty: all
+    )  # rules of issues; empty means all
     least = models.CharField(max_length=8, choices=Severity.choices, default=Severity.BAD)
     series = models.CharField(max_length=80, blank=True)
     compare = models.CharField(max_length=8, choices=Compare.choices, default=Compare.ABOVE)
@@ -113,7 +113,7 @@ class Rule(models.Model):
     repeat_minutes = models.PositiveIntegerField(default=240)
     group_by = models.CharField(max_length=8, choices=GroupBy.choices, default=GroupBy.ALERT)
     channels = models.ManyToManyField(Channel, blank=True, related_name="rules")
-    # Counts changes: a form that was opened on an older one does not overwrite this one.
+    # Counts changes, so that a form opened on an older version can't overwrite this one.
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
@@ -124,13 +124,13 @@ class Rule(models.Model):
 
 
 class Window(models.Model):
-    """Maintenance: while it is open, alerts about its subjects tell nobody."""
+    """A maintenance window: while it is open, alerts about its subjects send no notifications."""
 
     class Kind(models.TextChoices):
-        """Once, or again and again."""
+        """Once or repeated."""
 
         ONCE = "once", _("Once")
-        WEEKLY = "weekly", _("Every week")
+        WEEKLY = "weekly", _("Weekly")
 
     name = models.CharField(max_length=NAME_CHARACTERS_MAX, unique=True)
     enabled = models.BooleanField(default=True)
@@ -150,7 +150,7 @@ class Window(models.Model):
 
 
 class Silence(models.Model):
-    """Somebody knows: the alerts of one thread of a rule tell nobody until then."""
+    """A silence: the alerts of one thread of a rule send no notifications until it ends."""
 
     rule = models.ForeignKey(Rule, on_delete=models.CASCADE, related_name="silences")
     thread = models.CharField(max_length=KEY_CHARACTERS_MAX)
@@ -167,20 +167,20 @@ class Silence(models.Model):
 
 
 class Alert(models.Model):
-    """One rule's word about one subject, from its first sign to its end.
+    """An alert: one rule's finding about one subject, from first detection until it ends.
 
-    `open_key` is what makes it one while it is open; an alert that has ended has none.
+    `open_key` keeps open alerts unique; it is null for alerts that have ended.
     """
 
     class State(models.TextChoices):
-        """The life of an alert. Pending ones that do not fire leave nothing behind."""
+        """The state of an alert. Pending alerts that never fire are deleted."""
 
         PENDING = "pending", _("Pending")
         FIRING = "firing", _("Firing")
         RESOLVED = "resolved", _("Resolved")
 
     class Muted(models.TextChoices):
-        """Why an alert that fires tells nobody."""
+        """The reason why a firing alert sends no notifications."""
 
         NO = "", _("no")
         SILENCE = "silence", _("Silenced")
@@ -188,7 +188,7 @@ class Alert(models.Model):
 
     rule = models.ForeignKey(Rule, null=True, on_delete=models.SET_NULL, related_name="alerts")
     rule_name = models.CharField(max_length=NAME_CHARACTERS_MAX)
-    what = models.CharField(max_length=80)  # the rule of a verdict, or a series
+    what = models.CharField(max_length=80)  # the rule of an issue, or a series
     kind = models.CharField(max_length=16)
     broker = models.CharField(max_length=PATTERN_CHARACTERS_MAX)
     name = models.CharField(max_length=520)
@@ -204,8 +204,8 @@ class Alert(models.Model):
     fired_ms = models.BigIntegerField(null=True, db_index=True)
     ended_ms = models.BigIntegerField(null=True, db_index=True)
     ended_why = models.CharField(max_length=16, blank=True)
-    announced = models.BooleanField(default=False)  # its beginning is in the outbox
-    owes_end = models.BooleanField(default=False, db_index=True)  # its end is not there yet
+    announced = models.BooleanField(default=False)  # the message about its start is queued
+    owes_end = models.BooleanField(default=False, db_index=True)  # the message about its end is due
     open_key = models.CharField(max_length=64, unique=True, null=True)
 
     class Meta:
@@ -216,7 +216,7 @@ class Alert(models.Model):
 
 
 class Thread(models.Model):
-    """The alerts that share messages; how long ago the last one was written."""
+    """The alerts that share messages, and when the last message was written."""
 
     rule = models.ForeignKey(Rule, on_delete=models.CASCADE, related_name="threads")
     key = models.CharField(max_length=KEY_CHARACTERS_MAX)
@@ -230,15 +230,15 @@ class Thread(models.Model):
 
 
 class Message(models.Model):
-    """The outbox and its log: one message to one channel, sent in the order of the ids."""
+    """A message to one channel, in the outbox or its log, sent in ID order."""
 
     class State(models.TextChoices):
-        """What became of it."""
+        """The delivery state."""
 
         WAITING = "waiting", _("Waiting")
         SENT = "sent", pgettext_lazy("message", "Delivered")
         FAILED = "failed", _("Given up")
-        LEFT_OUT = "left-out", _("Left out")
+        LEFT_OUT = "left-out", _("Skipped")
 
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="messages")
     state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING)
@@ -260,9 +260,9 @@ class Message(models.Model):
 
 
 class Preferences(models.Model):
-    """One row: the dead man's switch, how long alerts are kept, and when rules were applied last.
+    """One row: the dead man's switch, the retention of alerts, and when rules were last applied.
 
-    `heartbeat_url` is a secret as a channel's address is.
+    `heartbeat_url` is secret, like a channel's address.
     """
 
     heartbeat_url = models.CharField(max_length=URL_CHARACTERS_MAX, blank=True)
@@ -278,5 +278,5 @@ class Preferences(models.Model):
 
 
 def preferences() -> Preferences:
-    """Return the one row."""
+    """Return the only row."""
     return Preferences.objects.get_or_create(pk=1)[0]

@@ -1,8 +1,8 @@
-"""Notices: from what fires and what has ended to messages in the outbox, without a storm.
+"""Writes messages about alerts that began or ended into the outbox, without message storms.
 
-Nothing here remembers what was sent: an alert says whether its beginning and its end are in the
-outbox, and each round writes what is missing, in the transaction that changed the alerts. So a
-process that dies loses nothing and writes nothing twice.
+This module keeps no state of its own. Each alert records whether its beginning and its end are in
+the outbox, and each round writes the missing ones in the transaction that changed the alerts. A
+process that dies neither loses nor duplicates a message.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 BETWEEN_MS_MIN = 5 * MINUTE_MS
-"""Two messages of a thread are at least this far apart."""
+"""The minimum time between two messages of a thread."""
 COMBINED_FROM = 10
-"""From this many threads of a rule in one round on, one message speaks of all."""
+"""If a rule has at least this many threads in one round, one message covers all of them."""
 LISTED_MAX = 20
 WAITING_MAX = 100
-"""A channel that has this many messages waiting gets one about what fires now instead."""
+"""A channel with this many pending messages gets a single summary of firing alerts instead."""
 
 
 @dataclass(slots=True)
-class Told:
-    """What one thread has to say."""
+class ThreadNews:
+    """The news of one thread."""
 
     key: str
     firing: list[Alert] = field(default_factory=list)
@@ -56,13 +56,13 @@ def thread_of(rule: Rule, what: str, kind: str, broker: str, name: str) -> str:
 
 
 def announce(rule: Rule, passed_ms: int, now_ms: int) -> int:
-    """Write what one rule has to say into the outbox; return the number of messages.
+    """Write a rule's news to the outbox; return the number of messages.
 
-    Within the transaction of its alerts.
+    Call it within the transaction of the alerts.
     """
     channels = list(rule.channels.filter(enabled=True))
     if not channels:
-        # Alerts that fire are told to a channel that is added later; their ends are too late.
+        # A channel added later is notified of firing alerts, but it's too late for ends.
         rule.alerts.filter(owes_end=True).update(owes_end=False)
         return 0
     alerts = list(rule.alerts.filter(state=Alert.State.FIRING).order_by("id"))
@@ -72,7 +72,7 @@ def announce(rule: Rule, passed_ms: int, now_ms: int) -> int:
         thread.quiet_ms += passed_ms
     told = [
         each
-        for each in told_of(alerts, ended)
+        for each in thread_news(alerts, ended)
         if is_due(each, threads.get(each.key), rule.repeat_minutes * MINUTE_MS)
     ]
     written = 0
@@ -88,18 +88,18 @@ def announce(rule: Rule, passed_ms: int, now_ms: int) -> int:
     return written
 
 
-def told_of(firing: Iterable[Alert], ended: Iterable[Alert]) -> list[Told]:
-    """Return the threads in the order of their alerts; who is muted has nothing to say."""
-    threads: dict[str, Told] = {}
+def thread_news(firing: Iterable[Alert], ended: Iterable[Alert]) -> list[ThreadNews]:
+    """Return the threads in the order of their alerts; muted alerts have no news."""
+    threads: dict[str, ThreadNews] = {}
     for alert in ended:
-        threads.setdefault(alert.thread, Told(alert.thread)).ended.append(alert)
+        threads.setdefault(alert.thread, ThreadNews(alert.thread)).ended.append(alert)
     for alert in firing:
         if not alert.muted:
-            threads.setdefault(alert.thread, Told(alert.thread)).firing.append(alert)
+            threads.setdefault(alert.thread, ThreadNews(alert.thread)).firing.append(alert)
     return list(threads.values())
 
 
-def is_due(told: Told, thread: Thread | None, repeat_ms: int) -> bool:
+def is_due(told: ThreadNews, thread: Thread | None, repeat_ms: int) -> bool:
     is_news = bool(told.ended) or any(not each.announced for each in told.firing)
     if is_news:
         return thread is None or thread.quiet_ms >= BETWEEN_MS_MIN
@@ -108,9 +108,9 @@ def is_due(told: Told, thread: Thread | None, repeat_ms: int) -> bool:
 
 
 def _remember(
-    rule: Rule, told: Sequence[Told], threads: dict[str, Thread], alive: set[str]
+    rule: Rule, told: Sequence[ThreadNews], threads: dict[str, Thread], alive: set[str]
 ) -> None:
-    """Note what is in the outbox now, and forget threads that have nothing more to say."""
+    """Update alerts after their messages are in the outbox; delete idle threads."""
     keys = {each.key for each in told}
     firing = [alert.pk for each in told for alert in each.firing if not alert.announced]
     Alert.objects.filter(pk__in=firing).update(announced=True)
@@ -128,7 +128,7 @@ def _remember(
 
 
 def put(channel: Channel, content: dict[str, Any], now_ms: int) -> Message:
-    """Put a message into the outbox; one about everything where too many wait already."""
+    """Add a message to the outbox, or a summary if too many are already pending."""
     waiting = channel.messages.filter(state=Message.State.WAITING)
     count = waiting.count()
     if count >= WAITING_MAX:
@@ -138,15 +138,15 @@ def put(channel: Channel, content: dict[str, Any], now_ms: int) -> Message:
     return Message.objects.create(channel=channel, created_ms=now_ms, content=content)
 
 
-def contents_of(rule: Rule, told: Sequence[Told]) -> list[dict[str, Any]]:
-    """Return one message a thread, or one that speaks of all."""
+def contents_of(rule: Rule, told: Sequence[ThreadNews]) -> list[dict[str, Any]]:
+    """Return one message per thread, or a single message for all."""
     if len(told) > COMBINED_FROM:
         return [combined(rule, told)]
     return [content_of(rule, each) for each in told]
 
 
-def content_of(rule: Rule, told: Told) -> dict[str, Any]:
-    """Return a message about one thread: what fires in it, and what has ended."""
+def content_of(rule: Rule, told: ThreadNews) -> dict[str, Any]:
+    """Return a message about one thread's firing and ended alerts."""
     return made(
         rule.name,
         told.firing,
@@ -155,14 +155,14 @@ def content_of(rule: Rule, told: Told) -> dict[str, Any]:
     )
 
 
-def combined(rule: Rule, told: Sequence[Told]) -> dict[str, Any]:
+def combined(rule: Rule, told: Sequence[ThreadNews]) -> dict[str, Any]:
     firing = [alert for each in told for alert in each.firing]
     ended = [alert for each in told for alert in each.ended]
     return made(rule.name, firing, ended, {"repeat": all(each.is_repeat for each in told)})
 
 
 def of_everything(channel: Channel, left_out: int) -> dict[str, Any]:
-    """Return a message about all that fires for a channel, in the place of many."""
+    """Return a summary of all firing alerts for a channel, which replaces many messages."""
     firing = Alert.objects.filter(
         state=Alert.State.FIRING, muted="", rule__channels=channel
     ).order_by("id")

@@ -1,4 +1,4 @@
-"""Observing: what the history and the verdicts say of every subject of every rule, in one round."""
+"""Reads the state of all rules' subjects from the history and the issues, once per round."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from console.verdicts.judge import Verdict
 
 MISSING_SLOTS = 60
-"""A figure that was known within this many minutes and is not any more is missing."""
+"""A metric is missing if it had a value within this many minutes and has none now."""
 MISSING_MINUTES_MAX = 45
 QUERY = "query"
 FRESH_MS = 3 * MINUTE_MS
 PAGES_ONLY = frozenset({"key"})
 LOOKED_AT_MAX = 20_000
-"""Figures a round for all rules together: half a second of a core."""
+"""The number of metrics read per round for all rules: half a second of CPU time."""
 
 
 class Key(NamedTuple):
-    """What tells the alerts of one rule apart."""
+    """Identifies an alert within a rule."""
 
     what: str
     subject: Subject
 
 
 class Seen(NamedTuple):
-    """What is seen of one subject, how urgent it is, and the numbers that show it."""
+    """The observation of one subject, with its severity and the values that show it."""
 
     sign: Sign
     severity: str
@@ -58,13 +58,13 @@ def terms_of(rule: Rule) -> Terms:
 
 
 def is_meant(rule: Rule, subject: Subject) -> bool:
-    """Whether a rule's patterns mean a subject; a broker is meant by its name."""
+    """Return whether a rule's patterns match a subject; a broker matches by its name."""
     name = subject.broker if subject.kind == BROKER else subject.name
     return is_about(rule.broker_pattern, rule.name_pattern, subject.broker, name)
 
 
 def concerns(rule: Rule, key: Key) -> bool:
-    """Whether an alert is still one that a rule may have, after somebody changed the rule."""
+    """Return whether an alert still matches its rule after the rule was changed."""
     if rule.source == Rule.Source.QUERY:
         return key.what == what_of(rule)
     if rule.source == Rule.Source.VERDICT:
@@ -75,7 +75,7 @@ def concerns(rule: Rule, key: Key) -> bool:
 
 
 def sign_of(rule: Rule, values: Values) -> Sign:
-    """Return what the last of some minutes says; hysteresis is between the two levels."""
+    """Return the sign from the last minutes' values; between the two levels, it doesn't change."""
     value = values[-1] if values else None
     if rule.compare == Rule.Compare.MISSING:
         if value is not None:
@@ -93,14 +93,14 @@ def sign_of(rule: Rule, values: Values) -> Sign:
 
 
 def of_verdict(rule: Rule, verdict: Verdict) -> bool:
-    """Whether a rule wants to hear of a verdict."""
+    """Return whether a rule covers an issue."""
     if rule.least == Rule.Severity.BAD and verdict.severity != Rule.Severity.BAD:
         return False
     return concerns(rule, key_of(verdict))
 
 
-def told(verdict: Verdict) -> dict[str, str]:
-    """Return the names that an alert may tell: the keys of messages stay on the pages."""
+def public_names(verdict: Verdict) -> dict[str, str]:
+    """Return the names that an alert may include; message keys are shown only on pages."""
     return {name: text for name, text in verdict.names.items() if name not in PAGES_ONLY}
 
 
@@ -109,27 +109,27 @@ def key_of(verdict: Verdict) -> Key:
 
 
 def what_of(rule: Rule) -> str:
-    """Return what tells the alerts about one query from those about others."""
+    """Return what identifies a query's alerts."""
     return f"{QUERY} {rule.query_id}"
 
 
 def of_query(rule: Rule, now_ms: int) -> tuple[dict[Key, Seen], Sign]:
-    """Return what the last run of a rule's query says: rows fire, none is clear."""
+    """Return the sign of a query's last run: HOLDS if it returned rows, else CLEAR."""
     query = rule.query
     run = None if query is None else last_word(query, datetime.fromtimestamp(now_ms / 1_000, UTC))
     if query is None or run is None:
         return {}, Sign.UNKNOWN
     sign = Sign.HOLDS if run.rows else Sign.CLEAR
     subject = Subject(QUERY, "", query.name)
-    # The alert of a query that was renamed goes on by its new name: what is not seen is clear.
+    # A renamed query has a new key; the alert under the old key clears.
     return {Key(what_of(rule), subject): Seen(sign, rule.severity, {"rows": run.rows})}, Sign.CLEAR
 
 
 class Observation:
-    """One round's look at everything that these rules want; reads no more of the history later.
+    """One round's observations for a set of rules; the history isn't read again afterwards.
 
     Attributes:
-        left_out: figures that were not looked at, since there were more than LOOKED_AT_MAX.
+        left_out: how many metrics were skipped because of LOOKED_AT_MAX.
     """
 
     def __init__(self, store: HistoryStore, rules: Iterable[Rule], now_ms: int) -> None:
@@ -165,18 +165,20 @@ class Observation:
             }
             first = now_ms // MIDDLE.step_ms - slots
             read = store.read([ids[each] for each in subjects], MIDDLE, first, slots)
-            # A rule that looks at one slot finds the same value at the end of sixty.
+            # A rule that needs one slot finds the same value at the end of the sixty.
             self._points |= {each: read[ids[each]] for each in subjects}
 
     def of(self, rule: Rule) -> tuple[Mapping[Key, Seen], Sign]:
-        """Return what is seen of the subjects of a rule, and the sign of all the others."""
+        """Return the observed subjects of a rule, and the sign of all others."""
         if rule.source == Rule.Source.VERDICT:
             said = {
-                key_of(each): Seen(Sign.HOLDS, each.severity, {**each.evidence, **told(each)})
+                key_of(each): Seen(
+                    Sign.HOLDS, each.severity, {**each.evidence, **public_names(each)}
+                )
                 for each in self._verdicts.verdicts
                 if of_verdict(rule, each)
             }
-            # An old word is no word: nothing new fires, and nothing ends.
+            # Outdated issues are ignored: nothing new fires, and nothing ends.
             return (said, Sign.CLEAR) if self._is_fresh else ({}, Sign.UNKNOWN)
         if rule.source == Rule.Source.QUERY:
             return of_query(rule, self._now_ms)

@@ -1,7 +1,7 @@
-"""Payloads: a message in the shape of each kind of channel.
+"""The payload of a message for each kind of channel.
 
-Source: Slack's incoming webhooks with Block Kit; Adaptive Cards as the Workflows of Microsoft Teams
-take them; custom robots of DingTalk with markdown and 加签 (a signature in the address).
+Source: Slack's incoming webhooks with Block Kit; Adaptive Cards as Microsoft Teams Workflows accept
+them; DingTalk custom robots with markdown and 加签 (a signature in the URL).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from console.alerts.models import Message
 
 TEXT_CHARACTERS_MAX = 2_800
-"""Slack takes 3,000 characters a block."""
+"""Slack accepts 3,000 characters per block."""
 TITLE_CHARACTERS_MAX = 140
 SIGNATURE_VERSION = "v1"
 
 
 def headline(content: dict[str, Any]) -> str:
-    """Return a message in one line."""
+    """Return a message as one line."""
     if content["status"] == "test":
-        return _("Test of the channel %(name)s") % {"name": content["channel"]}
+        return _("Test of channel %(name)s") % {"name": content["channel"]}
     if content["status"] == RESULT:
         return f"{content['name']}: {content['summary']}" if content["summary"] else content["name"]
     alerts = content["alerts"]
     if content.get("left_out"):
         return ngettext(
-            "%(count)s message did not reach you; this is what fires now",
-            "%(count)s messages did not reach you; this is what fires now",
+            "%(count)s message wasn't delivered. These alerts are firing now",
+            "%(count)s messages weren't delivered. These alerts are firing now",
             content["left_out"],
         ) % {"count": content["left_out"]}
     if len(alerts) == 1:
@@ -59,7 +59,9 @@ def headline(content: dict[str, Any]) -> str:
     else:
         count = content["firing"]
         words = ngettext(
-            "%(count)d alert of %(rule)s fires", "%(count)d alerts of %(rule)s fire", count
+            "%(count)d alert of %(rule)s is firing",
+            "%(count)d alerts of %(rule)s are firing",
+            count,
         )
     return words % {"count": count, "rule": content["rule"]}
 
@@ -71,22 +73,22 @@ def lines(content: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     for each in content.get("alerts", ()):
         state = _("Firing") if each["status"] == "firing" else _("Resolved")
         if each["ended_why"] == "unknown":
-            state = _("No longer known")
+            state = _("Now unknown")
         text = each["evidence"]
         if each["status"] == "firing" and each["step"]:
             text = f"{text} {each['step']}"
         heading = f"{state}: {each['subject']}: {each['title']} ({each['broker'] or each['name']})"
         yield heading, text, absolute(each["path"]) if each["path"] else ""
     if content["status"] == "test":
-        yield _("Nothing is wrong: somebody pressed the test button."), "", ""
+        yield _("This is only a test. Someone pressed the test button."), "", ""
     if content.get("more"):
         yield _("and %(count)d more") % {"count": content["more"]}, "", ""
 
 
 def links(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (label, address) below a message."""
+    """Yield (label, address) for the links below a message."""
     if content["status"] == RESULT:
-        yield _("The whole result"), absolute(content["path"])
+        yield _("Full result"), absolute(content["path"])
         return
     yield _("Alerts"), absolute("/alerts/")
     if address := silence_link(content):
@@ -94,7 +96,7 @@ def links(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def plain(content: dict[str, Any]) -> str:
-    """Return a message as text, for mail."""
+    """Return a message as plain text, for email."""
     parts = []
     for heading, text, address in lines(content):
         parts.append("\n".join(each for each in (heading, text, address) if each))
@@ -103,7 +105,7 @@ def plain(content: dict[str, Any]) -> str:
 
 
 def generic(message: Message, content: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON of a webhook: version 1, in which fields may come and none goes."""
+    """Return the webhook JSON, version 1: fields may be added and are never removed."""
     return {
         "version": 1,
         "id": str(message.pk),
@@ -132,7 +134,7 @@ def generic(message: Message, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def result_of(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the table and the picture of a result, None where a message is about alerts."""
+    """Return a result's table and picture, or None if a message is about alerts."""
     if content["status"] != RESULT:
         return None
     names = ("name", "summary", "columns", "rows", "more")
@@ -218,7 +220,7 @@ def cut(text: str) -> str:
 
 
 def cut_lines(parts: list[str], characters_max: int) -> str:
-    """Join whole lines as far as they fit; a line that is cut may end inside a link."""
+    """Join as many whole lines as fit; a cut line could end inside a link."""
     kept: list[str] = []
     room = characters_max
     for part in parts:
@@ -231,7 +233,7 @@ def cut_lines(parts: list[str], characters_max: int) -> str:
 
 
 def body_of(message: Message) -> bytes:
-    """Return the JSON of a message for the kind of its channel."""
+    """Return a message's JSON for the kind of its channel."""
     content = message.content
     match message.channel.kind:
         case Channel.Kind.SLACK:
@@ -246,13 +248,13 @@ def body_of(message: Message) -> bytes:
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """Return what proves that a body was made by who has the secret, at that time."""
+    """Return a signature that proves that the sender of a body had the secret at that time."""
     signed = timestamp.encode() + b"." + body
     return f"{SIGNATURE_VERSION}=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
 def dingtalk_query(secret: str, now_ms: int) -> str:
-    """Return what DingTalk wants in the address of a robot with a signature."""
+    """Return the query parameters that a signed DingTalk robot requires."""
     signed = f"{now_ms}\n{secret}".encode()
     digest = hmac.new(secret.encode(), signed, hashlib.sha256).digest()
     return f"&timestamp={now_ms}&sign={quote(base64.b64encode(digest), safe='')}"

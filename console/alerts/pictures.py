@@ -1,6 +1,7 @@
-"""Pictures: a chart of a result, drawn once; as SVG for programs, as PNG for mails and people.
+"""Charts of results, laid out once and rendered as SVG for programs or PNG for mail.
 
-A picture is shapes with places, so that both kinds show the same; in a message it is kept as JSON.
+A picture is a list of positioned shapes, so that both formats look the same; messages store it as
+JSON.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ WIDTH, HEIGHT, MARGIN = 720, 240, 28
 BAR_HEIGHT, LABEL_WIDTH, TEXT_WIDTH = 24, 220, 110
 HEAD_HEIGHT, TITLE_SIZE, TEXT_SIZE = 52, 16, 12
 BARS_MAX = 20
-# Latin letters: a Chinese one is as wide as two of them.
+# In Latin letters; a Chinese character is as wide as two of them.
 LABEL_CHARACTERS_MAX = 34
 HEAD_CHARACTERS_MAX = 96
 COLOURS = ("#4f55d6", "#c2570c", "#0f766e", "#a21caf", "#4d7c0f", "#6b7280")
-"""Those of the console's charts in the light theme; on white, which a mail is."""
+"""The colours of the console's charts in the light theme, because mail has a white background."""
 INK, FAINT_INK, AXIS, GRID = "#1f2937", "#6b7280", "#9ca3af", "#e5e7eb"
 GRID_LINES = 4
 DOT = 4
 
 
 class Line(msgspec.Struct, tag=True):
-    """A line from point to point."""
+    """A polyline."""
 
     points: list[tuple[float, float]]
     colour: str
@@ -46,7 +47,7 @@ class Box(msgspec.Struct, tag=True):
 
 
 class Words(msgspec.Struct, tag=True):
-    """A line of text: `at` is its baseline's beginning, or its end; `most` letters have room."""
+    """A line of text: `at` is the start or end of its baseline; it is cut to `most` letters."""
 
     at: tuple[float, float]
     text: str
@@ -57,18 +58,18 @@ class Words(msgspec.Struct, tag=True):
 
 
 class Picture(msgspec.Struct):
-    """Shapes on white, WIDTH wide; later ones lie on earlier ones."""
+    """Shapes on white, WIDTH wide, drawn in order."""
 
     height: int
     shapes: list[Line | Box | Words]
 
     def kept(self) -> dict[str, Any]:
-        """Return it as what JSON can hold."""
+        """Return the picture as JSON values."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
 
     def headed(self, title: str, about: str) -> Picture:
-        """Return it below a title, and below it a line of what it is about."""
+        """Return the picture below a title and a subtitle."""
         most = HEAD_CHARACTERS_MAX
         head: list[Line | Box | Words] = [
             Words((MARGIN, 24), cut(title, most), size=TITLE_SIZE, most=most),
@@ -78,7 +79,7 @@ class Picture(msgspec.Struct):
 
 
 def kept_picture(found: object) -> Picture | None:
-    """Return the picture that JSON holds, None for whatever else it holds."""
+    """Return the picture in stored JSON, or None if the JSON isn't a picture."""
     try:
         return msgspec.convert(found, Picture)
     except msgspec.ValidationError:
@@ -86,9 +87,9 @@ def kept_picture(found: object) -> Picture | None:
 
 
 def of_points(points: Mapping[str, Any]) -> Picture:
-    """Return lines over time; the points are those that a page's chart takes.
+    """Return a line chart over time from the points of a page's chart.
 
-    A line is broken where a value is None.
+    A line has a gap where a value is None.
     """
     times, series = points["times"], points["series"]
     most = max((value or 0 for each in series for value in each["values"]), default=0) or 1
@@ -124,7 +125,7 @@ def of_points(points: Mapping[str, Any]) -> Picture:
 
 
 def _lines(places: Sequence[tuple[float, float] | None], colour: str) -> list[Line | Box]:
-    """Return a line through each run of places, a dot where there is one alone."""
+    """Return a line for each run of positions, or a dot for a single one."""
     runs: list[list[tuple[float, float]]] = [[]]
     for place in places:
         if place is None:
@@ -141,12 +142,12 @@ def _lines(places: Sequence[tuple[float, float] | None], colour: str) -> list[Li
 
 
 def series_label(label: str | None) -> str:
-    """Return how the name of a line is said; None is the line of all others."""
+    """Return the label of a line; None is the line for all others."""
     return gettext("all others") if label is None else label or "-"
 
 
 def of_bars(bars: Sequence[tuple[str, str, float]]) -> Picture:
-    """Return a bar for each name; the third is its part of the largest, 0 to 1."""
+    """Return a bar chart; each row's third value is its share of the largest, 0 to 1."""
     room = WIDTH - LABEL_WIDTH - TEXT_WIDTH
     shapes: list[Line | Box | Words] = []
     shown = bars[:BARS_MAX]
@@ -205,7 +206,7 @@ def _lower(shape: Line | Box | Words) -> Line | Box | Words:
 
 
 def cut(words: str, most: int = LABEL_CHARACTERS_MAX) -> str:
-    """Return as much of a text as has room where `most` Latin letters have."""
+    """Return as much of a text as fits into the width of `most` Latin letters."""
     whole = "".join(each if each.isprintable() else " " for each in words)
     if sum(map(_columns, whole)) <= most:
         return whole

@@ -1,4 +1,4 @@
-"""One HTTP request to a target: no redirects, no proxies, a limit of time and of size for all."""
+"""Sends one HTTP request to a target, without redirects or proxies, with time and size limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USER_AGENT = "Trebuchet-Alerts/1"
 
 
 class Answer(NamedTuple):
-    """What a target answered; `text` is the beginning of its body."""
+    """A target's response; `text` is the start of its body."""
 
     status: int
     reason: str
@@ -31,15 +31,15 @@ class Answer(NamedTuple):
 
 
 def request(method: str, target: Target, headers: Mapping[str, str], body: bytes | None) -> Answer:
-    """Send one request and return its answer, whatever its status.
+    """Send one request and return its response, whatever its status.
 
     Raises:
-        TargetError: nothing may be sent there.
-        OSError, http.client.HTTPException: it did not work, or took longer than SECONDS_MAX.
+        TargetError: the target isn't allowed.
+        OSError, http.client.HTTPException: the request failed or took longer than SECONDS_MAX.
     """
     address = first_of(checked(target))
     connected = socket.create_connection((address, target.port), timeout=SECONDS_MAX)
-    # Each read may take SECONDS_MAX; a peer that drips would never end without this.
+    # Each read may take SECONDS_MAX, so a slow peer could keep the request open without this.
     watchdog = threading.Timer(SECONDS_MAX, _shut, [connected])
     watchdog.daemon = True
     watchdog.start()

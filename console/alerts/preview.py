@@ -1,4 +1,4 @@
-"""Preview: how often a rule would have fired in the last 24 hours, from the history."""
+"""Previews how often a rule would have fired in the last 24 hours, from the history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.history.points import Points
 from console.history.series import values_of
 from console.history.tiers import COARSE, DAY_MS, MIDDLE, MINUTE_MS
 from console.sql.models import QueryRun
-from console.verdicts.judge import DISK_DAYS, RULES_OF, disk_used, group_of, said_of
+from console.verdicts.judge import DISK_DAYS, RULES_OF, disk_used, group_of, verdicts_on
 from console.verdicts.rules import RULES, Seen, Severity
 from console.verdicts.window import MINUTES, Window
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 SLOTS = DAY_MS // MINUTE_MS
 SUBJECTS_MAX = 300
 VERDICT_EVERY = 5
-"""Minutes between two looks at verdicts: each costs a thousand times a threshold's."""
+"""Minutes between evaluations of issues, each of which costs a thousand times a threshold's."""
 SECONDS_MAX = 2.5
 
 
 class Fired(NamedTuple):
-    """One alert that would have been; `ended_ms` None: it would still fire."""
+    """An alert that would have fired; `ended_ms` is None if it would still fire."""
 
     subject: Subject
     fired_ms: int
@@ -43,7 +43,7 @@ class Fired(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What would have fired, the newest first; `looked_at` of `subjects` had their turn."""
+    """The alerts, newest first; `looked_at` of `subjects` were evaluated."""
 
     fired: list[Fired]
     looked_at: int
@@ -51,7 +51,7 @@ class Preview(NamedTuple):
 
 
 def preview(store: HistoryStore, rule: Rule, now_ms: int) -> Preview:
-    """Replay the last day; stops after SECONDS_MAX, or SUBJECTS_MAX subjects."""
+    """Replay the last day; stops after SECONDS_MAX or SUBJECTS_MAX subjects."""
     if rule.source == Rule.Source.QUERY:
         return of_runs(rule, now_ms)
     kinds = kinds_of(rule)
@@ -73,7 +73,7 @@ def preview(store: HistoryStore, rule: Rule, now_ms: int) -> Preview:
 
 
 def of_runs(rule: Rule, now_ms: int) -> Preview:
-    """Replay the runs of a query: what one found holds until the next has ended."""
+    """Replay a query's runs; the result of each holds until the next run has ended."""
     first = now_ms // MINUTE_MS - SLOTS
     query = rule.query
     if query is None:
@@ -113,16 +113,16 @@ def of_subject(
 def verdict_signs(
     store: HistoryStore, rule: Rule, subject: Subject, number: int, points: Points
 ) -> Iterator[list[Sign]]:
-    """Yield what each verdict that the rule is about would have said, every VERDICT_EVERY minutes.
+    """Yield the state of each issue that the rule covers, every VERDICT_EVERY minutes.
 
-    What stood goes on as the judge lets it go on.
+    Issues that were present before persist as long as the judge keeps them.
     """
     wanted = {
         each.name
         for each in RULES_OF[subject.kind]
         if not rule.verdicts or each.name in rule.verdicts
     }
-    # The one is not said where the other is.
+    # The judge suppresses one of them where the other applies.
     judged = wanted | ({"stopped"} if "stalled" in wanted else set())
     rules = [each for each in RULES_OF[subject.kind] if each.name in judged]
     others = companions(store, subject, points.first)
@@ -141,7 +141,7 @@ def verdict_signs(
             windows.get(metrics.BROKER),
             None if disk is None else disk.until(now_ms),
         )
-        said = said_of(rules, seen, standing)
+        said = verdicts_on(rules, seen, standing)
         standing = {name: found.evidence for name, found in said.items()}
         for name in wanted:
             is_it = name in said and (
@@ -152,7 +152,7 @@ def verdict_signs(
 
 
 class Disk:
-    """How full a broker's disk was before each minute of the replayed day."""
+    """A broker's disk usage before each minute of the replayed day."""
 
     def __init__(self, store: HistoryStore, number: int, points: Points) -> None:
         end_ms = (points.first + points.slots) * MINUTE_MS
@@ -165,7 +165,7 @@ class Disk:
 
 
 def companions(store: HistoryStore, subject: Subject, low: int) -> dict[str, Points]:
-    """Return what a rule looks at besides its subject: the group, and the broker."""
+    """Return the subjects that a rule needs besides its own: the group and the broker."""
     if subject.kind == metrics.BROKER:
         return {}
     wanted = {metrics.BROKER: Subject(metrics.BROKER, subject.broker, str(MASTER_ID))}
@@ -178,14 +178,14 @@ def companions(store: HistoryStore, subject: Subject, low: int) -> dict[str, Poi
 
 
 def slots_of(points: Points, low: int, count: int) -> Points:
-    """Return a part of the slots, sharing their numbers."""
+    """Return a slice of the slots that shares their values."""
     return Points(points.first + low, points.columns, points.table[:, :, low : low + count])
 
 
 def lives(
     rule: Rule, subject: Subject, signs: Sequence[Sign], first: int, every: int
 ) -> Iterable[Fired]:
-    """Yield the alerts that these signs make, one each `every` minutes from `first` on."""
+    """Yield the alerts for a series of signs, one every `every` minutes from `first`."""
     terms = terms_of(rule)
     life: Life | None = None
     fired_ms: int | None = None

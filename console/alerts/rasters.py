@@ -1,7 +1,7 @@
-"""Rasters: a picture as PNG, by Pillow, twice as many points as its size for sharp screens.
+"""Renders a picture as PNG with Pillow, at twice its size for high-resolution screens.
 
-Lines are drawn twice as large again and made smaller, which smooths them. Text has the console's
-own font; where that lacks a letter, a font of the machine, and without one the letter's code.
+Lines are drawn at double size again and scaled down, for anti-aliasing. Text uses the console's
+font; missing characters use a font of this machine, or their code point if there is none.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ INSTEAD = str.maketrans(
     }
 )
 SAMPLES = {"zh": "\N{CJK UNIFIED IDEOGRAPH-4E2D}"}
-"""Letters of languages that the console's own font lacks."""
+"""A character that the console's font lacks, for each language."""
 BOLD = 600
 NOBODYS = "\uffff"
-"""No font has it: what it looks like is what a missing letter looks like."""
+"""No font has this character, so its glyph is the font's replacement for missing ones."""
 EAST_ASIAN = ((0x2E80, 0x9FFF), (0xAC00, 0xD7FF), (0xF900, 0xFAFF), (0xFF00, 0xFFEF))
-"""Where Unicode has the letters that a Chinese font brings, from and to."""
+"""Unicode ranges that a Chinese font covers."""
 
 Font = ImageFont.FreeTypeFont
 
 
 def png_of(picture: Picture) -> bytes:
     """Return a picture as PNG."""
-    if lacks_a_font(picture):
+    if is_font_missing(picture):
         warn_once()
     large = SCALE * SMOOTHING
     image = Image.new("RGB", (WIDTH * large, picture.height * large), "white")
@@ -60,7 +60,7 @@ def png_of(picture: Picture) -> bytes:
                     [each * large for each in (left, top, left + width, top + height)], fill=colour
                 )
             case Words():
-                pass  # not to be made smaller: see below
+                pass  # can't be scaled down: see below
     image = image.reduce(SMOOTHING)
     pen = ImageDraw.Draw(image)
     for shape in picture.shapes:
@@ -74,13 +74,13 @@ def png_of(picture: Picture) -> bytes:
 
 
 def writable(language: str) -> str:
-    """Return the language that a picture's own words can have: this one, or English."""
+    """Return the language for a picture's own text: this one if a font has it, or English."""
     letter = SAMPLES.get(language.partition("-")[0])
     return language if letter is None or _is_there(letter) else "en"
 
 
-def lacks_a_font(picture: Picture) -> bool:
-    """Whether letters of a picture are codes because this machine has no Chinese font."""
+def is_font_missing(picture: Picture) -> bool:
+    """Return whether a picture shows code points because this machine has no Chinese font."""
     letters = {each for shape in picture.shapes if isinstance(shape, Words) for each in shape.text}
     has_all = all(map(_is_there, filter(is_east_asian, letters)))
     return not has_all and not fonts.files(fonts.CHINESE)
@@ -91,7 +91,7 @@ def is_east_asian(letter: str) -> bool:
 
 
 def _is_there(letter: str) -> bool:
-    """Whether a font has a letter; before it is missing, fonts are looked for anew."""
+    """Return whether a font has a character; search for fonts again before reporting it missing."""
     if any(_has(font, letter) for font in fonts_of(TEXT_SIZE)):
         return True
     if _known_files() == tuple(fonts.files()):
@@ -101,16 +101,16 @@ def _is_there(letter: str) -> bool:
 
 
 def forget() -> None:
-    """Look for fonts anew when one is needed."""
+    """Search for fonts again when one is next needed."""
     for known in (_known_files, fonts_of, _has):
         known.cache_clear()
 
 
 def font_for(text: str, size: int, most: int) -> tuple[Font, str]:
-    """Return a font, and the text with only letters that the font has.
+    """Return a font, and the text with only characters that the font has.
 
-    Letters that no font has are their codes, as in JSON: names stay different. A text that is
-    longer by that is cut where `most` letters have room.
+    Other characters are replaced with their code points, as in JSON, so that different names stay
+    different. A text that gets longer is cut to the width of `most` letters.
     """
     found = fonts_of(size)
     for font in found:
@@ -123,7 +123,7 @@ def font_for(text: str, size: int, most: int) -> tuple[Font, str]:
 
 
 def code_of(letter: str) -> str:
-    """Return the code of a letter as text: backslash, u and four hexadecimal digits, or U and 8."""
+    """Return a character's escape: backslash, u and four hexadecimal digits, or U and eight."""
     return f"\\u{ord(letter):04x}" if ord(letter) <= 0xFFFF else f"\\U{ord(letter):08x}"
 
 
@@ -138,7 +138,7 @@ def fonts_of(size: int) -> tuple[Font, ...]:
         try:
             found.append(ImageFont.truetype(path, size * SCALE))
         except OSError:
-            continue  # of a kind that is not known
+            continue  # unknown kind
     return tuple(found)
 
 
@@ -149,9 +149,9 @@ def _known_files() -> tuple[Path, ...]:
 
 @lru_cache
 def warn_once() -> None:
-    """Say once what is missing."""
+    """Log a warning about missing fonts once."""
     logger.warning(
-        "pictures have Chinese letters as codes: no font here has them; Debian's %s does",
+        "no Chinese font, images show codes package=%s",
         fonts.PACKAGE,
     )
 

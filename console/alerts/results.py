@@ -1,4 +1,4 @@
-"""Results: what a scheduled query or report found, as a message with its table and picture."""
+"""Messages with the result of a scheduled query or report: its table and picture."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def content_of(
     """Return a message about a result.
 
     Args:
-        table: the names of the columns, and the first rows as text.
+        table: the column names, and the first rows as text.
         count: how many rows the result has.
-        picture: its chart, where it has one.
+        picture: the chart of the result, if any.
     """
     columns, rows = table
     shown = [[cut(cell, CELL_CHARACTERS_MAX) for cell in row] for row in rows[:ROWS_MAX]]
@@ -55,7 +55,7 @@ def content_of(
 
 
 def short_table(content: dict[str, Any]) -> str:
-    """Return the first rows in lines, for a chat."""
+    """Return the first rows as lines of text, for chat."""
     rows = [content["columns"], *content["rows"][:ROWS_IN_A_LINE_MAX]]
     return "\n".join(
         " · ".join(cut(cell, SHORT_CHARACTERS_MAX) for cell in row[:COLUMNS_MAX]) for row in rows
@@ -63,7 +63,7 @@ def short_table(content: dict[str, Any]) -> str:
 
 
 def as_html(content: dict[str, Any], picture: str = "") -> SafeString:
-    """Return the body of a mail: the picture by its address, a table, a link to the whole."""
+    """Return the HTML of an email: the picture by its address, a table and a link."""
     cell = "padding:3px 12px 3px 0;text-align:left;border-bottom:1px solid #e5e7eb"
     head = format_html_join("", '<th style="{}">{}</th>', ((cell, e) for e in content["columns"]))
     rows = format_html_join(
@@ -93,7 +93,7 @@ def as_html(content: dict[str, Any], picture: str = "") -> SafeString:
         rows,
         more,
         absolute(content["path"]),
-        _("The whole result"),
+        _("Full result"),
     )
 
 

@@ -1,4 +1,4 @@
-"""The pages of rules: the list, the editor with its preview."""
+"""The pages of rules: the list, and the editor with its preview."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from console.history.access import history_store
 from console.history.database import HistoryError
 from console.history.places import place_of
 from console.sql.scheduled import scheduled_queries
-from console.ui.danger import Danger, Effect, unanswered
+from console.ui.danger import Danger, Effect, confirmation
 from console.verdicts.words import WORDS
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ QUERY_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def described(rule: Rule) -> str:
-    """Return what a rule looks at, in a line."""
+    """Return a one-line description of a rule's condition."""
     if rule.source == Rule.Source.VERDICT:
         names = [str(WORDS[each].title) for each in rule.verdicts if each in WORDS]
-        kinds = ", ".join(names) or _("all verdicts")
+        kinds = ", ".join(names) or _("all issues")
         return f"{kinds} ({rule.get_least_display()})"
     if rule.source == Rule.Source.QUERY:
         name = _("a deleted query") if rule.query is None else rule.query.name
-        return _("Rows come back from %(name)s") % {"name": name}
+        return _("%(name)s returned rows") % {"name": name}
     series = SERIES.get(rule.series)
     if series is None:
         return rule.series
@@ -59,8 +59,8 @@ def described(rule: Rule) -> str:
     return f"{what} {rule.get_compare_display()} {number(rule.fires_at)} {series.unit}".strip()
 
 
-def audited(rule: Rule) -> dict[str, Any]:
-    """Return what the audit compares before and after."""
+def audit_state(rule: Rule) -> dict[str, Any]:
+    """Return the values that the audit log compares."""
     names = [each.attname for each in Rule._meta.fields]
     values = {name: getattr(rule, name) for name in names if name not in ("id", "version")}
     channels = [each.name for each in rule.channels.all()] if rule.pk else []
@@ -81,14 +81,14 @@ def listing(request: HttpRequest) -> HttpResponse:
 @administrators_form
 def create(request: HttpRequest) -> HttpResponse:
     if Rule.objects.count() >= RULES_MAX:
-        messages.error(request, _("There are %(count)d rules already.") % {"count": RULES_MAX})
+        messages.error(request, _("You already have %(count)d rules.") % {"count": RULES_MAX})
         return redirect("alerts:rules")
     query = request.GET.get("query", "")
     wanted = scheduled_queries().filter(pk=int(query)) if QUERY_NUMBER.fullmatch(query) else None
     found = None if wanted is None else wanted.first()
     if found is None:
         return edited(request, Rule())
-    # Runs come seldom, so that each of them counts at once.
+    # Queries run rarely, so every run counts at once.
     source = Rule.Source.QUERY
     return edited(request, Rule(name=found.name[:80], source=source, query=found, for_minutes=0))
 
@@ -100,27 +100,30 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 def edited(request: HttpRequest, rule: Rule) -> HttpResponse:
     is_new = rule.pk is None
-    before, version = (None, 1) if is_new else (audited(rule), rule.version)
+    before, version = (None, 1) if is_new else (audit_state(rule), rule.version)
     form = RuleForm(request.POST if request.method == "POST" else None, instance=rule)
     if request.method == "POST" and form.is_valid():
         if not is_new and form.cleaned_data["version"] != version:
             form.add_error(
                 None,
-                _("Somebody else has changed this rule meanwhile; open it again to see how."),
+                _(
+                    "Someone else changed this rule in the meantime. Open it again to see the "
+                    "changes."
+                ),
             )
         else:
-            saved = kept(request, form, before, version)
-            messages.success(
-                request, _("The rule %(name)s applies from now on.") % {"name": saved.name}
-            )
+            saved = save_rule(request, form, before, version)
+            messages.success(request, _("Rule %(name)s is now active.") % {"name": saved.name})
             return redirect("alerts:rules")
     context = {"form": form, "rule": rule, "is_new": is_new}
     status = 422 if request.method == "POST" else 200
     return render(request, "alerts/rule.html", context, status=status)
 
 
-def kept(request: HttpRequest, form: RuleForm, before: dict[str, Any] | None, version: int) -> Rule:
-    """Keep what a valid form says under an audit entry; `before` None: it is a new rule."""
+def save_rule(
+    request: HttpRequest, form: RuleForm, before: dict[str, Any] | None, version: int
+) -> Rule:
+    """Save a valid form under an audit log entry; `before` is None for a new rule."""
     is_new = before is None
     action = "alert-rule.create" if is_new else "alert-rule.update"
     name = form.cleaned_data["name"]
@@ -129,13 +132,13 @@ def kept(request: HttpRequest, form: RuleForm, before: dict[str, Any] | None, ve
         saved.version = version if is_new else version + 1
         saved.save()
         form.save_m2m()
-        entry.after = audited(saved)
+        entry.after = audit_state(saved)
     return saved
 
 
 @administrators_page
 def show_preview(request: HttpRequest) -> HttpResponse:
-    """Show how often the rule of the form would have fired."""
+    """Show how often the form's rule would have fired."""
     pk = request.GET.get("pk", "")
     known = (
         Rule.objects.filter(pk=int(pk)).first()
@@ -165,42 +168,42 @@ def show_preview(request: HttpRequest) -> HttpResponse:
 @administrators_action
 def switch(request: HttpRequest, pk: int) -> HttpResponse:
     on = request.POST.get("enabled") == "on"
-    switched(request, get_object_or_404(Rule, pk=pk), on=on)
+    switch_rule(request, get_object_or_404(Rule, pk=pk), on=on)
     messages.success(
         request,
-        _("The rule applies again.")
-        if on
-        else _("The rule is off; its alerts end within a minute."),
+        _("Rule turned on.") if on else _("Rule turned off. Its alerts resolve within a minute."),
     )
     return redirect("alerts:rules")
 
 
-def switched(request: HttpRequest, rule: Rule, *, on: bool) -> None:
-    """Switch a rule on or off, under an audit entry."""
+def switch_rule(request: HttpRequest, rule: Rule, *, on: bool) -> None:
+    """Enable or disable a rule under an audit log entry."""
     before, after = {"enabled": rule.enabled}, {"enabled": on}
     with change(request, "alert-rule.switch", rule.name, before=before, after=after):
         Rule.objects.filter(pk=rule.pk).update(enabled=on, version=rule.version + 1)
 
 
 def danger_of(rule: Rule) -> Danger:
-    """Return what goes with a rule: its open alerts end, its silences go."""
+    """Return the confirmation for deleting a rule, which ends its alerts and silences."""
     channels = [each.name for each in rule.channels.all()]
     return Danger(
         title=_("Delete rule %(name)s?") % {"name": rule.name},
         text=described(rule),
         effects=(
             Effect(
-                _("Alerts that end now"),
+                _("Alerts that will be resolved"),
                 rule.alerts.filter(open_key__isnull=False).count(),
-                _("their history stays"),
+                _("their history is kept"),
                 is_bad=True,
             ),
-            Effect(_("Silences that go"), rule.silences.count()),
-            Effect(_("Channels that hear no more of it"), len(channels), ", ".join(channels)),
+            Effect(_("Silences that will be deleted"), rule.silences.count()),
+            Effect(
+                _("Channels that will no longer be notified"), len(channels), ", ".join(channels)
+            ),
         ),
-        undo=_("This cannot be undone; to pause it, switch it off instead."),
+        undo=_("This can't be undone. To pause the channel, turn it off instead."),
         action=_("Delete rule"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("alerts:rule-delete", args=[rule.pk]),
         back=reverse("alerts:rule-edit", args=[rule.pk]),
         name=rule.name,
@@ -209,20 +212,20 @@ def danger_of(rule: Rule) -> Danger:
 
 @administrators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
-    """Delete a rule; its alerts end, which is told, and stay in the history."""
+    """Delete a rule; its alerts end with a notification and stay in the history."""
     rule = get_object_or_404(Rule, pk=pk)
-    question = unanswered(request, danger_of(rule))
+    question = confirmation(request, danger_of(rule))
     if question is not None:
         return question
-    deleted(request, rule)
-    messages.success(request, _("The rule %(name)s is deleted.") % {"name": rule.name})
+    delete_rule(request, rule)
+    messages.success(request, _("Rule %(name)s deleted.") % {"name": rule.name})
     return redirect("alerts:rules")
 
 
-def deleted(request: HttpRequest, rule: Rule) -> None:
-    """Delete a rule and end its alerts, under an audit entry."""
+def delete_rule(request: HttpRequest, rule: Rule) -> None:
+    """Delete a rule and end its alerts, under an audit log entry."""
     with (
-        change(request, "alert-rule.delete", rule.name, before=audited(rule)),
+        change(request, "alert-rule.delete", rule.name, before=audit_state(rule)),
         transaction.atomic(),
     ):
         now = now_ms()

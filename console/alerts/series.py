@@ -1,6 +1,6 @@
-"""The figures that thresholds can be set on: every line of every chart of what is kept by itself.
+"""The metrics available for thresholds: the lines of all charts that are stored as such.
 
-A queue's lag is a part of its group's progress; the group's own lines watch it.
+A queue's lag is part of its group's progress, which has lines of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Series(NamedTuple):
-    """A line of a chart; its key is what rules keep."""
+    """A line of a chart; rules store its key."""
 
     key: str
     kind: str
@@ -30,7 +30,7 @@ class Series(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The chart with its line, once where they have one name."""
+        """The titles of the chart and the line, or one title if they are the same."""
         chart, line = str(self.chart.title), str(self.line.label)
         return chart if chart.casefold() == line.casefold() else f"{chart}: {line}"
 

@@ -1,4 +1,4 @@
-"""Silences: somebody knows. From the pages, and by the signed link of a message."""
+"""Silences, created on pages or through the signed link in a message."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ MINUTES_DEFAULT = 60
 
 
 class SilenceError(Exception):
-    """A silence that is not made; the text says why, for people."""
+    """A silence that can't be created; the text gives the reason for people."""
 
 
 def asked_minutes(text: str) -> int:
-    """Return one of MINUTES, the default for anything else."""
+    """Return one of MINUTES, or the default for any other input."""
     found = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     return found if found in MINUTES else MINUTES_DEFAULT
 
 
 def silence(request: HttpRequest, alert: Alert, minutes: int, by: str) -> Silence:
-    """Silence the thread of an alert, instead of a silence that it has; under audit.
+    """Silence an alert's thread, replacing an existing silence, under an audit log entry.
 
     Raises:
-        SilenceError: there are too many, or the rule is gone.
+        SilenceError: there are too many silences, or the rule was deleted.
     """
     now = now_ms()
     if alert.rule is None:
-        raise SilenceError(_("The rule of this alert is deleted; it tells nobody any more."))
+        raise SilenceError(_("This alert's rule was deleted, so it no longer sends notifications."))
     Silence.objects.filter(until_ms__lte=now - 30 * 24 * 60 * MINUTE_MS).delete()
     old = Silence.objects.filter(rule=alert.rule, thread=alert.thread)
     if not old.exists() and Silence.objects.filter(until_ms__gt=now).count() >= SILENCES_MAX:
-        raise SilenceError(_("There are %(count)d silences already.") % {"count": SILENCES_MAX})
+        raise SilenceError(_("You already have %(count)d silences.") % {"count": SILENCES_MAX})
     about = about_of(alert)
     after = {"rule": alert.rule.name, "minutes": minutes}
     with change(request, "alert.silence", about, after=after):
@@ -64,7 +64,7 @@ def silence(request: HttpRequest, alert: Alert, minutes: int, by: str) -> Silenc
             until_ms=now + minutes * MINUTE_MS,
             by=by,
         )
-        # Pages show it at once; the collector finds the same in its next round.
+        # Pages show the change at once; the collector would apply it in its next round.
         Alert.objects.filter(rule=alert.rule, thread=alert.thread, state=Alert.State.FIRING).update(
             muted=Alert.Muted.SILENCE
         )
@@ -72,7 +72,7 @@ def silence(request: HttpRequest, alert: Alert, minutes: int, by: str) -> Silenc
 
 
 def about_of(alert: Alert) -> str:
-    """Return what the thread of an alert is about, in words."""
+    """Return a description of an alert's thread."""
     words = words_of(alert)
     alone = f"{alert.what} {alert.broker} {alert.name}"
     return f"{words.subject}: {words.title}" if alert.thread == alone else alert.thread
@@ -82,7 +82,7 @@ def about_of(alert: Alert) -> str:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def by_link(request: HttpRequest, token: str) -> HttpResponse:
-    """Ask, then silence; a link that is not ours or too old shows a sentence."""
+    """Ask, then silence; show a message if the link is invalid or too old."""
     number = alert_of(token)
     alert = Alert.objects.select_related("rule").filter(pk=number).first() if number else None
     if alert is None:

@@ -1,8 +1,8 @@
-"""Targets: where messages may go. The console must not be led into the network that it stands in.
+"""Checks that messages only go to allowed targets, to protect the console's own network.
 
-An address of the public internet is allowed over https. Everything else (loopback, link-local,
-private, multicast, and addresses that hide an IPv4 one) only where TREBUCHET_ALERT_TARGETS names
-the host or a network with it. The address that was checked is the one that is connected to.
+A public internet address is allowed over https. Everything else (loopback, link-local, private,
+multicast, and addresses that embed an IPv4 one) requires TREBUCHET_ALERT_TARGETS to list the host
+or a network that contains it. The console connects to the same address that it checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 URL_CHARACTERS_MAX = 2_000
 PORTS = {"http": 80, "https": 443}
-# Their last bits are an IPv4 address, which a translator on the way may reach.
+# These ranges embed an IPv4 address, which a translator on the path may reach.
 TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 SPECIAL = frozenset({ipaddress.ip_address("168.63.129.16")})
 """Azure's metadata service, which has a public address."""
@@ -29,12 +29,12 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class TargetError(Exception):
-    """An address that no message goes to; the text says why, for people, and names no secret."""
+    """A target that isn't allowed; the text gives the reason for people, without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An address taken apart."""
+    """A parsed URL."""
 
     scheme: str
     host: str
@@ -48,27 +48,27 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """The address without its path, which is often a secret."""
+        """The URL without its path, which is often secret."""
         return f"{self.scheme}://{self.host_header}/…"
 
 
 def parsed(url: str) -> Target:
-    """Take an address apart.
+    """Parse a URL.
 
     Raises:
-        TargetError: it is none, or carries a name and password.
+        TargetError: the URL is invalid, or contains a name and password.
     """
     try:
         parts = urlsplit(url)
         port = parts.port
         host = (parts.hostname or "").encode("idna").decode("ascii") if parts.hostname else ""
     except ValueError:
-        raise TargetError(_("This is not an address.")) from None
+        raise TargetError(_("This isn't a valid address.")) from None
     is_printable = url.isascii() and url.isprintable() and " " not in url
     if parts.scheme not in PORTS or not host or not is_printable or len(url) > URL_CHARACTERS_MAX:
-        raise TargetError(_("Enter an address that begins with https:// and names a host."))
+        raise TargetError(_("Enter an address that starts with https:// and contains a host name."))
     if parts.username is not None or parts.password is not None:
-        raise TargetError(_("Leave name and password out of the address."))
+        raise TargetError(_("The address can't contain a user name or password."))
     path = parts.path or "/"
     if parts.query:
         path = f"{path}?{parts.query}"
@@ -76,19 +76,21 @@ def parsed(url: str) -> Target:
 
 
 def checked(target: Target) -> list[Address]:
-    """Return the addresses of a target that may be connected to; looks its name up.
+    """Resolve a target's name and return the addresses that may be connected to.
 
     Raises:
-        TargetError: none may, or there are none.
+        TargetError: the name doesn't resolve, or an address isn't allowed.
     """
     allowed = Allowed(settings.TREBUCHET_ALERT_TARGETS)
     is_named = allowed.names_host(target.host)
     if target.scheme == "http" and not is_named and not allowed.has_networks:
-        raise TargetError(_("Only https is allowed there."))
+        raise TargetError(_("Only https is allowed for this host."))
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise TargetError(_("The name %(host)s is not known.") % {"host": target.host}) from None
+        raise TargetError(
+            _("The host name %(host)s couldn't be resolved.") % {"host": target.host}
+        ) from None
     addresses = [ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found]
     good = [
         each
@@ -101,12 +103,12 @@ def checked(target: Target) -> list[Address]:
             and not settings.TREBUCHET_ALERT_TARGETS_ONLY
         )
     ]
-    # One address that is refused is enough: the name may answer with another one next time.
+    # One refused address is enough, because the name may resolve to it next time.
     if not good or len(good) < len(set(addresses)):
         raise TargetError(
             _(
-                "%(host)s is not allowed: it is not on the public internet over https, and "
-                "TREBUCHET_ALERT_TARGETS does not name it."
+                "%(host)s isn't allowed because it isn't reachable over https on the public "
+                "internet. To allow it, add it to TREBUCHET_ALERT_TARGETS."
             )
             % {"host": target.host}
         )
@@ -114,7 +116,7 @@ def checked(target: Target) -> list[Address]:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the internet, and hides no other."""
+    """Return whether an address is public and embeds no other."""
     if isinstance(address, ipaddress.IPv6Address) and (
         address.ipv4_mapped
         or address.sixtofour
@@ -128,7 +130,7 @@ def is_public(address: Address) -> bool:
 
 
 class Allowed:
-    """What an administrator of the machine allows beyond the public internet."""
+    """The targets that the machine's administrator allows in addition to the public internet."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self._hosts = set()

@@ -1,4 +1,4 @@
-"""Addresses of the alert pages."""
+"""URL patterns of the alert pages."""
 
 from __future__ import annotations
 

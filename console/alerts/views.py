@@ -1,4 +1,4 @@
-"""The pages of alerts: what fires now, what has been, and silences."""
+"""The alert pages: current alerts, past alerts, and silences."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from console.audit.record import change
 from console.gateway.moment import now_ms
 from console.history.reading import collector_state
 from console.history.tiers import MINUTE_MS
-from console.ui.danger import Danger, Effect, unanswered
-from console.ui.lists import asked_text, stored_page_of
+from console.ui.danger import Danger, Effect, confirmation
+from console.ui.lists import search_text, stored_page_of
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -32,7 +32,7 @@ LATE_MS = 5 * MINUTE_MS
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An alert with its words."""
+    """An alert with its texts."""
 
     alert: Alert
     words: Words
@@ -56,7 +56,7 @@ def rows_of(alerts: QuerySet[Alert]) -> list[Row]:
 
 @page
 def current(request: HttpRequest) -> HttpResponse:
-    """Show what fires, what is about to, and what is silenced."""
+    """Show firing, pending and silenced alerts."""
     now = now_ms()
     found = Alert.objects.filter(open_key__isnull=False).select_related("rule")
     firing = found.filter(state=Alert.State.FIRING)
@@ -82,8 +82,8 @@ def current(request: HttpRequest) -> HttpResponse:
 
 @page
 def history(request: HttpRequest) -> HttpResponse:
-    """Show what has fired, the newest first, by state, urgency, rule and text."""
-    query = asked_text(request)
+    """Show past alerts, newest first, filtered by state, severity, rule and text."""
+    query = search_text(request)
     state = request.GET.get("state", "")
     severity = request.GET.get("severity", "")
     rule = request.GET.get("rule", "")
@@ -123,14 +123,14 @@ def silence_alert(request: HttpRequest, pk: int) -> HttpResponse:
     else:
         messages.success(
             request,
-            _("%(about)s is silenced for %(how_long)s.")
+            _("%(about)s silenced for %(how_long)s.")
             % {"about": made.about, "how_long": MINUTES[minutes]},
         )
     return redirect("alerts:list")
 
 
 def danger_of(found: Silence) -> Danger:
-    """Return what ending a silence does: what it keeps quiet is told again."""
+    """Return the confirmation for ending a silence, which resumes notifications."""
     quiet = Alert.objects.filter(
         rule=found.rule,
         thread=found.thread,
@@ -138,12 +138,12 @@ def danger_of(found: Silence) -> Danger:
         open_key__isnull=False,
     )
     return Danger(
-        title=_("End the silence of %(about)s?") % {"about": found.about},
-        text=_("What still fires is told within a minute."),
-        effects=(Effect(_("Alerts that it keeps quiet now"), quiet.count(), found.rule.name),),
-        undo=_("It can be silenced again where the alert stands."),
+        title=_("End the silence for %(about)s?") % {"about": found.about},
+        text=_("Alerts that are still firing send notifications within a minute."),
+        effects=(Effect(_("Alerts currently silenced"), quiet.count(), found.rule.name),),
+        undo=_("You can silence it again from the alert."),
         action=_("End silence"),
-        keep=_("Keep it silent"),
+        keep=_("Keep silence"),
         address=reverse("alerts:silence-end", args=[found.pk]),
         back=reverse("alerts:list"),
         icon="play",
@@ -153,16 +153,19 @@ def danger_of(found: Silence) -> Danger:
 @operators_form
 def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Silence.objects.select_related("rule"), pk=pk)
-    question = unanswered(request, danger_of(found))
+    question = confirmation(request, danger_of(found))
     if question is not None:
         return question
-    ended(request, found)
-    messages.success(request, _("The silence is over; what still fires is told within a minute."))
+    finish_silence(request, found)
+    messages.success(
+        request,
+        _("Silence ended. Alerts that are still firing send notifications within a minute."),
+    )
     return redirect("alerts:list")
 
 
-def ended(request: HttpRequest, found: Silence) -> None:
-    """End a silence under an audit entry."""
+def finish_silence(request: HttpRequest, found: Silence) -> None:
+    """End a silence under an audit log entry."""
     with change(request, "alert.silence-end", found.about):
         found.delete()
         Alert.objects.filter(

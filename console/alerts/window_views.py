@@ -16,13 +16,13 @@ from console.alerts.windows import is_open, next_span, zones
 from console.audit.record import change
 from console.gateway.moment import now_ms
 from console.preferences.middleware import preferences_on
-from console.ui.danger import Danger, Effect, unanswered
+from console.ui.danger import Danger, Effect, confirmation
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
 
-def audited(window: Window) -> dict[str, Any]:
+def audit_state(window: Window) -> dict[str, Any]:
     return {
         each.name: getattr(window, each.name) for each in Window._meta.fields if each.name != "id"
     }
@@ -41,7 +41,9 @@ def listing(request: HttpRequest) -> HttpResponse:
 @operators_form
 def create(request: HttpRequest) -> HttpResponse:
     if Window.objects.count() >= WINDOWS_MAX:
-        messages.error(request, _("There are %(count)d windows already.") % {"count": WINDOWS_MAX})
+        messages.error(
+            request, _("You already have %(count)d maintenance windows.") % {"count": WINDOWS_MAX}
+        )
         return redirect("alerts:windows")
     return edited(request, Window())
 
@@ -53,7 +55,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
 
 def edited(request: HttpRequest, window: Window) -> HttpResponse:
     is_new = window.pk is None
-    before = None if is_new else audited(window)
+    before = None if is_new else audit_state(window)
     zone = preferences_on(request).zone
     form = WindowForm(
         request.POST if request.method == "POST" else None,
@@ -61,41 +63,41 @@ def edited(request: HttpRequest, window: Window) -> HttpResponse:
         initial={"zone": zone} if is_new and zone in zones() else None,
     )
     if request.method == "POST" and form.is_valid():
-        saved = kept(request, form, before)
-        messages.success(request, _("The window %(name)s is kept.") % {"name": saved.name})
+        saved = save_window(request, form, before)
+        messages.success(request, _("Maintenance window %(name)s saved.") % {"name": saved.name})
         return redirect("alerts:windows")
     context = {"form": form, "window": window, "is_new": is_new, "zones": sorted(zones())}
     status = 422 if request.method == "POST" else 200
     return render(request, "alerts/window.html", context, status=status)
 
 
-def kept(request: HttpRequest, form: WindowForm, before: dict[str, Any] | None) -> Window:
-    """Keep what a valid form says under an audit entry; `before` None: it is a new window."""
+def save_window(request: HttpRequest, form: WindowForm, before: dict[str, Any] | None) -> Window:
+    """Save a valid form under an audit log entry; `before` is None for a new window."""
     action = "alert-window.create" if before is None else "alert-window.update"
     with change(request, action, form.cleaned_data["name"], before=before) as entry:
         saved: Window = form.save()
-        entry.after = audited(saved)
+        entry.after = audit_state(saved)
     return saved
 
 
-def deleted(request: HttpRequest, window: Window) -> None:
-    """Delete a window, under an audit entry."""
-    with change(request, "alert-window.delete", window.name, before=audited(window)):
+def delete_window(request: HttpRequest, window: Window) -> None:
+    """Delete a window under an audit log entry."""
+    with change(request, "alert-window.delete", window.name, before=audit_state(window)):
         window.delete()
 
 
 def danger_of(window: Window) -> Danger:
-    """Return what goes with a window: the quiet, where it is open now."""
+    """Return the confirmation for deleting a window, which ends it if it is open now."""
     quiet = 0
     if is_open(window, now_ms()):
         quiet = Alert.objects.filter(open_key__isnull=False, muted=Alert.Muted.WINDOW).count()
     return Danger(
         title=_("Delete window %(name)s?") % {"name": window.name},
-        text=_("What fires is told again within a minute, at these times too."),
-        effects=(Effect(_("Alerts that windows keep quiet now"), quiet, is_bad=True),),
-        undo=_("This cannot be undone; to pause it, switch it off instead."),
+        text=_("Alerts also send notifications at these times, starting within a minute."),
+        effects=(Effect(_("Alerts currently muted by windows"), quiet, is_bad=True),),
+        undo=_("This can't be undone. To pause the channel, turn it off instead."),
         action=_("Delete window"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("alerts:window-delete", args=[window.pk]),
         back=reverse("alerts:window-edit", args=[window.pk]),
         name=window.name,
@@ -105,9 +107,9 @@ def danger_of(window: Window) -> Danger:
 @operators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     window = get_object_or_404(Window, pk=pk)
-    question = unanswered(request, danger_of(window))
+    question = confirmation(request, danger_of(window))
     if question is not None:
         return question
-    deleted(request, window)
-    messages.success(request, _("The window %(name)s is deleted.") % {"name": window.name})
+    delete_window(request, window)
+    messages.success(request, _("Maintenance window %(name)s deleted.") % {"name": window.name})
     return redirect("alerts:windows")

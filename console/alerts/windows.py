@@ -1,4 +1,4 @@
-"""When a maintenance window is open, in its own zone, over changes of summer time."""
+"""When a maintenance window is open, in its own time zone, across daylight saving changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAYS_AHEAD = 15
 
 
 class Span(NamedTuple):
-    """From `low_ms` to `high_ms`, the latter not included."""
+    """From `low_ms` up to but excluding `high_ms`."""
 
     low_ms: int
     high_ms: int
@@ -26,12 +26,12 @@ class Span(NamedTuple):
 
 @lru_cache(maxsize=1)
 def zones() -> frozenset[str]:
-    """Return the names of zones that this machine knows."""
+    """Return the names of the time zones that this machine has."""
     return frozenset(available_timezones())
 
 
 def spans(window: Window, now_ms: int) -> Iterator[Span]:
-    """Yield the times of a window in their order: the one that may be open now, and later ones."""
+    """Yield a window's times in order, starting with the current one, if any."""
     zone = ZoneInfo(window.zone)
     length = timedelta(minutes=window.minutes)
     if window.kind == Window.Kind.ONCE:
@@ -39,7 +39,7 @@ def spans(window: Window, now_ms: int) -> Iterator[Span]:
     else:
         at = time.fromisoformat(window.begins)
         today = datetime.fromtimestamp(now_ms / 1000, tz=zone).date()
-        # A window may have begun as long ago as it lasts.
+        # The current span may have begun as long ago as a window's length.
         days = range(-(window.minutes // (24 * 60)) - 1, DAYS_AHEAD)
         dates = (today + timedelta(days=each) for each in days)
         begins = [
@@ -48,7 +48,7 @@ def spans(window: Window, now_ms: int) -> Iterator[Span]:
             if date.weekday() in window.weekdays
         ]
     for begin in begins:
-        # The length is real time: an hour is an hour in the night when clocks are set.
+        # The length is elapsed time: an hour is an hour even in the night when clocks change.
         low = begin.astimezone(UTC)
         span = Span(_ms(low), _ms(low + length))
         if span.high_ms > now_ms:
@@ -64,17 +64,17 @@ def is_open(window: Window, now_ms: int) -> bool:
 
 
 def next_span(window: Window, now_ms: int) -> Span | None:
-    """Return when it is open, now or next; None: never again."""
+    """Return the current or next span, or None if the window never opens again."""
     return next(spans(window, now_ms), None)
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a text is one of the shell-like patterns, which blanks or commas separate."""
+    """Return whether a text matches one of the glob patterns, separated by spaces or commas."""
     return any(fnmatchcase(text, each) for each in pattern.replace(",", " ").split())
 
 
 def is_about(broker_pattern: str, name_pattern: str, broker: str, name: str) -> bool:
-    """Whether patterns mean a subject; a progress `group@topic` is meant by either of its names."""
+    """Return whether patterns match a subject; a progress `group@topic` matches by either name."""
     if not matches(broker_pattern, broker):
         return False
     return any(matches(name_pattern, each) for each in (name, *name.split("@")))

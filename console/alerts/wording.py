@@ -1,4 +1,4 @@
-"""What alerts say: title, subject, evidence and page of each."""
+"""The texts of an alert: title, subject, evidence and page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Words(NamedTuple):
-    """An alert in words; `url` is the path of its subject's page, empty where there is none."""
+    """An alert's texts; `url` is the path of its subject's page, or ""."""
 
     title: str
     subject: str
@@ -36,7 +36,7 @@ def number(value: float) -> str:
 
 
 def words_of(alert: Alert) -> Words:
-    """Return an alert in the language of whoever asks."""
+    """Return an alert's texts in the active language."""
     if alert.kind == QUERY:
         return of_query(alert)
     subject, url = place_of(alert.kind, alert.broker, alert.name)
@@ -61,29 +61,31 @@ def words_of(alert: Alert) -> Words:
 
 
 def of_query(alert: Alert) -> Words:
-    """Return what a scheduled query found; its page has the rows."""
+    """Return the texts for a scheduled query's result; its page has the rows."""
     number_of_query = alert.what.partition(" ")[2]
     address = reverse("sql:schedule", args=[int(number_of_query)])
     count = round(float(alert.evidence.get("rows", 0)))
-    rows = ngettext("%(count)s row came back.", "%(count)s rows came back.", count)
+    rows = ngettext(
+        "The query returned %(count)s row.", "The query returned %(count)s rows.", count
+    )
     return Words(
         _("a scheduled query returns rows"),
         alert.name,
         rows % {"count": grouped(count)},
-        _("Look at the rows of its last run."),
+        _("Check the rows of its last run."),
         address,
     )
 
 
 def threshold_text(alert: Alert) -> str:
-    """Return the value that fired; the rule may say something else by now."""
+    """Return the value that fired; the rule may have a different threshold by now."""
     unit = f" {SERIES[alert.what].unit}" if SERIES[alert.what].unit else ""
     level, value = alert.evidence.get("level"), alert.evidence.get("value")
     compare = alert.evidence.get("compare")
     if compare == Rule.Compare.MISSING:
-        return _("Known within the hour, and not any more.")
+        return _("The value was known in the last hour but isn't any more.")
     if value is None or level is None:
-        return _("The value is not known.")
+        return _("The value is unknown.")
     said = {"value": f"{number(value)}{unit}", "level": f"{number(level)}{unit}"}
     if compare == Rule.Compare.BELOW:
         return _("%(value)s, below %(level)s.") % said

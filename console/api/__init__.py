@@ -1,1 +1,1 @@
-"""The REST API for programs, its tokens, and the page about it."""
+"""The REST API, its tokens and the API page."""

@@ -1,7 +1,7 @@
-"""Answers of writes, kept for a day under the key that the program gave: repeated, not done twice.
+"""Responses to writes, kept for a day by idempotency key so that a retry doesn't repeat the write.
 
-A key that has no answer belongs to a request that still runs, or that the console did not survive:
-nobody knows what became of it, so it is not done again.
+A key without a response belongs to a request that is still running or that was interrupted when the
+console stopped. The result is unknown, so the request isn't run again.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ HEADER = "Idempotency-Key"
 REPEATED = "Idempotency-Replayed"
 KEPT_MS = DAY_MS
 KEYS_MAX = 1_000
-"""Of one token."""
+"""Per token."""
 BYTES_MAX = 1 << 20
 
 
 def digest_of(request: HttpRequest) -> str:
-    """Return what tells a request from others: method, address, body."""
+    """Return the digest of a request's method, path and body."""
     asked = f"{request.method} {request.get_full_path()}\0".encode() + request.body
     return hashlib.sha256(asked).hexdigest()
 
 
 def claim(token: ApiToken, key: str, digest: str, now_ms: int) -> tuple[KeptAnswer, bool]:
-    """Return the row of a key, and whether it is new: then its request is to be done now."""
+    """Return the row of a key and whether it is new, in which case the caller runs the request."""
     KeptAnswer.objects.filter(made_ms__lte=now_ms - KEPT_MS).delete()
     try:
         with transaction.atomic():
@@ -49,7 +49,7 @@ def claim(token: ApiToken, key: str, digest: str, now_ms: int) -> tuple[KeptAnsw
 
 
 def keep(row: KeptAnswer, response: HttpResponse, *, has_body: bool = True) -> None:
-    """Keep an answer; of one that is too large, or told once, only its status."""
+    """Store a response, or only its status if it's too large or `has_body` is false."""
     is_small = len(response.content) <= BYTES_MAX
     body = response.content if has_body and is_small else b""
     KeptAnswer.objects.filter(pk=row.pk).update(
@@ -59,8 +59,8 @@ def keep(row: KeptAnswer, response: HttpResponse, *, has_body: bool = True) -> N
     )
 
 
-def repeated(row: KeptAnswer) -> HttpResponse:
-    """Return a kept answer once more."""
+def stored_response(row: KeptAnswer) -> HttpResponse:
+    """Return a stored response again."""
     response = HttpResponse(bytes(row.body), status=row.status, content_type=row.content_type)
     response[REPEATED] = "true"
     return response

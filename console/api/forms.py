@@ -1,4 +1,4 @@
-"""The form of a token."""
+"""The form that creates an API token."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ DAYS_DEFAULT = 90
 
 
 class TokenForm(forms.Form):
-    """A token's name, what it may do, and how long."""
+    """A token's name, scopes and lifetime."""
 
     name = forms.CharField(
         label=_("Name"),
         max_length=NAME_CHARACTERS_MAX,
-        help_text=_("Of the program that has it; the audit names it."),
+        help_text=_("Name of the program that uses the token. It appears in the audit log."),
     )
     scopes = forms.MultipleChoiceField(
-        label=_("May"),
+        label=_("Permissions"),
         choices=[(each, each) for each in every_scope()],
-        error_messages={"required": _("Choose what the token may do.")},
+        error_messages={"required": _("Choose at least one permission.")},
     )
     days = forms.TypedChoiceField(
         label=_("Expires after"),
@@ -47,16 +47,16 @@ class TokenForm(forms.Form):
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
         if not name.isprintable():
-            raise forms.ValidationError(gettext("A name is one line of text."))
+            raise forms.ValidationError(gettext("The name must be one line of text."))
         if ApiToken.objects.filter(owner=self._owner, name=name).exists():
-            raise forms.ValidationError(gettext("You have a token of this name."))
+            raise forms.ValidationError(gettext("You already have a token with this name."))
         return name
 
     @property
     def areas(self) -> list[dict[str, Any]]:
-        """The scopes as rows of the page: an area, with looking and changing ticked or not."""
+        """The scopes as table rows: each area with its read and write checkbox."""
         chosen = set(self["scopes"].data or ()) if self.is_bound else {f"{EVERYTHING}:{READ}"}
-        rows = {EVERYTHING: gettext("Everything"), **AREAS}
+        rows = {EVERYTHING: gettext("Full access"), **AREAS}
         return [
             {
                 "label": label,

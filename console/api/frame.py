@@ -1,4 +1,4 @@
-"""Around each request of the API: its token, its limit, its idempotency key, its ETag."""
+"""Middleware for API requests: token, rate limit, idempotency key and ETag."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 BELOW = "/api/v1/"
 SCHEMA = "/api/v1/openapi.json"
-"""People who have signed in may read it, too."""
+"""People who are signed in can read it without a token."""
 HELD_TOKEN = "trebuchet.api_token"
 SAFE = frozenset({"GET", "HEAD"})
 UNKEPT = "trebuchet.answer_unkept"
 
 
 def keep_no_answer(request: HttpRequest) -> None:
-    """Keep no answer of a request that tells something once: repeated, it is empty."""
+    """Don't store the body of this response, because it holds a secret that is shown only once."""
     request.META[UNKEPT] = True
 
 
 def token_on(request: HttpRequest) -> ApiToken:
-    """Return the token that a request of the API came with."""
+    """Return the token that authenticated an API request."""
     token: ApiToken = request.META[HELD_TOKEN]
     return token
 
 
 class ApiFrame:
-    """Middleware of what lies below /api/v1/; all of it takes a token, and no session counts."""
+    """Middleware for paths below /api/v1/, which require a token and ignore sessions."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -69,11 +69,14 @@ class ApiFrame:
             return self._refused(request, token)
         request.user = token.owner
         request.META[HELD_TOKEN], request.META[TOKEN] = token, token.name
-        # The rights of this request go no further than the token does.
+        # The rights of this request are limited to the token's scopes.
         request.token_scopes = frozenset(token.scopes)  # type: ignore[attr-defined]
         allowance = count(token.pk, now)
         if allowance.left < 0:
-            detail = _("A token sends %(count)d requests a minute at most; go on in %(seconds)d s.")
+            detail = _(
+                "The limit is %(count)d requests per minute for each token. Try again in "
+                "%(seconds)d s."
+            )
             values = {"count": allowance.limit, "seconds": allowance.resets_s}
             response: HttpResponse = answer(request, HTTPStatus.TOO_MANY_REQUESTS, detail % values)
         else:
@@ -85,11 +88,14 @@ class ApiFrame:
 
     def _refused(self, request: HttpRequest, token: ApiToken | None) -> HttpResponse:
         if token is None:
-            detail = _("Send Authorization: Bearer and a token, which the page /api/ makes.")
+            detail = _(
+                "Send an Authorization header with Bearer and a token. Create tokens on the "
+                "page /api/."
+            )
         elif not token.owner.is_active:
-            detail = _("The owner of this token is switched off.")
+            detail = _("The owner of this token is disabled.")
         else:
-            detail = _("This token has expired; make a new one on the page /api/.")
+            detail = _("This token has expired. Create a new one on the page /api/.")
         if request.headers.get("Authorization"):
             refused(request, "api.refused", token.name if token else "api", detail)
         response = answer(request, HTTPStatus.UNAUTHORIZED, detail)
@@ -97,12 +103,12 @@ class ApiFrame:
         return response
 
     def _once(self, request: HttpRequest, token: ApiToken, now: int) -> HttpResponse:
-        """Answer a request; a write whose key has an answer already gets that one again."""
+        """Answer a request; repeat the stored response if its idempotency key was used before."""
         key = request.headers.get(answers.HEADER, "")
         if request.method in SAFE or not key:
             return self._tagged(request, self._plain(request))
         if len(key) > KEY_CHARACTERS_MAX or not key.isprintable():
-            detail = _("An idempotency key has %(count)d printable characters at most.")
+            detail = _("An idempotency key can have at most %(count)d printable characters.")
             values = {"count": KEY_CHARACTERS_MAX}
             return answer(request, HTTPStatus.BAD_REQUEST, detail % values)
         digest = answers.digest_of(request)
@@ -112,18 +118,21 @@ class ApiFrame:
             answers.keep(row, response, has_body=UNKEPT not in request.META)
             return response
         if row.digest != digest:
-            detail = _("This idempotency key was used for another request; take a new one.")
+            detail = _(
+                "This idempotency key was already used for a different request. Use a new one."
+            )
             return answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         if row.status is None:
             detail = _(
-                "A request with this idempotency key has no answer: it still runs, or the console "
-                "stopped meanwhile. Look at what became of it before you send it with a new key."
+                "An earlier request with this idempotency key has no response: it's still "
+                "running, or the console stopped. Check its result before you send it again "
+                "with a new key."
             )
             return answer(request, HTTPStatus.CONFLICT, detail)
-        return answers.repeated(row)
+        return answers.stored_response(row)
 
     def _plain(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request; what goes wrong outside of any operation is a problem, too."""
+        """Answer a request; errors raised outside operations become problem documents too."""
         response = self._get_response(request)
         is_problem = response.get("Content-Type", "").startswith(CONTENT_TYPE)
         if response.status_code < HTTPStatus.BAD_REQUEST or is_problem:
@@ -134,7 +143,7 @@ class ApiFrame:
         return plain
 
     def _tagged(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        """Give an answer its ETag, and leave it out where the program has it."""
+        """Add an ETag to a response; return 304 if the client already has this version."""
         if response.status_code != HTTPStatus.OK or response.streaming:
             return response
         etag = f'"{hashlib.sha256(response.content).hexdigest()[:32]}"'

@@ -1,4 +1,4 @@
-"""How many requests a token may send: so many a minute, counted in the process that serves them."""
+"""The rate limit of tokens: requests per minute, counted separately in each server process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What is left of a token's minute; `left` below zero: this request is one too many."""
+    """A token's remaining requests in this minute; negative `left` means over the limit."""
 
     limit: int
     left: int
@@ -32,7 +32,7 @@ class Allowance:
 
 
 def count(token: int, now_ms: int) -> Allowance:
-    """Count a request of a token, and return what is left of its minute."""
+    """Count a request and return the token's remaining allowance for this minute."""
     limit = settings.TREBUCHET_API_REQUESTS_A_MINUTE
     minute, into_ms = divmod(now_ms, MINUTE_MS)
     key = f"api:{token}:{minute}"

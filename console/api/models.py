@@ -1,4 +1,4 @@
-"""What is kept of the API: tokens of people, and the answers of writes that may be repeated."""
+"""API tokens, and stored responses to writes with an idempotency key."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ KEY_CHARACTERS_MAX = 128
 
 
 class ApiToken(models.Model):
-    """Lets a program do what its scopes name, as far as its owner may. Only a digest is kept."""
+    """Grants a program the token's scopes, within its owner's rights. Only a digest is stored."""
 
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
     )
     name = models.CharField(max_length=NAME_CHARACTERS_MAX)
     digest = models.CharField(max_length=64, unique=True)
-    # The first characters, by which people tell tokens apart.
+    # The first characters, so that people can tell tokens apart.
     beginning = models.CharField(max_length=12)
     scopes: models.JSONField[list[str], list[str]] = models.JSONField(default=list)
     made_ms = models.BigIntegerField()
@@ -36,11 +36,11 @@ class ApiToken(models.Model):
 
 
 class KeptAnswer(models.Model):
-    """The answer to a write with an idempotency key; `status` None: there is none (yet)."""
+    """The response to a write with an idempotency key; `status` is None until it arrives."""
 
     token = models.ForeignKey(ApiToken, on_delete=models.CASCADE, related_name="answers")
     key = models.CharField(max_length=KEY_CHARACTERS_MAX)
-    # Of what was asked: the same key for something else is a mistake.
+    # Digest of the request: reusing a key for a different request is an error.
     digest = models.CharField(max_length=64)
     made_ms = models.BigIntegerField(db_index=True)
     status = models.PositiveSmallIntegerField(null=True)

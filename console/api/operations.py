@@ -1,6 +1,7 @@
-"""What the API is made of: each operation with its address, its scope, its role, and its pages.
+"""The API's operations: each has a path, a scope, a required right, and the pages it corresponds
+to.
 
-An operation names the pages whose work it does (`pages`), so that a test can tell what is missing.
+`pages` lets a test find console pages that have no operation.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
 Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
 DESCRIPTION = """\
-All that the console's pages do, for programs. Send `Authorization: Bearer TOKEN`; tokens are made
-on the page `/api/`. Operations that change something take `?dry_run=true` where they have a plan
-to show, and an `Idempotency-Key`. Problems are `application/problem+json`.
+Automate everything the console's pages do. Send `Authorization: Bearer TOKEN`; create tokens on the
+page `/api/`. Write operations accept an `Idempotency-Key`, and `?dry_run=true` if they can preview
+the change. Errors are `application/problem+json`.
 """
 
 
 class Need(Enum):
-    """Whom an operation lets in: the same people as its pages."""
+    """Who can call an operation: the same people who can open its pages."""
 
     LOOK = "viewer"
     OPERATE = "operator"
@@ -58,10 +59,10 @@ class Need(Enum):
     ASK_THE_LAKE = "sql"
 
     def require(self, request: HttpRequest) -> None:
-        """Refuse all others.
+        """Check that the request's user has this right.
 
         Raises:
-            PermissionDenied: the token's owner may not do this.
+            PermissionDenied: the token's owner lacks the right.
         """
         match self:
             case Need.LOOK:
@@ -79,11 +80,11 @@ class Need(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing that programs can do.
+    """An API operation.
 
     Attributes:
-        also: scopes that it takes beside the one of its area.
-        varying: which further ones depend on what is asked for, in words.
+        also: scopes it requires in addition to the scope of its area.
+        varying: describes scopes that depend on the request.
     """
 
     name: str
@@ -98,7 +99,7 @@ class Operation:
 
     @property
     def shown_path(self) -> str:
-        """The address as the schema writes it."""
+        """The path as the schema writes it."""
         return self.path.replace("{path:", "{")
 
     @property
@@ -106,23 +107,24 @@ class Operation:
         return self.method != "GET"
 
     def require(self, request: HttpRequest) -> None:
-        """Refuse whoever may not do this, with the name that the address has.
+        """Check the right that the operation needs, for the topic or group in the path if it has
+        one.
 
         Raises:
-            PermissionDenied: the token's owner may not do this.
+            PermissionDenied: the token's owner lacks the right.
         """
         if isinstance(self.need, Need):
             self.need.require(request)
         elif self.named:
             match = request.resolver_match
-            assert match is not None  # an address of ours was found
+            assert match is not None  # the URL pattern matched
             rights_on(request).of_owner.require(self.need, str(match.kwargs[self.named]))
         else:
             rights_on(request).of_owner.require_somewhere(self.need)
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """All scopes that it takes, whatever is asked for."""
+        """All scopes that every request to the operation needs."""
         return (scope_of(self.area, writes=self.writes), *self.also)
 
 
@@ -130,18 +132,18 @@ OPERATIONS: dict[str, Operation] = {}
 
 
 class BearerToken(HttpBearer):
-    """Lets a token do an operation: by its scopes, then by what its owner may."""
+    """Checks a token's scopes, then its owner's rights."""
 
     def __init__(self, operation: Operation) -> None:
         super().__init__()
         self._operation = operation
 
     def authenticate(self, request: HttpRequest, token: str) -> ApiToken:
-        """Return the token that the frame has found.
+        """Return the token that the middleware found.
 
         Raises:
-            ScopeMissingError: it lacks a scope.
-            PermissionDenied: its owner may not do this.
+            ScopeMissingError: the token lacks a scope.
+            PermissionDenied: the owner lacks the right.
         """
         found, operation = token_on(request), self._operation
         require_scopes(request, *operation.scopes)
@@ -150,10 +152,10 @@ class BearerToken(HttpBearer):
 
 
 def require_scopes(request: HttpRequest, *needed: str) -> None:
-    """Refuse a token without these scopes.
+    """Check that the token has these scopes.
 
     Raises:
-        ScopeMissingError: it lacks one; the first is named.
+        ScopeMissingError: a scope is missing; the error names the first.
     """
     scopes = token_on(request).scopes
     for each in needed:
@@ -170,7 +172,7 @@ api = NinjaAPI(
     urls_namespace="v1",
 )
 PROBLEM = {
-    "description": "Why it was not done.",
+    "description": "The request failed; `detail` says why.",
     "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 
@@ -191,17 +193,18 @@ def operation(
     body: Mapping[str, Any] | None = None,
     file: str = "",
 ) -> Callable[[Handler], Handler]:
-    """Make a function an operation of the API.
+    """Register a function as an operation of the API.
 
     Args:
-        need: the role or the action that it takes.
-        named: the part of the address with the topic or group of that action; without one it
-            begins for whoever may do it somewhere, and asks `require` once it knows the name.
-        also: scopes that it takes beside the one of its area.
-        varying: which further ones depend on what is asked for, in words for people.
-        form: the form whose fields the body may have.
+        need: the role or action it requires.
+        named: the path parameter with the topic or group that `need` applies to. Without it, the
+            operation starts for anyone who has the right on some topic or group, and calls
+            `require` once it has the name.
+        also: scopes it requires in addition to the scope of its area.
+        varying: describes scopes that depend on the request, for people.
+        form: the form that defines the body's fields.
         body: the JSON schema of the body, instead of a form.
-        file: the type of the file that it answers, instead of `response`.
+        file: the content type of the file it returns, instead of `response`.
     """
 
     def registered(handler: Handler) -> Handler:
@@ -244,7 +247,7 @@ IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key",
     "required": False,
     "schema": {"type": "string", "minLength": 1, "maxLength": 128},
-    "description": "The same key brings the same answer for a day, and does nothing again.",
+    "description": "A repeated key returns the stored response for a day, without writing again.",
 }
 
 
@@ -286,7 +289,7 @@ def on_database_problem(request: HttpRequest, error: OperationalError) -> HttpRe
 @api.exception_handler(Http404)
 def on_missing(request: HttpRequest, error: Http404) -> HttpResponse:
     said = str(error) if error.args and isinstance(error.args[0], str) else ""
-    missing = _("There is no such thing (any more).")
+    missing = _("The resource doesn't exist or was deleted.")
     is_sentence = bool(said) and "matches the given query" not in said
     return answer(request, HTTPStatus.NOT_FOUND, said if is_sentence else missing)
 
@@ -294,12 +297,14 @@ def on_missing(request: HttpRequest, error: Http404) -> HttpResponse:
 @api.exception_handler(PermissionDenied)
 def on_denied(request: HttpRequest, error: PermissionDenied) -> HttpResponse:
     if isinstance(error, ScopeMissingError):
-        detail = _("This token lacks the scope %(scope)s.") % {"scope": error.scope}
+        detail = _("This token doesn't have the scope %(scope)s.") % {"scope": error.scope}
     elif isinstance(error, NotAllowedError):
-        detail = _("This takes the role %(role)s, which the owner of this token does not have.")
+        detail = _("This requires the role %(role)s, which the owner of this token doesn't have.")
         detail = detail % {"role": error.role.label}
         if error.action is not None and error.name:
-            detail = _("The owner of this token may not do this with %(name)s (%(action)s).")
+            detail = _(
+                "The owner of this token isn't allowed to do this with %(name)s (%(action)s)."
+            )
             detail = detail % {"name": error.name, "action": error.action.value}
     else:
         detail = str(error) or sentence_for(HTTPStatus.FORBIDDEN)

@@ -1,4 +1,4 @@
-"""What goes wrong, as `application/problem+json` (RFC 9457): a sentence for people in `detail`."""
+"""Errors as `application/problem+json` (RFC 9457), with a readable sentence in `detail`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONTENT_TYPE = "application/problem+json"
 
 
 class ProblemError(Exception):
-    """An operation that is not done; `errors` name the fields that are wrong, `more` what helps."""
+    """An operation that failed; `errors` lists invalid fields, `more` extends the response."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ def answer(
     errors: Sequence[Mapping[str, str]] = (),
     more: Mapping[str, Any] | None = None,
 ) -> JsonResponse:
-    """Return a problem as an answer."""
+    """Return a problem response."""
     problem: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -70,7 +70,7 @@ def answer(
 
 
 def of_form(form: BaseForm) -> ProblemError:
-    """Return what is wrong with a form's fields, as its page would say it."""
+    """Return a form's validation errors as a problem."""
     errors = [
         {"field": "" if name == "__all__" else name, "problem": str(problem)}
         for name, problems in form.errors.items()
@@ -84,7 +84,7 @@ def of_form(form: BaseForm) -> ProblemError:
 
 
 def status_of(error: GatewayError) -> HTTPStatus:
-    """Return how an answer says that brokers could not do what was asked."""
+    """Return the HTTP status for a failed broker request."""
     if isinstance(error, NotFoundError):
         return HTTPStatus.NOT_FOUND
     if isinstance(error, RequestFailedError):
@@ -95,13 +95,15 @@ def status_of(error: GatewayError) -> HTTPStatus:
 
 
 def sentence_for(status: int) -> str:
-    """Return what an answer says that nobody gave a sentence."""
+    """Return the default sentence for an HTTP status."""
     match status:
         case HTTPStatus.NOT_FOUND:
-            return _("There is nothing at this address; /api/v1/openapi.json lists what there is.")
+            return _(
+                "There's nothing at this address. See /api/v1/openapi.json for all operations."
+            )
         case HTTPStatus.METHOD_NOT_ALLOWED:
-            return _("This address does not take that method.")
+            return _("This address doesn't support that method.")
         case HTTPStatus.FORBIDDEN:
-            return _("The owner of this token may not do this.")
+            return _("The owner of this token isn't allowed to do this.")
         case _other:
             return HTTPStatus(status).phrase

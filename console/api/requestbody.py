@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON objects whose fields are those of the forms that pages have."""
+"""Request bodies: JSON objects whose fields are those of the console's forms."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
 
 HIDDEN = frozenset({"seen", "version"})
-"""Fields by which a page's form knows what it was opened on."""
+"""Form fields that detect concurrent edits on a page."""
 
 Form = TypeVar("Form", bound="forms.BaseForm")
 
 
-def given(request: HttpRequest, allowed: Collection[str]) -> dict[str, Any]:
-    """Return the object of a body, of which only some fields may be there.
+def json_object(request: HttpRequest, allowed: Collection[str]) -> dict[str, Any]:
+    """Return the body's JSON object.
 
     Raises:
-        ProblemError: it is none, or has another field.
+        ProblemError: the body isn't a JSON object, or it has a field that isn't in `allowed`.
     """
     try:
         found = json.loads(request.body or b"{}")
-        # What cannot be written as UTF-8 can be stored nowhere.
+        # Reject text that can't be encoded as UTF-8, because it can't be stored.
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ProblemError(HTTPStatus.BAD_REQUEST, _("The body has to be a JSON object."))
+        raise ProblemError(HTTPStatus.BAD_REQUEST, _("The request body must be a JSON object."))
     if unknown := sorted(set(found) - set(allowed)):
-        errors = [{"field": each, "problem": _("There is no such field.")} for each in unknown]
-        detail = _("There is no field %(name)s; there are: %(names)s.") % {
+        errors = [{"field": each, "problem": _("Unknown field.")} for each in unknown]
+        detail = _("Unknown field %(name)s. Known fields: %(names)s.") % {
             "name": ", ".join(unknown),
             "names": ", ".join(allowed),
         }
@@ -51,12 +51,12 @@ def given(request: HttpRequest, allowed: Collection[str]) -> dict[str, Any]:
 def may_choose_channels(
     request: HttpRequest, asked: Mapping[str, Any], present: Sequence[int] = ()
 ) -> bool:
-    """Whether a program may choose the channels that a schedule sends its results to.
+    """Return whether a program may choose the channels that a schedule sends its results to.
 
-    Channels are the administrators' and belong to the area of alerts.
+    Channels belong to administrators and to the alerts area.
 
     Raises:
-        PermissionDenied: it names other channels than are present, and may not.
+        PermissionDenied: the body changes the channels, and the program lacks the right.
     """
     rights = rights_on(request)
     if "channels" in asked and asked["channels"] != list(present):
@@ -64,26 +64,26 @@ def may_choose_channels(
     return rights.administers("alerts:write")
 
 
-def filled(
+def valid_form(
     request: HttpRequest,
     make: Callable[[QueryDict | None], Form],
     asked: Mapping[str, Any] | None = None,
 ) -> Form:
-    """Return the form that `make` makes of the body, valid.
+    """Return the valid form that `make` builds from the body.
 
-    Fields that the body leaves out are what the form begins with. `asked` is given where only a
-    part of the body is the form's.
+    Missing fields keep the form's initial values. Pass `asked` when only part of the body belongs
+    to the form.
 
     Raises:
-        ProblemError: what is wrong with it.
+        ProblemError: the form is invalid.
     """
     blank = make(None)
     names = [name for name in blank.fields if name not in HIDDEN]
-    form = make(data_of(blank, given(request, names) if asked is None else asked))
+    form = make(data_of(blank, json_object(request, names) if asked is None else asked))
     try:
         is_valid = form.is_valid()
     except OverflowError as error:
-        # Keys of rows have 64 bits, and a form asks the database whether there is such a row.
+        # Primary keys have 64 bits, and the form would look a larger number up in the database.
         detail = _("A number is larger than 64 bits.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
     if not is_valid:
@@ -92,7 +92,7 @@ def filled(
 
 
 def data_of(blank: forms.BaseForm, asked: Mapping[str, Any]) -> QueryDict:
-    """Return what a browser would send for what a program gave."""
+    """Return the form data that a browser would send for these values."""
     data = QueryDict(mutable=True)
     for name, field in blank.fields.items():
         key = blank.add_prefix(name)
@@ -111,7 +111,7 @@ def data_of(blank: forms.BaseForm, asked: Mapping[str, Any]) -> QueryDict:
 
 
 def first_choice(field: forms.Field) -> object:
-    """Return what a browser sends of a list that nobody touched; None where it is no list."""
+    """Return the value a browser sends for an unchanged select field, or None for other fields."""
     is_list = isinstance(field, forms.ChoiceField) and type(field.widget) is forms.Select
     if not is_list or not field.required or isinstance(field, forms.ModelChoiceField):
         return None
@@ -139,7 +139,7 @@ def schema_of(form: type[Any]) -> dict[str, Any]:
 
 
 def schema_of_field(field: forms.Field) -> dict[str, Any]:
-    """Return the JSON schema of a field, with what its page says about it."""
+    """Return the JSON schema of a field, described by its label and help text."""
     described = " ".join(str(each) for each in (field.label, field.help_text) if each)
     found: dict[str, Any] = {"description": described} if described else {}
     if field.initial is not None and isinstance(field.initial, str | int | bool):

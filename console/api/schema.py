@@ -1,4 +1,4 @@
-"""The API as a whole: its addresses, and its schema in OpenAPI 3.1."""
+"""The complete API: its URL patterns and its OpenAPI 3.1 schema."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from console.api.v1 import (
     waiting,
 )
 
-# Each adds its operations when it is imported.
+# Importing a module registers its operations.
 AREAS = (
     brokers,
     broker_accounts,
@@ -65,14 +65,14 @@ AREAS = (
 
 
 def addresses() -> list[URLPattern]:
-    """Return the addresses of all operations; the frame lets in who has a token."""
+    """Return the URL patterns of all operations; the middleware checks tokens."""
     patterns = (each for each in api.urls[0] if isinstance(each, URLPattern))
     return [each for each in patterns if each.name != "api-root"]
 
 
 @lru_cache(maxsize=1)
 def openapi() -> dict[str, Any]:
-    """Return the schema; it is the same for everybody."""
+    """Return the schema, which is the same for everyone."""
     found: dict[str, Any] = dict(api.get_openapi_schema(path_prefix="/api/v1/"))
     components = found["components"]
     components["schemas"]["Problem"] = Problem.json_schema()

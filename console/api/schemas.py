@@ -1,4 +1,4 @@
-"""What answers share: lists with a cursor, plans, keys of rows."""
+"""Schemas that responses share: lists with a cursor, plans, primary keys."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ CURSOR_CHARACTERS_MAX = 1_024
 Item = TypeVar("Item")
 Row = TypeVar("Row", bound="Model")
 
-Limit = Annotated[int, Field(ge=1, le=LIMIT_MAX, description="How many at most.")]
+Limit = Annotated[int, Field(ge=1, le=LIMIT_MAX, description="Maximum number of items.")]
 Cursor = Annotated[
     str,
-    Field(max_length=CURSOR_CHARACTERS_MAX, description="`next` of the page before; empty: first."),
+    Field(
+        max_length=CURSOR_CHARACTERS_MAX,
+        description="`next` of the previous page, or empty.",
+    ),
 ]
 Text = Annotated[str, Field(max_length=255, pattern=r"^[^\x00]*$")]
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
-DryRun = Annotated[bool, Field(description="Show what it would do, and do nothing.")]
+DryRun = Annotated[bool, Field(description="Preview the change without applying it.")]
 
 
 class Problem(Schema):
-    """What went wrong; `detail` is a sentence for people."""
+    """An error; `detail` is a readable sentence."""
 
     type: str
     title: str
@@ -49,21 +52,21 @@ class Problem(Schema):
 
 
 class Listed(Schema, Generic[Item]):
-    """A part of a list; `next` is the cursor of the part after it, None at the end."""
+    """One page of a list; `next` is the cursor of the next page, null on the last page."""
 
     items: list[Item]
     next: str | None = None
 
 
 class Done(Schema):
-    """What was done, in a sentence, and the audit's entry of it."""
+    """The result of a change: a sentence and the ID of its audit log entry."""
 
     detail: str
     entry: int | None = None
 
 
 class EffectOut(Schema):
-    """One kind of things that goes, counted; a value of None is not known."""
+    """How many objects of one kind a change affects; `value` is null if unknown."""
 
     label: str
     value: int | None
@@ -72,9 +75,9 @@ class EffectOut(Schema):
 
 
 class PlanOut(Schema):
-    """What an operation would do. `refusal` says why it cannot be done now.
+    """A preview of a change. `refusal` says why it can't be applied now.
 
-    `objection` has to be accepted by `accept=true` before it is done.
+    To apply a change that has an `objection`, send `accept=true`.
     """
 
     dry_run: bool = True
@@ -89,7 +92,7 @@ class PlanOut(Schema):
 
 
 def plan_of(danger: Danger, changes: Any = None) -> PlanOut:
-    """Return what a page would ask before it does something."""
+    """Return the plan that a page would show before the change."""
     return PlanOut(
         title=danger.title,
         text=danger.text,
@@ -106,10 +109,10 @@ def cursor_of(*place: object) -> str:
 
 
 def place_of(cursor: str, kinds: tuple[type, ...]) -> list[Any] | None:
-    """Return what a cursor stands for, None for the beginning.
+    """Return the values in a cursor, or None for an empty cursor.
 
     Raises:
-        ProblemError: it is none of this list.
+        ProblemError: the cursor doesn't belong to this list.
     """
     if not cursor:
         return None
@@ -121,8 +124,8 @@ def place_of(cursor: str, kinds: tuple[type, ...]) -> list[Any] | None:
     if not is_ours or not all(type(each) is kind for each, kind in zip(place, kinds, strict=True)):
         raise ProblemError(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            _("This cursor is none of this list; begin without one."),
-            errors=[{"field": "cursor", "problem": _("It is none of this list.")}],
+            _("This cursor doesn't belong to this list. Start without a cursor."),
+            errors=[{"field": "cursor", "problem": _("Not in this list.")}],
         )
     found: list[Any] = place
     return found
@@ -131,7 +134,7 @@ def place_of(cursor: str, kinds: tuple[type, ...]) -> list[Any] | None:
 def by_name(
     rows: Iterable[Item], name: Callable[[Item], str], cursor: str, limit: int
 ) -> tuple[list[Item], str | None]:
-    """Return the rows behind a cursor in the order of their names; rows may come and go between."""
+    """Return the rows after a cursor, ordered by name; rows may change between pages."""
     place = place_of(cursor, (str,))
     ordered = sorted(rows, key=name)
     behind = ordered if place is None else [each for each in ordered if name(each) > place[0]]
@@ -140,7 +143,7 @@ def by_name(
 
 
 def newest(rows: QuerySet[Row], cursor: str, limit: int) -> tuple[Sequence[Row], str | None]:
-    """Return the stored rows behind a cursor, newest first, as their keys say."""
+    """Return the rows after a cursor, newest first by primary key."""
     place = place_of(cursor, (int,))
     if place is not None:
         rows = rows.filter(pk__lt=max(0, min(place[0], 2**63 - 1)))

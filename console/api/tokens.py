@@ -1,4 +1,4 @@
-"""Tokens of the API: made once, found by their digest, used until they expire."""
+"""API tokens: created once, found by their digest, valid until they expire."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 PREFIX = "tba_"
-"""Says to scanners for secrets what they have found."""
+"""Lets secret scanners recognize a token."""
 BEGINNING_CHARACTERS = 8
 TOKENS_MAX = 20
-"""Of one person."""
+"""Per person."""
 DAYS = (7, 30, 90, 365)
 NOTED_EVERY_MS = MINUTE_MS
-"""A token that is in use costs one write in this time."""
+"""Limits writes to the database to one per token and interval."""
 
 
-def made_token(
+def new_token(
     owner: User, name: str, scopes: Sequence[str], days: int, now_ms: int
 ) -> tuple[ApiToken, str]:
-    """Make a token; the text in the answer is the only place where it stands."""
+    """Create a token; the returned text isn't stored anywhere."""
     text = PREFIX + secrets.token_urlsafe(32)
     token = ApiToken.objects.create(
         owner=owner,
@@ -49,7 +49,7 @@ def digest_of(text: str) -> str:
 
 
 def token_of(header: str) -> ApiToken | None:
-    """Return the token that an Authorization header names, expired or not; None: none of ours."""
+    """Return the token in an Authorization header, even if expired, or None if unknown."""
     scheme, _blank, text = header.partition(" ")
     if scheme.lower() != "bearer" or not text.strip().startswith(PREFIX):
         return None
@@ -58,26 +58,26 @@ def token_of(header: str) -> ApiToken | None:
 
 
 def is_usable(token: ApiToken, now_ms: int) -> bool:
-    """Whether a token opens anything: not when it has expired or its owner is switched off."""
+    """Return whether a token works: it hasn't expired and its owner is enabled."""
     return now_ms < token.expires_ms and token.owner.is_active
 
 
 async def is_token_usable(scope: dict[str, Any]) -> bool:
-    """Return whether the Authorization header of an ASGI scope names a token that is usable now."""
+    """Return whether an ASGI scope's Authorization header has a usable token."""
     for name, value in scope["headers"]:
         if name == b"authorization":
-            return bool(await database_sync_to_async(opens)(value.decode("latin-1")))
+            return bool(await database_sync_to_async(is_header_usable)(value.decode("latin-1")))
     return False
 
 
-def opens(header: str) -> bool:
-    """Return whether an Authorization header names a token that is usable now."""
+def is_header_usable(header: str) -> bool:
+    """Return whether an Authorization header has a usable token."""
     token = token_of(header)
     return token is not None and is_usable(token, now())
 
 
 def note_use(token: ApiToken, address: str, now_ms: int) -> None:
-    """Remember when and from where a token was last used, to the minute."""
+    """Store when and from where a token was last used, at most once a minute."""
     if token.used_ms is not None and 0 <= now_ms - token.used_ms < NOTED_EVERY_MS:
         return
     ApiToken.objects.filter(pk=token.pk).update(used_ms=now_ms, used_from=address[:64])

@@ -1,4 +1,4 @@
-"""Addresses of the API: the page about it, its tokens, and its operations."""
+"""URL patterns of the API page, its tokens and its operations."""
 
 from __future__ import annotations
 

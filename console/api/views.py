@@ -1,4 +1,4 @@
-"""The page about the API: its operations, one's tokens; and the schema."""
+"""The API page with its operations and tokens, and the schema."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from console.api.forms import TokenForm
 from console.api.models import ApiToken
 from console.api.operations import OPERATIONS
 from console.api.schema import openapi
-from console.api.tokens import TOKENS_MAX, made_token
+from console.api.tokens import TOKENS_MAX, new_token
 from console.audit.record import change
 from console.gateway.moment import now_ms
-from console.ui.danger import Danger, unanswered
+from console.ui.danger import Danger, confirmation
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 def user_of(request: HttpRequest) -> User:
     user = request.user
-    assert user.is_authenticated  # the middleware lets nobody else in
+    assert user.is_authenticated  # ensured by the middleware
     return user
 
 
 def visible_to(user: User) -> QuerySet[ApiToken]:
-    """Return one's own tokens; administrators see to everybody's."""
+    """Return the user's own tokens, or everyone's for an administrator."""
     tokens = ApiToken.objects.select_related("owner")
     return tokens if may_administer(user) else tokens.filter(owner=user)
 
 
 @page
 def index(request: HttpRequest) -> HttpResponse:
-    """Show what programs can do, and the tokens that let them."""
+    """Show the API's operations and the tokens."""
     user = user_of(request)
     context = {
         "tokens": visible_to(user),
@@ -58,7 +58,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def shown_operations() -> list[dict[str, Any]]:
-    """Return the operations of each area with what the schema says of them."""
+    """Return each area's operations with their description in the schema."""
     paths = openapi()["paths"]
     areas = list(AREAS)
     ordered = sorted(
@@ -88,16 +88,16 @@ def shown_operations() -> list[dict[str, Any]]:
 
 @page
 def schema(request: HttpRequest) -> HttpResponse:
-    """Answer the schema in OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 schema."""
     return JsonResponse(openapi(), json_dumps_params={"ensure_ascii": False})
 
 
 @form
 def create_token(request: HttpRequest) -> HttpResponse:
-    """Ask what a token may do; then show it, this once."""
+    """Ask for a token's scopes, then show the new token once."""
     user = user_of(request)
     if ApiToken.objects.filter(owner=user).count() >= TOKENS_MAX:
-        said = _("You have %(count)d tokens already; delete one first.")
+        said = _("You already have %(count)d tokens. Delete one first.")
         messages.error(request, said % {"count": TOKENS_MAX})
         return redirect("api:index")
     wanted = TokenForm(user, request.POST if request.method == "POST" else None)
@@ -107,19 +107,19 @@ def create_token(request: HttpRequest) -> HttpResponse:
     data = wanted.cleaned_data
     after = {"scopes": data["scopes"], "days": data["days"]}
     with change(request, "api-token.create", data["name"], after=after):
-        token, text = made_token(user, data["name"], data["scopes"], data["days"], now_ms())
+        token, text = new_token(user, data["name"], data["scopes"], data["days"], now_ms())
     context = {"token": token, "text": text, "address": settings.TREBUCHET_URL}
     return render(request, "api/token.html", context)
 
 
 def danger_of(token: ApiToken) -> Danger:
-    """Return what goes with a token: its program's way in."""
+    """Return the confirmation for deleting a token."""
     return Danger(
         title=_("Delete token %(name)s?") % {"name": token.name},
-        text=_("The program that has it is refused from now on."),
-        undo=_("This cannot be undone: a new token has another text."),
+        text=_("Requests from the program that uses it will be rejected."),
+        undo=_("This can't be undone. A new token has a different value."),
         action=_("Delete token"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("api:token-delete", args=[token.pk]),
         back=reverse("api:index"),
     )
@@ -128,11 +128,11 @@ def danger_of(token: ApiToken) -> Danger:
 @form
 def delete_token(request: HttpRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(visible_to(user_of(request)), pk=pk)
-    question = unanswered(request, danger_of(token))
+    question = confirmation(request, danger_of(token))
     if question is not None:
         return question
     before = {"owner": token.owner.get_username(), "scopes": token.scopes}
     with change(request, "api-token.delete", token.name, before=before):
         token.delete()
-    messages.success(request, _("The token %(name)s opens nothing any more.") % {"name": token})
+    messages.success(request, _("Token %(name)s deleted. It no longer works.") % {"name": token})
     return redirect("api:index")

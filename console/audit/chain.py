@@ -1,12 +1,13 @@
-"""The chain of the audit: each state of an entry is a link that holds the digest of the one before.
+"""The hash chain of the audit log: each state of an entry is a link with the previous link's
+digest.
 
-An entry is written before its change and once more when it has ended, so it has a link or two. Its
-newest link must match it. Whoever changes, removes or inserts a row behind the console's back
-breaks the chain at that place; whoever writes all of it anew gets another last link than the one
-that somebody has noted elsewhere.
+An entry is written before its change and updated when the change has ended, so it has one or two
+links, and must match its newest link. Changing, removing or inserting a row outside the console
+breaks the chain at that link. Rewriting the whole chain changes the hash of the last link, which an
+administrator can record elsewhere.
 
-Two things the links leave out: how often a refused attempt was counted, and the account's key,
-which goes with the account (its name stays).
+The links leave out two values: how often a refused attempt was counted, and the account's primary
+key, which is removed with the account (its name stays).
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 FIRST = ""
-"""What the first link of all names as the one before."""
+"""The previous digest of the first link."""
 
 
 def digest_of(entry: Any) -> str:
-    """Return the digest of what an entry says; migrations ask, too, with a model of their own."""
+    """Return the digest of an entry's contents; migrations call it with historical models."""
     is_counted = entry.refusal_key is not None
     content = [
         entry.pk,
         moment(entry.at),
         str(entry.actor_name),
-        # Of a second address of a network the entry names the network instead.
+        # A second address of the same network replaces the entry's address with the network.
         "" if is_counted else str(entry.address),
         str(entry.action),
         str(entry.subject),
@@ -40,7 +41,7 @@ def digest_of(entry: Any) -> str:
         str(entry.remark),
         entry.refusal_key,
     ]
-    # Entries of older consoles have none of these, nor have models of older migrations.
+    # Entries of older releases, and models in older migrations, lack these fields.
     content += [
         each for each in (getattr(entry, "token", ""), getattr(entry, "request_id", "")) if each
     ]

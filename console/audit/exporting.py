@@ -1,4 +1,4 @@
-"""The audit as a file: one line an entry, oldest first."""
+"""The audit log as a file: one line per entry, oldest first."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def json_lines(entries: QuerySet[Entry]) -> Iterator[str]:
 
 
 def csv_lines(entries: QuerySet[Entry]) -> Iterator[str]:
-    """Return the lines of the entries as CSV; before and after are JSON."""
+    """Return the entries as lines of CSV; before and after are JSON."""
     rows = (map(text_of, values(entry).values()) for entry in entries.iterator(ROWS_AT_ONCE))
     return csv_file.csv_lines(COLUMNS, rows)
 

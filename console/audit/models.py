@@ -1,6 +1,6 @@
-"""The audit entry: actor, address and action of an attempt, with the state before and after.
+"""The audit log entry: actor, address and action of an attempt, with the state before and after.
 
-Each save of an entry is a link of the chain (console/audit/chain.py).
+Each save of an entry adds a link to the chain (console/audit/chain.py).
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ LINKING_TRIES = 10
 
 
 class Entry(models.Model):
-    """One attempt to change something or to sign in, written before the broker is asked.
+    """One attempt to change something or to sign in, written before the change is made.
 
     One entry counts all refused attempts of one kind from one network within an hour.
     """
 
     class Outcome(models.TextChoices):
-        """The end of an attempt; STARTED remains if the console died meanwhile."""
+        """The result of an attempt; STARTED remains if the console died meanwhile."""
 
-        STARTED = "started", _("Unknown: the console stopped meanwhile")
+        STARTED = "started", _("Unknown: the console stopped during the action")
         DONE = "done", _("Done")
         FAILED = "failed", _("Failed")
-        REFUSED = "refused", _("Refused")
+        REFUSED = "refused", _("Rejected")
 
     at: models.DateTimeField[datetime, datetime] = models.DateTimeField(
         auto_now_add=True, db_index=True
     )
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
-    # A copy: the account may be renamed or deleted later. Empty for somebody not signed in.
+    # A copy, because the account may be renamed or deleted later. Empty if nobody was signed in.
     actor_name = models.CharField(max_length=150, blank=True)
     address = models.CharField(max_length=64, blank=True)
     action = models.CharField(max_length=40, db_index=True)
@@ -50,7 +50,7 @@ class Entry(models.Model):
     after: models.JSONField[Any, Any] = models.JSONField(null=True)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.STARTED)
     remark = models.TextField(blank=True)
-    # The token that a program came with, and the request's id, which its answer names.
+    # The name of the program's token, and the request ID that the response contains.
     token = models.CharField(max_length=80, blank=True)
     request_id = models.CharField(max_length=32, blank=True)
     times = models.PositiveIntegerField(default=1)
@@ -73,7 +73,7 @@ class Entry(models.Model):
 
 
 class Link(models.Model):
-    """One link of the chain; `entry` is the key of an entry that may be pruned by now."""
+    """A link of the chain; `entry` is the key of an entry that may have been pruned."""
 
     number = models.PositiveBigIntegerField(primary_key=True)
     entry = models.BigIntegerField(db_index=True)
@@ -91,7 +91,7 @@ class Link(models.Model):
 
     @classmethod
     def append(cls, entry: Entry) -> None:
-        """Chain what an entry says now behind the last link."""
+        """Append a link with the entry's current contents to the chain."""
         for tries_left in reversed(range(LINKING_TRIES)):
             last = cls.objects.order_by("-number").first()
             link = cls.following(last, entry, timezone.now())
@@ -106,7 +106,7 @@ class Link(models.Model):
 
     @classmethod
     def following(cls, last: Link | None, entry: Any, at: datetime) -> Link:
-        """Return the link of an entry behind another one."""
+        """Return an entry's link that follows another link."""
         link = cls(
             number=1 if last is None else last.number + 1,
             entry=entry.pk,

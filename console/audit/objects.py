@@ -1,4 +1,4 @@
-"""Where the pages of what an entry is about are."""
+"""Links from audit log entries to the pages of their subjects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from console.audit.models import Entry
 
-# Of these the subject is in the address, of the others' pages there is one for all.
+# These pages have the subject in their path; other kinds share one page.
 BY_NAME = {"topic": "topics:detail", "group": "groups:detail"}
 LISTS = {
     "alert": "alerts:list",
@@ -33,14 +33,14 @@ GONE = ("delete", "remove")
 
 
 def people_among(entries: Iterable[Entry]) -> dict[str, int]:
-    """Return the keys of the accounts that entries are about, by name."""
+    """Return the primary keys of the accounts that entries are about, by name."""
     names = {each.subject for each in entries if each.action.startswith("account.")}
     accounts = get_user_model().objects.filter(username__in=names)
     return dict(accounts.values_list("username", "pk"))
 
 
 def object_address(entry: Entry, people: Mapping[str, int]) -> str:
-    """Return the page of what an entry is about, nothing where it has none (any more)."""
+    """Return the page of an entry's subject, or "" if it has no page."""
     kind, _dot, verb = entry.action.partition(".")
     if verb in GONE:
         return ""

@@ -1,4 +1,4 @@
-"""Writers of audit entries, for changes and for refused attempts."""
+"""Functions that write audit log entries for changes and refused attempts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 REMARK_CHARACTERS_MAX = 2_000
 SUBJECT_CHARACTERS_MAX = 600
 REFUSALS_AN_HOUR_MAX = 200
-"""Entries of refused attempts in an hour; further attempts share one entry a kind."""
+"""Entries for refused attempts per hour; further attempts share one entry per kind."""
 REFUSALS_KEPT = 10_000
 
 
@@ -40,8 +40,9 @@ def change(
 ) -> Iterator[Entry]:
     """Record the change that the block makes: write the entry before it, the outcome after it.
 
-    A block that fails without raising sets another outcome than DONE, with a remark. In `before`
-    and `after`, numbers of 64 bits are strings, as everywhere in JSON.
+    A block that fails without raising sets an outcome other than DONE, and a remark. In `before`
+    and
+    `after`, 64-bit numbers are strings, as elsewhere in JSON.
     """
     user = request.user
     entry = Entry(
@@ -63,7 +64,7 @@ def change(
 def change_by_command(
     action: str, subject: str, *, before: Any = None, after: Any = None
 ) -> Iterator[Entry]:
-    """Record the change that a command on the machine itself makes, as `change` does."""
+    """Record the change that a management command makes, as `change` does."""
     entry = Entry(
         actor_name=command_line(), action=action, subject=subject, before=before, after=after
     )
@@ -87,13 +88,13 @@ def attempted(entry: Entry) -> Iterator[None]:
 
 
 def done(request: HttpRequest, action: str, subject: str, *, after: Any = None) -> None:
-    """Record a change that is already complete and can no longer fail."""
+    """Record a change that is already complete and can't fail."""
     with change(request, action, subject, after=after):
         return
 
 
 def done_by_command(action: str, subject: str, *, after: Any = None) -> None:
-    """Record a change that a command on the machine itself has made."""
+    """Record a change that a management command has made."""
     Entry.objects.create(
         actor_name=command_line(),
         action=action,
@@ -110,7 +111,7 @@ def command_line() -> str:
 def done_by_token(
     request: HttpRequest, action: str, subject: str, name: str, *, after: Any = None
 ) -> None:
-    """Record a change that a program has made, by the name of its token."""
+    """Record a change that a program has made, with the name of its token."""
     Entry.objects.create(
         actor_name=_("token %(name)s") % {"name": name},
         address=address_of(request),
@@ -124,9 +125,9 @@ def done_by_token(
 
 
 def refused(request: HttpRequest, action: str, subject: str, reason: str) -> None:
-    """Count a refused attempt in the entry of its kind, its network and this hour.
+    """Count a refused attempt in the entry of its kind, network and hour.
 
-    The number of entries is bounded, however many attempts arrive from however many networks.
+    The number of entries is limited, regardless of the number of attempts and networks.
     """
     now = timezone.now()
     user = request.user
@@ -144,7 +145,7 @@ def refused(request: HttpRequest, action: str, subject: str, reason: str) -> Non
     if Entry.objects.filter(refusal_key__isnull=False, at__gte=hour).count() >= (
         REFUSALS_AN_HOUR_MAX
     ):
-        refusal = Refusal(action, remark=_("Too many different ones to tell them apart."))
+        refusal = Refusal(action, remark=_("Too many different values to list."))
         if refusal.count_again(now):
             return
     refusal.write(now)
@@ -168,17 +169,17 @@ class Refusal:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def count_again(self, now: datetime) -> bool:
-        """Count one more in this hour's entry; False if there is no such entry."""
+        """Count another attempt in this hour's entry; return False if there is no such entry."""
         found = Entry.objects.filter(refusal_key=self.key(now))
         if not found.update(times=F("times") + 1, last_at=now):
             return False
         if self.address:
-            # A second address of the network: the entry names the network instead.
+            # A second address of the same network replaces the entry's address with the network.
             found.exclude(address=self.address).update(address=network_of(self.address))
         return True
 
     def write(self, now: datetime) -> None:
-        """Write this hour's entry, unless another attempt has just done so."""
+        """Write this hour's entry, unless a concurrent attempt has written it."""
         _entry, is_new = Entry.objects.get_or_create(
             refusal_key=self.key(now),
             defaults={
@@ -196,7 +197,7 @@ class Refusal:
             self.count_again(now)
             return
         logger.warning(
-            "refused: action=%s subject=%r actor=%r address=%s reason=%r",
+            "action refused action=%s subject=%r actor=%r address=%s reason=%r",
             self.action,
             self.subject,
             self.actor_name,

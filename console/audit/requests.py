@@ -1,4 +1,4 @@
-"""Each request has an id, which its answer and the audit name; one of a program, its token, too."""
+"""Request IDs for responses and the audit log, and the token of a program's request."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest, HttpResponse
 
-# No header can set these: those of a request begin with HTTP_.
+# Headers can't set these keys, because Django prefixes theirs with HTTP_.
 REQUEST_ID = "trebuchet.request_id"
 TOKEN = "trebuchet.token"
 HEADER = "X-Request-Id"
 
 
 class RequestIds:
-    """Middleware: gives each request its id."""
+    """Middleware: gives each request an ID."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -34,5 +34,5 @@ def request_id_of(request: HttpRequest) -> str:
 
 
 def token_name_of(request: HttpRequest) -> str:
-    """Return the name of the token that a program came with, empty for a person."""
+    """Return the name of the token that a program used, or "" for a person."""
     return str(request.META.get(TOKEN, ""))

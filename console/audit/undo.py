@@ -1,4 +1,4 @@
-"""Changes that can be taken back: where, and the notice that offers it."""
+"""Changes that can be undone: their pages, and the notice with the undo button."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from console.audit.models import Entry
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
-# Each page takes an entry's number: GET shows what undoing it would do, POST does it.
+# Each page takes an entry's number: GET previews undoing the change, POST undoes it.
 PAGES = {
     "topic.create": "topics:undo",
     "topic.update": "topics:undo",
@@ -34,16 +34,16 @@ PAGES = {
     "name-server.add-write": "brokers:write-undo",
     "name-server.wipe-write": "brokers:write-undo",
 }
-# A failure may have come after some name servers did it.
+# A failed change may have reached some name servers.
 HALF_DONE = ("name-server.add-write", "name-server.wipe-write")
 
 
 def undo_address(entry: Entry) -> str:
-    """Return the page that takes back what an entry says was done; empty where there is none."""
+    """Return the page that undoes an entry's change, or ""."""
     page = PAGES.get(entry.action)
-    # A group may have nothing but offsets.
+    # A group may have offsets and no configuration.
     is_bare = entry.action == "group.delete" and not (entry.before or {}).get("configs")
-    # A purge that failed may have deleted a topic that nobody made again; there is no more to it.
+    # A failed purge may have deleted a topic without creating it again; a completed one is final.
     wanted = [Entry.Outcome.FAILED if entry.action == "topic.purge" else Entry.Outcome.DONE]
     if entry.action in HALF_DONE:
         wanted.append(Entry.Outcome.FAILED)
@@ -52,6 +52,6 @@ def undo_address(entry: Entry) -> str:
     return reverse(page, args=[entry.pk])
 
 
-def tell(request: HttpRequest, sentence: str, entry: Entry) -> None:
-    """Say on the next page what was done, with the button that takes it back."""
+def offer_undo(request: HttpRequest, sentence: str, entry: Entry) -> None:
+    """Show a notice about a change on the next page, with a button that undoes it."""
     messages.success(request, sentence, extra_tags=undo_address(entry))

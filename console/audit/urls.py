@@ -1,4 +1,4 @@
-"""Addresses of the audit pages."""
+"""URL patterns of the audit log pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checking the chain of the audit, and pruning it so that it can still be checked."""
+"""Verifies the audit log's chain, and prunes it so that the rest can still be verified."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BREAKS_TOLD_MAX = 20
 
 @dataclass(slots=True)
 class Finding:
-    """What the chain is: how long, its last link, and where it breaks."""
+    """The result of a verification: the chain's length, its last link and its breaks."""
 
     links: int = 0
     entries: int = 0
@@ -32,21 +32,21 @@ class Finding:
     breaks: list[str] = field(default_factory=list)
     broken: int = 0
 
-    def tell(self, sentence: str) -> None:
-        """Count a break; the first ones are told."""
+    def add_break(self, sentence: str) -> None:
+        """Count a break, and keep the first ones."""
         self.broken += 1
         if len(self.breaks) < BREAKS_TOLD_MAX:
             self.breaks.append(sentence)
 
 
 def verify(noted: tuple[int, str] | None = None) -> Finding:
-    """Check every link against the one before, and every entry against its newest link.
+    """Check every link against the previous one, and every entry against its newest link.
 
-    `noted` is number and hash of a link that somebody wrote down: it must still be there. A link
-    before the first that is kept was pruned, and says nothing.
+    `noted` is the number and hash of a link recorded elsewhere, which must still exist. Links
+    before the first remaining one were pruned and aren't checked.
     """
     finding = Finding()
-    # One state of both tables: others go on writing. SQLite makes them wait meanwhile.
+    # Read both tables in one state while others write. SQLite blocks writers meanwhile.
     with transaction.atomic():
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
@@ -68,13 +68,13 @@ def _walk(
             finding.first = link.number
             _check_first(finding, link)
         elif link.number != previous.number + 1:
-            finding.tell(f"Links {previous.number + 1} to {link.number - 1} are missing.")
+            finding.add_break(f"Links {previous.number + 1} to {link.number - 1} are missing.")
         elif link.previous != previous.hash:
-            finding.tell(f"Link {link.number} does not follow link {previous.number}.")
+            finding.add_break(f"Link {link.number} doesn't follow link {previous.number}.")
         if link.hash != link.expected_hash():
-            finding.tell(f"Link {link.number} (of entry {link.entry}) was changed.")
+            finding.add_break(f"Link {link.number} (of entry {link.entry}) was changed.")
         if noted is not None and link.number == noted[0] and link.hash != noted[1]:
-            finding.tell(f"Link {link.number} is another one than was noted.")
+            finding.add_break(f"Link {link.number} differs from the one given with --noted.")
         newest[link.entry] = (link.number, link.digest)
         if link.is_refusal:
             refusals.add(link.entry)
@@ -83,34 +83,34 @@ def _walk(
     if previous is not None:
         finding.last, finding.last_hash = previous.number, previous.hash
     if noted is not None and noted[0] > (finding.last or 0):
-        finding.tell(f"Link {noted[0]}, which was noted, is missing: the end was cut off.")
+        finding.add_break(f"Link {noted[0]}, given with --noted, is missing: the end was cut off.")
     return newest, refusals
 
 
 def _check_first(finding: Finding, link: Link) -> None:
-    """Check that nothing is missing before the first link, but what a pruning says it removed."""
+    """Check that only links which a pruning recorded are missing before the first one."""
     if link.number == 1 and link.previous == FIRST:
         return
     pruned = Entry.objects.filter(action=PRUNE, outcome=Entry.Outcome.DONE).order_by("-pk").first()
     anchor = (pruned.after or {}) if pruned is not None else {}
     if (anchor.get("up_to"), anchor.get("hash")) != (str(link.number - 1), link.previous):
-        finding.tell(f"Links before {link.number} are missing, and no pruning says so.")
+        finding.add_break(f"Links before {link.number} are missing, and no pruning was recorded.")
 
 
 def _match(finding: Finding, newest: dict[int, tuple[int, str]], refusals: set[int]) -> None:
-    """Hold the entries against their links."""
+    """Compare the entries with their links."""
     for entry in Entry.objects.order_by("pk").iterator(ROWS_AT_ONCE):
         finding.entries += 1
         number, digest = newest.pop(entry.pk, (0, ""))
         if not number:
-            finding.tell(f"Entry {entry.pk} ({shown(entry)}) has no link: it was inserted.")
+            finding.add_break(f"Entry {entry.pk} ({shown(entry)}) has no link: it was inserted.")
         elif digest != digest_of(entry):
-            finding.tell(f"Entry {entry.pk} ({shown(entry)}) is not what link {number} says.")
-    # Of refused attempts the newest are kept, so only older ones may be gone.
+            finding.add_break(f"Entry {entry.pk} ({shown(entry)}) doesn't match link {number}.")
+    # Only the newest refused attempts are kept, so older ones may be missing.
     kept = sorted(refusals)[-REFUSALS_KEPT:]
     for pk, (number, _digest) in sorted(newest.items()):
         if pk not in refusals or pk >= kept[0]:
-            finding.tell(f"Entry {pk} is missing, which link {number} holds.")
+            finding.add_break(f"Entry {pk} is missing, but link {number} exists.")
 
 
 def shown(entry: Entry) -> str:
@@ -118,10 +118,10 @@ def shown(entry: Entry) -> str:
 
 
 def prune(before: datetime) -> tuple[int, int]:
-    """Remove the oldest links, and the entries that have no others; return how many of each.
+    """Remove the oldest links, and entries without other links; return how many of each.
 
-    The entry that says so holds number and hash of the last link removed: the anchor from which
-    the rest can be checked.
+    The entry about the pruning holds the number and hash of the last removed link, from which the
+    rest can be verified.
     """
     with transaction.atomic():
         kept = Link.objects.filter(at__gte=before).order_by("number").first()
@@ -147,12 +147,12 @@ def prune(before: datetime) -> tuple[int, int]:
 
 
 def lines(finding: Finding) -> Iterator[str]:
-    """Yield what a person reads of a finding."""
+    """Yield a verification's result as lines of text."""
     yield from finding.breaks
     if finding.broken > len(finding.breaks):
-        yield f"And {finding.broken - len(finding.breaks)} more."
+        yield f"{finding.broken - len(finding.breaks)} more breaks."
     if finding.last is None:
-        yield "The audit is empty."
+        yield "The audit log is empty."
         return
     yield f"{finding.entries} entries, links {finding.first} to {finding.last}."
-    yield f"Last link, to note elsewhere: {finding.last}:{finding.last_hash}"
+    yield f"Last link (store it elsewhere): {finding.last}:{finding.last_hash}"

@@ -1,4 +1,4 @@
-"""The page of the audit, and its export."""
+"""The audit log page and its export."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.audit.models import Entry
 from console.audit.objects import object_address, people_among
 from console.audit.record import change
 from console.audit.undo import undo_address
-from console.ui.lists import FILTER_CHARACTERS_MAX, asked_text, stored_page_of
+from console.ui.lists import FILTER_CHARACTERS_MAX, search_text, stored_page_of
 from console.ui.missing import MissingError
 from console.ui.tables import Column, Table
 
@@ -51,7 +51,7 @@ ORDER = {"when": "at", "action": "action", "subject": "subject"}
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value that differs between before and after; None if it is missing on a side."""
+    """A value that differs between before and after; None if one of them lacks it."""
 
     key: str
     old: str | None
@@ -81,7 +81,7 @@ class Row:
 
 @administrators_page
 def listing(request: HttpRequest) -> HttpResponse:
-    query, action = asked_text(request), request.GET.get("action", "")
+    query, action = search_text(request), request.GET.get("action", "")
     entries = narrowed(query, action)
     actions = Entry.objects.order_by("action").values_list("action", flat=True).distinct()
     table = Table(request, COLUMNS, sort="-when")
@@ -109,7 +109,7 @@ def listing(request: HttpRequest) -> HttpResponse:
 
 
 def narrowed(query: str, action: str) -> QuerySet[Entry]:
-    """Return the entries of a filter."""
+    """Return the entries that match a filter."""
     entries = Entry.objects.all()
     if query:
         words = Q(subject__icontains=query) | Q(actor_name__icontains=query)
@@ -119,15 +119,15 @@ def narrowed(query: str, action: str) -> QuerySet[Entry]:
 
 @administrators_action
 def export(request: HttpRequest, kind: str) -> HttpResponseBase:
-    """Return the entries of the filter as a file, and write down who took them."""
+    """Return the filtered entries as a file, and record the export."""
     if kind not in KINDS:
-        raise MissingError(gettext("The audit is exported as CSV or JSON lines."))
+        raise MissingError(gettext("The audit log can be exported as CSV or JSON lines."))
     query = request.POST.get("q", "").strip()[:FILTER_CHARACTERS_MAX]
     action = request.POST.get("action", "")
     entries = narrowed(query, action).order_by("pk")
     after = {"format": kind, "entries": entries.count(), "filter": query, "action": action}
     with change(request, "audit.export", "audit", after=after) as entry:
-        # Not the one that says so.
+        # Leave out the entry about this export.
         entries = entries.filter(pk__lt=entry.pk)
     lines, content_type = KINDS[kind]
     response = StreamingHttpResponse(lines(entries), content_type=content_type)
@@ -136,7 +136,7 @@ def export(request: HttpRequest, kind: str) -> HttpResponseBase:
 
 
 def differences(before: Any, after: Any) -> Iterator[Difference]:
-    """Yield the leaves that differ."""
+    """Yield the leaf values that differ."""
     old, new = dict(leaves(before)), dict(leaves(after))
     for key in [*old, *(key for key in new if key not in old)]:
         if old.get(key) != new.get(key):

@@ -1,1 +1,1 @@
-"""Accounts of brokers: who may send, read and administer there, by plain_acl.yml of each."""
+"""Broker accounts: who can send, read and administer, as configured in each plain_acl.yml."""

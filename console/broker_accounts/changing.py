@@ -1,6 +1,6 @@
-"""Changes of accounts as plans, broker by broker, and the secrets that some of them make.
+"""Changes of broker accounts as plans per broker, including generated secrets.
 
-A secret is made here, sent to the brokers, shown to who asked, and kept nowhere.
+A secret is generated here, sent to the brokers, shown to the user once, and stored nowhere.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ TOPIC, GROUP = "topicPerms ", "groupPerms "
 WHITE_KEY = "globalWhiteRemoteAddresses"
 WHITE_NAME = "plain_acl.yml"
 UNDONE = (f"{ACCOUNT}.create", f"{ACCOUNT}.update", f"{WHITE}.update")
-"""What can be taken back: no secret that was goes with it."""
+"""Changes that can be undone, because they don't replace a secret."""
 BETWEEN = " · "
-"""Between addresses, which may have commas themselves."""
+"""The separator of addresses, which may contain commas."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What all brokers say of their access control, by their names for people."""
+class BrokersAccess:
+    """The access control of all brokers, by display name."""
 
     on: Mapping[str, tuple[BrokerNode, BrokerAccess]]
     off: tuple[str, ...]
     silent: Mapping[str, GatewayError]
 
     def holders(self, access_key: str) -> dict[str, BrokerAccount]:
-        """Return an account as each broker that has it has it."""
+        """Return an account's values on each broker that has it."""
         found = {place: access.account(access_key) for place, (_node, access) in self.on.items()}
         return {place: each for place, each in found.items() if each is not None}
 
@@ -65,7 +65,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a change; `secret` where one was made, also when a later broker refused."""
+    """The result of a change; `secret` is set if generated, even if a later broker failed."""
 
     entry: Entry
     secret: str | None
@@ -77,7 +77,7 @@ def place_of(node: BrokerNode) -> str:
     return node.broker_name if node.is_master else f"{node.broker_name}:{node.broker_id}"
 
 
-def found() -> Found:
+def ask_brokers() -> BrokersAccess:
     """Ask all brokers."""
     told = sorted(gateway().accounts.all().items(), key=lambda pair: place_of(pair[0]))
     on, off, silent = {}, [], {}
@@ -89,11 +89,11 @@ def found() -> Found:
             on[place] = (node, answer)
         else:
             off.append(place)
-    return Found(on, tuple(off), silent)
+    return BrokersAccess(on, tuple(off), silent)
 
 
 def values_of(account: BrokerAccount) -> Values:
-    """Return an account as a plan's lines, in the words of its file."""
+    """Return an account as a plan's values, with the keys of its file."""
     values: Values = {
         "admin": account.is_admin,
         "defaultTopicPerm": account.default_topic_perm,
@@ -106,7 +106,7 @@ def values_of(account: BrokerAccount) -> Values:
 
 
 def account_of(access_key: str, values: Mapping[str, Any]) -> BrokerAccount:
-    """Return the account that a plan's lines say."""
+    """Return the account that a plan's values describe."""
     return BrokerAccount(
         access_key=access_key,
         is_admin=bool(values["admin"]),
@@ -126,15 +126,15 @@ def named(values: Mapping[str, Any], prefix: str) -> dict[str, str]:
     }
 
 
-def state_of(all_of: Found, access_key: str, places: Any) -> State:
+def state_of(all_of: BrokersAccess, access_key: str, places: Any) -> State:
     held = all_of.holders(access_key)
     return {place: values_of(held[place]) if place in held else None for place in places}
 
 
 def plan_of_account(
-    all_of: Found, wanted: BrokerAccount, *, is_new: bool, seen: Any = None
+    all_of: BrokersAccess, wanted: BrokerAccount, *, is_new: bool, seen: Any = None
 ) -> Plan:
-    """Return the plan of making an account on every broker, or of changing it where it is."""
+    """Return the plan to create an account on every broker, or to change it where it exists."""
     places = list(all_of.on) if is_new else list(all_of.holders(wanted.access_key))
     now = state_of(all_of, wanted.access_key, places)
     then: State = dict.fromkeys(places, values_of(wanted))
@@ -142,24 +142,24 @@ def plan_of_account(
     return with_secrets(all_of, plan)
 
 
-def plan_of_white(all_of: Found, addresses: list[str], seen: Any = None) -> Plan:
+def plan_of_white(all_of: BrokersAccess, addresses: list[str], seen: Any = None) -> Plan:
     now = white_state(all_of)
     then: State = {place: {WHITE_KEY: BETWEEN.join(addresses)} for place in all_of.on}
     return Plan(WHITE_NAME, seen or now, now, then, kind=WHITE)
 
 
-def white_state(all_of: Found) -> State:
+def white_state(all_of: BrokersAccess) -> State:
     return {
         place: {WHITE_KEY: BETWEEN.join(access.white_addresses)}
         for place, (_node, access) in all_of.on.items()
     }
 
 
-def with_secrets(all_of: Found, plan: Plan) -> Plan:
-    """Return a plan with a new secret where it takes one.
+def with_secrets(all_of: BrokersAccess, plan: Plan) -> Plan:
+    """Return a plan with a new secret if the change requires one.
 
-    A new account needs one. RocketMQ's own brokers do not change an account without, and then all
-    brokers of the account get the same.
+    A new account requires a secret. RocketMQ's own brokers can't change an account without setting
+    a secret, in which case all brokers of the account get the same new secret.
     """
     if plan.is_idle:
         return plan
@@ -171,7 +171,7 @@ def with_secrets(all_of: Found, plan: Plan) -> Plan:
     )
     if not is_made:
         return plan
-    # The text is a plan's, which a person reads, and an entry's of the audit.
+    # People read this text in the plan and in the audit log.
     said = _("a new one, shown once")
     then = {
         place: None if values is None else {**values, NEW_SECRET: said}
@@ -181,7 +181,7 @@ def with_secrets(all_of: Found, plan: Plan) -> Plan:
 
 
 def without_secrets(state: Any) -> State:
-    """Return a state of an entry or a plan as brokers tell it."""
+    """Return the state of an entry or plan without secrets, as brokers report it."""
     return {
         place: None
         if values is None
@@ -190,10 +190,10 @@ def without_secrets(state: Any) -> State:
     }
 
 
-def carried_out(
-    request: HttpRequest, all_of: Found, plan: Plan, secret: str | None = None
+def apply_plan(
+    request: HttpRequest, all_of: BrokersAccess, plan: Plan, secret: str | None = None
 ) -> Outcome:
-    """Do what a plan says, broker by broker, under one entry; end at the first that refuses."""
+    """Apply a plan broker by broker under one audit log entry; stop at the first failure."""
     used = (secret or new_secret()) if makes_secret(plan) else None
     done: list[str] = []
     problem = ""
@@ -204,7 +204,7 @@ def carried_out(
             if values == plan.now.get(place):
                 continue
             try:
-                one(all_of, plan.name, place, values, used)
+                apply_on_broker(all_of, plan.name, place, values, used)
             except GatewayError as error:
                 problem = f"{place}: {error.what} {error.advice}".strip()
                 entry.outcome, entry.remark = Entry.Outcome.FAILED, problem
@@ -218,7 +218,7 @@ def makes_secret(plan: Plan) -> bool:
 
 
 def action_of(plan: Plan) -> str:
-    """Return the audit's word for a plan."""
+    """Return the audit log's action for a plan."""
     if plan.kind == WHITE:
         return f"{WHITE}.update"
     then = without_secrets(plan.wanted)
@@ -228,14 +228,16 @@ def action_of(plan: Plan) -> str:
     return f"{ACCOUNT}.{plan.verb}"
 
 
-def one(all_of: Found, name: str, place: str, values: Values | None, secret: str | None) -> None:
-    """Do a plan's part on one broker.
+def apply_on_broker(
+    all_of: BrokersAccess, name: str, place: str, values: Values | None, secret: str | None
+) -> None:
+    """Apply a plan on one broker.
 
     Raises:
-        GatewayError: it refuses, or does not answer any more.
+        GatewayError: the broker rejected the change or didn't respond.
     """
     if place not in all_of.on:
-        raise GatewayError(_("It does not answer, or its access control is off."))
+        raise GatewayError(_("Not responding, or its access control is off."))
     node, _access = all_of.on[place]
     accounts = gateway().accounts
     if values is None:
@@ -252,8 +254,10 @@ def new_secret() -> str:
     return secrets.token_urlsafe(SECRET_BYTES)
 
 
-def plan_of_secret(all_of: Found, access_key: str) -> Plan:
-    """Return the plan of a new secret on every broker: who lacks the account gets it."""
+def plan_of_secret(all_of: BrokersAccess, access_key: str) -> Plan:
+    """Return the plan to set a new secret on every broker, which adds the account where it is
+    missing.
+    """
     held = all_of.holders(access_key)
     first = next(iter(held.values()))
     said = _("a new one, shown once")
@@ -264,8 +268,8 @@ def plan_of_secret(all_of: Found, access_key: str) -> Plan:
     return Plan(access_key, now, now, then, kind=ACCOUNT)
 
 
-def current(data: Mapping[str, Any], all_of: Found, kind: str) -> Plan:
-    """Return a plan that was shown, with what is there now."""
+def current(data: Mapping[str, Any], all_of: BrokersAccess, kind: str) -> Plan:
+    """Return a plan that was shown, updated with the current state."""
     name, wanted = str(data["name"]), data["wanted"]
     if kind == WHITE:
         now = {place: each for place, each in white_state(all_of).items() if place in wanted}
@@ -274,8 +278,8 @@ def current(data: Mapping[str, Any], all_of: Found, kind: str) -> Plan:
     return Plan(name, data.get("seen") or now, now, wanted, data.get("undoes"), kind=kind)
 
 
-def undoing(entry: Entry, all_of: Found) -> Plan:
-    """Return what undoing a change would do now."""
+def undoing(entry: Entry, all_of: BrokersAccess) -> Plan:
+    """Return the plan to undo a change, from the current state."""
     before, after = without_secrets(entry.before or {}), without_secrets(entry.after or {})
     kind = kind_of(entry)
     if kind == WHITE:
@@ -284,7 +288,7 @@ def undoing(entry: Entry, all_of: Found) -> Plan:
         now = state_of(all_of, entry.subject, [place for place in after if place in all_of.on])
     gone = [place for place in after if place not in now]
     if gone:
-        said = _("%(brokers)s says nothing of its accounts now; undo it once it does.")
+        said = _("%(brokers)s isn't reporting its accounts. Try undoing again when it responds.")
         raise MissingError(said % {"brokers": ", ".join(gone)})
     wanted = {place: before.get(place) for place in after}
     plan = Plan(entry.subject, after, now, wanted, entry.pk, kind=kind)
@@ -292,23 +296,23 @@ def undoing(entry: Entry, all_of: Found) -> Plan:
 
 
 def kind_of(entry: Entry) -> str:
-    """Return what an entry's plan was about."""
+    """Return the subject kind of an entry's plan."""
     return entry.action.partition(".")[0]
 
 
 def is_own(access_key: str) -> bool:
-    """Whether the console itself is known to brokers by this account."""
+    """Return whether the console itself uses this account."""
     return access_key == settings.TREBUCHET_BROKER_ACCESS_KEY
 
 
 def objection_to(plan: Plan) -> str:
-    """Return why a plan would shut the console out; empty where it does not."""
+    """Return why a plan would lock the console out, or ""."""
     if not is_own(plan.name):
         return ""
     for values in plan.wanted.values():
         if values is None or NEW_SECRET in values or not values.get("admin"):
             return _(
-                "The console itself uses this account: it would be shut out. Give the console "
-                "another one first (TREBUCHET_BROKER_ACCESS_KEY)."
+                "The console itself uses this account and would lose access. Configure another "
+                "account for the console first (TREBUCHET_BROKER_ACCESS_KEY)."
             )
     return ""

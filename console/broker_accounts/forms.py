@@ -1,4 +1,4 @@
-"""Forms of accounts, of white addresses, and of the question who may do what."""
+"""Forms for broker accounts, whitelisted addresses and access checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE_CHARACTERS_MAX = 300
 TEXT = {"autocomplete": "off", "spellcheck": "false"}
 PLAIN_KEY = RegexValidator(
     r"^[!-~]*\Z",
-    gettext_lazy("An access key is made of letters, digits and signs, without spaces."),
+    gettext_lazy("An access key can contain letters, digits and symbols, but no spaces."),
 )
 
 SEND, READ, CONSUME, ADMINISTER = "send", "read", "consume", "administer"
@@ -54,7 +54,7 @@ class Lines(forms.CharField):
 
 
 class Permissions(Lines):
-    """Lines `name=PERMISSION`, as a dict."""
+    """Lines of `name=PERMISSION`, as a dict."""
 
     def __init__(self, words: Sequence[str], **options: Any) -> None:
         super().__init__(**options)
@@ -71,17 +71,17 @@ class Permissions(Lines):
             word = {"SUB|PUB": "PUB|SUB"}.get(word.upper(), word.upper())
             is_name = name and "," not in name and not any(each.isspace() for each in name)
             if not is_name or word not in self.words:
-                said = _("“%(line)s” is not a name, = and one of %(words)s.")
+                said = _("“%(line)s” isn't valid. Use name=value with one of %(words)s.")
                 values = {"line": line[:LINE_CHARACTERS_MAX], "words": ", ".join(self.words)}
                 raise forms.ValidationError(said % values)
             if name in found:
-                raise forms.ValidationError(_("%(name)s stands there twice.") % {"name": name})
+                raise forms.ValidationError(_("%(name)s is listed twice.") % {"name": name})
             found[name] = word
         return found
 
 
 class AccountForm(forms.Form):
-    """What an account may do. With `account` it is that one, else a new one."""
+    """An account's permissions. `account` is None for a new account."""
 
     access_key = forms.CharField(
         label=gettext_lazy("Access key"),
@@ -89,37 +89,41 @@ class AccountForm(forms.Form):
         max_length=KEY_CHARACTERS_MAX,
         validators=[PLAIN_KEY],
         widget=forms.TextInput(attrs=TEXT),
-        help_text=gettext_lazy("The account's name, 7 characters or more. It is no secret."),
+        help_text=gettext_lazy("The account's name, at least 7 characters. It isn't secret."),
     )
     is_admin = forms.BooleanField(
         label=gettext_lazy("Administrator"),
         required=False,
-        help_text=gettext_lazy("Administers the broker; without permissions below it may do all."),
+        help_text=gettext_lazy(
+            "Broker administrator; if no permissions are set below, it can do everything."
+        ),
     )
     default_topic_perm = forms.ChoiceField(
-        label=gettext_lazy("Topics by default"), choices=[(each, each) for each in PERMISSIONS]
+        label=gettext_lazy("Default topic permission"),
+        choices=[(each, each) for each in PERMISSIONS],
     )
     default_group_perm = forms.ChoiceField(
-        label=gettext_lazy("Groups by default"),
+        label=gettext_lazy("Default group permission"),
         choices=[(each, each) for each in PERMISSIONS],
     )
     topic_perms = Permissions(
         PERMISSIONS,
         label=gettext_lazy("Topics"),
-        help_text=gettext_lazy("One a line: orders=PUB|SUB. DENY, PUB (send), SUB (read)."),
+        help_text=gettext_lazy("One per line: orders=PUB|SUB. DENY, PUB (send), SUB (read)."),
     )
     group_perms = Permissions(
         GROUP_PERMISSIONS,
         label=gettext_lazy("Groups"),
-        help_text=gettext_lazy("One a line: billing=SUB. DENY or SUB (consume)."),
+        help_text=gettext_lazy("One per line: billing=SUB. DENY or SUB (consume)."),
     )
     white_address = forms.CharField(
-        label=gettext_lazy("White addresses"),
+        label=gettext_lazy("Whitelisted addresses"),
         required=False,
         max_length=LINE_CHARACTERS_MAX,
         widget=forms.TextInput(attrs=TEXT),
         help_text=gettext_lazy(
-            "From here the account needs no signature and no permission: 10.1.2.*, 10.1.2.1-9."
+            "Requests from these addresses need no signature and no permission: 10.1.2.*, "
+            "10.1.2.1-9."
         ),
     )
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
@@ -132,7 +136,7 @@ class AccountForm(forms.Form):
             self.initial.update(initial_of(account))
 
     def wanted(self) -> BrokerAccount:
-        """Return the account that the form says."""
+        """Return the account that the form describes."""
         data = self.cleaned_data
         key = data["access_key"] if self.account is None else self.account.access_key
         return BrokerAccount(
@@ -162,17 +166,17 @@ def lines_of(perms: Mapping[str, str]) -> str:
 
 
 class WhiteForm(forms.Form):
-    """Addresses that need no account."""
+    """Addresses that don't need an account."""
 
     addresses = Lines(
         label=gettext_lazy("Addresses"),
-        help_text=gettext_lazy("One a line: 10.1.2.3, 10.1.2.*, 10.1.2.1-9."),
+        help_text=gettext_lazy("One per line: 10.1.2.3, 10.1.2.*, 10.1.2.1-9."),
     )
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
 
 class QuestionForm(forms.Form):
-    """May this account do this from there?"""
+    """An access check: an account, an action and an address."""
 
     access_key = forms.CharField(
         label=gettext_lazy("Access key"),
@@ -181,10 +185,10 @@ class QuestionForm(forms.Form):
         widget=forms.TextInput(attrs={**TEXT, "list": "access-keys"}),
     )
     address = forms.GenericIPAddressField(
-        label=gettext_lazy("From address"), widget=forms.TextInput(attrs=TEXT)
+        label=gettext_lazy("Client address"), widget=forms.TextInput(attrs=TEXT)
     )
     action = forms.ChoiceField(
-        label=gettext_lazy("Wants to"), choices=list(QUESTIONS.items()), initial=SEND
+        label=gettext_lazy("Operation"), choices=list(QUESTIONS.items()), initial=SEND
     )
     name = forms.CharField(
         label=gettext_lazy("Topic or group"),
@@ -196,7 +200,7 @@ class QuestionForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
         if data.get("action") != ADMINISTER and not data.get("name"):
-            self.add_error("name", _("Name a topic or a group."))
+            self.add_error("name", _("Enter a topic or a group."))
         return data
 
     def question(self) -> AccessQuestion:

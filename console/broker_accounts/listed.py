@@ -1,4 +1,4 @@
-"""Rows of the list of accounts, and what a broker's answer to a question means."""
+"""Rows of the account list, and explanations of access checks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 
 if TYPE_CHECKING:
-    from console.broker_accounts.changing import Found
+    from console.broker_accounts.changing import BrokersAccess
     from console.configs.plan import Values
     from console.gateway.accounts import AccessDecision, AccessQuestion, BrokerAccount
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A value that brokers have differently: its name, and who has what."""
+    """A value that differs between brokers, with each broker's value."""
 
     key: str
     values: tuple[tuple[str, str], ...]
@@ -27,7 +27,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An account, as the first broker has it, and where brokers differ."""
+    """An account on the first broker, with its differences on other brokers."""
 
     account: BrokerAccount
     places: tuple[str, ...]
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def may_all(self) -> bool:
-        """Whether it is an administrator's whom no permission bounds."""
+        """Return whether the account is an administrator without further limits."""
         each = self.account
         return each.is_admin and not each.topic_perms and not each.group_perms
 
@@ -51,8 +51,8 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One broker's answer to a question, in words; `is_allowed` None: it does not say."""
+class AccessAnswer:
+    """A broker's answer to an access check; `is_allowed` is None if the broker doesn't say."""
 
     place: str
     is_allowed: bool | None
@@ -61,7 +61,7 @@ class Told:
     note: str = ""
 
 
-def rows_of(all_of: Found) -> list[Row]:
+def rows_of(all_of: BrokersAccess) -> list[Row]:
     rows = []
     for key in all_of.access_keys:
         held = all_of.holders(key)
@@ -79,7 +79,7 @@ def rows_of(all_of: Found) -> list[Row]:
 
 
 def differences(values: dict[str, Values]) -> list[Difference]:
-    """Return what brokers have differently, value by value."""
+    """Return the values that differ between brokers."""
     keys = dict.fromkeys(key for each in values.values() for key in each)
     found = []
     for key in keys:
@@ -90,16 +90,16 @@ def differences(values: dict[str, Values]) -> list[Difference]:
     return found
 
 
-def white_rows(all_of: Found) -> list[tuple[list[str], tuple[str, ...]]]:
-    """Return brokers with the same white addresses together, and those."""
+def white_rows(all_of: BrokersAccess) -> list[tuple[list[str], tuple[str, ...]]]:
+    """Return groups of brokers with the same whitelisted addresses."""
     grouped: dict[tuple[str, ...], list[str]] = {}
     for place, (_node, access) in all_of.on.items():
         grouped.setdefault(access.white_addresses, []).append(place)
     return [(places, addresses) for addresses, places in grouped.items()]
 
 
-def other_white(all_of: Found) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return the white addresses of files that no request changes: broker, file, addresses."""
+def other_white(all_of: BrokersAccess) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return whitelisted addresses of files that requests can't change: broker, file, addresses."""
     return [
         (place, file, addresses)
         for place, (_node, access) in all_of.on.items()
@@ -107,47 +107,47 @@ def other_white(all_of: Found) -> list[tuple[str, str, tuple[str, ...]]]:
     ]
 
 
-def told(all_of: Found, question: AccessQuestion) -> list[Told]:
-    """Ask each broker what it would answer."""
+def access_answers(all_of: BrokersAccess, question: AccessQuestion) -> list[AccessAnswer]:
+    """Return each broker's answer to an access check."""
     rows = []
     for place, (node, access) in all_of.on.items():
         if not access.is_described:
-            said = _("It is one of RocketMQ's own, which do not say.")
-            rows.append(Told(place, None, said))
+            said = _("This is an Apache RocketMQ broker, which doesn't report this.")
+            rows.append(AccessAnswer(place, None, said))
             continue
         try:
             decision = gateway().accounts.explain(node, question)
         except GatewayError as error:
-            rows.append(Told(place, None, f"{error.what} {error.advice}".strip()))
+            rows.append(AccessAnswer(place, None, f"{error.what} {error.advice}".strip()))
             continue
         note = ""
         if decision.needs_fresh_signature:
-            note = _("Only with a signature that passes once (requireFreshSignature).")
+            note = _("Only with a fresh signature for each request (requireFreshSignature).")
         is_allowed: bool | None = decision.is_allowed
         if is_allowed and decision.validators:
-            # Each has to agree: one that refuses is enough, and only they know.
+            # Custom validators must allow it too, and the console can't ask them.
             is_allowed = None
-            note = _("plain_acl.yml allows it; %(names)s has to agree, and cannot be asked.") % {
-                "names": ", ".join(decision.validators)
-            }
-        rows.append(Told(place, is_allowed, sentence(decision), decision.rule, note))
-    everybody = _("Access control is off: everybody may do everything.")
-    rows.extend(Told(place, True, everybody, "aclEnable=false") for place in all_of.off)
-    rows.extend(Told(place, None, error.what) for place, error in all_of.silent.items())
+            note = _(
+                "plain_acl.yml allows it, but %(names)s also has to allow it and can't be queried."
+            ) % {"names": ", ".join(decision.validators)}
+        rows.append(AccessAnswer(place, is_allowed, sentence(decision), decision.rule, note))
+    everybody = _("Access control is off, so everyone can do everything.")
+    rows.extend(AccessAnswer(place, True, everybody, "aclEnable=false") for place in all_of.off)
+    rows.extend(AccessAnswer(place, None, error.what) for place, error in all_of.silent.items())
     return rows
 
 
 def sentence(decision: AccessDecision) -> str:
-    """Return why a broker decides so."""
+    """Return the reason for a broker's decision."""
     return {
-        "globalWhite": _("Requests from this address need no account."),
-        "noAccount": _("The request names no account, and its address needs one."),
-        "unknownAccount": _("The broker has no account of this key."),
-        "accountWhite": _("From this address the account needs no signature and no permission."),
-        "administrator": _("The account is an administrator's."),
-        "noAdministrator": _("Only an administrator's account may do this."),
-        "trace": _("Every account may send traces."),
-        "permission": _("The account's permission for this name decides."),
-        "brokersOwn": _("The topic is the broker's own, which no default permission opens."),
-        "default": _("The account has no permission for this name, so its default decides."),
+        "globalWhite": _("Requests from this address don't need an account."),
+        "noAccount": _("The request doesn't name an account, and its address needs one."),
+        "unknownAccount": _("The broker has no account with this key."),
+        "accountWhite": _("From this address, the account needs no signature and no permission."),
+        "administrator": _("The account is an administrator."),
+        "noAdministrator": _("Only administrator accounts can do this."),
+        "trace": _("All accounts can send traces."),
+        "permission": _("The account's permission for this name applies."),
+        "brokersOwn": _("This is an internal broker topic, which default permissions don't open."),
+        "default": _("The account has no permission for this name, so its default applies."),
     }.get(decision.reason, decision.reason)

@@ -1,4 +1,4 @@
-"""Addresses of accounts of brokers."""
+"""URL patterns of the broker account pages."""
 
 from __future__ import annotations
 

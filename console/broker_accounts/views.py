@@ -1,4 +1,4 @@
-"""Pages of the accounts of brokers: who there is, what they may do, and changing it as a plan."""
+"""Pages of broker accounts: the list, access checks, and changes as plans."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from django.utils.translation import gettext as _
 
 from console.accounts.permissions import administrators_form, administrators_page
 from console.audit.models import Entry
-from console.audit.undo import tell
+from console.audit.undo import offer_undo
 from console.broker_accounts import changing, listed
 from console.broker_accounts.forms import AccountForm, QuestionForm, WhiteForm
 from console.configs.plan import Plan, sealed_state, unsealed, unsealed_state
 from console.configs.plan_page import PlanPages, PlanSurroundings, PlanWords, show_plan
 from console.gateway.moment import now_ms
-from console.ui.danger import Danger, ask, unanswered
+from console.ui.danger import Danger, ask, confirmation
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
     from django import forms
     from django.http import HttpRequest, HttpResponse
 
-    from console.broker_accounts.changing import Found
+    from console.broker_accounts.changing import BrokersAccess
     from console.gateway.accounts import BrokerAccount
 
 LIST = "broker_accounts:list"
@@ -34,8 +34,8 @@ UNPROCESSABLE = 422
 
 @administrators_page
 def listing(request: HttpRequest) -> HttpResponse:
-    """List the accounts of all brokers, with what differs between brokers."""
-    all_of = changing.found()
+    """List the accounts of all brokers and their differences."""
+    all_of = changing.ask_brokers()
     context = {
         "found": all_of,
         "rows": listed.rows_of(all_of),
@@ -49,10 +49,12 @@ def listing(request: HttpRequest) -> HttpResponse:
 
 @administrators_page
 def may(request: HttpRequest) -> HttpResponse:
-    """Say whether an account may do something, broker by broker, and which rule decides."""
-    all_of = changing.found()
+    """Show each broker's answer to an access check, and the rule that decides."""
+    all_of = changing.ask_brokers()
     form = QuestionForm(request.GET if "action" in request.GET else None)
-    told = listed.told(all_of, form.question()) if form.is_bound and form.is_valid() else []
+    told = (
+        listed.access_answers(all_of, form.question()) if form.is_bound and form.is_valid() else []
+    )
     context = {"form": form, "told": told, "keys": all_of.access_keys, "found": all_of}
     status = UNPROCESSABLE if form.is_bound and form.errors else 200
     return render(request, "broker_accounts/may.html", context, status=status)
@@ -60,17 +62,19 @@ def may(request: HttpRequest) -> HttpResponse:
 
 @administrators_form
 def create(request: HttpRequest) -> HttpResponse:
-    """Make an account on every broker: form, plan, apply, and its secret once."""
-    all_of = changing.found()
+    """Create an account on every broker (form, plan, apply), then show its secret once."""
+    all_of = changing.ask_brokers()
     if "token" in request.POST:
         return apply(request, all_of, changing.ACCOUNT)
     form = AccountForm(request.POST or None)
     if form.is_bound and "back" not in request.POST and form.is_valid():
         wanted = form.wanted()
         if all_of.holders(wanted.access_key):
-            form.add_error("access_key", _("There is an account of this key; change that one."))
+            form.add_error(
+                "access_key", _("An account with this key already exists. Edit it instead.")
+            )
         elif not all_of.on:
-            form.add_error(None, _("Access control is on at no broker that answers."))
+            form.add_error(None, _("No responding broker has access control turned on."))
         else:
             plan = changing.plan_of_account(all_of, wanted, is_new=True)
             return show_account_plan(request, plan, entries=entries_of(form))
@@ -79,8 +83,8 @@ def create(request: HttpRequest) -> HttpResponse:
 
 @administrators_form
 def edit(request: HttpRequest, access_key: str) -> HttpResponse:
-    """Change what an account may do, wherever it is: form, plan, apply."""
-    all_of = changing.found()
+    """Change an account's permissions on each broker that has it: form, plan, apply."""
+    all_of = changing.ask_brokers()
     if "token" in request.POST:
         return apply(request, all_of, changing.ACCOUNT)
     held = holders_or_404(all_of, access_key)
@@ -104,12 +108,12 @@ def edit(request: HttpRequest, access_key: str) -> HttpResponse:
 
 @administrators_form
 def white(request: HttpRequest) -> HttpResponse:
-    """Change the addresses that need no account, on every broker."""
-    all_of = changing.found()
+    """Change the whitelisted addresses on every broker."""
+    all_of = changing.ask_brokers()
     if "token" in request.POST:
         return apply(request, all_of, changing.WHITE)
     if not all_of.on:
-        raise MissingError(_("Access control is on at no broker that answers."))
+        raise MissingError(_("No responding broker has access control turned on."))
     form = WhiteForm(request.POST or None)
     if form.is_bound and "back" not in request.POST and form.is_valid():
         seen = seen_in(form, changing.WHITE)
@@ -124,49 +128,49 @@ def white(request: HttpRequest) -> HttpResponse:
 
 @administrators_form
 def renew(request: HttpRequest, access_key: str) -> HttpResponse:
-    """Give an account a new secret on every broker, once that is confirmed; show it once."""
-    all_of = changing.found()
+    """Set a new secret on every broker after confirmation, and show it once."""
+    all_of = changing.ask_brokers()
     holders_or_404(all_of, access_key)
     plan = changing.plan_of_secret(all_of, access_key)
     danger = Danger(
-        title=_("Make a new secret for %(key)s?") % {"key": access_key},
+        title=_("Create a new secret for %(key)s?") % {"key": access_key},
         text=_(
-            "Clients with the old one are refused from then on, until they get the new one. A "
-            "broker that lacks the account gets it, with the same secret."
+            "Clients that use the old secret are rejected until they get the new one. Brokers "
+            "without this account get it too, with the same secret."
         ),
-        undo=_("This cannot be undone: the old secret is kept nowhere."),
-        action=_("Make a new secret"),
-        keep=_("Keep the old one"),
+        undo=_("This can't be undone. The old secret isn't stored anywhere."),
+        action=_("Create new secret"),
+        keep=_("Keep old secret"),
         address=reverse("broker_accounts:renew", args=[access_key]),
         back=reverse(LIST),
         name=access_key,
         icon="key-round",
         refusal=changing.objection_to(plan),
     )
-    return settled(request, all_of, plan, danger)
+    return preview_or_apply(request, all_of, plan, danger)
 
 
 @administrators_form
 def delete(request: HttpRequest, access_key: str) -> HttpResponse:
-    """Delete an account on every broker, once that is confirmed."""
-    all_of = changing.found()
+    """Delete an account on every broker after confirmation."""
+    all_of = changing.ask_brokers()
     plan = deletion(all_of, access_key)
-    return settled(request, all_of, plan, danger_of_deletion(all_of, plan))
+    return preview_or_apply(request, all_of, plan, danger_of_deletion(all_of, plan))
 
 
-def deletion(all_of: Found, access_key: str) -> Plan:
+def deletion(all_of: BrokersAccess, access_key: str) -> Plan:
     now = changing.state_of(all_of, access_key, holders_or_404(all_of, access_key))
     return Plan(access_key, now, now, dict.fromkeys(now), kind=changing.ACCOUNT)
 
 
-def danger_of_deletion(all_of: Found, plan: Plan) -> Danger:
+def danger_of_deletion(all_of: BrokersAccess, plan: Plan) -> Danger:
     return Danger(
-        title=_("Delete the account %(key)s?") % {"key": plan.name},
-        text=_("Its clients are refused from then on, on %(brokers)s.")
+        title=_("Delete account %(key)s?") % {"key": plan.name},
+        text=_("Its clients on %(brokers)s are rejected from then on.")
         % {"brokers": ", ".join(plan.now)},
-        undo=_("This cannot be undone: an account made anew has another secret."),
+        undo=_("This can't be undone. A recreated account has a different secret."),
         action=_("Delete account"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("broker_accounts:delete", args=[plan.name]),
         back=reverse(LIST),
         name=plan.name,
@@ -174,10 +178,12 @@ def danger_of_deletion(all_of: Found, plan: Plan) -> Danger:
     )
 
 
-def settled(request: HttpRequest, all_of: Found, plan: Plan, danger: Danger) -> HttpResponse:
+def preview_or_apply(
+    request: HttpRequest, all_of: BrokersAccess, plan: Plan, danger: Danger
+) -> HttpResponse:
     if danger.refusal:
         return ask(request, danger)
-    question = unanswered(request, danger)
+    question = confirmation(request, danger)
     if question is not None:
         return question
     return carry_out(request, all_of, plan, danger)
@@ -185,8 +191,8 @@ def settled(request: HttpRequest, all_of: Found, plan: Plan, danger: Danger) -> 
 
 @administrators_form
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
-    """Show what undoing a change would do; a POST does it while nobody has changed it since."""
-    all_of = changing.found()
+    """Preview undoing a change; a POST undoes it unless the state has changed since."""
+    all_of = changing.ask_brokers()
     if "token" in request.POST:
         return apply(request, all_of, changing.kind_of(undoable(entry)))
     plan = changing.undoing(undoable(entry), all_of)
@@ -202,12 +208,12 @@ def undoable(entry: int) -> Entry:
     return found
 
 
-def apply(request: HttpRequest, all_of: Found, kind: str) -> HttpResponse:
-    """Do what a plan showed, unless somebody has changed it since: then show both."""
+def apply(request: HttpRequest, all_of: BrokersAccess, kind: str) -> HttpResponse:
+    """Apply a plan, or show both versions if the state has changed since the preview."""
     try:
         data = unsealed(request.POST["token"], kind)
     except signing.BadSignature as error:
-        said = _("This plan is not one of a broker's accounts; nothing was done.")
+        said = _("This plan isn't for a broker account, so nothing was changed.")
         raise MissingError(said) from error
     plan = changing.current(data, all_of, kind)
     if plan.is_overtaken or plan.is_idle or changing.objection_to(plan):
@@ -216,9 +222,9 @@ def apply(request: HttpRequest, all_of: Found, kind: str) -> HttpResponse:
 
 
 def carry_out(
-    request: HttpRequest, all_of: Found, plan: Plan, danger: Danger | None = None
+    request: HttpRequest, all_of: BrokersAccess, plan: Plan, danger: Danger | None = None
 ) -> HttpResponse:
-    outcome = changing.carried_out(request, all_of, plan)
+    outcome = changing.apply_plan(request, all_of, plan)
     if outcome.secret is not None:
         context = {"plan": plan, "outcome": outcome}
         return render(request, "broker_accounts/secret.html", context)
@@ -227,20 +233,20 @@ def carry_out(
     if outcome.problem:
         left = changing.current(
             {"name": plan.name, "seen": {}, "wanted": plan.wanted, "undoes": plan.undoes},
-            changing.found(),
+            changing.ask_brokers(),
             plan.kind,
         )
         return show_account_plan(request, left, problem=outcome.problem)
-    tell(request, said(plan), outcome.entry)
+    offer_undo(request, done_message(plan), outcome.entry)
     return redirect(LIST)
 
 
-def said(plan: Plan) -> str:
+def done_message(plan: Plan) -> str:
     if plan.kind == changing.WHITE:
-        return _("The addresses that need no account are changed.")
+        return _("The addresses without an account were changed.")
     if plan.verb == "delete":
-        return _("The account %(key)s is deleted.") % {"key": plan.name}
-    return _("The account %(key)s is changed.") % {"key": plan.name}
+        return _("Account %(key)s deleted.") % {"key": plan.name}
+    return _("Account %(key)s changed.") % {"key": plan.name}
 
 
 def show_account_plan(
@@ -250,10 +256,10 @@ def show_account_plan(
     problem: str = "",
     entries: list[tuple[str, str]] | None = None,
 ) -> HttpResponse:
-    words = PlanWords(_("Broker accounts"), _("New account"), _("Change account"))
+    words = PlanWords(_("Broker accounts"), _("New account"), _("Edit account"))
     is_white = plan.kind == changing.WHITE
     if is_white:
-        words = PlanWords(words.plural, "", _("Addresses that need no account"))
+        words = PlanWords(words.plural, "", _("Addresses without an account"))
     around = PlanSurroundings(
         back=reverse(LIST),
         is_new=plan.verb == "create" and not is_white,
@@ -265,12 +271,12 @@ def show_account_plan(
 
 
 def entries_of(form: forms.Form) -> list[tuple[str, str]]:
-    """Return what was typed, for a way back to the form."""
+    """Return the form's inputs, so that people can go back and edit them."""
     return [(name, str(form.data[name])) for name in form.fields if name in form.data]
 
 
 def seen_in(form: forms.Form, kind: str) -> Any:
-    """Return what a form was opened on, None where it does not say."""
+    """Return the state that a form was opened on, or None."""
     try:
         token = form.cleaned_data["seen"]
         return unsealed_state(token, kind) if token else None
@@ -278,10 +284,8 @@ def seen_in(form: forms.Form, kind: str) -> Any:
         return None
 
 
-def holders_or_404(all_of: Found, access_key: str) -> dict[str, BrokerAccount]:
+def holders_or_404(all_of: BrokersAccess, access_key: str) -> dict[str, BrokerAccount]:
     held = all_of.holders(access_key)
     if not held:
-        raise MissingError(
-            _("No broker that answers has an account %(key)s.") % {"key": access_key}
-        )
+        raise MissingError(_("No responding broker has an account %(key)s.") % {"key": access_key})
     return held

@@ -1,1 +1,1 @@
-"""The page of one broker."""
+"""The broker pages."""

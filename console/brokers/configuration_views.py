@@ -1,4 +1,4 @@
-"""The configuration of a broker: its keys, and changing one while it runs, as a plan."""
+"""A broker's configuration: the list of keys, and changing a key of a running broker."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from django.utils.translation import gettext as _, gettext_lazy
 from console.accounts.permissions import administrators_form, administrators_page
 from console.audit.models import Entry
 from console.audit.record import change
-from console.audit.undo import tell
+from console.audit.undo import offer_undo
 from console.configs.plan import Plan, unsealed
 from console.configs.plan_page import PlanPages, PlanSurroundings, PlanWords, show_plan
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.ui.copies import mqadmin, mqadmin_text
-from console.ui.lists import Chip, asked_text
+from console.ui.lists import Chip, search_text
 from console.ui.missing import MissingError
 from console.ui.tables import Column, Table
 from console.ui.templatetags.ui import grouped
@@ -73,22 +73,22 @@ def field_of(key: BrokerKey) -> forms.Field:
     )
 
 
-def found(broker_name: str, broker_id: int) -> BrokerNode:
+def broker_node(broker_name: str, broker_id: int) -> BrokerNode:
     for node in gateway().cluster.registered().nodes:
         if (node.broker_name, node.broker_id) == (broker_name, broker_id):
             return node
     raise MissingError(
-        _("No broker %(name)s with id %(id)d is registered.")
+        _("No broker named %(name)s with ID %(id)d is registered.")
         % {"name": broker_name, "id": broker_id}
     )
 
 
 @administrators_page
 def listing(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
-    """Show the keys of a broker: value, default, and what a change takes."""
-    node = found(broker_name, broker_id)
+    """Show a broker's keys with value, default, and how to change them."""
+    node = broker_node(broker_name, broker_id)
     every = gateway().cluster.configuration(node)
-    query = asked_text(request)
+    query = search_text(request)
     matching = [each for each in every if query.lower() in f"{each.key} {each.value}".lower()]
     kinds = {
         ALL: matching,
@@ -113,9 +113,9 @@ def listing(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespo
         "kind": kind,
         "chips": [
             Chip(ALL, _("All"), len(kinds[ALL])),
-            Chip(CHANGED, _("Not the default"), len(kinds[CHANGED])),
-            Chip(LIVE, _("Change while it runs"), len(kinds[LIVE])),
-            Chip(INERT, _("Without effect"), len(kinds[INERT])),
+            Chip(CHANGED, _("Non-default"), len(kinds[CHANGED])),
+            Chip(LIVE, _("Changeable at runtime"), len(kinds[LIVE])),
+            Chip(INERT, _("No effect"), len(kinds[INERT])),
         ],
         "is_narrowed": True,
         "is_described": any(each.is_described for each in every),
@@ -127,8 +127,8 @@ def listing(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespo
 
 @administrators_form
 def edit(request: HttpRequest, broker_name: str, broker_id: int, key: str) -> HttpResponse:
-    """Change a key that may change while the broker runs: form, plan, apply."""
-    node = found(broker_name, broker_id)
+    """Change a key that can change while the broker runs: form, plan, apply."""
+    node = broker_node(broker_name, broker_id)
     if "token" in request.POST:
         return apply(request, node)
     now = key_of(node, key)
@@ -149,7 +149,7 @@ def edit(request: HttpRequest, broker_name: str, broker_id: int, key: str) -> Ht
 
 @administrators_form
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
-    """Show what undoing a change would do; a POST does it while nobody has changed it since."""
+    """Preview undoing a change; a POST undoes it unless the state has changed since."""
     done = get_object_or_404(Entry, pk=entry, action=ACTION, outcome=Entry.Outcome.DONE)
     node, key, plan = undoing(done)
     if "token" in request.POST:
@@ -160,22 +160,22 @@ def undo(request: HttpRequest, entry: int) -> HttpResponse:
 
 
 def undoing(done: Entry) -> tuple[BrokerNode, str, Plan]:
-    """Return what undoing a change would do: the broker, the key, the plan."""
+    """Return the broker, the key and the plan for undoing a change."""
     broker_name, _colon, number = done.subject.rpartition(":")
-    node = found(broker_name, int(number))
+    node = broker_node(broker_name, int(number))
     key = key_in(done.before, node)
     now = state(node, key, key_of(node, key).value)
     return node, key, Plan(done.subject, done.after, now, done.before, done.pk, kind=KIND)
 
 
 def apply(request: HttpRequest, node: BrokerNode) -> HttpResponse:
-    """Do what a plan showed, unless the key has changed since: then show both."""
+    """Apply a plan, or show both versions if the key has changed since the preview."""
     try:
         data = unsealed(request.POST["token"], KIND)
     except signing.BadSignature:
         data = {}
     if data.get("name") != name_of(node):
-        raise MissingError(_("This plan is not one of this broker; nothing was done."))
+        raise MissingError(_("This plan isn't for this broker, so nothing was changed."))
     key = key_in(data["wanted"], node)
     now = state(node, key, key_of(node, key).value)
     plan = Plan(data["name"], data["seen"], now, data["wanted"], data["undoes"], kind=KIND)
@@ -186,19 +186,19 @@ def apply(request: HttpRequest, node: BrokerNode) -> HttpResponse:
 
 def carry_out(request: HttpRequest, node: BrokerNode, key: str, plan: Plan) -> HttpResponse:
     try:
-        entry = configured(request, node, key, plan)
+        entry = configure(request, node, key, plan)
     except GatewayError as error:
         problem = f"{error.what} {error.advice}".strip()
         return show_key_plan(request, node, key, plan, problem=problem)
-    tell(request, said(key, plan), entry)
+    offer_undo(request, done_message(key, plan), entry)
     return redirect("brokers:configuration", node.broker_name, node.broker_id)
 
 
-def configured(request: HttpRequest, node: BrokerNode, key: str, plan: Plan) -> Entry:
-    """Change a key as a plan says, under an audit entry.
+def configure(request: HttpRequest, node: BrokerNode, key: str, plan: Plan) -> Entry:
+    """Change a key according to a plan, under an audit log entry.
 
     Raises:
-        GatewayError: the broker refused.
+        GatewayError: the broker rejected the change.
     """
     wanted = plan.wanted[node.broker_name]
     assert wanted is not None
@@ -209,8 +209,8 @@ def configured(request: HttpRequest, node: BrokerNode, key: str, plan: Plan) -> 
     return entry
 
 
-def said(key: str, plan: Plan) -> str:
-    return _("%(key)s of %(broker)s is changed.") % {"key": key, "broker": plan.name}
+def done_message(key: str, plan: Plan) -> str:
+    return _("%(key)s was changed on %(broker)s.") % {"key": key, "broker": plan.name}
 
 
 def show_key_plan(
@@ -240,22 +240,25 @@ def state(node: BrokerNode, key: str, value: str) -> State:
 
 
 def key_of(node: BrokerNode, key: str) -> BrokerKey:
-    """Return a key of a broker that may change while it runs.
+    """Return a broker's key that can change while the broker runs.
 
     Raises:
-        MissingError: it has none of this name, or it may not.
+        MissingError: there is no such key, or it can't change at run time.
     """
     now = next((each for each in gateway().cluster.configuration(node) if each.key == key), None)
     if now is None or not now.is_live:
         raise MissingError(
-            _("%(key)s does not change while %(broker)s runs; set it in the broker's file.")
+            _(
+                "%(key)s can't be changed while %(broker)s is running. Set it in the broker's "
+                "configuration file and restart the broker."
+            )
             % {"key": key, "broker": name_of(node)}
         )
     return now
 
 
 def key_in(side: Any, node: BrokerNode) -> str:
-    """Return the one key that a plan or an entry is about."""
+    """Return the only key in a plan or entry."""
     values = side.get(node.broker_name) if isinstance(side, dict) else None
     if not isinstance(values, dict) or len(values) != 1:
         raise Http404

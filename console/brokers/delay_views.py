@@ -1,4 +1,4 @@
-"""The page of delayed messages: what waits in each level of a master, and until when."""
+"""The page of delayed messages: the pending messages of each delay level of a master."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from django.utils.translation import gettext as _
 from console.accounts.actions import Action
 from console.accounts.permissions import page
 from console.accounts.rights import rights_on
-from console.brokers.configuration_views import found
+from console.brokers.configuration_views import broker_node
 from console.brokers.delays import levels_of, next_in, with_key
+from console.gateway.access import gateway
 from console.gateway.moment import now_ms
 from console.history.range import whole
-from console.ui.lists import asked_text
+from console.ui.lists import search_text
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
@@ -27,32 +28,37 @@ if TYPE_CHECKING:
 
 
 def master(broker_name: str, broker_id: int) -> BrokerNode:
-    node = found(broker_name, broker_id)
+    node = broker_node(broker_name, broker_id)
     if not node.is_master:
-        raise MissingError(_("A slave delivers nothing; look at its master."))
+        raise MissingError(
+            _(
+                "This broker is a slave and doesn't deliver delayed messages. Open its master "
+                "instead."
+            )
+        )
     return node
 
 
 def level_in(levels: Sequence[Level], number: int) -> Level:
-    """Return one of the levels.
+    """Return a delay level by number.
 
     Raises:
         MissingError: the broker has no such level.
     """
     level = next((each for each in levels if each.number == number), None)
     if level is None:
-        raise MissingError(_("The broker has no such delay level."))
+        raise MissingError(_("The broker doesn't have this delay level."))
     return level
 
 
 @page
 def delays(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
-    """Show the levels; the messages of one, or those with a key, in the order of delivery."""
+    """Show delay levels and timer messages; with a level or a key, list its messages in order."""
     node = master(broker_name, broker_id)
     levels = levels_of(node)
     asked = whole(request.GET.get("level", ""))
     level = next((each for each in levels if each.number == asked), None)
-    key = asked_text(request)
+    key = search_text(request)
     offset = whole(request.GET.get("from", "")) or 0
     waiting: list[Waiting] = []
     more: int | None = None
@@ -60,17 +66,24 @@ def delays(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
         waiting = with_key(node, levels, key)
     elif level is not None and level.count:
         waiting, more = next_in(node, level, offset)
+    timers = gateway().sending.timers(broker_name, key)
     rights = rights_on(request)
+    timers_shown = [
+        each for each in (timers.timers if timers else ()) if rights.may(Action.SEE, each.topic)
+    ]
     shown = [each for each in waiting if rights.may(Action.SEE, each.topic)]
     context = {
         "node": node,
         "levels": levels,
-        "count": sum(each.count for each in levels),
+        "count": sum(each.count for each in levels) + (timers.total if timers else 0),
         "level": level,
         "query": key,
         "waiting": shown,
         "hidden": len(waiting) - len(shown),
         "next": more,
+        "timers": timers,
+        "timers_shown": timers_shown,
+        "timers_hidden": len(timers.timers) - len(timers_shown) if timers else 0,
         "read_at_ms": now_ms(),
     }
     return render(request, "brokers/delays.html", context)

@@ -1,4 +1,4 @@
-"""Delayed messages that wait in a master: how many in each level, and until when."""
+"""Pending delayed messages on a master: how many per level, and until when."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ LATE_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A message in its level, with when it is delivered, and where to."""
+    """A message in a delay level, with its due time and destination."""
 
     stored: StoredMessage
     due_ms: int
 
     @property
     def topic(self) -> str:
-        """The topic that it goes to."""
+        """The topic it will be delivered to."""
         return self.stored.properties.get(names.PROPERTY_REAL_TOPIC, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A delay level: how long it delays, what waits in it from which offset on."""
+    """A delay level: its delay, its pending messages and their first offset."""
 
     number: int
-    delay_ms: int | None  # None: messageDelayLevel has no such level (any more)
+    delay_ms: int | None  # None if messageDelayLevel no longer has this level
     offset: int
     max_offset: int
     first: Waiting | None = None
@@ -59,12 +59,12 @@ class Level:
 
     @property
     def is_late(self) -> bool:
-        """Whether its first message is overdue by more than a busy broker explains."""
+        """Return whether the first message is overdue by more than load can explain."""
         return self.first is not None and now_ms() - self.first.due_ms > LATE_MS
 
 
 def delays_of(node: BrokerNode) -> dict[int, int]:
-    """Return the delays of a broker's levels in milliseconds, by number."""
+    """Return the delay of each level in milliseconds, by number."""
     keys = {each.key: each.value for each in gateway().cluster.configuration(node)}
     try:
         delays = parse_delay_levels(keys.get(LEVELS_KEY) or LEVELS_USUAL)
@@ -74,10 +74,10 @@ def delays_of(node: BrokerNode) -> dict[int, int]:
 
 
 def levels_of(node: BrokerNode) -> list[Level]:
-    """Return the levels of a master in their order; two requests for each where something waits.
+    """Return a master's levels in order, with two requests for each level that has messages.
 
     Raises:
-        GatewayError: it does not answer.
+        GatewayError: the broker didn't respond.
     """
     delays, offsets, ends = delays_of(node), offsets_of(node), ends_of(node)
     numbers = sorted({*delays, *(queue_id + 1 for queue_id, row in ends.items() if row.max_offset)})
@@ -85,7 +85,7 @@ def levels_of(node: BrokerNode) -> list[Level]:
 
 
 def offsets_of(node: BrokerNode) -> dict[int, int]:
-    """Return the next offset of each level that has delivered something."""
+    """Return the next offset of each level that has delivered messages."""
     document = gateway().files.read(ConfigFile.DELAYS, [node.broker_name])[node.broker_name] or {}
     return {int(level): int(at) for level, at in document.get("offsetTable", {}).items()}
 
@@ -124,19 +124,16 @@ def waiting_at(
 
 
 def waiting_of(stored: StoredMessage, delays: Mapping[int, int]) -> Waiting:
-    """Return when a message of the schedule topic is due; a level that is gone delays as the last.
+    """Return when a message of the schedule topic is due; unknown levels use the longest delay.
 
-    A broker that started meanwhile goes by these times, too.
+    A broker applies the same rule after a restart.
     """
     delay_ms = delays.get(stored.queue_id + 1, max(delays.values(), default=0))
     return Waiting(stored, stored.store_ms + delay_ms)
 
 
 def next_in(node: BrokerNode, level: Level, offset: int) -> tuple[list[Waiting], int | None]:
-    """Return the messages of a level from an offset on, in the order of delivery.
-
-    And the offset to go on at, None where there are no more.
-    """
+    """Return a level's messages from an offset by delivery time, and the next offset or None."""
     queue = BrokerQueue(node.broker_name, level.number - 1)
     first = max(offset, level.offset)
     found = gateway().repair.copies(names.RMQ_SYS_SCHEDULE_TOPIC, queue, first, MESSAGES_SHOWN)
@@ -147,7 +144,7 @@ def next_in(node: BrokerNode, level: Level, offset: int) -> tuple[list[Waiting],
 
 
 def with_key(node: BrokerNode, levels: Sequence[Level], key: str) -> list[Waiting]:
-    """Return the messages with a key or unique key that still wait, the next one first."""
+    """Return pending messages with a key or unique key, next due first."""
     offsets = {level.number: level.offset for level in levels}
     found = gateway().browse.by_key(names.RMQ_SYS_SCHEDULE_TOPIC, key, 0, now_ms() + 1)
     delays = delays_of(node)

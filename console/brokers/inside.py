@@ -1,4 +1,4 @@
-"""What runs inside a broker, made ready for a page: histograms with bounds, threads with shares."""
+"""Broker internals prepared for display: histograms with bounds, threads with CPU shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Calls that took up to `most_ms`, None for more than any bound, and more than `least_ms`."""
+    """Calls that took more than `least_ms` and up to `most_ms`; None is beyond all bounds."""
 
     least_ms: float | None
     most_ms: float | None
@@ -24,20 +24,20 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How long one kind of call took; buckets before the first and after the last are left out."""
+    """The latencies of one kind of call, without empty buckets at both ends."""
 
     name: str
     buckets: tuple[Bucket, ...]
     count: int
     recent: int
     median_ms: float | None
-    """The bound under which half of all calls stayed, and below 99 of a hundred; None: beyond."""
+    """The upper bounds of 50% and 99% of all calls; None if beyond the largest bound."""
     p99_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadRow:
-    """A thread and its share of the processor time of all."""
+    """A thread and its share of the broker's CPU time."""
 
     thread: Thread
     percent: float
@@ -79,7 +79,7 @@ def histogram_of(
 
 
 def bound_of(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:
-    """Return the bound that a share of all calls stayed under; None: without calls, or beyond."""
+    """Return the upper bound for a share of all calls; None without calls or beyond all bounds."""
     wanted, seen = sum(counts) * share, 0
     if not wanted:
         return None
@@ -91,7 +91,7 @@ def bound_of(bounds: Sequence[float], counts: Sequence[int], share: float) -> fl
 
 
 def threads_of(internals: Internals) -> list[ThreadRow]:
-    """Return the threads, the busiest first."""
+    """Return the threads, busiest first."""
     total = internals.cpu_ms
     return [
         ThreadRow(each, 100 * each.cpu_ms / total if total else 0.0) for each in internals.threads

@@ -1,4 +1,4 @@
-"""The page of what runs inside a broker: threads, latencies, reads of the disk, damage."""
+"""The page of broker internals: threads, latencies, disk reads and damaged ranges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import page
-from console.brokers.configuration_views import found
+from console.brokers.configuration_views import broker_node
 from console.brokers.inside import histograms_of, threads_of
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @page
 def inside(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
-    """Show a broker from inside; one that does not say says why."""
-    node = found(broker_name, broker_id)
+    """Show a broker's internals, or why the broker doesn't report them."""
+    node = broker_node(broker_name, broker_id)
     context: dict[str, object] = {"node": node, "read_at_ms": now_ms()}
     try:
         internals = gateway().cluster.internals(node)

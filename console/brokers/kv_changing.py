@@ -1,4 +1,4 @@
-"""Changes of an entry of the name servers' key-value table as plans, name server by name server."""
+"""Changes of entries in the key-value table as plans per name server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNDONE = (f"{KIND}.put", f"{KIND}.delete")
 
 @dataclass(frozen=True, slots=True)
 class KvEntry:
-    """An entry as each name server that answers has it."""
+    """An entry's value on each name server that responds."""
 
     namespace: str
     key: str
@@ -41,12 +41,12 @@ class KvEntry:
 
     @property
     def value(self) -> str | None:
-        """The value of the first name server that has one."""
+        """The value on the first name server that has the entry."""
         held = next((values for values in self.state.values() if values is not None), None)
         return None if held is None else str(held["value"])
 
     def plan(self, value: str | None, seen: State | None = None) -> Plan:
-        """Return the plan of one value at every name server; None takes the entry away."""
+        """Return the plan to store a value on every name server, or to delete it if None."""
         then = None if value is None else self.values(value)
         wanted: State = dict.fromkeys(self.state, then)
         return Plan(self.subject, seen or self.state, self.state, wanted, kind=KIND)
@@ -56,23 +56,23 @@ class KvEntry:
         return f"{self.namespace} {self.key}"
 
     def values(self, value: str) -> Values:
-        # An entry of the audit says by itself what it is about: both names may have spaces.
+        # Audit log entries store both names separately, because names may contain spaces.
         return {"namespace": self.namespace, "key": self.key, "value": value}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a change."""
+    """The result of a change."""
 
     entry: Entry
     problem: str
 
 
 def entry_of(namespace: str, key: str) -> KvEntry:
-    """Ask all name servers.
+    """Ask all name servers for an entry.
 
     Raises:
-        GatewayError: none of them answers.
+        GatewayError: no name server responded.
     """
     answers = gateway().naming.views("", namespace)
     views = {a: each for a, each in answers.items() if isinstance(each, NameServerView)}
@@ -88,20 +88,25 @@ def entry_of(namespace: str, key: str) -> KvEntry:
 
 
 def names_in(*sides: Any) -> tuple[str, str]:
-    """Return the namespace and the key that a plan or an entry of the audit is about.
+    """Return the namespace and key of a plan or an audit log entry.
 
     Raises:
-        MissingError: it does not say, as those of older consoles.
+        MissingError: the entry doesn't have them, because an older console wrote it.
     """
     for side in sides:
         for values in (side or {}).values():
             if isinstance(values, dict) and {"namespace", "key"} <= values.keys():
                 return str(values["namespace"]), str(values["key"])
-    raise MissingError(_("An older console wrote this entry; it says too little to undo."))
+    raise MissingError(
+        _(
+            "This entry was written by an earlier version of the console and doesn't contain "
+            "enough detail to undo."
+        )
+    )
 
 
 def current(data: Mapping[str, Any]) -> Plan:
-    """Return a plan that was shown, with what is there now."""
+    """Return a plan that was shown, updated with the current state."""
     seen, wanted = data["seen"], data["wanted"]
     found = entry_of(*names_in(wanted, seen))
     now: State = {address: found.state.get(address) for address in wanted}
@@ -109,16 +114,16 @@ def current(data: Mapping[str, Any]) -> Plan:
 
 
 def undoing(entry: Entry) -> Plan:
-    """Return what undoing a change would do now.
+    """Return the plan to undo a change, from the current state.
 
     Raises:
-        MissingError: a name server of it does not answer, or is none of ours any more.
+        MissingError: one of its name servers doesn't respond or was removed.
     """
     found = entry_of(*names_in(entry.before, entry.after))
     after: State = entry.after
     gone = [address for address in after if address not in found.state]
     if gone:
-        said = _("%(servers)s says nothing of its entries now; undo it once it does.")
+        said = _("%(servers)s isn't reporting its entries. Try undoing again when it responds.")
         raise MissingError(said % {"servers": ", ".join(gone)})
     now: State = {address: found.state[address] for address in after}
     wanted: State = {address: entry.before.get(address) for address in after}
@@ -126,31 +131,34 @@ def undoing(entry: Entry) -> Plan:
 
 
 def objection_to(plan: Plan) -> str:
-    """Return what has to be accepted before a plan is applied; empty where nothing is."""
+    """Return the objection that the user must accept before the plan is applied, or ""."""
     silent = entry_of(*names_in(plan.wanted, plan.now, plan.seen)).silent
     if not silent:
         return ""
-    said = _("%(servers)s does not answer, and stays as it is: clients may be told either.")
+    said = _(
+        "%(servers)s isn't responding and wasn't changed. Clients may get different values "
+        "from different name servers."
+    )
     return said % {"servers": ", ".join(silent)}
 
 
 def action_of(plan: Plan) -> str:
-    """Return the audit's word for a plan."""
+    """Return the audit log's action for a plan."""
     return f"{KIND}.delete" if plan.verb == "delete" else f"{KIND}.put"
 
 
-def said(plan: Plan) -> str:
-    """Return what is said once a plan is carried out."""
+def done_message(plan: Plan) -> str:
+    """Return the message after a plan was applied."""
     _namespace, key = names_in(plan.wanted, plan.now)
     if plan.undoes is not None:
-        return _("%(key)s is as it was.") % {"key": key}
+        return _("%(key)s was restored.") % {"key": key}
     if plan.verb == "delete":
-        return _("%(key)s is deleted.") % {"key": key}
-    return _("%(key)s is kept at every name server.") % {"key": key}
+        return _("%(key)s was deleted.") % {"key": key}
+    return _("%(key)s was saved on every name server.") % {"key": key}
 
 
-def carried_out(request: HttpRequest, plan: Plan) -> Outcome:
-    """Do what a plan says under one entry; end at the first name server that does not take it."""
+def apply_plan(request: HttpRequest, plan: Plan) -> Outcome:
+    """Apply a plan under one audit log entry; stop at the first name server that fails."""
     namespace, key = names_in(plan.wanted, plan.now)
     naming, problem = gateway().naming, ""
     with change(request, action_of(plan), plan.name, before=plan.now, after=plan.wanted) as entry:

@@ -1,4 +1,4 @@
-"""Pages of the name servers' key-value table: an entry is put and deleted as a plan, and undone."""
+"""Pages of the key-value table: put, delete and undo, as plans."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from console.accounts.permissions import administrators_form
 from console.audit.models import Entry
-from console.audit.undo import tell
+from console.audit.undo import offer_undo
 from console.brokers import kv_changing
 from console.brokers.kv_changing import KIND, entry_of
 from console.configs.plan import sealed_state, unsealed, unsealed_state
 from console.configs.plan_page import PlanPages, PlanSurroundings, PlanWords, show_plan
 from console.gateway.naming import ORDER_TOPIC_CONFIG
-from console.ui.danger import Danger, Effect, ask, unanswered
+from console.ui.danger import Danger, Effect, ask, confirmation
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ PLAIN = {"autocomplete": "off", "spellcheck": "false"}
 
 
 class KvForm(forms.Form):
-    """One entry of a namespace."""
+    """An entry of a namespace."""
 
     namespace = forms.CharField(
         label=gettext_lazy("Namespace"),
@@ -45,14 +45,15 @@ class KvForm(forms.Form):
     )
     key = forms.CharField(
         label=gettext_lazy("Key"),
-        help_text=gettext_lazy("In ORDER_TOPIC_CONFIG the name of a topic."),
+        help_text=gettext_lazy("For ORDER_TOPIC_CONFIG, the topic name."),
         max_length=NAME_CHARACTERS_MAX,
         widget=forms.TextInput(attrs=PLAIN),
     )
     value = forms.CharField(
         label=gettext_lazy("Value"),
         help_text=gettext_lazy(
-            "In ORDER_TOPIC_CONFIG the queues of each broker, as in broker-a:4;broker-b:4."
+            "For ORDER_TOPIC_CONFIG, the number of queues on each broker, for example "
+            "broker-a:4;broker-b:4."
         ),
         max_length=VALUE_CHARACTERS_MAX,
         widget=forms.TextInput(attrs=PLAIN),
@@ -66,7 +67,7 @@ def back_to(namespace: str) -> str:
 
 @administrators_form
 def put(request: HttpRequest) -> HttpResponse:
-    """Keep an entry at every name server: form, plan, apply."""
+    """Store an entry on every name server: form, plan, apply."""
     if "token" in request.POST:
         return apply(request)
     form = KvForm(request.POST or None)
@@ -77,7 +78,7 @@ def put(request: HttpRequest) -> HttpResponse:
         return show_kv_plan(request, plan, form=form)
     seen = form.data.get("seen", "")
     if not form.is_bound:
-        # A link leads to one that is there, to be changed.
+        # Links from the list prefill the form with an existing entry.
         named = {name: request.GET[name].strip() for name in form.fields if name in request.GET}
         form.initial.update(named)
         if {"namespace", "key"} <= named.keys():
@@ -89,7 +90,7 @@ def put(request: HttpRequest) -> HttpResponse:
 
 
 def seen_in(token: str, found: KvEntry) -> State | None:
-    """Return what a form was opened on, None where it does not say or it is of another entry."""
+    """Return the state that a form was opened on, or None if it was for another entry."""
     if not token:
         return None
     try:
@@ -102,40 +103,43 @@ def seen_in(token: str, found: KvEntry) -> State | None:
 
 @administrators_form
 def remove(request: HttpRequest, namespace: str, key: str) -> HttpResponse:
-    """Delete an entry at every name server, once that is confirmed."""
+    """Delete an entry on every name server after confirmation."""
     found = entry_of(namespace, key)
     danger = danger_of(found)
-    question = unanswered(request, danger)
+    question = confirmation(request, danger)
     if question is not None:
         return question
     plan = found.plan(None)
-    outcome = kv_changing.carried_out(request, plan)
+    outcome = kv_changing.apply_plan(request, plan)
     if outcome.problem:
         return ask(request, replace(danger, problem=outcome.problem))
-    tell(request, kv_changing.said(plan), outcome.entry)
+    offer_undo(request, kv_changing.done_message(plan), outcome.entry)
     return redirect(back_to(namespace))
 
 
 def danger_of(found: KvEntry) -> Danger:
-    """Return the question before an entry is deleted.
+    """Return the confirmation for deleting an entry.
 
     Raises:
-        MissingError: no name server has it.
+        MissingError: no name server has the entry.
     """
     if not found.is_anywhere:
-        raise MissingError(_("No name server has %(key)s.") % {"key": found.key})
+        raise MissingError(_("No name server has an entry for %(key)s.") % {"key": found.key})
     silent = Effect(
-        _("Name servers that do not answer, and keep it"),
+        _("Name servers that aren't responding and will keep the entry"),
         len(found.silent),
         ", ".join(found.silent),
         is_bad=True,
     )
     return Danger(
         title=_("Delete %(key)s?") % {"key": found.key},
-        text=_("Every name server loses the entry; clients of ordered topics may read it."),
-        undo=_("It can be put back: by the notice afterwards, or by the audit."),
+        text=_(
+            "The entry is deleted from every name server. Clients of ordered topics may depend "
+            "on it."
+        ),
+        undo=_("You can undo this from the notification or the audit log."),
         action=_("Delete"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("brokers:kv-delete", args=[found.namespace, found.key]),
         back=back_to(found.namespace),
         effects=(silent,) if found.silent else (),
@@ -144,7 +148,7 @@ def danger_of(found: KvEntry) -> Danger:
 
 @administrators_form
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
-    """Show what undoing a change would do; a POST does it while nobody has changed it since."""
+    """Preview undoing a change; a POST undoes it unless the state has changed since."""
     if "token" in request.POST:
         return apply(request)
     plan = kv_changing.undoing(undoable(entry))
@@ -161,11 +165,11 @@ def undoable(entry: int) -> Entry:
 
 
 def apply(request: HttpRequest) -> HttpResponse:
-    """Do what a plan showed, unless somebody has changed it since: then show both."""
+    """Apply a plan, or show both versions if the state has changed since the preview."""
     try:
         data = unsealed(request.POST["token"], KIND)
     except signing.BadSignature as error:
-        said = _("This plan is not one of a name server's entry; nothing was done.")
+        said = _("This plan isn't for a name server entry, so nothing was changed.")
         raise MissingError(said) from error
     plan = kv_changing.current(data)
     if plan.is_overtaken or plan.is_idle:
@@ -176,11 +180,11 @@ def apply(request: HttpRequest) -> HttpResponse:
 def carry_out(request: HttpRequest, plan: Plan) -> HttpResponse:
     if kv_changing.objection_to(plan) and request.POST.get("accepted") != "on":
         return show_kv_plan(request, plan, is_refused="token" in request.POST)
-    outcome = kv_changing.carried_out(request, plan)
+    outcome = kv_changing.apply_plan(request, plan)
     if outcome.problem:
         left = {"seen": {}, "wanted": plan.wanted, "undoes": plan.undoes}
         return show_kv_plan(request, kv_changing.current(left), problem=outcome.problem)
-    tell(request, kv_changing.said(plan), outcome.entry)
+    offer_undo(request, kv_changing.done_message(plan), outcome.entry)
     namespace, _key = kv_changing.names_in(plan.wanted, plan.now)
     return redirect(back_to(namespace))
 

@@ -1,4 +1,4 @@
-"""The page of name servers: who is registered with each, a topic's route, the key-value table."""
+"""The page of name servers: registered brokers, a topic's route, the key-value table."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 
 from console.accounts.permissions import administrators_form, page
-from console.audit.undo import tell
+from console.audit.undo import offer_undo
 from console.brokers.kv_views import NAME_CHARACTERS_MAX
-from console.brokers.write_permission import TAKEN, danger_of, made_writable, said, undoable
+from console.brokers.write_permission import (
+    REVOKED,
+    danger_of,
+    done_message,
+    set_writable,
+    undoable,
+)
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.gateway.naming import ORDER_TOPIC_CONFIG, NameServerView
-from console.ui.danger import ask, unanswered
+from console.ui.danger import ask, confirmation
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A broker, and at which name servers it is not registered."""
+    """A broker, and the name servers where it isn't registered."""
 
     broker_name: str
     broker_id: int
@@ -40,29 +46,29 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """An entry: its values, with who has each; more than one where name servers differ."""
+class StoredEntry:
+    """An entry with the name servers that have each of its values."""
 
     key: str
     values: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What all name servers say together."""
+class NameServerReports:
+    """The combined reports of all name servers."""
 
     servers: tuple[str, ...]
     silent: dict[str, GatewayError]
     brokers: list[Registered]
     routes: list[tuple[str, tuple[RouteQueues, ...] | None]]
-    entries: list[Kept]
+    entries: list[StoredEntry]
 
 
-def told(topic: str, namespace: str) -> Told:
+def name_server_reports(topic: str, namespace: str) -> NameServerReports:
     """Ask all name servers.
 
     Raises:
-        GatewayError: none of them answers.
+        GatewayError: no name server responded.
     """
     answers = gateway().naming.views(topic, namespace)
     views = {a: each for a, each in answers.items() if isinstance(each, NameServerView)}
@@ -71,7 +77,7 @@ def told(topic: str, namespace: str) -> Told:
         raise next(iter(silent.values()))
     nodes = {node: None for view in views.values() for node in view.nodes}
     keys = {key: None for view in views.values() for key in view.entries}
-    return Told(
+    return NameServerReports(
         servers=tuple(answers),
         silent=silent,
         brokers=[
@@ -85,7 +91,7 @@ def told(topic: str, namespace: str) -> Told:
         ],
         routes=[(a, view.route) for a, view in views.items()] if topic else [],
         entries=[
-            Kept(key, by_value((a, view.entries.get(key)) for a, view in views.items()))
+            StoredEntry(key, by_value((a, view.entries.get(key)) for a, view in views.items()))
             for key in sorted(keys)
         ],
     )
@@ -101,12 +107,12 @@ def by_value(pairs: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, tuple[
 
 @page
 def name_servers(request: HttpRequest) -> HttpResponse:
-    """Show what each name server says."""
+    """Show the report of each name server."""
     topic = request.GET.get("topic", "").strip()[:NAME_CHARACTERS_MAX]
     asked = request.GET.get("namespace", "").strip()[:NAME_CHARACTERS_MAX]
     namespace = asked or ORDER_TOPIC_CONFIG
     context = {
-        "told": told(topic, namespace),
+        "told": name_server_reports(topic, namespace),
         "topic": topic,
         "namespace": namespace,
         "read_at_ms": now_ms(),
@@ -116,24 +122,24 @@ def name_servers(request: HttpRequest) -> HttpResponse:
 
 @administrators_form
 def writable(request: HttpRequest, broker_name: str) -> HttpResponse:
-    """Give or take a broker's write permission at every name server, once that is confirmed."""
-    known = {each.broker_name for each in told("", ORDER_TOPIC_CONFIG).brokers}
+    """Grant or revoke a broker's write permission on every name server after confirmation."""
+    known = {each.broker_name for each in name_server_reports("", ORDER_TOPIC_CONFIG).brokers}
     if broker_name not in known:
         raise MissingError(_("No broker named %(name)s is registered.") % {"name": broker_name})
     is_writable = (request.POST.get("do") or request.GET.get("do", "")) == "add"
-    question = unanswered(request, danger_of(broker_name, is_writable=is_writable))
+    question = confirmation(request, danger_of(broker_name, is_writable=is_writable))
     return question or carry_out(request, broker_name, is_writable=is_writable)
 
 
 @administrators_form
 def write_undo(request: HttpRequest, entry: int) -> HttpResponse:
-    """Show what undoing a change of write permission would do; a POST does it where it is left."""
+    """Preview undoing a change of write permission; a POST undoes it."""
     done = undoable(entry)
-    is_writable = done.action == TAKEN
+    is_writable = done.action == REVOKED
     danger = danger_of(done.subject, is_writable=is_writable, undoes=done)
     if danger.refusal:
         return ask(request, danger)
-    question = unanswered(request, danger)
+    question = confirmation(request, danger)
     return question or carry_out(request, done.subject, is_writable=is_writable, undoes=done)
 
 
@@ -141,9 +147,9 @@ def carry_out(
     request: HttpRequest, broker_name: str, *, is_writable: bool, undoes: Entry | None = None
 ) -> HttpResponse:
     try:
-        entry = made_writable(request, broker_name, is_writable=is_writable, undoes=undoes)
+        entry = set_writable(request, broker_name, is_writable=is_writable, undoes=undoes)
     except GatewayError as error:
         messages.error(request, f"{error.what} {error.advice}".strip())
     else:
-        tell(request, said(entry), entry)
+        offer_undo(request, done_message(entry), entry)
     return redirect("brokers:name-servers")

@@ -1,4 +1,4 @@
-"""The page of transactions without an outcome: which wait, and commit, roll back, check now."""
+"""The page of transactions without an outcome: list, commit, roll back and check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from console.accounts.actions import Action
 from console.accounts.permissions import form_for, page, require
 from console.accounts.rights import rights_on
 from console.audit.record import change
-from console.brokers.configuration_views import found
+from console.brokers.configuration_views import broker_node
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
@@ -31,15 +31,17 @@ COMMIT, ROLL_BACK, CHECK = "commit", "roll-back", "check"
 
 
 def master(broker_name: str, broker_id: int) -> BrokerNode:
-    node = found(broker_name, broker_id)
+    node = broker_node(broker_name, broker_id)
     if not node.is_master:
-        raise MissingError(_("A slave decides nothing; look at its master."))
+        raise MissingError(
+            _("This broker is a slave and can't resolve transactions. Open its master instead.")
+        )
     return node
 
 
 @page
 def transactions(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
-    """Show the transactions without an outcome, the oldest first."""
+    """Show transactions without an outcome, oldest first."""
     node = master(broker_name, broker_id)
     halves = gateway().sending.undecided(broker_name, whole(request.GET.get("from", "")) or 0)
     rights = rights_on(request)
@@ -57,7 +59,7 @@ def transactions(request: HttpRequest, broker_name: str, broker_id: int) -> Http
 
 @form_for(Action.SEND)
 def decide(request: HttpRequest, broker_name: str, broker_id: int, offset: int) -> HttpResponse:
-    """Commit, roll back or check a transaction, once it is confirmed."""
+    """Commit, roll back or check a transaction after confirmation."""
     node = master(broker_name, broker_id)
     half = half_at(request, broker_name, offset)
     wanted = decision(request.POST.get("do") or request.GET.get("do", ""))
@@ -65,45 +67,48 @@ def decide(request: HttpRequest, broker_name: str, broker_id: int, offset: int) 
     if request.method != "POST":
         return ask(request, danger_of(half, wanted, back, request.path))
     try:
-        messages.success(request, decided(request, half, wanted))
+        messages.success(request, apply_decision(request, half, wanted))
     except GatewayError as error:
         messages.error(request, f"{error.what} {error.advice}".strip())
     return redirect(back)
 
 
 def half_at(request: HttpRequest, broker_name: str, offset: int) -> Half:
-    """Return a transaction that waits, to whoever may send to its topic.
+    """Return a pending transaction, for people who can send to its topic.
 
     Raises:
-        MissingError: there is none (any more).
+        MissingError: the transaction doesn't exist or has an outcome by now.
     """
     halves = gateway().sending.undecided(broker_name, offset)
     rows = () if halves is None else halves.halves
     half = next((each for each in rows if each.queue_offset == offset), None)
     if half is None:
         raise MissingError(
-            _("This transaction has an outcome by now, or was asked about: look at the list again.")
+            _(
+                "This transaction was resolved or checked in the meantime. Refresh the list "
+                "and try again."
+            )
         )
     require(request, Action.SEND, half.topic)
     return half
 
 
 def decision(asked: str) -> str:
-    """Return what shall become of a transaction.
+    """Return the decision with this name.
 
     Raises:
-        MissingError: it is nothing that could.
+        MissingError: there is no such decision.
     """
     if asked not in (COMMIT, ROLL_BACK, CHECK):
-        raise MissingError(_("A transaction is committed, rolled back or checked."))
+        raise MissingError(_("Choose commit, roll back or check."))
     return asked
 
 
-def decided(request: HttpRequest, half: Half, wanted: str) -> str:
-    """Commit, roll back or check a transaction; return what was done.
+def apply_decision(request: HttpRequest, half: Half, wanted: str) -> str:
+    """Commit, roll back or check a transaction; return a sentence for the user.
 
     Raises:
-        GatewayError: its broker refused.
+        GatewayError: the broker rejected it.
     """
     subject = f"{half.topic} {half.uniq_key or half.queue_offset}"
     with change(request, f"transaction.{wanted}", subject, before={"group": half.group}):
@@ -112,28 +117,35 @@ def decided(request: HttpRequest, half: Half, wanted: str) -> str:
         else:
             gateway().sending.decide(half, is_commit=wanted == COMMIT)
     said = {
-        COMMIT: _("The transaction is committed: its message is in %(topic)s."),
-        ROLL_BACK: _("The transaction is rolled back: nobody gets its message."),
-        CHECK: _("A producer of %(group)s is asked; its answer decides the transaction."),
+        COMMIT: _("Transaction committed. Its message is now in %(topic)s."),
+        ROLL_BACK: _("Transaction rolled back. Its message won't be delivered."),
+        CHECK: _(
+            "The broker is asking a producer in %(group)s. The producer's answer decides the "
+            "transaction."
+        ),
     }
     return said[wanted] % {"topic": half.topic, "group": half.group}
 
 
 def danger_of(half: Half, wanted: str, back: str, address: str) -> Danger:
-    """Return what a decision means, which its producer may see otherwise."""
+    """Return the confirmation for a decision, which may contradict the producer's own."""
     titles = {
         COMMIT: _("Commit the transaction in %(topic)s?"),
         ROLL_BACK: _("Roll back the transaction in %(topic)s?"),
-        CHECK: _("Ask a producer about the transaction in %(topic)s?"),
+        CHECK: _("Check the transaction in %(topic)s with its producer?"),
     }
     texts = {
-        COMMIT: _("Its consumers get the message, whatever the producer %(group)s has done."),
-        ROLL_BACK: _("Nobody gets the message, whatever the producer %(group)s has done."),
-        CHECK: _("The broker asks one that is connected now; %(group)s decides."),
+        COMMIT: _(
+            "Consumers will receive the message, whatever producer group %(group)s has done."
+        ),
+        ROLL_BACK: _(
+            "No consumer will receive the message, whatever producer group %(group)s has done."
+        ),
+        CHECK: _("The broker asks a connected producer in %(group)s, which decides the outcome."),
     }
     actions = {COMMIT: _("Commit"), ROLL_BACK: _("Roll back"), CHECK: _("Check now")}
     values = {"topic": half.topic, "group": half.group}
-    undo = "" if wanted == CHECK else _("The first outcome stays: this cannot be undone.")
+    undo = "" if wanted == CHECK else _("The first outcome is final. This can't be undone.")
     return Danger(
         title=titles[wanted] % values,
         text=texts[wanted] % values,

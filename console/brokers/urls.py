@@ -1,4 +1,4 @@
-"""Addresses of brokers."""
+"""URL patterns of the broker pages."""
 
 from __future__ import annotations
 

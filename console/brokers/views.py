@@ -1,4 +1,4 @@
-"""Views of one broker: its figures now, and their history."""
+"""The page of a broker: current metrics, history, and promotion of a slave."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @page
 def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
-    """Show a broker; one that does not answer still has its history."""
+    """Show a broker, or only its history if the broker doesn't respond."""
     name = f"{broker_name}:{broker_id}"
     node: BrokerNode | None = None
     answer: RuntimeInfo | GatewayError | None
@@ -53,7 +53,7 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
         if isinstance(answer, GatewayError):
             raise answer
         raise Http404
-    # A broker without slaves has nothing in these charts, one that is gone may have had some.
+    # These charts are empty without slaves; an unreachable broker may have had some.
     more: tuple[Chart, ...] = LAG_CHARTS if sets or node is None else ()
     if more and broker_id == MASTER_ID:
         more += SLAVES_CHARTS
@@ -71,7 +71,7 @@ def detail(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespon
 
 
 def sparks_of(name: str, at_ms: int) -> dict[str, Spark]:
-    """Return the last hour of what the tiles show, where it is kept."""
+    """Return the last hour of the metrics on the tiles, if they are stored."""
     lines = {
         "put": Line("", metrics.PUT),
         "got": Line("", metrics.GOT),
@@ -82,7 +82,7 @@ def sparks_of(name: str, at_ms: int) -> dict[str, Spark]:
 
 
 def copies_of(node: BrokerNode) -> list[CopyText]:
-    """Return what asks the broker itself, elsewhere."""
+    """Return commands that query the broker from elsewhere."""
     asked = [
         mqadmin("brokerStatus", {"b": node.address}),
         mqadmin("getBrokerConfig", {"b": node.address}),
@@ -96,7 +96,7 @@ def copies_of(node: BrokerNode) -> list[CopyText]:
 
 
 def set_of(cluster: Cluster, broker_name: str) -> tuple[BrokerSet, ...]:
-    """Return a broker's set, if it has a slave."""
+    """Return a broker's set if it has a slave."""
     if all(each.broker_name != broker_name for each in cluster.in_sets):
         return ()
     found = sets_of(cluster, gateway().cluster.replication())
@@ -108,7 +108,7 @@ def is_called(node: BrokerNode, broker_name: str, broker_id: int) -> bool:
 
 
 def danger_of(node: BrokerNode) -> Danger:
-    """Return what a promotion does, and how much only the old master has."""
+    """Return the confirmation for a promotion, with the amount of data only the old master has."""
     ends = {
         each.node.broker_id: each.max_offset
         for each in gateway().cluster.replication().values()
@@ -116,18 +116,18 @@ def danger_of(node: BrokerNode) -> Danger:
     }
     master, own = ends.get(MASTER_ID), ends.get(node.broker_id)
     return Danger(
-        title=_("Make %(address)s the master of %(name)s?")
+        title=_("Promote %(address)s to master of %(name)s?")
         % {"address": node.address, "name": node.broker_name},
         text=_(
-            "It takes messages from then on, and the old master becomes its slave when it comes "
-            "back. What only the old master has is saved aside there, and readers do not see it "
-            "any more."
+            "The slave starts accepting messages, and the old master becomes its slave when it "
+            "comes back. Messages that exist only on the old master are saved separately there "
+            "and are no longer visible to consumers."
         ),
         effects=(
             Effect(
-                _("Bytes of the log that only the master has"),
+                _("CommitLog bytes that only the master has"),
                 None if master is None or own is None else max(0, master - own),
-                _("as both say now"),
+                _("as both currently report"),
                 is_bad=True,
             ),
         ),
@@ -135,25 +135,28 @@ def danger_of(node: BrokerNode) -> Danger:
             Choice(
                 "force",
                 _(
-                    "Even if the old master may be alive: what it takes from now on is lost to "
-                    "readers"
+                    "Promote even if the old master may still be running. Messages it accepts "
+                    "from now on are lost to consumers."
                 ),
             ),
         ),
-        undo=_("This cannot be undone; the old master can be promoted again once it follows."),
+        undo=_(
+            "You can't undo this directly, but you can promote the old master again once it's "
+            "in sync."
+        ),
         action=_("Promote"),
-        keep=_("Keep it a slave"),
+        keep=_("Cancel"),
         address=reverse("brokers:promote", args=[node.broker_name, node.broker_id]),
         back=reverse("brokers:detail", args=[node.broker_name, node.broker_id]),
         name=node.address,
         icon="triangle-alert",
-        refusal=_("It is the master already.") if node.is_master else "",
+        refusal=_("This broker is already the master.") if node.is_master else "",
     )
 
 
 @administrators_form
 def promote(request: HttpRequest, broker_name: str, broker_id: int) -> HttpResponse:
-    """Make a slave the master of its set, if its address was typed."""
+    """Promote a slave to master if its address was typed."""
     cluster = gateway().cluster.registered()
     node = next((each for each in cluster.nodes if is_called(each, broker_name, broker_id)), None)
     if node is None:
@@ -162,25 +165,25 @@ def promote(request: HttpRequest, broker_name: str, broker_id: int) -> HttpRespo
     if request.method != "POST":
         return ask(request, danger)
     if danger.refusal or not is_confirmed(request, danger):
-        problem = _("Nothing was promoted: type the slave's address as it stands.")
+        problem = _("Nothing was promoted. Type the slave's address exactly as shown.")
         return ask(request, replace(danger, problem=danger.refusal or problem))
     try:
-        done = promoted(request, node, is_forced=request.POST.get("force") == "on")
+        done = apply_promotion(request, node, is_forced=request.POST.get("force") == "on")
     except GatewayError as error:
         return ask(request, replace(danger, problem=error.what))
     messages.success(
         request,
-        _("%(address)s is the master of %(name)s now, in epoch %(epoch)d.")
+        _("%(address)s is now the master of %(name)s, in epoch %(epoch)d.")
         % {"address": node.address, "name": broker_name, "epoch": done.epoch},
     )
     return redirect("overview:index")
 
 
-def promoted(request: HttpRequest, node: BrokerNode, *, is_forced: bool) -> Promoted:
-    """Make a slave the master of its set, under an audit entry.
+def apply_promotion(request: HttpRequest, node: BrokerNode, *, is_forced: bool) -> Promoted:
+    """Promote a slave to master under an audit log entry.
 
     Raises:
-        GatewayError: it refused.
+        GatewayError: the slave rejected it.
     """
     subject = f"{node.broker_name}:{node.broker_id} {node.address}"
     with change(request, "broker.promote", subject, before={"force": is_forced}) as entry:

@@ -1,7 +1,7 @@
-"""A broker's write permission in the routes of name servers: taken, given back, each undone.
+"""Grants and revokes a broker's write permission in name server routes, with undo.
 
-Taking it away wipes the write bit of each route; giving it back sets reading and writing in each,
-whatever it was before. So an undo of the one is the other.
+Revoking clears the write bit of each route. Granting sets read and write in each, whatever it was
+before. Each one therefore undoes the other.
 """
 
 from __future__ import annotations
@@ -17,31 +17,34 @@ from console.audit.record import change
 from console.gateway.access import gateway
 from console.gateway.naming import ORDER_TOPIC_CONFIG, NameServerView
 from console.ui.danger import Danger, Effect
-from console.ui.lists import shortened
+from console.ui.lists import shorten
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
-GIVEN, TAKEN = "name-server.add-write", "name-server.wipe-write"
-UNDONE = (GIVEN, TAKEN)
+GRANTED, REVOKED = "name-server.add-write", "name-server.wipe-write"
+UNDONE = (GRANTED, REVOKED)
 ROUTES_ASKED_MAX = 5
-"""Of so many topics the routes are looked at: name servers have no request for all."""
+"""Check routes of this many topics only, because name servers have no request for all routes."""
 
 
 def danger_of(broker_name: str, *, is_writable: bool, undoes: Entry | None = None) -> Danger:
-    """Return the question before it is given or taken; asks brokers, and name servers to undo."""
+    """Return the confirmation for a change; asks brokers, and for an undo also name servers."""
     values = {"broker": broker_name}
     if is_writable:
-        title = _("Give %(broker)s its write permission back?") % values
-        text = _("Name servers name it to producers again, in the routes of all its topics.")
-        action = _("Add write permission")
-    else:
-        title = _("Take %(broker)s out of the routes of producers?") % values
+        title = _("Restore write permission for %(broker)s?") % values
         text = _(
-            "Name servers no longer name it to producers; they send elsewhere within half a "
-            "minute, where another broker has the topic. Consumers read on."
+            "Name servers include the broker in the routes of all its topics again, so "
+            "producers can send to it."
         )
-        action = _("Wipe write permission")
+        action = _("Restore write permission")
+    else:
+        title = _("Remove write permission for %(broker)s?") % values
+        text = _(
+            "Name servers stop listing the broker for producers. Within 30 seconds, producers "
+            "send to another broker that has the topic. Consumers aren't affected."
+        )
+        action = _("Remove write permission")
     address = reverse("brokers:write-perm", args=[broker_name])
     if undoes is not None:
         address = reverse("brokers:write-undo", args=[undoes.pk])
@@ -50,8 +53,8 @@ def danger_of(broker_name: str, *, is_writable: bool, undoes: Entry | None = Non
         text=text,
         effects=effects_of(broker_name) if is_writable else (),
         undo=_(
-            "It can be undone: by the notice afterwards, or by the audit. A broker's restart or "
-            "changed topic gives write permission back, too."
+            "You can undo this from the notification or the audit log. Restarting the broker "
+            "or changing a topic on it also restores write permission."
         ),
         action=action,
         keep=_("Cancel"),
@@ -64,22 +67,22 @@ def danger_of(broker_name: str, *, is_writable: bool, undoes: Entry | None = Non
 
 
 def effects_of(broker_name: str) -> tuple[Effect, ...]:
-    """Return what giving it back does besides: routes of topics nobody may write name it, too."""
+    """Return side effects of granting: the routes of read-only topics become writable too."""
     kept = [name for name, is_writable in topics_on(broker_name).items() if not is_writable]
     if not kept:
         return ()
-    note = _("%(names)s: named to producers as well, and refused by the broker")
+    note = _("%(names)s: producers are routed to them, but the broker rejects their messages")
     effect = Effect(
-        _("Topics without write permission of their own"),
+        _("Topics without write permission"),
         len(kept),
-        note % {"names": shortened(kept)},
+        note % {"names": shorten(kept)},
         is_bad=True,
     )
     return (effect,)
 
 
 def topics_on(broker_name: str) -> dict[str, bool]:
-    """Return whether each topic of a broker may be written by its own configuration, by name."""
+    """Return for each topic of a broker whether its own configuration allows writing."""
     found = gateway().topics.all()
     return {
         name: found[name].configs[broker_name].is_writable
@@ -89,35 +92,35 @@ def topics_on(broker_name: str) -> dict[str, bool]:
 
 
 def refusal_of(broker_name: str, *, is_writable: bool) -> str:
-    """Return why there is nothing to undo: routes are so already, at every name server."""
+    """Return why there is nothing to undo: all name servers already have these permissions."""
     asked = [name for name, may in topics_on(broker_name).items() if may][:ROUTES_ASKED_MAX]
     is_so = [
         each.may_write == is_writable
         for topic in asked
         for view in gateway().naming.views(topic, ORDER_TOPIC_CONFIG).values()
-        # Of a name server that does not answer, nothing is known.
+        # Skip name servers that don't respond, because their routes are unknown.
         for each in (view.route or () if isinstance(view, NameServerView) else ())
         if each.broker_name == broker_name
     ]
     if not is_so or not all(is_so):
         return ""
     said = (
-        _("Producers find %(broker)s already: nothing to undo.")
+        _("%(broker)s already has write permission, so there's nothing to undo.")
         if is_writable
-        else _("Producers do not find %(broker)s any more: nothing to undo.")
+        else _("%(broker)s already lacks write permission, so there's nothing to undo.")
     )
     return said % {"broker": broker_name}
 
 
-def made_writable(
+def set_writable(
     request: HttpRequest, broker_name: str, *, is_writable: bool, undoes: Entry | None = None
 ) -> Entry:
-    """Give or take it at every name server, and return the entry of the audit, with the topics.
+    """Change the permission on every name server; return the audit log entry with the topics.
 
     Raises:
-        GatewayError: a name server did not take it; others may have.
+        GatewayError: a name server failed; others may have applied the change.
     """
-    with change(request, GIVEN if is_writable else TAKEN, broker_name) as entry:
+    with change(request, GRANTED if is_writable else REVOKED, broker_name) as entry:
         if undoes is not None:
             entry.remark = _("Undoes entry %(entry)d.") % {"entry": undoes.pk}
         count = gateway().naming.set_writable(broker_name, is_writable=is_writable)
@@ -125,28 +128,28 @@ def made_writable(
     return entry
 
 
-def said(entry: Entry) -> str:
-    """Return what is said once it is given or taken."""
+def done_message(entry: Entry) -> str:
+    """Return the message after a change."""
     count = entry.after["topics"]
-    if entry.action == GIVEN:
+    if entry.action == GRANTED:
         sentence = ngettext(
-            "Producers are sent to %(broker)s again: %(count)d topic.",
-            "Producers are sent to %(broker)s again: %(count)d topics.",
+            "Write permission restored on %(broker)s for %(count)d topic.",
+            "Write permission restored on %(broker)s for %(count)d topics.",
             count,
         )
     else:
         sentence = ngettext(
-            "Producers leave %(broker)s: %(count)d topic.",
-            "Producers leave %(broker)s: %(count)d topics.",
+            "Write permission removed on %(broker)s for %(count)d topic.",
+            "Write permission removed on %(broker)s for %(count)d topics.",
             count,
         )
     return sentence % {"broker": entry.subject, "count": count}
 
 
 def undoable(pk: int) -> Entry:
-    """Return the entry that gave or took it, or the 404 page.
+    """Return the entry of a grant or revocation, or raise the 404 page.
 
-    One that failed may have reached some name servers.
+    A failed change may have reached some name servers.
     """
     ended = (Entry.Outcome.DONE, Entry.Outcome.FAILED)
     found: Entry = get_object_or_404(Entry, pk=pk, action__in=UNDONE, outcome__in=ended)

@@ -1,1 +1,1 @@
-"""Messages: those of a topic and a time, and one by itself."""
+"""Messages: search a topic, and show a single message."""

@@ -1,4 +1,4 @@
-"""A message's body as people read it: JSON set out or as a tree, text, bytes."""
+"""Message bodies for display: formatted JSON, a JSON tree, text or bytes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ UTF8_BYTES_MAX = 4
 NODES_MAX = 3_000
 DEPTH_MAX = 40
 OPEN_DEPTH = 2
-"""So deep a tree stands open."""
+"""The depth to which a tree is expanded."""
 
 
 class Body(NamedTuple):
-    """A body in one form; `kind` is json, tree, text or bytes, `forms` are those it could have."""
+    """A body in one form: json, tree, text or bytes; `forms` lists all that are possible."""
 
     kind: str
     text: str
@@ -32,23 +32,23 @@ class Body(NamedTuple):
 
 
 class Number(str):
-    """A number of JSON as it is written: of any size, and no digit changed."""
+    """A JSON number as written in the source, with any number of digits."""
 
     __slots__ = ()
 
 
 class Pairs(tuple[tuple[str, object], ...]):
-    """An object of JSON in its order; a name may come twice."""
+    """A JSON object in source order; names may repeat."""
 
     __slots__ = ()
 
 
 def body_of(data: bytes, *, is_cut: bool, form: str = "") -> Body:
-    """Return what a page shows of a body's beginning, in a form if it has that one.
+    """Return the start of a body for display, in `form` if possible.
 
-    `is_cut` where there is more of it.
+    `is_cut` means that the body continues.
     """
-    # The end of what was cut may be a part of a character.
+    # A cut body may end within a character.
     text = decoded(data, lacking_max=UTF8_BYTES_MAX - 1 if is_cut else 0)
     if text is None:
         return dumped(data, ("bytes",))
@@ -65,19 +65,19 @@ def body_of(data: bytes, *, is_cut: bool, form: str = "") -> Body:
 
 
 def set_out(text: str) -> str | None:
-    """Return JSON with line breaks, None where it is none."""
+    """Return JSON with line breaks, or None if the text isn't JSON."""
     try:
-        # It moves the text of numbers, and rounds none.
+        # This keeps the text of numbers and doesn't round any.
         return msgspec.json.format(text, indent=2)
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
 def parsed(text: str) -> object:
-    """Return the value of JSON with its numbers as they are written.
+    """Return the value of JSON with its numbers as written.
 
     Raises:
-        ValueError: it is no JSON, or too deep to be read.
+        ValueError: the text isn't JSON, or is nested too deeply.
     """
     try:
         return json.loads(
@@ -97,7 +97,7 @@ def dumped(data: bytes, forms: tuple[str, ...]) -> Body:
 
 
 def decoded(data: bytes, lacking_max: int) -> str | None:
-    """Return the text of bytes, of which some may lack at the end; None: they are no text."""
+    """Return bytes as text, allowing for missing bytes at the end, or None if they aren't text."""
     for lacking in range(lacking_max + 1):
         try:
             text = data[: len(data) - lacking].decode()
@@ -108,7 +108,7 @@ def decoded(data: bytes, lacking_max: int) -> str | None:
 
 
 def dump(data: bytes) -> str:
-    """Return bytes in rows: where, in hex, as ASCII."""
+    """Return bytes as rows of offset, hex and ASCII."""
     rows = []
     for at in range(0, len(data), ROW_BYTES):
         row = data[at : at + ROW_BYTES]
@@ -120,7 +120,7 @@ def dump(data: bytes) -> str:
 
 
 def tree_of(text: str) -> SafeString | None:
-    """Return JSON as nested lists that fold; None where it is none."""
+    """Return JSON as nested collapsible lists, or None if the text isn't JSON."""
     try:
         value = parsed(text)
     except ValueError:
@@ -129,7 +129,7 @@ def tree_of(text: str) -> SafeString | None:
 
 
 class Tree:
-    """Renders one value, up to NODES_MAX nodes and DEPTH_MAX deep."""
+    """Renders one value, up to NODES_MAX nodes and DEPTH_MAX levels."""
 
     def __init__(self) -> None:
         self._left = NODES_MAX

@@ -1,4 +1,4 @@
-"""The columns of a table of messages, and where each message has its page."""
+"""Columns of the message table, and the addresses of message pages."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ COLUMNS = (
     Column("keys", gettext_lazy("Keys"), is_fact=True),
     Column("size", gettext_lazy("Size"), is_number=True),
     Column("producer", gettext_lazy("Producer's address")),
-    Column("retries", gettext_lazy("Delivered again"), is_number=True, is_extra=True),
-    Column("id", gettext_lazy("Id"), is_extra=True),
+    Column("retries", gettext_lazy("Redeliveries"), is_number=True, is_extra=True),
+    Column("id", gettext_lazy("ID"), is_extra=True),
 )
 
 
 FATES = {
     "committed": gettext_lazy("committed"),
     "rolled_back": gettext_lazy("rolled back"),
-    "undecided": gettext_lazy("not decided"),
-    "given_up": gettext_lazy("given up"),
+    "undecided": gettext_lazy("pending"),
+    "given_up": gettext_lazy("dead-lettered"),
 }
-"""What became of a half message."""
+"""The outcomes of half messages."""
 
 
 class Row(NamedTuple):
-    """A message with what it has at the paths that are shown as columns."""
+    """A message with its values at the paths that are shown as columns."""
 
     message: StoredMessage
     fields: tuple[tuple[str, str], ...] = ()
@@ -52,13 +52,13 @@ class Row(NamedTuple):
 
     @property
     def fate(self) -> str:
-        """What became of a half message; empty for any other."""
+        """The outcome of a half message, or "" for any other message."""
         message = self.message
         return str(FATES.get(message.fate, _("withheld"))) if message.is_half else ""
 
 
 def columns_with(paths: Sequence[str]) -> tuple[Column, ...]:
-    """Return the columns, with one for each path into JSON."""
+    """Return the columns, including one for each JSON path."""
     return (*COLUMNS, *(Column(f"field{at}", path) for at, path in enumerate(paths)))
 
 
@@ -67,7 +67,7 @@ def rows_of(messages: Iterable[StoredMessage], paths: Sequence[str] = ()) -> lis
 
 
 def fields_of(message: StoredMessage, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield for each path the name of its column and what a message has there."""
+    """Yield the column name and the message's value for each path."""
     body = json_of(message) if paths else None
     for at, path in enumerate(paths):
         found = values_at(body, path_of(path)) if body is not None else iter(())
@@ -76,7 +76,7 @@ def fields_of(message: StoredMessage, paths: Sequence[str]) -> Iterator[tuple[st
 
 
 def message_url(message: StoredMessage) -> str:
-    """Return where a message is shown; all there is to a half message is its family."""
+    """Return the page of a message; for a half message, its message history."""
     return reverse(
         "family:message" if message.is_half else "browse:message",
         args=[message.broker_name, message.queue_id, message.queue_offset, message.topic],

@@ -1,4 +1,4 @@
-"""Conditions on what messages carry: text, a field of JSON, properties, tag, key, client."""
+"""Conditions on messages: text, a JSON field, properties, tag, key, client."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 class PathError(ValueError):
-    """A text is no path into JSON."""
+    """The text isn't a valid JSON path."""
 
 
 def path_of(text: str) -> tuple[str, ...]:
     """Return the steps of a path like `$.items[0].sku`, `order.lines[*].id`.
 
     Raises:
-        PathError: it is none.
+        PathError: the text isn't a valid path.
     """
     rest = text.strip().removeprefix("$")
     steps = []
@@ -41,7 +41,7 @@ def path_of(text: str) -> tuple[str, ...]:
 
 
 def values_at(value: object, steps: tuple[str, ...]) -> Iterator[object]:
-    """Yield what stands at a path: nothing, one value, or, where it has a star, several."""
+    """Yield the values at a path: none, one, or several for a path with a star."""
     if not steps:
         yield value
         return
@@ -59,7 +59,7 @@ def values_at(value: object, steps: tuple[str, ...]) -> Iterator[object]:
 
 
 def text_of(value: object) -> str:
-    """Return a value as it stands in JSON, text without its quotes, what has parts by its kind."""
+    """Return a scalar as written in JSON, a string without quotes, or the kind of a container."""
     if isinstance(value, Pairs):
         return "{…}" if value else "{}"
     if isinstance(value, list):
@@ -70,7 +70,7 @@ def text_of(value: object) -> str:
 
 
 def json_of(message: StoredMessage) -> object | None:
-    """Return the value of a body, None where it is no JSON, or more than was read of it."""
+    """Return the JSON value of a body, or None if it isn't JSON or was read only in part."""
     if message.body is None or message.is_cut:
         return None
     try:
@@ -80,10 +80,10 @@ def json_of(message: StoredMessage) -> object | None:
 
 
 class Filter(NamedTuple):
-    """What a message must have, all of it; empty is anything.
+    """The conditions that a message must all meet; empty conditions match anything.
 
-    Text is found wherever it stands, in capitals or not; a value is compared exactly, and an empty
-    one asks whether there is one.
+    Text matches anywhere, ignoring case. A value must be equal; an empty value matches any that
+    exists.
     """
 
     text: str = ""
@@ -108,10 +108,10 @@ class Filter(NamedTuple):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The path's.
+        """The steps of the path.
 
         Raises:
-            PathError: it is none.
+            PathError: the path is invalid.
         """
         return path_of(self.path)
 
@@ -146,7 +146,7 @@ class Filter(NamedTuple):
 
 
 def filter_of(asked: Mapping[str, str]) -> Filter:
-    """Return the filter that an address asks for."""
+    """Return the filter in a query string."""
     texts = (asked.get(name, "").strip()[:TEXT_CHARACTERS_MAX] for name in Filter._fields)
     return Filter(*texts)
 

@@ -1,4 +1,4 @@
-"""How the messages of a search are spread: over queues, tags, senders, sizes, hours."""
+"""The distribution of a search's messages over queues, tags, senders, sizes and hours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZE_FIRST = 64
 
 
 class Bar(NamedTuple):
-    """One value with how many have it; of an hour `at_ms`, of a size `size`: pages write these."""
+    """A value and its count; hours set `at_ms` and sizes set `size`, which pages format."""
 
     text: str
     times: int
@@ -37,7 +37,7 @@ class Bar(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """The most frequent values of one thing, and how many others there are."""
+    """The most frequent values of a property, and how many other values exist."""
 
     label: Promise | str
     bars: tuple[Bar, ...]
@@ -45,7 +45,7 @@ class Spread(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """`found` of those `looked_at` have what is searched for; `total` are in the time."""
+    """`found` of the `looked_at` messages match the search; `total` are in the time range."""
 
     spreads: tuple[Spread, ...]
     found: int
@@ -68,7 +68,7 @@ HOUR_KIND, SIZE_KIND = 4, 3
 
 
 def size_of(size: int) -> str:
-    """Return the power of two, from 64 on, that a size is below."""
+    """Return the power of two, at least 64, that a size is below."""
     above = SIZE_FIRST
     while size >= above:
         above *= 2
@@ -76,10 +76,10 @@ def size_of(size: int) -> str:
 
 
 def distribution_of(wanted: Wanted, condition: Filter) -> Distribution:
-    """Look at the newest messages of a search, as many as time allows.
+    """Read the newest messages of a search, as many as time allows.
 
     Raises:
-        GatewayError: a broker did not answer.
+        GatewayError: a broker didn't respond.
     """
     counters: list[Counter[str]] = [Counter() for _kind in KINDS]
     before: Place | None = None
@@ -107,7 +107,7 @@ def distribution_of(wanted: Wanted, condition: Filter) -> Distribution:
 
 
 def spread_of(kind: int, label: Promise | str, counter: Counter[str]) -> Spread:
-    """Return the most frequent values; hours and sizes in their own order."""
+    """Return the most frequent values; hours and sizes in natural order."""
     shown = counter.most_common(BARS_MAX)
     if kind in (HOUR_KIND, SIZE_KIND):
         shown.sort(key=lambda pair: int(pair[0]))

@@ -1,4 +1,4 @@
-"""What a search finds, as a file: CSV for spreadsheets, JSON lines for programs."""
+"""Exports a search's messages: CSV for spreadsheets, JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MESSAGES_MAX = 10_000
 SEARCH_S = 20.0
-"""A worker of the console is taken for so long."""
+"""An export occupies a worker of the console for up to this time."""
 READ_AT_ONCE = 500
 COLUMNS = (
     "stored_ms",
@@ -39,17 +39,17 @@ COLUMNS = (
     "body_encoding",
 )
 WIDE = frozenset({"stored_ms", "born_ms", "offset"})
-"""Numbers of 64 bits: text in JSON, since many programs round them."""
+"""64-bit numbers, written as text in JSON because many programs round them."""
 
 
 class Collected:
-    """What a search found, newest first, and whether there may be more."""
+    """The messages that a search found, newest first, and whether there may be more."""
 
     def __init__(self, wanted: Wanted, condition: Filter) -> None:
         """Search.
 
         Raises:
-            GatewayError: a broker did not answer: a part would look like the whole.
+            GatewayError: a broker didn't respond; a partial export could be mistaken for all of it.
         """
         self.messages: list[StoredMessage] = []
         self.is_whole = False
@@ -88,7 +88,7 @@ def row_of(message: StoredMessage) -> dict[str, Any]:
 
 
 def body_text(message: StoredMessage) -> tuple[str | None, str]:
-    """Return a body, and how it is written: text or base64, cut where it is only a beginning."""
+    """Return a body and its encoding: text or base64, marked if it is only the start."""
     if message.body is None:
         return None, "unreadable"
     try:
@@ -104,7 +104,7 @@ def json_lines(messages: Iterable[StoredMessage]) -> Iterator[str]:
 
 
 def csv_lines(messages: Iterable[StoredMessage]) -> Iterator[str]:
-    """Return the lines of the messages as CSV, the column names first."""
+    """Return the messages as lines of CSV, starting with the column names."""
     rows = (map(row_of(each).get, COLUMNS) for each in messages)
     return csv_file.csv_lines(COLUMNS, (map(text_of, row) for row in rows))
 

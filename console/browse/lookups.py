@@ -1,4 +1,4 @@
-"""Looking up a message by its id, its key or its place: found, not there, or not looked for."""
+"""Looks up messages by ID, key or location."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from console.gateway.answers import BrokerQueue, TopicKind
 from console.gateway.errors import GatewayError, NotFoundError, UnknownStoreError
 from console.gateway.moment import now_ms
 from console.gateway.stored import COMMITTED
-from console.history.range import asked_range, whole
+from console.history.range import requested_range, whole
 from console.ui.tables import Table
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 RANGE = "30d"
 TEXT_CHARACTERS_MAX = 512
 WAYS = {
-    "id": gettext_lazy("By id"),
+    "id": gettext_lazy("By ID"),
     "key": gettext_lazy("By key"),
     "place": gettext_lazy("By queue and offset"),
 }
 
 
 class Asked(NamedTuple):
-    """What somebody looks for, and how."""
+    """A lookup: the value to search for, and how."""
 
     by: str
     topic: str
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
     @property
     def fields(self) -> dict[str, str]:
-        """What the address carries besides the time."""
+        """The query parameters except the time."""
         named = {
             "by": self.by,
             "topic": self.topic,
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is enough to look for something."""
+        """Return whether the lookup has all values it needs."""
         if self.by == "place":
             return bool(self.topic and self.queue and self.offset)
         return bool(self.text and (self.topic or self.by == "id"))
@@ -72,14 +72,14 @@ def asked_of(request: HttpRequest) -> Asked:
         request.GET.get(name, "").strip()[:TEXT_CHARACTERS_MAX]
         for name in ("topic", "text", "queue", "offset")
     ]
-    span = asked_range(request.GET, now_ms(), RANGE)
+    span = requested_range(request.GET, now_ms(), RANGE)
     topic, text, queue, offset = texts
     return Asked(by if by in WAYS else "id", topic, text, queue, offset, span)
 
 
 @page
 def find(request: HttpRequest) -> HttpResponse:
-    """Show the message of an id or a place, or those of a key."""
+    """Show the message with an ID or location, or the messages with a key."""
     asked = asked_of(request)
     topics = gateway().topics.all()
     offered = [name for name, each in topics.items() if each.kind is not TopicKind.SYSTEM]
@@ -109,10 +109,11 @@ def find(request: HttpRequest) -> HttpResponse:
 
 
 def by_id(asked: Asked) -> StoredMessage | None:
-    """Return the message of an offset id, None where it is none or may be a unique key.
+    """Return the message of an offset message ID, or None if the ID is missing or may be a unique
+    key.
 
     Raises:
-        GatewayError: nobody can say whether there is such a message.
+        GatewayError: the lookup failed, so it's unknown whether the message exists.
     """
     place = parse_offset_msg_id(asked.text)
     if place is None:
@@ -120,23 +121,23 @@ def by_id(asked: Asked) -> StoredMessage | None:
     try:
         return gateway().browse.by_id(place)
     except UnknownStoreError:
-        # Unique keys of clients look the same.
+        # Unique keys of clients have the same format.
         if asked.topic:
             return None
         raise
 
 
 def keyed(asked: Asked) -> KeyFound:
-    """Return a topic's messages with a key, and half messages for it that are not committed."""
+    """Return a topic's messages with a key, and uncommitted half messages for it."""
     span = asked.span.low_ms, asked.span.high_ms
     found = gateway().browse.by_key(asked.topic, asked.text, *span)
     try:
         halves = gateway().browse.by_key(names.RMQ_SYS_TRANS_HALF_TOPIC, asked.text, *span).messages
     except GatewayError:
-        # A broker's access control may keep them to administrators.
+        # A broker's access control may restrict half messages to administrators.
         halves = ()
     whole_from = min((each.store_ms for each in found.messages), default=0) * found.has_more
-    # Of the copies of one, which checks leave, the newest comes first.
+    # Checks leave several copies of a half message; the newest comes first.
     last = {
         (each.broker_name, each.uniq_key or each.queue_offset): each
         for each in reversed(halves)
@@ -160,13 +161,13 @@ def with_key(request: HttpRequest, asked: Asked, context: dict[str, Any]) -> Htt
 
 
 def older_of(asked: Asked, found: KeyFound) -> str:
-    """Return the query for what is older than a page; empty where it holds all."""
+    """Return the query for messages older than a page, or ""."""
     if not found.has_more:
         return ""
     if not found.messages:
         return urlencode(asked.fields | {"from": asked.span.low_ms, "to": asked.span.high_ms})
     newest, oldest = found.messages[0].store_ms, found.messages[-1].store_ms
-    # Messages of one millisecond stand on both pages, unless the page is full of them.
+    # Both pages include the messages of this millisecond, unless they fill a page.
     high_ms = oldest + 1 if oldest < newest else oldest
     return urlencode(asked.fields | {"from": asked.span.low_ms, "to": high_ms})
 

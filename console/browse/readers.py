@@ -1,4 +1,4 @@
-"""Who consumed a message: what each group of its topic did with it, and how that is known."""
+"""Which groups consumed a message, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from console.gateway.stored import StoredMessage
 
 GROUPS_MAX = 20
-"""Each costs a look into two indexes of every broker."""
+"""Each group costs two index lookups on every broker."""
 BROADCASTING = "BROADCASTING"
 TAG_EXPRESSION, SQL_EXPRESSION, ALL_TAGS, OR = "TAG", "SQL92", "*", "||"
 
 
 class State(StrEnum):
-    """What became of a message in a group."""
+    """The state of a message in a group."""
 
     ACKNOWLEDGED = "acknowledged"
     RETRIED = "retried"
@@ -39,8 +39,8 @@ LABELS = {
     State.RETRIED: gettext_lazy("in retry"),
     State.DEAD: gettext_lazy("dead letter"),
     State.WAITING: gettext_lazy("not yet"),
-    State.FILTERED: gettext_lazy("not for it"),
-    State.UNKNOWN: gettext_lazy("not known"),
+    State.FILTERED: gettext_lazy("not subscribed"),
+    State.UNKNOWN: gettext_lazy("unknown"),
 }
 COLOURS = {
     State.ACKNOWLEDGED: "ok",
@@ -51,7 +51,7 @@ COLOURS = {
 
 
 class Reading(NamedTuple):
-    """A group with what it did; `copies` are the retries and dead letters, oldest first."""
+    """A group's state for a message; `copies` are retries and dead letters, oldest first."""
 
     group: str
     state: State
@@ -69,19 +69,19 @@ class Reading(NamedTuple):
 
 
 class Readers(NamedTuple):
-    """The groups of a topic; `left_out` counts those that were not looked at."""
+    """The groups of a topic; `left_out` counts groups that weren't checked."""
 
     rows: tuple[Reading, ...]
     left_out: int
 
 
 def readers_of(message: StoredMessage) -> Readers:
-    """Return what the groups did with a message, as far as brokers know.
+    """Return each group's state for a message, as far as brokers record it.
 
     Raises:
-        GatewayError: a broker did not answer.
+        GatewayError: a broker didn't respond.
     """
-    # Nobody gets a half message.
+    # Half messages aren't delivered to consumers.
     groups = () if message.is_half else gateway().topics.consumers(message.topic)
     shown = groups[:GROUPS_MAX]
     progress = gateway().groups.progress_of(shown) if shown else {}
@@ -94,11 +94,11 @@ def readers_of(message: StoredMessage) -> Readers:
 
 
 def copies_of(message: StoredMessage, group: str) -> tuple[StoredMessage, ...]:
-    """Return what a group gave back of a message: its retries and dead letters, oldest first."""
+    """Return a group's retries and dead letters of a message, oldest first."""
     key = message.uniq_key or next(iter(message.keys.split()), "")
     if not key:
         return ()
-    # Whether there is a copy is a group's figure; each copy asks who may see it.
+    # Anyone may see whether there is a copy; showing a copy checks the person's rights.
     with acts_for(lambda: LOOKING_ON):
         found = [
             each
@@ -129,39 +129,39 @@ def judged(
     copies: tuple[StoredMessage, ...],
 ) -> tuple[State, str]:
     if copies and names.is_dlq_topic(copies[-1].topic):
-        return State.DEAD, _("Its copy lies among the group's dead letters.")
+        return State.DEAD, _("A copy is in the group's dead-letter topic.")
     if copies:
         return retried(copies, progress)
     if connections.message_model == BROADCASTING:
-        return State.UNKNOWN, _("The group broadcasts: each member keeps its own offset.")
+        return State.UNKNOWN, _("The group broadcasts: each consumer keeps its own offset.")
     row = row_of(message, progress)
     if row is None or row.consumer_offset is None:
-        return State.UNKNOWN, _("The group has committed no offset in this queue.")
+        return State.UNKNOWN, _("The group hasn't committed an offset in this queue.")
     before = message.queue_offset - row.consumer_offset
     if before >= 0:
         return State.WAITING, ngettext(
-            "The group's offset is %(offset)d; %(count)d message is before it.",
-            "The group's offset is %(offset)d; %(count)d messages are before it.",
+            "The group's offset is %(offset)d, with %(count)d message before this one.",
+            "The group's offset is %(offset)d, with %(count)d messages before this one.",
             before,
         ) % {"offset": row.consumer_offset, "count": before}
     expression = other_tags(message, connections)
     if expression:
-        return State.FILTERED, _("The group subscribes to %(tags)s and went past it.") % {
-            "tags": expression
-        }
+        return State.FILTERED, _(
+            "The group subscribes to %(tags)s, so it skipped this message."
+        ) % {"tags": expression}
     if sql := sql_of(message, connections):
         lets_through = matches(sql, message)
         if lets_through is None:
             return State.UNKNOWN, _(
-                "The group's offset is beyond it; whether %(sql)s let it through is not known."
+                "The group's offset is past this message. Whether %(sql)s matched it is unknown."
             ) % {"sql": sql}
         if not lets_through:
             return State.FILTERED, _(
-                "The group subscribes to %(sql)s, which the message's properties do not meet, "
-                "and went past it."
+                "The group subscribes to %(sql)s, which this message's properties don't match, "
+                "so it skipped the message."
             ) % {"sql": sql}
     return State.ACKNOWLEDGED, _(
-        "The group's offset, %(offset)d, is beyond it, and no copy of it came back."
+        "The group's offset, %(offset)d, is past this message, and no retry copy exists."
     ) % {"offset": row.consumer_offset}
 
 
@@ -171,10 +171,10 @@ def retried(copies: tuple[StoredMessage, ...], progress: ConsumeProgress) -> tup
     reached = row.consumer_offset if row is not None else None
     if reached is not None and reached > last.queue_offset:
         return State.ACKNOWLEDGED, _(
-            "The group's offset is beyond its last copy, retry %(count)d; another may wait "
-            "for its delay."
+            "The group's offset is past the last copy, retry %(count)d. Another retry may "
+            "still be delayed."
         ) % {"count": last.reconsume_times}
-    return State.RETRIED, _("Retry %(count)d waits in the group's retry topic.") % {
+    return State.RETRIED, _("Retry %(count)d is waiting in the group's retry topic.") % {
         "count": last.reconsume_times
     }
 
@@ -187,7 +187,7 @@ def row_of(message: StoredMessage, progress: ConsumeProgress) -> QueueProgress |
 
 
 def other_tags(message: StoredMessage, connections: GroupConnections) -> str:
-    """Return the tags that a group subscribes to, empty where the message's is among them."""
+    """Return the tags that a group subscribes to, or nothing if they include the message's tag."""
     for each in connections.subscriptions:
         if each.topic != message.topic or each.expression_type != TAG_EXPRESSION:
             continue
@@ -198,9 +198,9 @@ def other_tags(message: StoredMessage, connections: GroupConnections) -> str:
 
 
 def matches(sql: str, message: StoredMessage) -> bool | None:
-    """Tell whether an SQL expression lets a message through; None where that cannot be told."""
+    """Return whether an SQL expression matches a message, or None if that is unknown."""
     if message.masked_by:
-        # A property that is hidden here may be what it asks for.
+        # The expression may use a property that is masked here.
         return None
     try:
         expression = compile_expression(sql)
@@ -210,7 +210,7 @@ def matches(sql: str, message: StoredMessage) -> bool | None:
 
 
 def sql_of(message: StoredMessage, connections: GroupConnections) -> str:
-    """Return the SQL expression by which a group reads the message's topic, empty without one."""
+    """Return the SQL expression of a group's subscription to the topic, or ""."""
     return next(
         (
             each.sub_string

@@ -1,7 +1,7 @@
-"""A search through messages: newest first, in steps that are bounded, and go on where one ended.
+"""Searches messages, newest first, in bounded steps that continue where the last one ended.
 
-Nothing of it is kept: an address says what is looked for, from where on, and how far the search
-has come. Who leaves the page ends it.
+The server stores nothing: the query string holds the search, its start and its progress. Leaving
+the page ends the search.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 FOUND_MAX = 100
 READ_AT_ONCE = 500
 STEP_S = 1.5
-"""So long one answer takes; the page shows how far it is after each."""
+"""The maximum time of one step; the page shows progress after each step."""
 GO_MESSAGES_MAX, GO_MS_MAX = 1_000_000, 120_000
-"""Then somebody has to say that it is to go on."""
+"""After these limits the person must ask for the search to continue."""
 
 
 class Progress(NamedTuple):
-    """How far a search has come, as an address carries it.
+    """The progress of a search, as stored in the query string.
 
-    `total` is what there is to look through, `begun` what was left when this go began, `ms` and
-    `found` count since then.
+    `total` is the number of messages to search, `begun` how many were left when this run of steps
+    began; `ms` and `found` count from then on.
     """
 
     before: Place | None = None
@@ -48,7 +48,7 @@ class Progress(NamedTuple):
 
     @property
     def rate(self) -> float | None:
-        """Messages a second, None while nothing says."""
+        """Messages per second, None while unknown."""
         return (self.begun - self.left) * 1_000 / self.ms if self.ms else None
 
     @property
@@ -61,7 +61,7 @@ class Progress(NamedTuple):
 
     @property
     def goes_on(self) -> bool:
-        """Whether it does so without being asked."""
+        """Whether the search continues without being asked to."""
         return not (
             self.is_done
             or self.found >= FOUND_MAX
@@ -71,7 +71,7 @@ class Progress(NamedTuple):
 
     @property
     def place_query(self) -> dict[str, str]:
-        """From where on, and of how many: what a new go needs."""
+        """The parameters that a new run of steps needs: start and number of messages."""
         if self.before is None:
             return {}
         store_ms, queue, offset = self.before
@@ -87,7 +87,7 @@ class Progress(NamedTuple):
 
 
 def progress_of(asked: Mapping[str, str]) -> Progress:
-    """Return the progress that an address carries; what makes no sense is a new search."""
+    """Return the progress in a query string; invalid values start a new search."""
     store_ms, _colon, rest = asked.get("before", "").partition(":")
     offset, _colon, queue = rest.partition(":")
     moment, number = whole(store_ms), whole(offset)
@@ -102,19 +102,19 @@ def progress_of(asked: Mapping[str, str]) -> Progress:
 
 
 class Step(NamedTuple):
-    """What a step found, and where it ended."""
+    """The result of a step, and the progress after it."""
 
     messages: tuple[StoredMessage, ...]
     progress: Progress
     unread_bodies: int
-    """So many bodies were not, or not wholly, looked into."""
+    """The number of bodies that couldn't be searched completely."""
 
 
 def step(wanted: Wanted, condition: Filter, progress: Progress) -> Step:
-    """Look through messages until some are found, time is up, or all have been seen.
+    """Search until enough messages match, the time is up, or all have been read.
 
     Raises:
-        GatewayError: a broker did not answer; nothing says what it has.
+        GatewayError: a broker didn't respond, so its messages are unknown.
     """
     began = time.monotonic()
     found: list[StoredMessage] = []

@@ -1,4 +1,4 @@
-"""Views of the search through a topic's messages: its page, and the steps that follow."""
+"""Pages of the message search: the search page and its further steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from console.gateway.answers import BrokerQueue, TopicKind
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.gateway.stored import Wanted
-from console.history.range import asked_range
+from console.history.range import requested_range
 from console.ui.missing import MissingError
 from console.ui.tables import COLUMNS as COLUMNS_FIELD, Table
 
@@ -41,7 +41,7 @@ FIELDS_MAX, FIELD_CHARACTERS_MAX = 3, 120
 
 
 class Asked(NamedTuple):
-    """What a search is for; `queue` None: all of the topic. `fields` are paths shown as columns."""
+    """A search; `queue` is None for the whole topic, `fields` are paths shown as columns."""
 
     topic: str
     queue: BrokerQueue | None
@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 
     @property
     def subject(self) -> list[tuple[str, str]]:
-        """All that the address says but the time."""
+        """All query parameters except the time."""
         return [
             *subject_query(self.topic, self.queue).items(),
             *self.condition.query.items(),
@@ -65,7 +65,7 @@ class Asked(NamedTuple):
 
     @property
     def query(self) -> list[tuple[str, str]]:
-        """The address with the moment at which it was asked: later messages change nothing."""
+        """The query with the time of the search, so that later messages don't change the result."""
         span = {"from": str(self.span.low_ms), "to": str(self.span.high_ms)}
         return [*self.subject, *span.items()]
 
@@ -75,12 +75,12 @@ def subject_query(topic: str, queue: BrokerQueue | None) -> dict[str, str]:
 
 
 def asked_of(request: HttpRequest) -> Asked:
-    """Return what an address asks for, as far as the one who asks may see it."""
+    """Return the search in a query string, without body fields that the person may not read."""
     queue: BrokerQueue | None = None
     with suppress(ValueError):
         queue = BrokerQueue.parse(request.GET.get("queue", ""))
     topic = request.GET.get("topic", "").strip()[:NAME_CHARACTERS_MAX]
-    span = asked_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
+    span = requested_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
     condition = filter_of(request.GET)
     paths = [each.strip()[:FIELD_CHARACTERS_MAX] for each in request.GET.getlist("field")]
     fields = tuple(dict.fromkeys(each for each in paths if each))[:FIELDS_MAX]
@@ -89,13 +89,13 @@ def asked_of(request: HttpRequest) -> Asked:
         fields = ()
         if condition.looks_into_bodies:
             problem = _(
-                "It takes a role that may read bodies of this topic to search through them."
+                "To search message bodies, you need a role that can read bodies of this topic."
             )
     for each in (condition.path, *fields):
         try:
             path_of(each)
         except PathError:
-            problem = _("%(path)s is no path into JSON; one is written like $.order.items[0].") % {
+            problem = _("%(path)s isn't a valid JSON path. Use a form like $.order.items[0].") % {
                 "path": each
             }
             fields = ()
@@ -104,7 +104,7 @@ def asked_of(request: HttpRequest) -> Asked:
 
 @page
 def search(request: HttpRequest) -> HttpResponse:
-    """Show the messages of a topic and a time that a condition holds for, newest first."""
+    """Show a topic's messages in a time range that match the conditions, newest first."""
     asked = asked_of(request)
     topics = gateway().topics.all()
     names = [name for name, each in topics.items() if each.kind is not TopicKind.SYSTEM]
@@ -129,8 +129,8 @@ def search(request: HttpRequest) -> HttpResponse:
 
 @page
 def scan(request: HttpRequest) -> HttpResponse:
-    """Show what the next step of a search finds, as rows below those that are shown."""
-    asked = whole_question(request)
+    """Show the results of the next step as rows below those already shown."""
+    asked = complete_search(request)
     table = Table(request, columns_with(asked.fields))
     try:
         context = step_context(request, asked)
@@ -141,7 +141,7 @@ def scan(request: HttpRequest) -> HttpResponse:
 
 
 def step_context(request: HttpRequest, asked: Asked) -> dict[str, Any]:
-    """Do one step, and say where the next one begins."""
+    """Run one step, and return where the next one begins."""
     done = step(asked.wanted, asked.condition, progress_of(request.GET))
     columns = [(COLUMNS_FIELD, each) for each in request.GET.getlist(COLUMNS_FIELD)]
     kept = [*asked.query, *columns]
@@ -156,8 +156,8 @@ def step_context(request: HttpRequest, asked: Asked) -> dict[str, Any]:
 
 @page
 def distribution(request: HttpRequest) -> HttpResponse:
-    """Show over which queues, tags, hosts, sizes and hours a search's messages are spread."""
-    asked = whole_question(request)
+    """Show the distribution of a search's messages over queues, tags, hosts, sizes and hours."""
+    asked = complete_search(request)
     context = {
         "asked": asked,
         "time_range": asked.span,
@@ -168,28 +168,28 @@ def distribution(request: HttpRequest) -> HttpResponse:
     return render(request, "browse/distribution.html", context)
 
 
-def whole_question(request: HttpRequest) -> Asked:
-    """Return a search that can be made.
+def complete_search(request: HttpRequest) -> Asked:
+    """Return a complete search.
 
     Raises:
-        MissingError: it lacks a topic, or somebody may not ask for this.
+        MissingError: the topic is missing, or the person isn't allowed this search.
     """
     asked = asked_of(request)
     if not asked.topic or asked.problem:
-        raise MissingError(asked.problem or _("A search needs a topic."))
+        raise MissingError(asked.problem or _("Choose a topic to search."))
     return asked
 
 
 @action_for(Action.EXPORT)
 def export(request: HttpRequest, kind: str) -> HttpResponseBase:
-    """Return what a search finds as a file, and write down who took it."""
-    return exported(request, kind, whole_question(request))
+    """Return a search's messages as a file, and record the export."""
+    return export_file(request, kind, complete_search(request))
 
 
-def exported(request: HttpRequest, kind: str, asked: Asked) -> HttpResponseBase:
-    """Return a file under an audit entry, or the 404 page for a kind that there is not."""
+def export_file(request: HttpRequest, kind: str, asked: Asked) -> HttpResponseBase:
+    """Return a file under an audit log entry, or raise the 404 page for an unknown format."""
     if kind not in KINDS:
-        raise MissingError(_("Messages are exported as CSV or JSON lines."))
+        raise MissingError(_("Messages can be exported as CSV or JSON lines."))
     require(request, Action.EXPORT, asked.topic)
     after: dict[str, Any] = {
         "format": kind,
@@ -212,12 +212,12 @@ def exported(request: HttpRequest, kind: str, asked: Asked) -> HttpResponseBase:
 
 @page
 def of_group(request: HttpRequest, group: str) -> HttpResponse:
-    """Lead to the messages of a time in the topic where a group is furthest behind."""
+    """Redirect to the messages of a time in the topic where the group has the most lag."""
     lags: dict[str, int] = {}
     for row in gateway().groups.progress(group).queues:
         lags[row.topic] = lags.get(row.topic, 0) + (row.lag or 0)
     if not lags:
-        raise MissingError(_("Group %(name)s has read no topic yet.") % {"name": group})
+        raise MissingError(_("Group %(name)s hasn't read any topic yet.") % {"name": group})
     topic = max(lags, key=lambda name: (lags[name], name))
-    span = asked_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
+    span = requested_range(request.GET, now_ms(), RANGE, SHORTEST_MS)
     return redirect(f"{reverse('browse:search')}?{urlencode({'topic': topic})}&{span.query}")

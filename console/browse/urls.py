@@ -1,4 +1,4 @@
-"""Addresses of the pages of messages."""
+"""URL patterns of the message pages."""
 
 from __future__ import annotations
 

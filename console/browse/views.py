@@ -1,4 +1,4 @@
-"""The page of one message."""
+"""The page of a message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
 from console.gateway.errors import GatewayError, NotFoundError
 from console.gateway.moment import now_ms
-from console.masking.seeing import unmasked
+from console.masking.access import unmasked
 from console.ui.copies import CopyText, api_texts, mqadmin, mqadmin_text
 from console.ui.missing import MissingError
 
@@ -43,7 +43,7 @@ BODY_FORMS = {
 def message(
     request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
-    """Show one message; its body to those who may read it."""
+    """Show a message, with its body for people who can read it."""
     found = stored_at(topic, BrokerQueue(broker_name, queue_id), offset)
     return redirect(message_url(found)) if found.is_half else shown(request, found)
 
@@ -52,13 +52,15 @@ def message(
 def unmask(
     request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
-    """Show one message with what is masked in it, this once; the audit knows who saw which."""
-    found = revealed(request, topic, BrokerQueue(broker_name, queue_id), offset)
+    """Show a message's masked values once; the audit log records who saw which."""
+    found = unmasked_message(request, topic, BrokerQueue(broker_name, queue_id), offset)
     return shown(request, found, is_unmasked=True)
 
 
-def revealed(request: HttpRequest, topic: str, queue: BrokerQueue, offset: int) -> StoredMessage:
-    """Return a message with what is masked in it, once it is written down who sees it."""
+def unmasked_message(
+    request: HttpRequest, topic: str, queue: BrokerQueue, offset: int
+) -> StoredMessage:
+    """Return a message with its masked values, after recording who sees them."""
     rules = list(stored_at(topic, queue, offset).masked_by)
     after = {"queue": str(queue), "offset": str(offset), "rules": rules}
     with change(request, "message.unmask", topic, after=after), unmasked():
@@ -91,10 +93,10 @@ def shown(request: HttpRequest, found: StoredMessage, *, is_unmasked: bool = Fal
 
 
 def stored_at(topic: str, queue: BrokerQueue, offset: int) -> StoredMessage:
-    """Return the message at a place.
+    """Return the message at a location.
 
     Raises:
-        MissingError: there is none (any more).
+        MissingError: the message doesn't exist or has been deleted.
     """
     try:
         found = gateway().browse.at(topic, queue, offset)
@@ -103,8 +105,8 @@ def stored_at(topic: str, queue: BrokerQueue, offset: int) -> StoredMessage:
     if found is None:
         raise MissingError(
             _(
-                "Queue %(queue)s of %(topic)s has no message at offset %(offset)d: it is expired, "
-                "or not stored yet."
+                "Queue %(queue)s of %(topic)s has no message at offset %(offset)d. It has "
+                "expired or hasn't been stored yet."
             )
             % {"queue": queue, "topic": topic, "offset": offset}
         )
@@ -116,7 +118,7 @@ def shown_body(found: StoredMessage, form: str) -> Body | None:
 
 
 def asked_readers(found: StoredMessage) -> tuple[Readers | None, GatewayError | None]:
-    """Return who consumed a message, or why nobody can say; the message itself is shown anyway."""
+    """Return who consumed a message, or why that's unknown; the page shows the message anyway."""
     try:
         return readers_of(found), None
     except GatewayError as error:
@@ -124,7 +126,7 @@ def asked_readers(found: StoredMessage) -> tuple[Readers | None, GatewayError | 
 
 
 def copies_of(found: StoredMessage) -> list[CopyText]:
-    """Return what finds the message elsewhere."""
+    """Return commands that find the message elsewhere."""
     asked = [
         mqadmin("queryMsgById", {"i": found.offset_msg_id}),
         mqadmin(
@@ -139,7 +141,7 @@ def copies_of(found: StoredMessage) -> list[CopyText]:
     ]
     place = (found.broker_name, found.queue_id, found.queue_offset, found.topic)
     copies = [mqadmin_text(asked), *api_texts("message", *place)]
-    copies.append(CopyText(_("Id of its place"), found.offset_msg_id))
+    copies.append(CopyText(_("Offset message ID"), found.offset_msg_id))
     if found.uniq_key:
         copies.append(CopyText(_("Unique key"), found.uniq_key))
     return copies

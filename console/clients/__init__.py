@@ -1,1 +1,1 @@
-"""Connected clients: who produces, and closing the connections of one."""
+"""Connected clients: the list of producers, and disconnecting a client."""

@@ -1,4 +1,4 @@
-"""Disconnecting a client: what that means for its groups, and doing it under an audit entry."""
+"""Disconnects a client under an audit log entry, and shows the effects on its groups first."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from django.utils.translation import gettext as _
 
 from console.audit.record import change
 from console.gateway.access import gateway
-from console.gateway.connected import consumer_groups_of, every_group, producer_groups_of
+from console.gateway.connections import consumer_groups_of, every_group, producer_groups_of
 from console.gateway.errors import RequestFailedError
 from console.ui.danger import Danger, Effect
-from console.ui.lists import shortened
+from console.ui.lists import shorten
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
@@ -21,51 +21,51 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest
 
-    from console.gateway.connected import Connected
+    from console.gateway.connections import Connected
 
 GROUPS_COUNTED_MAX = 20
-"""Consumer groups whose other members are counted; each is a request to every broker."""
+"""The number of groups whose other consumers are counted; each is a request to every broker."""
 GROUPS = "groups"
-"""The hidden field with the groups that were shown, one a line: a client may join others since."""
+"""The hidden field with the groups that were shown, one per line, to detect later changes."""
 
 
 def found_connections(group: str, client_id: str) -> tuple[Connected, ...]:
-    """Return a client's connections, or the 404 page."""
+    """Return a client's connections, or raise the 404 page."""
     found = gateway().groups.connected(group, client_id)
     if not found:
         raise MissingError(
-            _("No client %(client)s is connected in group %(group)s now.")
+            _("Client %(client)s isn't connected in group %(group)s.")
             % {"client": client_id or "?", "group": group}
         )
     return found
 
 
 def danger_of(group: str, client_id: str) -> Danger:
-    """Return the question before a client is disconnected, with what it means for its groups."""
+    """Return the confirmation for disconnecting a client, with the effects on its groups."""
     refusal = ""
     connections: tuple[Connected, ...] = ()
     try:
         connections = found_connections(group, client_id)
     except RequestFailedError as error:
         refusal = _(
-            "A broker here cannot disconnect clients; RocketMQ's own do not. It says: %(why)s"
+            "A broker can't disconnect clients; Apache RocketMQ brokers don't support it. It "
+            "answered: %(why)s"
         ) % {"why": error.what}
     consumed = consumer_groups_of(connections)
     query = urlencode({"client": client_id})
     return Danger(
         title=_("Disconnect %(client)s") % {"client": client_id},
         text=_(
-            "The brokers close its connections. Other members take over its queues; messages that "
-            "it has and has not acknowledged come to them again. Half messages of a producer wait "
-            "until it is asked again."
+            "The brokers close this client's connections. Other consumers take over its "
+            "queues, and messages it received but didn't acknowledge are redelivered. A "
+            "producer's half messages wait until it can be checked again."
         ),
         undo=_(
-            "This keeps nobody out: clients connect again by themselves, and are members again "
-            "with their next heartbeat, half a minute later at most. To keep one out, stop it, or "
-            "take its account's permissions."
+            "This doesn't block the client. It reconnects automatically, usually within 30 "
+            "seconds. To keep it out, stop the client or revoke its account's permissions."
         ),
         action=_("Disconnect"),
-        keep=_("Leave it"),
+        keep=_("Keep connected"),
         address=f"{reverse('clients:disconnect', args=[group])}?{query}",
         back=place_of(group, connections),
         icon="unplug",
@@ -81,22 +81,24 @@ def effects_of(connections: Sequence[Connected]) -> tuple[Effect, ...]:
         return ()
     places = [f"{each.broker_name} ← {each.client_addr}" for each in connections]
     produced = producer_groups_of(connections)
-    effects = [Effect(_("Connections"), len(connections), shortened(places))]
+    effects = [Effect(_("Connections"), len(connections), shorten(places))]
     if produced:
-        effects.append(Effect(_("Producer groups"), len(produced), shortened(produced)))
+        effects.append(Effect(_("Producer groups"), len(produced), shorten(produced)))
     return tuple(effects)
 
 
 def effects_on(groups: Sequence[str]) -> tuple[Effect, ...]:
-    """Return the consumer groups that the client leaves, and those that are left with nobody."""
+    """Return the client's consumer groups, and which of them would have no consumers left."""
     if not groups:
         return ()
     connections = gateway().groups.connections_of(groups[:GROUPS_COUNTED_MAX])
     alone = [name for name, each in connections.items() if len(each.members) <= 1]
-    effects = [Effect(_("Consumer groups"), len(groups), shortened(groups))]
+    effects = [Effect(_("Consumer groups"), len(groups), shorten(groups))]
     if alone:
-        note = _("nobody else reads: %(names)s") % {"names": shortened(alone)}
-        effects.append(Effect(_("Groups without a member until then"), len(alone), note, True))
+        note = _("no other consumers: %(names)s") % {"names": shorten(alone)}
+        effects.append(
+            Effect(_("Groups left without consumers until it reconnects"), len(alone), note, True)
+        )
     return tuple(effects)
 
 
@@ -107,14 +109,14 @@ def place_of(group: str, connections: Sequence[Connected]) -> str:
     return reverse("clients:producers")
 
 
-def disconnected(
+def close_connections(
     request: HttpRequest, group: str, client_id: str, groups: Sequence[str], reason: str
 ) -> tuple[int, tuple[Connected, ...]]:
-    """Close a client's connections; return the audit's entry of it, and what was closed.
+    """Close a client's connections; return the audit log entry and the closed connections.
 
     Raises:
-        RequestFailedError: the client is in a group that is not among `groups`.
-        MissingError: it has gone by itself.
+        RequestFailedError: the client is in a group that is not in `groups`.
+        MissingError: the client has disconnected on its own.
     """
     before = {"group": group, "groups": list(groups)}
     after = {"reason": reason}
@@ -126,6 +128,7 @@ def disconnected(
         }
         if not closed:
             raise MissingError(
-                _("%(client)s had left before; nothing was disconnected.") % {"client": client_id}
+                _("%(client)s had already disconnected, so there was nothing to do.")
+                % {"client": client_id}
             )
     return entry.pk, closed

@@ -1,4 +1,4 @@
-"""The form of disconnecting a client."""
+"""The form to disconnect a client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from console.ui.danger import REASON_CHARACTERS_MAX
 
 
 class DisconnectForm(forms.Form):
-    """Which client, and why."""
+    """The client and the reason."""
 
     client_id = forms.CharField(label=_("Client"), max_length=255)
     reason = forms.CharField(label=_("Reason"), max_length=REASON_CHARACTERS_MAX)

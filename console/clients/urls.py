@@ -1,4 +1,4 @@
-"""Addresses of connected clients."""
+"""URL patterns of the client pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of connected clients: the producers, and disconnecting whoever is connected."""
+"""Pages of connected clients: the list of producers, and disconnecting a client."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from django.utils.translation import gettext as _, gettext_lazy
 from console.accounts.actions import Action
 from console.accounts.permissions import form_for, page
 from console.accounts.rights import rights_on
-from console.clients.disconnecting import GROUPS, danger_of, disconnected, place_of
+from console.clients.disconnecting import GROUPS, close_connections, danger_of, place_of
 from console.gateway.access import gateway
-from console.gateway.connected import INNER_PRODUCER_GROUP
+from console.gateway.connections import INNER_PRODUCER_GROUP
 from console.gateway.errors import RequestFailedError
 from console.gateway.moment import now_ms
-from console.ui.danger import ask, reason_of, unanswered
-from console.ui.lists import Chip, asked_text, page_of
+from console.ui.danger import ask, confirmation, reason_of
+from console.ui.lists import Chip, page_of, search_text
 from console.ui.tables import Column, Table
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-    from console.gateway.connected import Producer
+    from console.gateway.connections import Producer
 
 OWN, INNER = "own", "inner"
 COLUMNS = (
@@ -45,8 +45,8 @@ def is_inner(producer: Producer) -> bool:
 
 @page
 def producers(request: HttpRequest) -> HttpResponse:
-    """Show the clients that announce themselves as producers."""
-    query = asked_text(request)
+    """Show clients that registered as producers."""
+    query = search_text(request)
     kind = INNER if request.GET.get("kind") == INNER else OWN
     every = gateway().groups.producers()
     matching = [each for each in every if query.lower() in words_of(each)]
@@ -86,20 +86,20 @@ def words_of(producer: Producer) -> str:
 
 @form_for(Action.DISCONNECT, "group")
 def disconnect(request: HttpRequest, group: str) -> HttpResponse:
-    """Ask before a client is disconnected, then do it."""
+    """Disconnect a client after confirmation."""
     client_id = request.GET.get("client", "")
     danger = danger_of(group, client_id)
     if danger.refusal:
         return ask(request, danger)
-    question = unanswered(request, danger)
+    question = confirmation(request, danger)
     if question is not None:
         return question
     shown = [line for line in request.POST.get(GROUPS, "").splitlines() if line]
     try:
-        _entry, closed = disconnected(request, group, client_id, shown, reason_of(request))
+        _entry, closed = close_connections(request, group, client_id, shown, reason_of(request))
     except RequestFailedError as error:
-        # It is in other groups than those shown; the question has all of them now.
+        # The client joined other groups after the page was shown, so ask again with all of them.
         return ask(request, replace(danger, problem=error.what))
-    sentence = _("%(client)s is disconnected; it connects again by itself.")
+    sentence = _("%(client)s was disconnected. It reconnects automatically.")
     messages.success(request, sentence % {"client": client_id})
     return redirect(place_of(group, closed))

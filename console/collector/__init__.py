@@ -1,1 +1,1 @@
-"""The collector: a process that samples every broker, keeps the history and looks for trouble."""
+"""The collector: a process that samples every broker, stores the history and looks for issues."""

@@ -1,6 +1,6 @@
-"""Collector: the loop of the process. Samples first; in the time between, what can wait.
+"""The collector's main loop: takes samples, and uses the time in between for deferrable work.
 
-That is folding and expiring, and writing whole hours for the lake.
+That work is folding and expiring history, and writing complete hours for the lake.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FOLD_EVERY = 30
-"""Samples between two folds; so many rows at most does a page read besides blocks."""
+"""Samples between two folds, which limits the unfolded rows that a page reads."""
 EXPIRE_EVERY = 360
 WRITE_EVERY = 6
-"""Samples between two looks for hours that are to be written."""
+"""Samples between two checks for hours to write."""
 SOONEST_MS = 500
-"""A sample later than this before the next ten seconds begin stands for them, too."""
+"""A sample taken this close to the next ten seconds also counts for those."""
 
 
 def monotonic_ms() -> int:
-    """Return the time of the clock that nobody sets."""
+    """Return the time of the monotonic clock."""
     return int(time.monotonic() * 1000)
 
 
 class CollectorClock(Protocol):
-    """The time, and a wait that a signal ends."""
+    """The current time, and a wait that a signal ends."""
 
     def now(self) -> Moment: ...
 
@@ -66,7 +66,7 @@ class SystemTime:
 
 
 class Collector:
-    """`run` until `stop` is set. One thread only."""
+    """Call `run`; it returns when `stop` is set. Not thread-safe."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class Collector:
         judge: Judging = lambda _now, _noticed, _facts: None,
         write_hours: Writing = lambda _now: iter(()),
     ) -> None:
-        """`judge` is called after each sample with the time, with what was noticed when, and with
-        what says in words what is known of a subject; `write_hours` with the time, to write the
-        hours that are over in steps.
+        """`judge` is called after each sample with the time, the time each subject was noticed, and
+        a function that returns facts about a subject. `write_hours` is called with the time and
+        writes complete hours in steps.
         """
         self.stop = threading.Event()
         self._store = store
@@ -95,11 +95,11 @@ class Collector:
     def run(self) -> None:
         while not self.stop.is_set():
             self.turn()
-            self._use_the_time_between()
+            self._work_until_next_sample()
             self._clock.wait_ms(until_next_ms(self._clock.now().wall_ms), self.stop)
 
     def turn(self) -> None:
-        """Take a sample, judge, and begin what is due."""
+        """Take a sample, evaluate it, and start work that is due."""
         began = self._clock.now()
         status = self._sampler.take(began)
         self._taken += 1
@@ -115,7 +115,7 @@ class Collector:
                 self._store.expire(began.wall_ms)
                 self._sampler.forget_ids()
         except HistoryError as error:
-            logger.warning("the history is not kept: %s", error)
+            logger.warning("history not stored error=%s", error)
         except Exception as error:  # noqa: BLE001  the next sample is ten seconds away
             FAILURES.report("a turn of the collector", "", error)
         if self._taken % FOLD_EVERY == 0 and self._folding is None:
@@ -127,16 +127,16 @@ class Collector:
         try:
             self._judge(now_ms, self._sampler.noticed, self._sampler.facts)
         except HistoryError as error:
-            logger.warning("couldn't apply the rules to the history: %s", error)
+            logger.warning("rules not applied to the history error=%s", error)
 
     def fold(self) -> None:
-        """Fold all that waits, at once."""
+        """Fold all pending samples at once."""
         for _ in self._folding or self._store.fold():
             continue
         self._folding = None
 
-    def _use_the_time_between(self) -> None:
-        """Fold and write in steps until the next sample is due; the rest waits for its turn."""
+    def _work_until_next_sample(self) -> None:
+        """Fold and write in steps until the next sample is due; continue after that sample."""
         until = self._clock.now()
         room_ms = until_next_ms(until.wall_ms) - SOONEST_MS
         done = object()
@@ -148,9 +148,11 @@ class Collector:
                 if next(steps, done) is done:
                     self._end(steps)
         except (HistoryError, OSError) as error:
-            what = "samples are not folded" if self._folding else "no hour is written for the lake"
+            if self._folding:
+                logger.warning("samples not folded, will retry error=%s", error)
+            else:
+                logger.warning("hours not written for the lake, will retry error=%s", error)
             self._end(self._folding or self._writing)
-            logger.warning("%s: %s; tried again later", what, error)
         except Exception as error:  # noqa: BLE001  sampling continues, and this work is tried again
             what = "folding samples" if self._folding else "writing an hour to the lake"
             self._end(self._folding or self._writing)
@@ -164,6 +166,6 @@ class Collector:
 
 
 def until_next_ms(wall_ms: int) -> int:
-    """Return how long it is to the next ten seconds of the wall's clock."""
+    """Return the time until the wall clock's next ten seconds."""
     left = NOMINAL_MS - wall_ms % NOMINAL_MS
     return left if left >= SOONEST_MS else left + NOMINAL_MS

@@ -1,4 +1,4 @@
-"""Facts: what a sample says of a subject that is no number in time, such as names and places."""
+"""Facts in a sample that aren't numbers over time, such as names and locations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMES = "\u00d7"
 
 
 def facts_of(sample: BrokerSample, subject: Subject) -> dict[str, str]:
-    """Return what is known by name; nothing for a subject of another broker."""
+    """Return the facts about a subject by name, or nothing for a subject of another broker."""
     if subject.broker != sample.broker_name:
         return {}
     if subject.kind == metrics.BROKER:
@@ -93,7 +93,7 @@ def redelivered_of(sample: BrokerSample, group: str) -> dict[str, str]:
 
 
 def head_of(sample: BrokerSample, group: str, topic: str) -> dict[str, str]:
-    """Return which message a group has waited with."""
+    """Return the message that a group has not consumed for the longest time."""
     for each in sample.heads or ():
         if (each.group, each.topic) == (group, topic):
             return {

@@ -1,11 +1,11 @@
-"""What two samples of a broker say: counters are what was added between them, gauges the later.
+"""Metrics from two samples of a broker: counters are the increase, gauges the later value.
 
-A counter never jumps. What a broker counts since its start begins at 0 with a new start; offsets of
-queues go on over starts. After a failover another process is the master: what it has counted since
-its own start is not what was added. Where the later number is smaller for another reason (a queue
-that was deleted and made anew, a log that lost its end), what was added is not known.
+Counters never jump. A broker's counts since its start begin at 0 with each start, while queue
+offsets continue. After a failover another process is the master, and its counts since its own start
+are not the increase. If a number decreases for another reason (a queue that was deleted and
+recreated, or a log that lost its end), the increase is unknown.
 
-What is not known is MISSING rather than left out, so that samples in a row have the same columns.
+Unknown values are MISSING rather than left out, so that successive samples have the same columns.
 """
 
 from __future__ import annotations
@@ -64,23 +64,23 @@ GAUGES = {
     "maxMessageSize": metrics.MESSAGE_MAX,
 }
 QUEUES_MAX = 2_000
-"""The messages of each queue are kept of brokers with no more of them: it is a series a queue."""
+"""Messages per queue are stored only for brokers with at most this many queues: one series each."""
 LATENCIES = {"put": metrics.PUT_TOOK, "get": metrics.GET_TOOK, "flush": metrics.FLUSH_TOOK}
 
 
 class Figures:
-    """The figures of a reading, given the one before (None: not known), as columns.
+    """The metrics of a reading, given the previous one (None if unknown), as columns.
 
     Attributes:
-        subjects: whose figures they are.
-        owners: of each figure the index of its subject.
-        codes: which figure it is.
-        parts: of which part.
+        subjects: the subjects of the metrics.
+        owners: for each value, the index of its subject.
+        codes: for each value, its metric.
+        parts: for each value, its part.
         values: the number, or MISSING.
     """
 
     def __init__(self, before: Reading | None, now: Reading, pace: Pace | None = None) -> None:
-        """`pace` knows how busy each queue was lately, and learns what was added."""
+        """`pace` tracks the recent rate of each queue and is updated with the increases."""
         self._pace = pace
         self._before = before
         self._now = now
@@ -89,7 +89,7 @@ class Figures:
         self._is_another = was is not None and is_failover(was, now.sample)
         self._columns: list[tuple[Ints, Ints, Ints, Ints]] = []
         self._broker()
-        # A slave has its master's topics and offsets; they are the master's to say.
+        # A slave has copies of its master's topics and offsets, which the master reports.
         if now.sample.broker_id == MASTER_ID:
             put = self._put()
             self._topics(put)
@@ -108,7 +108,7 @@ class Figures:
     def _add(
         self, metric: Metric, owners: Ints, values: Ints, parts: Ints | int = metrics.WHOLE
     ) -> None:
-        """Add a figure of some subjects; those of NONE are left out."""
+        """Add a metric of some subjects; owners of NONE are skipped."""
         kept = owners != NONE
         codes = np.full(len(owners), metric.code)
         of_parts = np.broadcast_to(np.asarray(parts, dtype=np.int64), owners.shape)
@@ -132,7 +132,7 @@ class Figures:
         for name, metric in GAUGES.items():
             if name in now.gauges:
                 yield metric, metrics.WHOLE, now.gauges[name]
-        # Counts of other buckets could not be told from these.
+        # Counts with other bucket bounds can't be compared.
         latencies = LATENCIES if tuple(now.latency_bounds_ms) == BOUNDS_MS else {}
         for name, metric in latencies.items():
             counts_before = before.latencies.get(name, []) if before is not None else []
@@ -141,7 +141,7 @@ class Figures:
                 yield metric, bucket, self._since_start(count, was)
 
     def _since_start(self, now: int | None, before: int | None) -> int | None:
-        """Return what was added to a number that begins at 0 with each start of the broker."""
+        """Return the increase of a number that begins at 0 with each start of the broker."""
         if self._before is None or now is None or self._is_another:
             return None
         if self._is_restarted:
@@ -150,7 +150,7 @@ class Figures:
         return added if added >= 0 else None
 
     def _put(self) -> Ints:
-        """Return how many messages came to each topic, MISSING where a queue does not say."""
+        """Return how many messages each topic received, or MISSING if a queue is unknown."""
         now, before = self._now, self._before
         if before is None:
             self._hot: list[tuple[int, int, int]] = []
@@ -168,8 +168,8 @@ class Figures:
             is_known &= ~is_new
         paced = np.where(is_known, added, 0)
         self._hot = [] if self._pace is None else self._pace.hot(now, places, paced)
-        self._fills = known(added, is_known)
-        return known(now.topics.sums(added), now.topics.all_of(is_known))
+        self._fills = where_known(added, is_known)
+        return where_known(now.topics.sums(added), now.topics.all_of(is_known))
 
     def _topics(self, put: Ints) -> None:
         names, queues = self._now.names, self._now.topics
@@ -186,7 +186,7 @@ class Figures:
         values = [MISSING if size is None else size for size in sizes]
         self._add(metrics.PUT_BYTES, names.of_topics, ints_of(values))
         low, end = queues.numbers[:, 1], queues.numbers[:, 2]
-        retained = known(queues.sums(end - low), queues.all_of(low >= 0))
+        retained = where_known(queues.sums(end - low), queues.all_of(low >= 0))
         self._add(metrics.RETAINED, names.of_topics, retained)
         if len(queues.ids) <= QUEUES_MAX:
             in_range = (queues.ids >= 0) & (queues.ids < metrics.PARTS_MAX)
@@ -201,7 +201,7 @@ class Figures:
         self._add(metrics.MEMBERS, names.of_groups, ints_of(members))
         counts = ints_of(list(clients_of(self._now.sample).values()))
         self._add(metrics.MEMBERS, names.of_clients, counts)
-        # A topic that is not there yet got nothing.
+        # A topic that didn't exist yet received no messages.
         is_known = self._before is not None and self._now.sample.is_whole
         put = np.append(put, 0 if is_known else MISSING)
         self._add(metrics.RETRIED, names.of_groups, put[names.retries])
@@ -219,25 +219,25 @@ class Figures:
         is_known = queues.all_of((ages != MISSING) | ~in_range)
         oldest = queues.maxima(np.where(in_range, np.maximum(ages, 0), 0))
         self._add(metrics.LAG, names.of_pairs, lag)
-        self._add(metrics.LAG_AGE, names.of_pairs, known(oldest, is_known))
+        self._add(metrics.LAG_AGE, names.of_pairs, where_known(oldest, is_known))
 
         groups, kept = names.of_groups_with_pairs, names.of_pairs != NONE
         of_group = np.searchsorted(groups, names.groups_of_pairs[kept])
-        self._add(metrics.LAG, groups, summed(of_group, lag[kept], len(groups)))
-        unknown = summed(of_group, (~is_known[kept]).astype(np.int64), len(groups))
+        self._add(metrics.LAG, groups, sums_by_index(of_group, lag[kept], len(groups)))
+        unknown = sums_by_index(of_group, (~is_known[kept]).astype(np.int64), len(groups))
         ages_of_groups = np.zeros(len(groups), dtype=np.int64)
         np.maximum.at(ages_of_groups, of_group, oldest[kept])
-        self._add(metrics.LAG_AGE, groups, known(ages_of_groups, unknown == 0))
+        self._add(metrics.LAG_AGE, groups, where_known(ages_of_groups, unknown == 0))
         if self._before is None:
             return
         consumed, rewound, was_there = self._moved(self._before)
         for metric, values in ((metrics.CONSUMED, consumed), (metrics.REWOUND, rewound)):
-            self._add(metric, names.of_pairs, known(values, was_there))
+            self._add(metric, names.of_pairs, where_known(values, was_there))
             of_known = np.where(was_there, values, 0)[kept]
-            self._add(metric, groups, summed(of_group, of_known, len(groups)))
+            self._add(metric, groups, sums_by_index(of_group, of_known, len(groups)))
 
     def _findings(self) -> None:
-        """Add what is only kept where there is something to say: nothing is no evidence."""
+        """Add metrics that are stored only when non-zero; their absence means nothing."""
         names, sample = self._now.names, self._now.sample
         rows = [
             (owner, metrics.HOT_QUEUE.code, queue, per_mille)
@@ -275,17 +275,17 @@ class Figures:
         self._columns.append((table[:, 0], table[:, 1], table[:, 2], table[:, 3]))
 
     def _lags(self) -> tuple[Ints, Ints]:
-        """Return of each queue what is unread, and for how long; MISSING: not known."""
+        """Return each queue's lag in messages and in time; MISSING if unknown."""
         numbers = self._now.progress.numbers
         lags = np.maximum(numbers[:, 2] - numbers[:, 1], 0)
         since = numbers[:, 3]
-        ages = known(np.maximum(self._now.sample.sampled_at - since, 0), since >= 0)
+        ages = where_known(np.maximum(self._now.sample.sampled_at - since, 0), since >= 0)
         return lags, np.where(lags == 0, 0, ages)
 
     def _moved(self, before: Reading) -> tuple[Ints, Ints, Truths]:
-        """Return by how many messages each progress went on, how many back, and if it is known.
+        """Return by how many messages each offset advanced and went back, and whether that's known.
 
-        A queue that is new to the group, or was deleted and made anew, tells neither.
+        It is unknown for queues that are new to the group or were deleted and recreated.
         """
         now = self._now
         pairs = set(before.names.pairs)
@@ -300,20 +300,20 @@ class Figures:
         return on, back, was_there
 
 
-def known(values: Ints, truths: Truths) -> Ints:
-    """Return the values where it is true, MISSING elsewhere."""
+def where_known(values: Ints, truths: Truths) -> Ints:
+    """Return the values where the mask is true, MISSING elsewhere."""
     return np.where(truths, values, MISSING)
 
 
-def summed(places: Ints, values: Ints, count: int) -> Ints:
-    """Return the sum of the values of each place."""
+def sums_by_index(places: Ints, values: Ints, count: int) -> Ints:
+    """Return the sum of values for each index."""
     found = np.zeros(count, dtype=np.int64)
     np.add.at(found, places, values)
     return found
 
 
 def is_failover(before: BrokerSample, now: BrokerSample) -> bool:
-    """Tell whether another broker has become the master of the set."""
+    """Return whether another broker has become the master of the set."""
     epochs = before.gauges.get("epoch"), now.gauges.get("epoch")
     return (
         now.broker_id == MASTER_ID

@@ -1,11 +1,11 @@
-"""Hours: what was sampled, an hour a file, for the lake to take (docs/lake.md).
+"""Writes samples to one file per hour, which the lake ingests (docs/lake.md).
 
-The lake reads files and nothing else of ours, and we know nothing of the lake: `bronze.samples` is
-what it makes of them. A file is there whole or not at all, and never changes. Which hours have been
-written is said by the files themselves: an hour whose file is missing is written again.
+The lake reads only these files and turns them into `bronze.samples`; the collector doesn't depend
+on the lake. Files appear atomically and never change. An hour is written if its file is missing, so
+there is no other record of which hours are done.
 
-A file is JSON, a line each, compressed by gzip. The first line is a `Head`, each further one a
-`SampledLine`: one figure of one subject in the minutes of the hour in which it is known.
+A file is gzip-compressed JSON lines. The first line is a `Head`, each other line a `SampledLine`:
+one metric of one subject in the minutes of the hour for which it is known.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ VERSION = 1
 FOLDER = "samples"
 SUFFIX = ".jsonl.gz"
 KEPT_HOURS = 72
-"""As long as a broker keeps its log by default: a lake that stood still for so long has a gap."""
+"""A broker's default log retention; a lake that was down for longer has a gap."""
 CLOSED_AFTER_MS = 5 * MINUTE_MS
-"""So long after its end nothing is added to an hour any more."""
+"""No more data is added to an hour this long after it ended."""
 SUBJECTS_A_STEP = 100
 SOURCE = "samples_source"
-"""The note in which a history keeps its name."""
+"""The key under which a history stores its name."""
 _LEVEL = 1
 _NAME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}Z" + re.escape(SUFFIX))
 _DRAFT = re.compile(_NAME.pattern + r"\.tmp")
@@ -53,7 +53,7 @@ class Head(msgspec.Struct):
     """The first line of a file.
 
     Attributes:
-        source: which history it is from.
+        source: the name of the history.
         hour_ms: when the hour began.
     """
 
@@ -63,13 +63,13 @@ class Head(msgspec.Struct):
 
 
 class SampledLine(msgspec.Struct, omit_defaults=True):
-    """A figure of a subject: of each minute what `Points` says of it.
+    """A metric of a subject, with a value of `Points` for each minute.
 
     Attributes:
-        name: the number of a broker, the name of a process, the language and version of clients:
-            of consumers in `group`, of producers behind their group and an @.
-        part: a queue, or a bucket of a histogram, whose upper bound `at_most_ms` is.
-        minutes: which of the hour.
+        name: a broker's ID, a process's name, or the language and version of clients: for consumers
+            their group is in `group`, for producers it precedes this with an @.
+        part: a queue, or a bucket of a histogram with the upper bound `at_most_ms`.
+        minutes: the minutes of the hour.
     """
 
     kind: str
@@ -89,24 +89,24 @@ class SampledLine(msgspec.Struct, omit_defaults=True):
 
 
 class HourFiles:
-    """Writes hours that are over into a folder, and takes old ones away. One thread."""
+    """Writes complete hours to a directory, and deletes old files. Not thread-safe."""
 
     def __init__(self, store: HistoryStore, folder: Path) -> None:
         self._store = store
         self._folder = folder
 
     def write(self, now_ms: int) -> Iterator[None]:
-        """Write what is missing, the oldest first; yields between steps, and may be left there.
+        """Write missing hours, oldest first; yields between steps, and the caller may stop there.
 
         Raises:
-            HistoryError: the history cannot be read.
-            OSError: the folder cannot be written.
+            HistoryError: the history can't be read.
+            OSError: the directory can't be written.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         end = (now_ms - CLOSED_AFTER_MS) // HOUR_MS
         wanted = {name_of(hour): hour for hour in range(end - KEPT_HOURS, end)}
         there = {path.name for path in self._folder.iterdir()}
-        # What is left of a file that was begun is not ours to keep, whoever began it.
+        # This also deletes incomplete files, including those of other processes.
         for name in there - wanted.keys():
             if _DRAFT.fullmatch(name) or (_NAME.fullmatch(name) and name < min(wanted)):
                 (self._folder / name).unlink(missing_ok=True)
@@ -159,7 +159,7 @@ def name_of(hour: int) -> str:
 
 
 def _line(subject: Subject, column: Column, points: Points, row: int) -> SampledLine | None:
-    """Return one figure of an hour, None where it is not known in any minute."""
+    """Return one metric of an hour, or None if it is unknown in every minute."""
     metric = ALL.get(column.code)
     known = points.table[WEIGHT, row].nonzero()[0]
     if metric is None or not len(known):

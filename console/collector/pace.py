@@ -1,7 +1,7 @@
-"""Pace: how much each queue of a topic got lately, so that one that gets most of it is found.
+"""Detects hot queues: queues that recently received most of their topic's messages.
 
-What was added fades by half in HALF_MS; so a queue is compared by some minutes, not by ten seconds,
-and one array is kept instead of a series for every queue.
+Increases decay by half in HALF_MS. Queues are therefore compared over several minutes rather than
+ten seconds, with one array instead of a series per queue.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 HALF_MS = 300_000
 MESSAGES_MIN = 2_000
-"""Of a topic within that time: seven a second. What few messages choose is chance."""
+"""A topic with fewer messages in that time (seven per second) is ignored as noise."""
 TIMES_OTHERS = 4.0
-"""A queue is hot that gets so many times what another one of its topic gets on average."""
+"""A queue is hot if it receives this many times the average of the topic's other queues."""
 
 
 class Pace:
-    """One thread only; one broker's."""
+    """Tracks one broker. Not thread-safe."""
 
     def __init__(self) -> None:
         self._lately: Floats | None = None
         self._at_ms = 0
 
     def forget(self) -> None:
-        """Begin anew: nobody knows what was added meanwhile."""
+        """Start again, because the increases since the last sample are unknown."""
         self._lately = None
 
     def hot(self, now: Reading, places: Ints, added: Ints) -> list[tuple[int, int, int]]:
-        """Take what was added to each queue; return (index of topic, queue, share per mille).
+        """Add each queue's increase; return hot ones as (index of topic, queue, share per mille).
 
-        `places` says where each queue stood in the sample before.
+        `places` has the row of each queue in the previous sample.
         """
         passed = max(0, now.sample.sampled_at - self._at_ms)
         self._at_ms = now.sample.sampled_at
@@ -54,7 +54,7 @@ class Pace:
         self._lately = lately
         queues = now.topics
         total = queues.sums_of(lately)
-        # Queues without any message yet have no row.
+        # Queues without messages have no row.
         counts = np.maximum(queues.counts, now.write_queues)
         of_topic = total[queues.owners]
         others = (of_topic - lately) / np.maximum(counts[queues.owners] - 1, 1)

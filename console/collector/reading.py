@@ -1,7 +1,7 @@
-"""Reading: a sample as columns of numbers, so that thousands of queues cost little.
+"""A sample as columns of numbers, so that thousands of queues are cheap to process.
 
-What follows from the names alone is found once and goes on from reading to reading while no topic,
-group or progress comes or goes.
+Everything that depends on names alone is computed once and reused by later readings until a topic,
+group or progress is added or removed.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 KEPT_KINDS = {TopicKind.NORMAL, TopicKind.RETRY, TopicKind.DLQ}
 INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
-"""Every client of the original is in it, consumers too, to send what failed back."""
+"""All Java clients join this group, including consumers, which use it to send failed messages back.
+"""
 CLIENTS_MAX = 2_000
 NUMBER_MAX = 1 << 46
 """The largest offset kept; a queue needs two years at a million messages per second to reach it."""
 NONE = -1
-"""An index that stands for nothing."""
+"""The index for "no subject"."""
 
 
 class Queues:
-    """The queues of many owners in one table: `numbers` is [queue, number], its id first."""
+    """The queues of many owners in one table: `numbers` is [queue, number], its ID first."""
 
     def __init__(self, rows: Sequence[Sequence[int]], width: int) -> None:
         self.counts: Ints = np.fromiter(map(len, rows), np.int64, len(rows)) // width
@@ -60,20 +61,20 @@ class Queues:
         return ids
 
     def sums(self, values: Ints) -> Ints:
-        """Return each owner's sum of values of its queues; 0 where it has none."""
+        """Return the sum of each owner's queues, 0 for owners without queues."""
         return self._reduced(np.add, values)
 
     def sums_of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return each owner's sum of values that are no whole numbers."""
+        """Return the sum of each owner's floating-point values."""
         sums: NDArray[np.float64] = np.bincount(self.owners, values, len(self.counts)).astype(float)
         return sums
 
     def maxima(self, values: Ints) -> Ints:
-        """Return each owner's greatest value, 0 where it has none."""
+        """Return the maximum of each owner's values, 0 for owners without queues."""
         return self._reduced(np.maximum, values)
 
     def all_of(self, truths: Truths) -> Truths:
-        """Return whether it is true of all queues of each owner."""
+        """Return for each owner whether the condition is true for all its queues."""
         found: Truths = self.sums((~truths).astype(np.int64)) == 0
         return found
 
@@ -85,7 +86,7 @@ class Queues:
 
 
 class Names:
-    """The subjects of a sample, and which of them each of its rows is about, else NONE."""
+    """The subjects of a sample, and for each row the index of its subject or NONE."""
 
     def __init__(self, sample: BrokerSample) -> None:
         self.topics = [each.name for each in sample.topics]
@@ -135,7 +136,7 @@ class Names:
         self.dead = indices(places.get(DLQ_PREFIX + name, NONE) for name in self.groups)
 
     def number_of(self, kind: str, name: str) -> int:
-        """Return the index of a subject, NONE where it is not kept."""
+        """Return the index of a subject, or NONE if it isn't stored."""
         return self._numbers.get(Subject(kind, self._broker, name), NONE)
 
     def are_those_of(self, sample: BrokerSample) -> bool:
@@ -150,10 +151,10 @@ class Names:
 
 
 class Reading:
-    """A sample, its names and its tables."""
+    """A sample with its names and tables."""
 
     def __init__(self, sample: BrokerSample, before: Reading | None = None) -> None:
-        """Reuses the names of `before` where they are equal."""
+        """Reuses the names of `before` if they are equal."""
         self.sample = sample
         self.names: Names = (
             before.names
@@ -166,9 +167,9 @@ class Reading:
 
 
 def clients_of(sample: BrokerSample) -> dict[tuple[str, str, str], int]:
-    """Return how many clients there are of each kind, group, and language and version.
+    """Return the number of clients by kind, group, language and version.
 
-    None of brokers with more than CLIENTS_MAX such: it is a series each.
+    Brokers with more than CLIENTS_MAX combinations are left out, because each is a series.
     """
     found = {
         (kind, row.group, version): count
@@ -191,7 +192,7 @@ def indices(found: Iterable[int]) -> Ints:
 def places_of(
     names: Sequence[object], now: Queues, names_before: Sequence[object], before: Queues
 ) -> Ints:
-    """Return where each queue stands in the table of before, NONE where it is new."""
+    """Return each queue's row in the previous table, or NONE for a new queue."""
     if (
         names == names_before
         and np.array_equal(now.counts, before.counts)

@@ -1,4 +1,4 @@
-"""Sampler: takes samples of every broker and of the appliance's processes, and writes them."""
+"""Takes samples of every broker and of the appliance's processes, and stores them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CARRIED_MS_MAX = 300_000
-"""What was added since the last sample is kept over a pause of this length; beyond it is a gap."""
+"""Increases since the last sample are kept across a pause up to this long, otherwise there is a
+gap.
+"""
 ROUNDED_TO_MS = 1_000
 NUMBERS_MAX = 2_000_000
-"""Numbers a sample of a broker: one with more is not kept, and the collector says so."""
+"""The maximum of numbers per broker and sample; a larger sample is dropped and logged."""
 PROCESSES = "processes"
 NOTICED = {
     metrics.LAG: 100,
@@ -55,13 +57,13 @@ NOTICED = {
     metrics.VERSIONS: 2,
     metrics.MISMATCHED: 1,
 }
-"""From which value on a figure lets its subject be judged: no rule speaks of less."""
+"""The value from which a metric's subject is evaluated; no rule applies below it."""
 NOTICED_MS = 3_600_000
 RESTART, FAILOVER = "restart", "failover"
 
 
 class Moment(NamedTuple):
-    """A time by two clocks: the wall's may be set, the monotonic one is of this process only."""
+    """A time on both clocks: the wall clock may be set, the monotonic one is per process."""
 
     wall_ms: int
     monotonic_ms: int
@@ -69,7 +71,7 @@ class Moment(NamedTuple):
 
 @dataclass(slots=True)
 class Source:
-    """What is known of one source of samples. `accounted` is up to when counters are kept."""
+    """The state of a source of samples. `accounted` is the time up to which counters are stored."""
 
     before: Reading | None = None
     pace: Pace = field(default_factory=Pace)
@@ -77,15 +79,15 @@ class Source:
     wall_before: int | None = None
     subjects: list[Subject] = field(default_factory=list)
     ids: Ints | None = None
-    """Of the subjects."""
+    """The IDs of the subjects."""
     keys: Ints | None = None
-    """By owner, code and part, as the figures came; layout and order are made of them."""
+    """By owner, code and part, in the order of the metrics; layout and order derive from them."""
     layout: Layout | None = None
     order: Ints | None = None
 
 
 class Columns(NamedTuple):
-    """What each number of a sample is: the index of its subject, the figure and the part."""
+    """The meaning of each number in a sample: index of its subject, metric and part."""
 
     subjects: list[Subject]
     owners: Ints
@@ -94,10 +96,10 @@ class Columns(NamedTuple):
 
 
 class Sampler:
-    """One thread only.
+    """Not thread-safe.
 
     Attributes:
-        noticed: when each subject last lagged, went back, retried or gave up, by the wall's clock.
+        noticed: when each subject last had lag, went back, retried or gave up, by the wall clock.
     """
 
     def __init__(self, gateway: SampleGateway, store: HistoryStore) -> None:
@@ -110,7 +112,7 @@ class Sampler:
         self.noticed: dict[Subject, int] = {}
 
     def take(self, now: Moment) -> Status:
-        """Take one sample of everything; what fails is in the status, and a gap."""
+        """Sample all sources; failures are recorded in the status and leave a gap."""
         status = Status(at_ms=now.wall_ms, process=None)
         answers: Mapping[BrokerNode, BrokerSample | GatewayError] = {}
         try:
@@ -141,7 +143,7 @@ class Sampler:
         except (OSError, ValueError, OverflowError) as error:
             FAILURES.report("reading the resource usage of processes", PROCESSES, error)
             status.problems[PROCESSES] = str(error)
-        self._tell(status.problems)
+        self._log_change(status.problems)
         return status
 
     def _keep(self, name: str, sample: BrokerSample, now: Moment) -> int:
@@ -153,7 +155,7 @@ class Sampler:
             raise HistoryError(f"{name} has {len(figures)} figures, more than {NUMBERS_MAX}")
         columns = Columns(figures.subjects, figures.owners, figures.codes, figures.parts)
         self._write(name, source, columns, figures.values, covered, now, encoded(sample))
-        for subject in noticed(figures):
+        for subject in noticed_subjects(figures):
             self.noticed[subject] = now.wall_ms
         was = source.before.sample if source.before is not None else None
         if was is not None and is_failover(was, sample):
@@ -164,7 +166,7 @@ class Sampler:
         return len(figures)
 
     def facts(self, subject: Subject) -> dict[str, str]:
-        """Return what the newest sample says of a subject in words: names, places, versions."""
+        """Return facts from the newest sample about a subject: names, locations, versions."""
         found: dict[str, str] = {}
         for source in self._sources.values():
             if source.before is not None:
@@ -216,7 +218,7 @@ class Sampler:
             source.keys = keys
         ordered = values[source.order]
         self._store.add_sample(name, now.wall_ms, covered, source.layout, ordered, reading)
-        # Time is accounted for in whole seconds, and the rest of a second with the next sample.
+        # Count whole seconds; the remainder goes to the next sample.
         source.accounted = (
             Moment(now.wall_ms, source.accounted.monotonic_ms + covered)
             if source.accounted is not None and covered
@@ -229,7 +231,7 @@ class Sampler:
             self._ids = self._store.subject_ids(subjects, now_ms)
 
     def forget_ids(self) -> None:
-        """Ask for the ids of subjects anew, which also says that they are still seen."""
+        """Look subject IDs up again, which also marks the subjects as still present."""
         self._ids = {}
         recent = max(self.noticed.values(), default=0) - NOTICED_MS
         self.noticed = {each: at for each, at in self.noticed.items() if at >= recent}
@@ -237,7 +239,7 @@ class Sampler:
             source.ids = None
 
     def _source(self, name: str) -> Source:
-        """Return a source; the first time with what the last collector has read of it."""
+        """Return a source; the first time with the state that the last collector stored."""
         found = self._sources.get(name)
         if found is None:
             found = Source()
@@ -247,24 +249,22 @@ class Sampler:
                     found.before = Reading(decoded(kept[1]))
                     found.wall_before = kept[0]
                 except (ValueError, OverflowError):
-                    logger.warning(
-                        "the last sample of %s cannot be read; counting begins anew", name
-                    )
+                    logger.warning("last sample unreadable, counting starts again source=%s", name)
             self._sources[name] = found
         return found
 
-    def _tell(self, problems: dict[str, str]) -> None:
-        """Log what is new; a broker that stays away is not logged every ten seconds."""
+    def _log_change(self, problems: dict[str, str]) -> None:
+        """Log changes only, so that an unreachable broker isn't logged every ten seconds."""
         for name, what in problems.items():
             if self._told.get(name) != what:
-                logger.warning("no sample: source=%s %s", name or "history", what)
+                logger.warning("source not sampled source=%s reason=%s", name or "history", what)
         for name in self._told.keys() - problems.keys():
-            logger.info("samples again: source=%s", name or "history")
+            logger.info("source sampled again source=%s", name or "history")
         self._told = dict(problems)
 
 
-def noticed(figures: Figures) -> list[Subject]:
-    """Return the subjects that a rule may speak of: of an age that is not known, too."""
+def noticed_subjects(figures: Figures) -> list[Subject]:
+    """Return subjects that a rule may apply to, including those of unknown age."""
     least = np.full(max(metrics.ALL) + 1, np.iinfo(np.int64).max)
     for metric, value in NOTICED.items():
         least[metric.code] = value
@@ -274,9 +274,9 @@ def noticed(figures: Figures) -> list[Subject]:
 
 
 def covered_ms(accounted: Moment | None, wall_before: int | None, now: Moment) -> int:
-    """Return how much time a sample's counters cover, 0 when that is not known or too long.
+    """Return how much time a sample's counters cover, or 0 if that is unknown or too long.
 
-    Within a process the monotonic clock says it; over a restart the wall's, if it went on.
+    Uses the monotonic clock within a process, and the wall clock across a restart if it advanced.
     """
     if accounted is not None:
         passed = max(0, now.monotonic_ms - accounted.monotonic_ms)

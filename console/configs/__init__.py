@@ -1,1 +1,1 @@
-"""What the pages of topics and of groups share: create, change, delete a configuration by name."""
+"""Shared by the pages of topics and groups: create, change and delete a named configuration."""

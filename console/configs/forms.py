@@ -20,9 +20,9 @@ Config = TypeVar("Config")
 
 
 class ConfigForm(forms.Form, Generic[Config]):
-    """A configuration on some brokers; `original` makes it an edit, whose name cannot change.
+    """A configuration on some brokers; `original` makes it an edit, whose name can't change.
 
-    A subclass names the field that holds the name, and says what is special about names.
+    A subclass names the field that holds the name, and defines the rules for names.
     """
 
     name_field: str
@@ -57,16 +57,16 @@ class ConfigForm(forms.Form, Generic[Config]):
 
     @property
     def name(self) -> str:
-        """The name the form says; only after `is_valid`."""
+        """The name in the form; only after `is_valid`."""
         return str(self.cleaned_data[self.name_field])
 
     @property
     def chosen_brokers(self) -> list[str]:
-        """The brokers the form says; only after `is_valid`."""
+        """The brokers in the form; only after `is_valid`."""
         return list(self.cleaned_data["broker_names"])
 
     def was_opened_on(self, seen: str) -> None:
-        """Have the form carry what it is opened on; only on an edit."""
+        """Add a hidden field with the state that the form was opened on; only for an edit."""
         self.initial["seen"] = seen
         if self.is_bound:
             data = QueryDict(mutable=True)
@@ -75,18 +75,18 @@ class ConfigForm(forms.Form, Generic[Config]):
             self.data = data
 
     def config(self) -> Config:
-        """Return what the form says; only after `is_valid`."""
+        """Return the configuration in the form; only after `is_valid`."""
         raise NotImplementedError
 
     def reserved(self, name: str) -> str | None:
-        """Return why the brokers keep a name to themselves, None where they do not."""
+        """Return why brokers reserve a name, or None if they don't."""
         raise NotImplementedError
 
     def clean_name(self) -> str:
-        """Return the name of a configuration that may be made.
+        """Return a valid name for a new configuration.
 
         Raises:
-            ValidationError: what is wrong with the name.
+            ValidationError: the name is invalid.
         """
         name = str(self.cleaned_data[self.name_field])
         if self.original is not None:
@@ -99,12 +99,12 @@ class ConfigForm(forms.Form, Generic[Config]):
         return name
 
     def name_problem(self, name: str) -> str | None:
-        """Return what is wrong with a new name, in one sentence for people."""
+        """Return a sentence that explains why a new name is invalid, or None."""
         if not name:
             return str(self.name_missing)
         if not names.is_legal_name(name):
-            return _("A name consists of letters, digits and the characters % | - _ only.")
+            return _("Names can contain only letters, digits and the characters % | - _")
         if len(name) > self.name_length_max:
             limit = {"max": self.name_length_max, "length": len(name)}
-            return _("A name has at most %(max)d characters; this one has %(length)d.") % limit
+            return _("Names can have at most %(max)d characters; this one has %(length)d.") % limit
         return self.reserved(name)

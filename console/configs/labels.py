@@ -1,4 +1,4 @@
-"""Labels of topics and groups: read for lists and pages, changed by a form, taken back."""
+"""Labels of topics and groups: shown on pages, edited in a form, and restored by undo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 from console.accounts.permissions import require
 from console.audit.models import Entry
 from console.audit.record import change
-from console.audit.undo import tell
+from console.audit.undo import offer_undo
 from console.configs.models import (
     DESCRIPTION_CHARACTERS_MAX,
     OWNER_CHARACTERS_MAX,
@@ -32,13 +32,13 @@ NAMES_AT_ONCE = 500
 
 
 class LabelForm(forms.Form):
-    """What people say of a topic or a group."""
+    """The label of a topic or group."""
 
     owner = forms.CharField(
         label=gettext_lazy("Owner"),
         required=False,
         max_length=OWNER_CHARACTERS_MAX,
-        help_text=gettext_lazy("A team or a person; the lists find it."),
+        help_text=gettext_lazy("The team or person responsible. You can search lists by owner."),
     )
     description = forms.CharField(
         label=gettext_lazy("Description"),
@@ -49,9 +49,10 @@ class LabelForm(forms.Form):
     message_type = forms.ChoiceField(
         label=gettext_lazy("Messages"),
         required=False,
-        choices=[("", gettext_lazy("Not said")), *MessageType.choices],
+        choices=[("", gettext_lazy("Not specified")), *MessageType.choices],
         help_text=gettext_lazy(
-            "What the topic is meant for. Brokers of 4.9 take every kind in every topic."
+            "The type of messages this topic is for. RocketMQ 4.9 brokers accept any type in "
+            "any topic."
         ),
     )
 
@@ -62,12 +63,12 @@ class LabelForm(forms.Form):
 
 
 def label_of(kind: str, name: str) -> Label:
-    """Return a label; an empty one where nobody has said anything."""
+    """Return a label, or an empty text."""
     return Label.objects.filter(kind=kind, name=name).first() or Label(kind=kind, name=name)
 
 
 def labels_of(kind: str, names: Iterable[str] | None = None) -> dict[str, Label]:
-    """Return the labels that there are, by name; of these names where they are few."""
+    """Return existing labels by name, only for these names if they are few."""
     found = Label.objects.filter(kind=kind)
     asked = None if names is None else list(names)
     if asked is not None and len(asked) <= NAMES_AT_ONCE:
@@ -80,7 +81,7 @@ def values_of(label: Label) -> dict[str, str]:
 
 
 def put(label: Label, values: dict[str, str]) -> None:
-    """Keep what a label says; one that says nothing goes."""
+    """Store a label, or delete it if it is empty."""
     for key in VALUES:
         setattr(label, key, values.get(key, ""))
     if any(values_of(label).values()):
@@ -90,20 +91,20 @@ def put(label: Label, values: dict[str, str]) -> None:
 
 
 def edit(request: HttpRequest, pages: ConfigPages, name: str) -> HttpResponse:
-    """Show the form of a label; a POST keeps what it says."""
+    """Show the form of a label; a POST saves it."""
     label = label_of(pages.kind, name)
     before = values_of(label)
     form = LabelForm(pages.kind, request.POST or None, initial=before)
     if request.method == "POST" and form.is_valid():
-        entry = labelled(request, pages, name, form.cleaned_data)
-        tell(request, _("The label of %(name)s is changed.") % {"name": name}, entry)
+        entry = save_label(request, pages, name, form.cleaned_data)
+        offer_undo(request, _("The label of %(name)s was changed.") % {"name": name}, entry)
         return redirect(pages.detail_name, name)
     context = {"form": form, "pages": pages, "name": name}
     return render(request, "configs/label.html", context)
 
 
-def labelled(request: HttpRequest, pages: ConfigPages, name: str, said: dict[str, str]) -> Entry:
-    """Keep what a label says."""
+def save_label(request: HttpRequest, pages: ConfigPages, name: str, said: dict[str, str]) -> Entry:
+    """Save a label under an audit log entry."""
     label = label_of(pages.kind, name)
     before = values_of(label)
     after = {**before, **said}
@@ -113,15 +114,15 @@ def labelled(request: HttpRequest, pages: ConfigPages, name: str, said: dict[str
 
 
 def undo(request: HttpRequest, pages: ConfigPages, entry: int) -> HttpResponse:
-    """Put back what a label said before, unless somebody has changed it since: then show the form.
+    """Restore the previous label, or show the form if it has changed since.
 
-    A GET shows the form with what would come back.
+    A GET shows the form with the previous label.
     """
     done = done_entry(request, pages, entry)
     name = done.subject
     if request.method == "POST" and not is_overtaken(pages, done):
-        undoing = unlabelled(request, pages, done)
-        tell(request, _("The label of %(name)s is what it was.") % {"name": name}, undoing)
+        undoing = restore_label(request, pages, done)
+        offer_undo(request, _("The label of %(name)s was restored.") % {"name": name}, undoing)
         return redirect(pages.detail_name, name)
     form = LabelForm(pages.kind, initial=done.before or {})
     context = {
@@ -134,7 +135,7 @@ def undo(request: HttpRequest, pages: ConfigPages, entry: int) -> HttpResponse:
 
 
 def done_entry(request: HttpRequest, pages: ConfigPages, entry: int) -> Entry:
-    """Return the entry of a label that was changed, to whoever may change it."""
+    """Return the audit log entry of a label change, for people who can change the label."""
     done = get_object_or_404(
         Entry, pk=entry, action=f"{pages.kind}.label", outcome=Entry.Outcome.DONE
     )
@@ -143,12 +144,12 @@ def done_entry(request: HttpRequest, pages: ConfigPages, entry: int) -> Entry:
 
 
 def is_overtaken(pages: ConfigPages, done: Entry) -> bool:
-    """Whether the label says something else by now than the change left."""
+    """Return whether the label has changed since the entry."""
     return values_of(label_of(pages.kind, done.subject)) != (done.after or {})
 
 
-def unlabelled(request: HttpRequest, pages: ConfigPages, done: Entry) -> Entry:
-    """Put back what a label said before a change."""
+def restore_label(request: HttpRequest, pages: ConfigPages, done: Entry) -> Entry:
+    """Restore the label from before a change, under an audit log entry."""
     label, before = label_of(pages.kind, done.subject), done.before or {}
     now = values_of(label)
     with change(request, done.action, done.subject, before=now, after=before) as undoing:

@@ -1,4 +1,4 @@
-"""Label: what people say of a topic or a group, which brokers have no place for."""
+"""Labels for topics and groups, which brokers can't store."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ DESCRIPTION_CHARACTERS_MAX = 1_000
 
 
 class MessageType(models.TextChoices):
-    """What kind of messages a topic is meant for; 4.9's brokers take all of them everywhere."""
+    """The message type that a topic is meant for; brokers of version 4.9 don't enforce it."""
 
     NORMAL = "NORMAL", _("Normal")
-    FIFO = "FIFO", _("In order")
+    FIFO = "FIFO", _("Ordered")
     DELAY = "DELAY", _("Delayed")
     TRANSACTION = "TRANSACTION", _("Transactional")
 
 
 class Label(models.Model):
-    """Owner and description of a topic or a group, on whatever brokers it is."""
+    """Owner and description of a topic or group, regardless of its brokers."""
 
     kind = models.CharField(max_length=10)
     name = models.CharField(max_length=NAME_CHARACTERS_MAX)

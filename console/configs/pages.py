@@ -1,4 +1,4 @@
-"""Create, change, delete, undo: show what would change, then do that under an audit entry."""
+"""Create, change, delete and undo: preview the plan, then apply it under an audit log entry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from console.accounts.actions import Action
 from console.accounts.permissions import require
 from console.audit.models import Entry
 from console.audit.record import change
-from console.audit.undo import tell, undo_address
+from console.audit.undo import offer_undo, undo_address
 from console.configs.plan import Plan, sealed_state, unsealed, unsealed_state
 from console.configs.plan_page import PlanSurroundings, show_plan
 from console.gateway.access import gateway
@@ -39,7 +39,7 @@ Config = TypeVar("Config")
 
 
 class PlanRefusedError(Exception):
-    """A plan that is not carried out: for a refusal, or an objection that nobody accepted."""
+    """A plan that wasn't applied: it was refused, or its objection wasn't accepted."""
 
     def __init__(self, refusal: str, objection: str) -> None:
         super().__init__(refusal or objection)
@@ -48,7 +48,7 @@ class PlanRefusedError(Exception):
 
 
 class Configured(Protocol):
-    """A topic or a group: a name with its configuration, a dataclass, on each broker with it."""
+    """A topic or group: a name with its configuration, a dataclass, on each of its brokers."""
 
     @property
     def name(self) -> str: ...
@@ -62,7 +62,7 @@ class Configured(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What the pages say; `%(name)s` stands for the name."""
+    """The texts of the pages; `%(name)s` is replaced with the name."""
 
     plural: Promise
     new: Promise
@@ -75,13 +75,12 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What is asked of brokers for one kind of configuration.
+    """The broker requests for one kind of configuration.
 
-    `every` returns what there is by name, `save` stores a configuration on some brokers, `remove`
-    deletes one that a plan made. `objection` says what a change would do that nobody expects,
-    which has to be confirmed; `in_use` why a configuration that was just made cannot simply go
-    again; None where there is nothing. `put_back` restores what else the deletion of an entry
-    took.
+    `every` returns all configurations by name, `save` stores one on some brokers, `remove` deletes
+    a configuration created by a plan. `objection` returns a side effect that the user has to
+    accept, `in_use` why undoing a creation can't simply delete it, both None if there is nothing.
+    `put_back` restores other data that a deletion removed.
     """
 
     every: Callable[[], Mapping[str, Configured]]
@@ -96,8 +95,8 @@ class Requests:
 class ConfigPages:
     """The pages of one kind of configuration.
 
-    `kind` is the audit's word for it ("topic" makes "topic.create"), `namespace` that of its
-    addresses and templates, `config` the dataclass of its values.
+    `kind` is the audit log's word for it ("topic" makes "topic.create"), `namespace` is the prefix
+    of its URL names and templates, `config` the dataclass of its values.
     """
 
     kind: str
@@ -109,7 +108,7 @@ class ConfigPages:
 
     @property
     def action(self) -> Action:
-        """What somebody has to be allowed who changes one."""
+        """The action that is required to change one."""
         return Action(f"{self.kind}.change")
 
     @property
@@ -154,7 +153,7 @@ class ConfigPages:
         return self._show(request, form)
 
     def _like(self, name: str, form: ConfigForm[Any]) -> dict[str, Any]:
-        """Return the values of another one as those to begin with; nothing where there is none."""
+        """Return another configuration's values as initial values, or {} if it doesn't exist."""
         other = self.requests.every().get(name) if name else None
         config = next(iter(other.configs.values()), None) if other is not None else None
         if config is None or form.reserved(name) is not None:
@@ -180,11 +179,17 @@ class ConfigPages:
             form.initial.update(proposed)
         elif form.is_valid() and not is_going_back(request):
             try:
-                # A form without it was made by a program, which knows what it replaces.
+                # Programs may leave this field out and replace the current state.
                 token = form.cleaned_data["seen"]
                 seen = unsealed_state(token, self.kind) if token else now
             except signing.BadSignature:
-                form.add_error(None, _("This form is not one of this console; look at it again."))
+                form.add_error(
+                    None,
+                    _(
+                        "This form didn't come from this console. "
+                        "Open the page again and submit it there."
+                    ),
+                )
                 form.was_opened_on(sealed_state(now, self.kind))
             else:
                 form.was_opened_on(sealed_state(now, self.kind))
@@ -194,7 +199,7 @@ class ConfigPages:
         return self._show(request, form, subject)
 
     def undo(self, request: HttpRequest, entry_id: int) -> HttpResponse:
-        """Show what undoing an entry would do; a POST does it while nobody has changed it since."""
+        """Preview undoing a change; a POST undoes it unless the state has changed since."""
         if "token" in request.POST:
             return self._apply(request)
         plan = self.undoing(entry_id)
@@ -203,7 +208,7 @@ class ConfigPages:
         return self._carry_out(request, plan)
 
     def undoing(self, entry_id: int) -> Plan:
-        """Return what undoing an entry would do, or the 404 page."""
+        """Return the plan to undo an entry, or raise the 404 page."""
         actions = [f"{self.kind}.{verb}" for verb in ("create", "update", "delete", "purge")]
         entry = get_object_or_404(Entry, pk=entry_id, action__in=actions)
         if not undo_address(entry):
@@ -212,7 +217,12 @@ class ConfigPages:
         if entry.action == f"{self.kind}.create" and seen is not None:
             wanted = dict.fromkeys(seen)
         if not wanted:
-            raise MissingError(_("An older console wrote this entry; it says too little to undo."))
+            raise MissingError(
+                _(
+                    "This entry was written by an earlier version of the console and doesn't "
+                    "contain enough detail to undo."
+                )
+            )
         return self._plan(entry.subject, seen or {}, wanted, entry.pk)
 
     def delete(
@@ -224,14 +234,14 @@ class ConfigPages:
         before: Callable[[], Any],
         after: Any = None,
     ) -> HttpResponse:
-        """Ask, then do what `act` does; the audit keeps what `before` returns, and `after`."""
+        """Ask, then run `act`; the audit log stores the result of `before`, and `after`."""
         refuse_system(subject)
         now = state_of(subject)
         asked = replace(danger, hidden={**danger.hidden, "seen": sealed_state(now, self.kind)})
         if request.method != "POST":
             return ask(request, asked)
         if not is_confirmed(request, danger):
-            problem = _("The name typed is another one; nothing was deleted.")
+            problem = _("The name you typed doesn't match, so nothing was deleted.")
             return ask(request, replace(asked, problem=problem))
         if danger.refusal:
             return ask(request, replace(asked, problem=_("Nothing was deleted.")))
@@ -241,35 +251,40 @@ class ConfigPages:
         except signing.BadSignature:
             is_same = False
         if not is_same:
-            problem = _("Somebody changed it while you looked; nothing was deleted. Look again.")
+            problem = _(
+                "Someone changed it while this page was open, so nothing was deleted. Review "
+                "it and try again."
+            )
             return ask(request, replace(asked, problem=problem))
         try:
             entry = self.deleted(request, subject.name, act, before(), after)
         except GatewayError as error:
             return ask(request, replace(asked, problem=f"{error.what} {error.advice}".strip()))
-        tell(request, str(self.words.deleted) % {"name": subject.name}, entry)
+        offer_undo(request, str(self.words.deleted) % {"name": subject.name}, entry)
         return redirect(self.list_name)
 
     def deleted(
         self, request: HttpRequest, name: str, act: Callable[[], None], before: Any, after: Any
     ) -> Entry:
-        """Do what `act` does under an audit entry.
+        """Run `act` under an audit log entry.
 
         Raises:
-            GatewayError: a broker refused.
+            GatewayError: a broker rejected it.
         """
         with change(request, f"{self.kind}.delete", name, before=before, after=after) as entry:
             act()
         return entry
 
     def _apply(self, request: HttpRequest, name: str | None = None) -> HttpResponse:
-        """Do what a plan showed, unless something has changed since: then show both."""
+        """Apply a plan, or show both versions if the state has changed since the preview."""
         try:
             data = unsealed(request.POST["token"], self.kind)
         except signing.BadSignature:
             data = {}
         if not data or (name is not None and data["name"] != name):
-            messages.error(request, _("This plan is not one of this console; nothing was done."))
+            messages.error(
+                request, _("This plan didn't come from this console, so nothing was changed.")
+            )
             return redirect(self.list_name)
         wanted = data["wanted"]
         if any(not self._is_whole(values) for values in wanted.values() if values is not None):
@@ -280,7 +295,7 @@ class ConfigPages:
         return self._carry_out(request, plan)
 
     def _carry_out(self, request: HttpRequest, plan: Plan) -> HttpResponse:
-        """Do what a plan says, once its objection is accepted."""
+        """Apply a plan once its objection is accepted."""
         try:
             entry = self.carry_out(request, plan, is_accepted=request.POST.get("accepted") == "on")
         except PlanRefusedError:
@@ -288,17 +303,17 @@ class ConfigPages:
         except GatewayError as error:
             problem = f"{error.what} {error.advice}".strip()
             return self._show_plan(request, self._reread(plan), problem=problem)
-        tell(request, self.said(plan), entry)
+        offer_undo(request, self.said(plan), entry)
         if plan.verb == "delete":
             return redirect(self.list_name)
         return redirect(self.detail_name, plan.name)
 
     def carry_out(self, request: HttpRequest, plan: Plan, *, is_accepted: bool) -> Entry:
-        """Do what a plan says, under an audit entry.
+        """Apply a plan under an audit log entry.
 
         Raises:
-            PlanRefusedError: it cannot be done, or its objection is not accepted.
-            GatewayError: a broker refused; a part may be done.
+            PlanRefusedError: the plan can't be applied, or its objection wasn't accepted.
+            GatewayError: a broker rejected it; a part may have been applied.
         """
         require(request, self.action, plan.name)
         refusal, objection = self.objections(plan)
@@ -317,7 +332,7 @@ class ConfigPages:
         return entry
 
     def said(self, plan: Plan) -> str:
-        """Return what is said once a plan is carried out."""
+        """Return the message after a plan was applied."""
         words = {
             "create": self.words.created,
             "update": self.words.changed,
@@ -335,7 +350,7 @@ class ConfigPages:
                 self.requests.save(self.config(**part.wanted), part.brokers)
 
     def objections(self, plan: Plan) -> tuple[str | None, str | None]:
-        """Return why a plan cannot be done, and what has to be accepted before it is."""
+        """Return the plan's refusal, and the objection that must be accepted."""
         if plan.verb == "delete":
             return self.requests.in_use(plan.name), None
         for part in plan.parts:
@@ -348,7 +363,7 @@ class ConfigPages:
         return None, None
 
     def _reread(self, plan: Plan) -> Plan:
-        """Return the plan with what is there now: a part of it may be done."""
+        """Return the plan with the current state, because a part may have been applied."""
         try:
             now = on(plan.wanted, self._now(plan.name))
         except GatewayError:
@@ -365,12 +380,12 @@ class ConfigPages:
     def _plan(self, name: str, seen: State, wanted: State, undoes: int | None) -> Plan:
         now = self._now(name)
         if all(values is None for values in wanted.values()):
-            # What goes, goes from every broker.
+            # A deletion applies to every broker.
             wanted = dict.fromkeys({**wanted, **now})
         return Plan(name, on(wanted, seen), on(wanted, now), wanted, undoes, kind=self.kind)
 
     def _kept(self, side: Any) -> State | None:
-        """Return the configurations that an entry holds on one of its sides."""
+        """Return the configurations on one side of an entry."""
         if isinstance(side, dict):
             side = side.get("configs", side)
         if not isinstance(side, dict) or not side:
@@ -378,7 +393,7 @@ class ConfigPages:
         return side if all(self._is_whole(values) for values in side.values()) else None
 
     def _is_whole(self, values: Any) -> bool:
-        """Whether these are the values of this kind: an older console may have kept others."""
+        """Return whether the values are complete; an older console may have stored other ones."""
         names = {each.name for each in fields(self.config)}
         return isinstance(values, dict) and values.keys() == names
 
@@ -413,24 +428,24 @@ class ConfigPages:
 
 
 def making(form: ConfigForm[Any], kind: str) -> Plan:
-    """Return what a valid form would make."""
+    """Return the plan of a valid form."""
     nothing: State = dict.fromkeys(form.chosen_brokers)
     return Plan(form.name, nothing, nothing, wanted_by(form), kind=kind)
 
 
 def refuse_system(subject: Configured) -> None:
-    """Keep what the broker itself depends on out of reach, whatever the page offered."""
+    """Refuse changes to objects that the broker itself depends on."""
     if subject.is_system:
         raise PermissionDenied
 
 
 def is_going_back(request: HttpRequest) -> bool:
-    """Whether a plan's page leads back to the form, with what was entered."""
+    """Return whether the user goes back from the plan to the form."""
     return "back" in request.POST
 
 
 def entries_of(form: ConfigForm[Any]) -> list[tuple[str, str]]:
-    """Return what a form was sent with, so that the plan's page can lead back to it."""
+    """Return a form's inputs, so that the plan's page can link back to it."""
     kept = form.data
     return [
         (name, str(value))
@@ -449,7 +464,7 @@ def state_of(subject: Configured) -> State:
 
 
 def addressed(configs: Mapping[str, Config]) -> list[tuple[str, Config]]:
-    """Return each configuration with the address of its broker, where one is registered."""
+    """Return each configuration with the address of its broker, if one is registered."""
     masters = {node.broker_name: node.address for node in gateway().cluster.registered().masters}
     return [(masters[broker], config) for broker, config in configs.items() if broker in masters]
 

@@ -1,4 +1,4 @@
-"""What a change would do to a configuration, key by key on each broker; shown before it is done."""
+"""The effect of a change on a configuration, by key and broker, shown before it is applied."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, Values | None]
-"""A configuration's values by broker; None on a broker that does not have it."""
+"""A configuration's values by broker; None for a broker that doesn't have it."""
 
-# Each kind of plan has a salt of its own, so that no page takes the plan of another one.
+# Each kind of plan has its own salt, so that pages accept only plans of their kind.
 PLAN_SALT = "console.configs.plan."
 SEEN_SALT = "console.configs.seen."
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One value, as a person reads it; None where it is missing."""
+    """A value as shown to people; None if it is missing."""
 
     label: str
     seen: str | None
@@ -38,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The brokers on which the same happens, and what that is."""
+    """Brokers with the same changes, and the changes."""
 
     brokers: tuple[str, ...]
     seen: Values | None
@@ -46,7 +46,7 @@ class Part:
     wanted: Values | None
 
     def lines(self, fields: Mapping[str, Field]) -> Iterator[Line]:
-        """Yield what differs; `fields` know the names of values for people, and of choices."""
+        """Yield the differences; `fields` provide labels for values and choices."""
         seen, now, wanted = self.seen or {}, self.now or {}, self.wanted or {}
         for key in {**now, **wanted, **seen}:
             texts = [text_of(fields.get(key), each.get(key)) for each in (seen, now, wanted)]
@@ -58,10 +58,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A change that waits to be applied: what a person looked at, what is there, what is wanted.
+    """A pending change: the state that the user saw, the current state, and the wanted one.
 
-    `kind` is the audit's word for what the plan is about. `undoes` is the audit's entry that the
-    plan takes back.
+    `kind` is the audit log's word for the subject. `undoes` is the audit log entry that the plan
+    undoes.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def verb(self) -> str:
-        """The audit's word for it."""
+        """The audit log's word for the change."""
         if all(values is None for values in self.wanted.values()):
             return "delete"
         is_new = all(self.now.get(broker) is None for broker in self.wanted)
@@ -86,12 +86,12 @@ class Plan:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether somebody changed it since it was looked at, in a way that is not wanted now."""
+        """Return whether the state changed since it was seen, other than to the wanted values."""
         return self.seen != self.now and not self.is_idle
 
     @property
     def parts(self) -> list[Part]:
-        """The brokers in groups on each of which the same happens."""
+        """The brokers, grouped by identical changes."""
         found: list[Part] = []
         for broker, wanted in self.wanted.items():
             what = (self.seen.get(broker), self.now.get(broker), wanted)
@@ -104,7 +104,7 @@ class Plan:
         return found
 
     def sealed(self) -> str:
-        """Return the plan as it travels through the browser, which cannot change it."""
+        """Return the plan signed, so that the browser can't alter it."""
         data = {"name": self.name, "seen": self.now, "wanted": self.wanted, "undoes": self.undoes}
         return signing.dumps(data, salt=PLAN_SALT + self.kind, compress=True)
 
@@ -119,25 +119,25 @@ def text_of(field: Field | None, value: object) -> str | None:
 
 
 def unsealed(token: str, kind: str) -> dict[str, Any]:
-    """Return the fields of a plan of a kind that was applied.
+    """Return the fields of a signed plan of some kind.
 
     Raises:
-        signing.BadSignature: this console has not made it, or made it for something else.
+        signing.BadSignature: the signature is invalid, or the plan is of another kind.
     """
     plan: dict[str, Any] = signing.loads(token, salt=PLAN_SALT + kind)
     return plan
 
 
 def sealed_state(state: State, kind: str) -> str:
-    """Return what a form was opened on, as a text that the form carries."""
+    """Return the state that a form was opened on, signed, for a hidden field."""
     return signing.dumps(state, salt=SEEN_SALT + kind, compress=True)
 
 
 def unsealed_state(token: str, kind: str) -> State:
-    """Return what a form was opened on.
+    """Return the state that a form was opened on.
 
     Raises:
-        signing.BadSignature: this console has not made it, or made it for something else.
+        signing.BadSignature: the signature is invalid, or the state is of another kind.
     """
     state: State = signing.loads(token, salt=SEEN_SALT + kind)
     return state

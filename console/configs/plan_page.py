@@ -1,4 +1,4 @@
-"""The page of a plan: what will change, broker by broker, with the button that applies it."""
+"""The page of a plan: the changes for each broker, with the button that applies them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OVERTAKEN, UNPROCESSABLE = 409, 422
 
 @dataclass(frozen=True, slots=True)
 class PlanWords:
-    """What the page of a plan says about its subject."""
+    """The texts about the subject on a plan's page."""
 
     plural: str
     new: str
@@ -29,7 +29,7 @@ class PlanWords:
 
 @dataclass(frozen=True, slots=True)
 class PlanPages:
-    """What the page of a plan asks of the pages that it belongs to."""
+    """The interface that a plan's page needs from the pages it belongs to."""
 
     words: PlanWords
     list_name: str
@@ -37,10 +37,10 @@ class PlanPages:
 
 @dataclass(frozen=True, slots=True)
 class PlanSurroundings:
-    """What stands around a plan: where it leads back to, what is against it, what was typed.
+    """The context of a plan: the way back, refusals and objections, and the form's inputs.
 
-    `problem` is why it ended halfway, `refusal` why it cannot be applied, `objection` what has to
-    be accepted first, and `is_refused` that it was not.
+    `problem` says why it stopped halfway, `refusal` why it can't be applied, `objection` which
+    consequence the user has to accept, and `is_refused` that the user didn't.
     """
 
     back: str

@@ -1,1 +1,1 @@
-"""Pages about dead letters: messages that a group gave up."""
+"""Pages of dead letters: messages that a group gave up on."""

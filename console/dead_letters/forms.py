@@ -1,4 +1,4 @@
-"""The form of a replay."""
+"""The forms to replay and discard dead letters."""
 
 from __future__ import annotations
 
@@ -12,24 +12,20 @@ RATES = (1, 10, RATE, 1_000)
 
 
 class ReplayForm(forms.Form):
-    """Where replayed messages go, and how fast. Nothing is chosen for anybody."""
+    """The destination and rate of a replay, without defaults."""
 
-    target = forms.ChoiceField(
-        label=_("Send them to"), choices=Target.choices, widget=forms.RadioSelect
-    )
+    target = forms.ChoiceField(label=_("Send to"), choices=Target.choices, widget=forms.RadioSelect)
     rate = forms.TypedChoiceField(
-        label=_("At most so many a second"),
+        label=_("Max messages per second"),
         choices=[(rate, f"{rate}") for rate in RATES],
         coerce=int,
         initial=RATE,
     )
-    trial = forms.BooleanField(
-        label=_("Only one of them, to see what becomes of it"), required=False
-    )
-    again = forms.BooleanField(label=_("Those that were seen to before, too"), required=False)
+    trial = forms.BooleanField(label=_("Replay only one, to test the result"), required=False)
+    again = forms.BooleanField(label=_("Include dead letters already handled"), required=False)
 
 
 class DiscardForm(forms.Form):
-    """Why dead letters are not needed."""
+    """The reason to discard dead letters."""
 
     reason = forms.CharField(label=_("Reason"), max_length=500)

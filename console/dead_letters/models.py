@@ -1,7 +1,7 @@
-"""Run: what was done with some of a group's dead letters; Item: what became of each of them.
+"""Runs, which replay or discard some of a group's dead letters, and their items.
 
-A dead letter stays in its queue until it expires, so that only these rows know that it has been
-seen to. A run's state moves forward, each step by one conditional UPDATE.
+A dead letter stays in its queue until it expires, so only these rows record that it was handled. A
+run's state only moves forward, each step with one conditional UPDATE.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from console.gateway.answers import BrokerQueue
 
 LOST_AFTER_S = 30
-"""A run whose process has not written for so long is over."""
+"""A run counts as stopped if its process hasn't written for this long."""
 RUNS_KEPT = 1_000
 
 
@@ -31,36 +31,36 @@ class State(models.TextChoices):
 
 
 class Action(models.TextChoices):
-    """What a run does with its dead letters."""
+    """The action of a run."""
 
     REPLAY = "replay", _("Replay")
     DISCARD = "discard", _("Discard")
 
 
 class Target(models.TextChoices):
-    """Where replayed messages go."""
+    """The destination of replayed messages."""
 
-    RETRY = "retry", _("The group's retry topic: this group alone gets them")
-    ORIGIN = "origin", _("Their own topics: every group that reads those gets them")
+    RETRY = "retry", _("The group's retry topic: only this group receives them")
+    ORIGIN = "origin", _("Their original topics: every group that reads them receives them")
 
 
 class Outcome(models.TextChoices):
-    """What became of one dead letter."""
+    """The outcome of one dead letter."""
 
-    WAITING = "waiting", _("waits")
-    SENDING = "sending", _("being sent")
+    WAITING = "waiting", _("waiting")
+    SENDING = "sending", _("sending")
     SENT = "sent", _("sent")
     UNKNOWN = "unknown", _("may have been sent")
-    FAILED = "failed", _("refused")
-    GONE = "gone", _("expired meanwhile")
+    FAILED = "failed", _("rejected")
+    GONE = "gone", _("expired before replay")
     DISCARDED = "discarded", _("discarded")
 
 
-SEEN_TO = (Outcome.SENDING, Outcome.SENT, Outcome.UNKNOWN, Outcome.DISCARDED)
+HANDLED = (Outcome.SENDING, Outcome.SENT, Outcome.UNKNOWN, Outcome.DISCARDED)
 
 
 class Run(models.Model):
-    """One replay or discard. `query` is the selection as the address of its preview has it."""
+    """A replay or discard. `query` is the selection in the preview's query string."""
 
     group = models.CharField(max_length=255, db_index=True)
     action = models.CharField(max_length=10, choices=Action.choices)
@@ -99,21 +99,21 @@ class Run(models.Model):
         return int(self.created_at.timestamp() * 1000)
 
     def end(self, state: State, failure: str = "") -> bool:
-        """End the run if it still runs; whether it did."""
+        """End the run if it is still running; return whether it was."""
         now = timezone.now()
         running = Run.objects.filter(pk=self.pk, state=State.RUNNING)
         return bool(running.update(state=state, failure=failure[:1_000], finished_at=now))
 
 
 class Item(models.Model):
-    """One dead letter of a run: its place, and what became of it."""
+    """A dead letter in a run: its location and outcome."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="items")
     group = models.CharField(max_length=255)
     broker_name = models.CharField(max_length=128)
     queue_id = models.IntegerField()
     queue_offset = models.BigIntegerField()
-    # A topic that is deleted and made again has the same offsets.
+    # Offsets repeat if a topic is deleted and created again.
     commit_log_offset = models.BigIntegerField()
     outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.WAITING)
     note = models.CharField(max_length=1_000, blank=True)
@@ -135,29 +135,31 @@ class Item(models.Model):
         self.save(update_fields=["outcome", "note", "at"])
 
 
-def seen_to(group: str, queue: BrokerQueue, low: int, high: int) -> dict[tuple[Any, ...], Item]:
-    """Return what was done with a queue's dead letters within some offsets, by place."""
+def handled_items(
+    group: str, queue: BrokerQueue, low: int, high: int
+) -> dict[tuple[Any, ...], Item]:
+    """Return the items of a queue's handled dead letters in an offset range, by location."""
     found = Item.objects.filter(
         group=group,
         broker_name=queue.broker_name,
         queue_id=queue.queue_id,
         queue_offset__gte=low,
         queue_offset__lt=high,
-        outcome__in=SEEN_TO,
+        outcome__in=HANDLED,
     )
     return {item.place: item for item in found.select_related("run")}
 
 
-def stop_lost() -> None:
-    """End runs whose process is gone; what it was about to send may have been sent."""
+def stop_orphaned() -> None:
+    """End runs whose process has stopped; the message being sent then may have been stored."""
     before = timezone.now() - timedelta(seconds=LOST_AFTER_S)
     for run in Run.objects.filter(state=State.RUNNING, heartbeat_at__lt=before):
-        if run.end(State.STOPPED, str(_("The console stopped while this ran."))):
+        if run.end(State.STOPPED, str(_("The console stopped during the replay."))):
             sending = run.items.filter(outcome=Outcome.SENDING)
             sending.update(outcome=Outcome.UNKNOWN, at=timezone.now())
 
 
 def forget_old_runs() -> None:
     for oldest in Run.objects.values_list("pk", flat=True)[RUNS_KEPT : RUNS_KEPT + 1]:
-        # Newest first: what comes behind is older. Their marks go with them.
+        # Ordered newest first, so smaller keys are older. Items are deleted with their run.
         Run.objects.filter(pk__lte=oldest).exclude(state=State.RUNNING).delete()

@@ -1,4 +1,4 @@
-"""Dead letters as brokers keep them, with what was done with each."""
+"""Dead letters on the brokers, combined with the record of replays and discards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker_core.message import names
-from console.dead_letters.models import Outcome, seen_to
+from console.dead_letters.models import Outcome, handled_items
 from console.gateway.access import gateway
 
 if TYPE_CHECKING:
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from console.gateway.copies import MessageCopy
 
 READ_MAX = 2_000
-"""Dead letters that one page looks at, the newest."""
+"""The number of dead letters that one page reads, newest first."""
 AT_ONCE = 32
-# 5.x names the topic so.
+# The property's name in 5.x.
 PROPERTY_DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One dead letter; `item` says what was done with it."""
+    """A dead letter; `item` is the record of its replay or discard."""
 
     copy: MessageCopy
     item: Item | None
@@ -43,12 +43,12 @@ class DeadLetter:
 
     @property
     def key(self) -> str:
-        """The place as the page's form names it."""
+        """The location as written in the page's form."""
         return ":".join(map(str, self.place))
 
     @property
     def topic(self) -> str:
-        """The topic that it was sent to."""
+        """The topic it was originally sent to."""
         return origin_topic(self.copy.stored.properties)
 
     @property
@@ -77,12 +77,12 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """The newest dead letters of a group, oldest first, of all that its topic retains."""
+    """A group's newest dead letters, oldest first, out of all that its topic retains."""
 
     found: tuple[DeadLetter, ...]
     retained: int
     before: int | None
-    """An offset below which older ones are; None: these are all."""
+    """The offset below which there are older ones, or None."""
 
     @property
     def open(self) -> tuple[DeadLetter, ...]:
@@ -90,7 +90,7 @@ class Letters:
 
     @property
     def reasons(self) -> list[Reason]:
-        """What has not been seen to, by topic and tag, the most first."""
+        """Unhandled dead letters by topic and tag, most frequent first."""
         times: dict[tuple[str, str], list[int]] = {}
         for each in self.open:
             times.setdefault((each.topic, each.tag), []).append(each.copy.stored.store_ms)
@@ -110,10 +110,10 @@ def origin_topic(properties: Any) -> str:
 
 
 def read_letters(group: str, before: int | None = None) -> Letters:
-    """Return the newest dead letters of a group below an offset.
+    """Return a group's newest dead letters below an offset.
 
     Raises:
-        NotFoundError: the group has never had one.
+        NotFoundError: the group has never had dead letters.
     """
     status = gateway().topics.status(names.dlq_topic(group))
     filled = [row for row in status if row.message_count]
@@ -135,7 +135,7 @@ def read_letters(group: str, before: int | None = None) -> Letters:
 
 def read_queue(group: str, row: QueueStatus, low: int, high: int) -> Iterable[DeadLetter]:
     topic = names.dlq_topic(group)
-    done = seen_to(group, row.queue, low, high)
+    done = handled_items(group, row.queue, low, high)
     at = low
     while at < high:
         came = gateway().repair.copies(topic, row.queue, at, min(AT_ONCE, high - at))
@@ -152,7 +152,7 @@ def read_queue(group: str, row: QueueStatus, low: int, high: int) -> Iterable[De
 def matching(
     letters: Sequence[DeadLetter], topic: str | None, tag: str | None
 ) -> tuple[DeadLetter, ...]:
-    """Return those of a topic and a tag; None is any."""
+    """Return the dead letters with a topic and a tag; None matches any."""
     return tuple(
         each for each in letters if topic in (None, each.topic) and tag in (None, each.tag)
     )

@@ -1,7 +1,7 @@
-"""Replays: dead letters are sent again, one after the other, by a thread of the web process.
+"""Replays dead letters one after the other in a thread of the web process.
 
-Each is marked before it is sent and after, so that nothing is sent twice unseen: when the process
-ends in between, the page says of that one that it may have been sent, and the rest still waits.
+Each item is marked before and after it is sent. If the process ends in between, the page says that
+this message may have been sent, and the rest stays pending.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ FAILURES_IN_A_ROW_MAX = 5
 HEARTBEAT_S = 2.0
 RUNS_AT_ONCE_MAX = 3
 PROPERTY_REPLAYED = "TREBUCHET_REPLAY"
-"""Which run has sent a message again; a property of the message."""
-# What belonged to the message's way so far, and would lead astray the next one.
+"""The message property with the ID of the run that sent it."""
+# Properties of the earlier delivery, which would be wrong for the new one.
 LEFT_OUT = frozenset(
     {
         names.PROPERTY_REAL_TOPIC,
@@ -59,7 +59,7 @@ LEFT_OUT = frozenset(
 
 
 class Replayer:
-    """Sends one run's dead letters. `wait` returns whether the process is to end."""
+    """Sends one run's dead letters. `wait` returns whether the process is shutting down."""
 
     def __init__(
         self,
@@ -77,26 +77,27 @@ class Replayer:
 
     @acts_for(None)
     def run(self) -> None:
-        """Send what waits, until all is sent, somebody cancels, or too much fails.
+        """Send pending messages until all are sent, the run is cancelled, or too many fail.
 
-        It is the console's work: who began it may replay bodies that they may not read.
+        Runs with the console's own rights: people can replay messages whose bodies they may not
+        read.
         """
         failures = 0
         began = self._clock()
         waiting = self._run.items.filter(outcome=Outcome.WAITING)
         for item in list(waiting):
             if not self._may_go_on():
-                self._run.end(State.STOPPED, _("Somebody cancelled it."))
+                self._run.end(State.STOPPED, _("The replay was cancelled."))
                 return
             if self._sent:
-                # By the beginning, not by the last one: pauses do not add up to a lower rate.
+                # Relative to the start, so that pauses don't add up to a lower rate.
                 due = began + self._sent / self._run.rate
                 self._wait(max(0.0, due - self._clock()))
             outcome = self._send(item)
             self._sent += 1
             failures = failures + 1 if outcome in (Outcome.FAILED, Outcome.UNKNOWN) else 0
             if failures >= FAILURES_IN_A_ROW_MAX:
-                sentence = _("%(count)d failed one after the other; the last one says: %(why)s")
+                sentence = _("%(count)d messages in a row failed. The last error: %(why)s")
                 values = {"count": failures, "why": item.note}
                 self._run.end(State.STOPPED, sentence % values)
                 return
@@ -130,7 +131,7 @@ class Replayer:
             item.become(Outcome.FAILED, error.what)
             return Outcome.FAILED
         except GatewayError as error:
-            # It may have arrived: only its answer did not.
+            # The message may have been stored although the response didn't arrive.
             item.become(Outcome.UNKNOWN, error.what)
             return Outcome.UNKNOWN
         item.become(Outcome.SENT, f"{topic} {target.broker_name}:{target.queue_id} · {offset}")
@@ -142,9 +143,9 @@ class Replayer:
         queues = self._queues[topic]
         if not queues:
             raise GatewayError(
-                _("Topic %(topic)s takes no messages.") % {"topic": topic}
+                _("Topic %(topic)s doesn't accept messages.") % {"topic": topic}
                 if topic
-                else _("The dead letter does not say which topic it was sent to.")
+                else _("The dead letter doesn't contain its original topic.")
             )
         return queues[self._sent % len(queues)]
 
@@ -155,9 +156,9 @@ def place_of(copy: MessageCopy) -> tuple[str, int, int, int]:
 
 
 def again(copy: MessageCopy, run: Run) -> tuple[str, Mapping[str, str]]:
-    """Return the topic that a dead letter is sent to, and its properties there.
+    """Return the destination topic of a dead letter, and its new properties.
 
-    It keeps its unique key, by which it remains the same message.
+    The unique key stays the same, which identifies it as the same message.
     """
     properties = copy.stored.properties
     table = {key: value for key, value in properties.items() if key not in LEFT_OUT}
@@ -166,23 +167,25 @@ def again(copy: MessageCopy, run: Run) -> tuple[str, Mapping[str, str]]:
     if run.target == Target.ORIGIN:
         table.pop(names.PROPERTY_RETRY_TOPIC, None)
         return topic, table
-    # A client shows its listener the topic that this names.
+    # A client shows its listener the topic in this property.
     if topic:
         table[names.PROPERTY_RETRY_TOPIC] = topic
     return names.retry_topic(run.group), table
 
 
 def perform(run: Run) -> None:
-    """Send a run's dead letters to its end; the page never shows one that runs for ever."""
+    """Send a run's dead letters, and end the run even if an error occurs."""
     try:
         Replayer(run).run()
     except Exception:
-        # The boundary of a thread: whatever fails here, somebody reads it on the page.
-        logger.exception("replay failed: run=%s group=%s", run.pk, run.group)
-        run.end(State.STOPPED, _("An error of the console; its log says which."))
+        # Thread boundary: show any failure on the page.
+        logger.exception("replay failed run=%s group=%s", run.pk, run.group)
+        run.end(
+            State.STOPPED, _("The console hit an internal error. See the console log for details.")
+        )
     finally:
         connections.close_all()
-        logger.info("replay ended: run=%s group=%s", run.pk, run.group)
+        logger.info("replay ended run=%s group=%s", run.pk, run.group)
 
 
 def launch(run: Run) -> None:

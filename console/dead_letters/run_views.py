@@ -1,4 +1,4 @@
-"""Views of one run: its receipt, its progress, its end."""
+"""Pages of a run: receipt, progress, cancel and resume."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from console.accounts.actions import Action as Allowed
 from console.accounts.permissions import action_for, page, require
 from console.audit.record import change
 from console.dead_letters import replaying
-from console.dead_letters.acting_views import ReplayRefusedError, refusal
-from console.dead_letters.models import Action, Outcome, Run, State, stop_lost
+from console.dead_letters.action_views import ReplayRefusedError, refusal
+from console.dead_letters.models import Action, Outcome, Run, State, stop_orphaned
 from console.ui.csv_file import csv_lines
 from console.ui.missing import MissingError
 
@@ -33,11 +33,11 @@ STATES = {
 }
 
 
-def found(run: int) -> Run:
-    """Return a run by number, or the 404 page."""
+def run_or_404(run: int) -> Run:
+    """Return a run by number, or raise the 404 page."""
     subject = Run.objects.filter(pk=run).first()
     if subject is None:
-        raise MissingError(_("There is no such replay (any more)."))
+        raise MissingError(_("This replay doesn't exist or was deleted."))
     return subject
 
 
@@ -64,28 +64,28 @@ def run_context(subject: Run) -> dict[str, Any]:
 
 @page
 def detail(request: HttpRequest, run: int) -> HttpResponse:
-    """Show what became of each dead letter of a run."""
-    stop_lost()
-    return render(request, "dead_letters/run.html", run_context(found(run)))
+    """Show the outcome of each dead letter in a run."""
+    stop_orphaned()
+    return render(request, "dead_letters/run.html", run_context(run_or_404(run)))
 
 
 @page
 def progress(request: HttpRequest, run: int) -> HttpResponse:
     """Show the part of the page that refreshes itself."""
-    stop_lost()
-    return render(request, "dead_letters/_progress.html", run_context(found(run)))
+    stop_orphaned()
+    return render(request, "dead_letters/_progress.html", run_context(run_or_404(run)))
 
 
 @action_for(Allowed.REPLAY)
 def cancel(request: HttpRequest, run: int) -> HttpResponse:
-    """Ask a run to end after the message that it is at."""
-    subject = found(run)
-    cancelled(request, subject)
+    """Stop a run after the current message."""
+    subject = run_or_404(run)
+    cancel_run(request, subject)
     return redirect("dead_letters:run", subject.pk)
 
 
-def cancelled(request: HttpRequest, subject: Run) -> None:
-    """Ask a run to end, under an audit entry."""
+def cancel_run(request: HttpRequest, subject: Run) -> None:
+    """Request a run's cancellation under an audit log entry."""
     require(request, Allowed.REPLAY, subject.group)
     with change(request, "dead-letter.cancel", subject.group, after={"run": subject.pk}):
         Run.objects.filter(pk=subject.pk, state=State.RUNNING).update(cancel_requested=True)
@@ -93,27 +93,27 @@ def cancelled(request: HttpRequest, subject: Run) -> None:
 
 @action_for(Allowed.REPLAY)
 def resume(request: HttpRequest, run: int) -> HttpResponse:
-    """Send what a run that was stopped had not come to."""
-    subject = found(run)
+    """Send a stopped run's remaining messages."""
+    subject = run_or_404(run)
     try:
-        resumed(request, subject)
+        resume_run(request, subject)
     except ReplayRefusedError as error:
         messages.error(request, str(error))
     return redirect("dead_letters:run", subject.pk)
 
 
-def resumed(request: HttpRequest, subject: Run) -> None:
-    """Let a run go on, under an audit entry.
+def resume_run(request: HttpRequest, subject: Run) -> None:
+    """Resume a run under an audit log entry.
 
     Raises:
-        ReplayRefusedError: not now, or there is nothing to go on with.
+        ReplayRefusedError: the run can't resume now, or has no pending messages.
     """
     require(request, Allowed.REPLAY, subject.group)
-    stop_lost()
+    stop_orphaned()
     problem = refusal(subject.group)
     waits = subject.items.filter(outcome=Outcome.WAITING).exists()
     if problem is None and (subject.state != State.STOPPED or not waits):
-        problem = _("Nothing of it waits to be sent.")
+        problem = _("This replay has no messages left to send.")
     if problem is not None:
         raise ReplayRefusedError(problem)
     with change(request, "dead-letter.resume", subject.group, after={"run": subject.pk}):
@@ -126,13 +126,13 @@ def resumed(request: HttpRequest, subject: Run) -> None:
             heartbeat_at=timezone.now(),
         )
     if taken:
-        replaying.launch(found(subject.pk))
+        replaying.launch(run_or_404(subject.pk))
 
 
 @page
 def receipt(request: HttpRequest, run: int) -> HttpResponse:
-    """Answer what became of each dead letter as a file."""
-    subject = found(run)
+    """Return the outcome of each dead letter as a file."""
+    subject = run_or_404(run)
     rows = (
         (
             item.broker_name,

@@ -1,6 +1,6 @@
-"""Which dead letters somebody means: ticked ones, those of a topic and tag, or all that are shown.
+"""A selection of dead letters: checked ones, those with a topic and tag, or all shown.
 
-It stands in the address of the preview, so that the same selection can be looked at again.
+The preview's query string holds the selection, so that it can be opened again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What an address asks for; `ticked` empty: by topic and tag, where None is any."""
+    """The selection in a query string; if `ticked` is empty, by topic and tag (None is any)."""
 
     ticked: tuple[str, ...] = ()
     topic: str | None = None
@@ -65,7 +65,7 @@ class Selection:
 
 
 def text_of(asked: QueryDict, name: str) -> str | None:
-    """Return a filter; an asterisk stands for what has none, nothing for any."""
+    """Return a filter's value: an asterisk means no value, None means any."""
     value = asked.get(name, "")[:255]
     if not value:
         return None

@@ -1,4 +1,4 @@
-"""Views of dead letters: which groups have some, and which."""
+"""Pages of dead letters: the groups that have some, and a group's dead letters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _, gettext_lazy, pgettext_lazy
 from broker_core.message import names
 from console.accounts.permissions import page
 from console.accounts.rights import LOOKING_ON, acts_for
-from console.dead_letters.models import SEEN_TO, Item, Run, stop_lost
+from console.dead_letters.models import HANDLED, Item, Run, stop_orphaned
 from console.dead_letters.selection import Selection
 from console.gateway.access import gateway
 from console.gateway.answers import TopicKind
@@ -21,7 +21,7 @@ from console.gateway.moment import now_ms
 from console.history.metrics import PUT, TOPIC
 from console.history.reading import Spark, last_of, sparks
 from console.history.series import Line
-from console.ui.lists import asked_text, page_of
+from console.ui.lists import page_of, search_text
 from console.ui.missing import MissingError
 from console.ui.tables import Column, Table
 
@@ -43,7 +43,7 @@ COLUMNS = (
         is_fact=True,
     ),
     Column("retained", gettext_lazy("Retained"), gettext_lazy("msg"), is_number=True),
-    Column("trend", gettext_lazy("Inflow"), "1 h", is_sorted=True, css="spark-cell"),
+    Column("trend", gettext_lazy("Incoming"), "1 h", is_sorted=True, css="spark-cell"),
     Column("oldest", gettext_lazy("Oldest"), is_fact=True),
     Column("newest", gettext_lazy("Newest")),
 )
@@ -51,7 +51,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A line of the list."""
+    """A row of the list."""
 
     group: str
     retained: int
@@ -64,7 +64,7 @@ class GroupRow:
 @page
 def listing(request: HttpRequest) -> HttpResponse:
     """Show the groups that have dead letters."""
-    query = asked_text(request)
+    query = search_text(request)
     every = [
         topic.name.removeprefix(names.DLQ_GROUP_TOPIC_PREFIX)
         for topic in gateway().topics.all().values()
@@ -97,7 +97,7 @@ def listing(request: HttpRequest) -> HttpResponse:
 def row_of(group: str, inflow: Spark | None) -> GroupRow:
     try:
         status = gateway().topics.status(names.dlq_topic(group))
-    except NotFoundError:  # it was deleted between the two questions
+    except NotFoundError:  # deleted between the two requests
         status = ()
     filled = [row for row in status if row.message_count]
     retained = sum(row.message_count for row in filled)
@@ -105,28 +105,28 @@ def row_of(group: str, inflow: Spark | None) -> GroupRow:
     return GroupRow(
         group,
         retained,
-        retained - sum(seen_to_count(group, row) for row in filled),
+        retained - sum(handled_count(group, row) for row in filled),
         min((each for row in filled if (each := oldest_of(group, row)) is not None), default=None),
         max(newest, default=None),
         inflow,
     )
 
 
-def seen_to_count(group: str, row: QueueStatus) -> int:
-    """Return how many of the dead letters that a queue retains were seen to."""
+def handled_count(group: str, row: QueueStatus) -> int:
+    """Return how many dead letters in a queue were handled."""
     found = Item.objects.filter(
         group=group,
         broker_name=row.broker_name,
         queue_id=row.queue_id,
         queue_offset__gte=row.min_offset,
         queue_offset__lt=row.max_offset,
-        outcome__in=SEEN_TO,
+        outcome__in=HANDLED,
     )
     return found.values("queue_offset").distinct().count()
 
 
 def oldest_of(group: str, row: QueueStatus) -> int | None:
-    # A time is no message: the list is for everyone.
+    # The list shows only a time, so it doesn't require the right to see messages.
     with acts_for(lambda: LOOKING_ON):
         came = gateway().repair.copies(names.dlq_topic(group), row.queue, row.min_offset, 1)
     return came.messages[0].stored.store_ms if came.messages else None
@@ -134,8 +134,8 @@ def oldest_of(group: str, row: QueueStatus) -> int | None:
 
 @page
 def group(request: HttpRequest, group: str) -> HttpResponse:
-    """Show a group's dead letters: why they are there, and each."""
-    stop_lost()
+    """Show a group's dead letters and their reasons."""
+    stop_orphaned()
     selection = Selection.of(request.GET)
     letters = letters_of(group, selection)
     chosen = selection.among(letters.found)
@@ -163,10 +163,8 @@ def group(request: HttpRequest, group: str) -> HttpResponse:
 
 
 def letters_of(group: str, selection: Selection) -> Any:
-    """Return a group's dead letters, or the 404 page."""
+    """Return a group's dead letters, or raise the 404 page."""
     try:
         return selection.read(group)
     except NotFoundError as error:
-        raise MissingError(
-            _("Group %(name)s has no dead letters: it has given up no message.") % {"name": group}
-        ) from error
+        raise MissingError(_("Group %(name)s has no dead letters.") % {"name": group}) from error

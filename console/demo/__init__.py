@@ -1,1 +1,1 @@
-"""Demo traffic: a small producer and consumer that bring every page alive."""
+"""Demo traffic: a small producer and consumer that fill every page with data."""

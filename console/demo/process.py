@@ -1,7 +1,7 @@
-"""The demo process: one child of the web process; `demo.json` names it.
+"""The demo process: a child of the web process, recorded in `demo.json`.
 
 It needs neither Redis nor a worker. Only the web process holds the other end of its standard input,
-so that the demo ends with the web process, however that ends.
+so the demo ends with the web process, even if that is killed.
 """
 
 from __future__ import annotations
@@ -46,14 +46,16 @@ class DemoState:
 
 
 class DemoProcess:
-    """Starts and ends the child. Any thread; a lock keeps two clicks from starting two."""
+    """Starts and stops the child. Thread-safe; a lock prevents two clicks from starting two
+    children.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> bool:
-        """Start the demo; False when it runs already."""
+        """Start the demo; return False if it is already running."""
         with self._lock:
             if self._state().is_running:
                 return False
@@ -76,11 +78,11 @@ class DemoProcess:
             temporary = record_file().with_suffix(".tmp")
             temporary.write_text(json.dumps(record))
             temporary.replace(record_file())
-            logger.info("demo started: pid=%d seconds=%d", child.pid, DEMO_SECONDS)
+            logger.info("demo started pid=%d seconds=%d", child.pid, DEMO_SECONDS)
             return True
 
     def stop(self) -> bool:
-        """End the demo in order; False when it does not run."""
+        """Stop the demo gracefully; return False if it isn't running."""
         with self._lock:
             if not self._state().is_running:
                 self._release()
@@ -116,7 +118,7 @@ class DemoProcess:
         return DemoState(is_running=False, started_at=started, failure=failure)
 
     def _release(self) -> None:
-        """Close an ended child's pipe, and free its place in the process table."""
+        """Close an ended child's pipe and reap the process."""
         child, self._child = self._child, None
         if child is None:
             return

@@ -1,6 +1,6 @@
-"""The demo traffic: a producer of three topics, and a consumer group that reads them.
+"""The demo traffic: a producer for three topics, and a consumer group that reads them.
 
-It reads one queue more slowly than it writes it, so that there is a lag to see. Event loop only.
+One queue is read more slowly than it is written, to produce some lag. Event loop only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROUTE_WAIT_S = 30.0
 RETRY_S = 1.0
 LAST_SENDS_S = 2.0
 REPORT_S = 10.0
-# The consumer reads the slow queue at this part of the rate at which messages arrive there.
+# The consumer reads the slow queue at this fraction of its write rate.
 SLOW_SHARE = 0.7
 
 KINDS: dict[str, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ OTHER_KINDS = ("alpha", "beta", "gamma")
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the text is a sentence for people."""
+    """The demo can't continue; the text is a sentence for people."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Counts:
 class DemoTraffic:
     """Sends and consumes until it is cancelled.
 
-    `say` takes a line for people. `rate` is messages a second on average over all topics.
+    `say` prints a line. `rate` is the average number of messages per second over all topics.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class DemoTraffic:
         self._trouble = ""
 
     async def run(self, seconds: float | None = None) -> None:
-        """Run for some seconds, or until cancelled; take leave of the brokers at the end.
+        """Run for some seconds or until cancelled, then unregister from the brokers.
 
         Raises:
-            DemoError: no name server or no broker answers at the start.
+            DemoError: no name server or no broker responds at the start.
         """
         try:
             await self._prepare()
@@ -112,7 +112,7 @@ class DemoTraffic:
             work: list[Coroutine[None, None, None]] = [
                 self._produce(),
                 self._stay_member(),
-                self._hear_of_members(),
+                self._watch_members(),
                 self._rebalance(),
                 self._report(),
             ]
@@ -129,7 +129,7 @@ class DemoTraffic:
             await self._take_leave()
 
     async def _prepare(self) -> None:
-        """Find the topics and make the missing ones; wait for a broker that still starts."""
+        """Look up the topics and create missing ones; wait for a broker that is still starting."""
         deadline = asyncio.get_running_loop().time() + ROUTE_WAIT_S
         while True:
             try:
@@ -137,10 +137,10 @@ class DemoTraffic:
                     self._routes[topic] = await self._route_of(topic)
                 await self._messages.join(self.client)
             except RequestFailedError as error:
-                raise DemoError(f"The broker refuses the demo: {error}") from error
+                raise DemoError(f"The broker refused the demo's messages: {error}") from error
             except (GatewayError, LookupError) as error:
                 if asyncio.get_running_loop().time() >= deadline:
-                    raise DemoError(f"The demo cannot start: {error}") from error
+                    raise DemoError(f"The demo couldn't start: {error}") from error
                 await asyncio.sleep(RETRY_S)
             else:
                 return
@@ -150,13 +150,13 @@ class DemoTraffic:
         if route is None:
             cluster = await asyncio.to_thread(self._cluster.registered)
             if not cluster.masters:
-                raise LookupError("the name server knows no broker.")
+                raise LookupError("no broker is registered with the name server.")
             config = TopicConfig(topic, QUEUE_NUMS, QUEUE_NUMS, PERM_READ_WRITE)
             names = [node.broker_name for node in cluster.masters]
             await asyncio.to_thread(self._topic_gateway.save, config, names)
             route = await self._messages.route(topic)
         if route is None or not route.write_queues:
-            raise LookupError(f"no broker has queues for topic {topic}.")
+            raise LookupError(f"no broker has queues of the topic {topic}.")
         return route
 
     async def _stay_member(self) -> None:
@@ -170,7 +170,7 @@ class DemoTraffic:
                 self._complain(error)
             self._rebalance_now.set()
 
-    async def _hear_of_members(self) -> None:
+    async def _watch_members(self) -> None:
         while True:
             await self._messages.until_members_change()
             self._rebalance_now.set()
@@ -180,7 +180,7 @@ class DemoTraffic:
         await self._messages.close()
 
     async def _rebalance(self) -> None:
-        """Read this member's share of the queues, and no others."""
+        """Read only this consumer's share of the queues."""
         while True:
             self._rebalance_now.clear()
             try:
@@ -202,7 +202,7 @@ class DemoTraffic:
         return queues
 
     async def _consume(self, queue: MessageQueue) -> None:
-        """Pull a queue for ever; commit what was read at once."""
+        """Pull a queue until cancelled, and commit messages as soon as they are read."""
         offset = -1
         while True:
             try:
@@ -219,18 +219,18 @@ class DemoTraffic:
             except GatewayError as error:
                 self._complain(error)
                 await asyncio.sleep(RETRY_S)
-                # Ask the broker again where the group goes on.
+                # Ask the broker again for the group's offset.
                 offset = -1
 
     def _seconds_a_message(self, queue: MessageQueue) -> float:
-        """Return how long the demo works on a message: long on the slow queue, hardly elsewhere."""
+        """Return the processing time of a message, which is long only for the slow queue."""
         if queue.topic != self._topics[0] or queue.queue_id != 0:
             return 0.001
         share = self._rate / len(self._topics) / max(1, len(self._routes[queue.topic].read_queues))
         return 1.0 / max(0.05, share * SLOW_SHARE)
 
     async def _produce(self) -> None:
-        """Send in small portions; the rate swings around its mean, with a rare burst."""
+        """Send in small batches; the rate varies around its mean, with a rare burst."""
         loop = asyncio.get_running_loop()
         room = asyncio.Semaphore(IN_FLIGHT_MAX)
         started, owed, number, burst_until = loop.time(), 0.0, 0, 0.0
@@ -251,7 +251,7 @@ class DemoTraffic:
                     sending.add(task)
                     task.add_done_callback(sending.discard)
         finally:
-            # The broker may still store what is under way: wait, so that the count is right.
+            # The broker may still store pending messages; wait for a correct count.
             if sending:
                 await asyncio.wait(set(sending), timeout=LAST_SENDS_S)
             await end(list(sending))
@@ -265,7 +265,8 @@ class DemoTraffic:
         except GatewayError as error:
             self.counts.failed += 1
             self._complain(error)
-            # It keeps its place among those in flight, so that a dead broker gets few attempts.
+            # Keep the in-flight slot while waiting, so that an unreachable broker gets few
+            # attempts.
             await asyncio.sleep(RETRY_S)
         finally:
             room.release()
@@ -292,7 +293,7 @@ class DemoTraffic:
         return OutgoingMessage(topic, body, tags=kind, keys=keys, born_ms=now_ms())
 
     def _complain(self, error: Exception) -> None:
-        """Report trouble once, until a send succeeds again."""
+        """Report a problem once, until a send succeeds again."""
         if not self._trouble:
             self._trouble = str(error)
             self._say(f"Trouble, trying again: {error}")
@@ -313,7 +314,7 @@ async def end(tasks: Sequence[asyncio.Task[None]]) -> None:
 def allocate(
     queues: Iterable[MessageQueue], members: Sequence[str], client_id: str
 ) -> list[MessageQueue]:
-    """Return this member's queues: equal, adjacent shares, as AllocateMessageQueueAveragely."""
+    """Return this consumer's queues: equal, adjacent shares, as AllocateMessageQueueAveragely."""
     if client_id not in members:
         return []
     every = sorted(queues)
@@ -324,7 +325,7 @@ def allocate(
 
 
 def local_address() -> str:
-    """Return this machine's address as a client id shows it."""
+    """Return this machine's address as used in a client ID."""
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError:

@@ -1,4 +1,4 @@
-"""Addresses that start and stop the demo traffic."""
+"""URL patterns that start and stop the demo traffic."""
 
 from __future__ import annotations
 

@@ -20,45 +20,45 @@ if TYPE_CHECKING:
 
 @administrators_action
 def start(request: HttpRequest) -> HttpResponse:
-    """Start the demo, unless it runs."""
-    is_new, said = started(request)
+    """Start the demo if it isn't running."""
+    is_new, said = start_demo(request)
     (messages.success if is_new else messages.info)(request, said)
     return back(request)
 
 
-def started(request: HttpRequest) -> tuple[bool, str]:
-    """Start the demo; return whether it was not running, and what was done."""
+def start_demo(request: HttpRequest) -> tuple[bool, str]:
+    """Start the demo; return whether it was stopped before, and a sentence for the user."""
     minutes = DEMO_SECONDS // 60
     with change(request, "demo.start", ""):
         is_new = demo_process.start()
     if is_new:
-        said = _("Demo traffic is starting; it ends by itself in %(minutes)s minutes.")
+        said = _("Demo traffic is starting. It stops automatically after %(minutes)s minutes.")
         return True, said % {"minutes": minutes}
     return False, _("Demo traffic is already running.")
 
 
 @administrators_action
 def stop(request: HttpRequest) -> HttpResponse:
-    """Stop the demo, if it runs."""
-    is_ended, said = stopped(request)
+    """Stop the demo if it is running."""
+    is_ended, said = stop_demo(request)
     (messages.success if is_ended else messages.info)(request, said)
     return back(request)
 
 
-def stopped(request: HttpRequest) -> tuple[bool, str]:
-    """Stop the demo; return whether it was running, and what was done."""
+def stop_demo(request: HttpRequest) -> tuple[bool, str]:
+    """Stop the demo; return whether it was running, and a sentence for the user."""
     with change(request, "demo.stop", ""):
         is_ended = demo_process.stop()
     if is_ended:
-        return True, _("Demo traffic has stopped; its messages stay in the log.")
-    return False, _("Demo traffic was not running.")
+        return True, _("Demo traffic stopped. Its messages stay in the log.")
+    return False, _("Demo traffic wasn't running.")
 
 
 def back(request: HttpRequest) -> HttpResponse:
-    """Return to the page the button stands on, never to another host."""
+    """Redirect to the page with the button, never to another host."""
     wanted = request.POST.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, request.is_secure())
-    # redirect() would take what does not look like a path for the name of a page.
+    # redirect() would treat a text that doesn't look like a path as the name of a view.
     if is_ours and wanted.startswith("/"):
         return HttpResponseRedirect(wanted)
     return redirect("overview:index")

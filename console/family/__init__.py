@@ -1,1 +1,1 @@
-"""The family of a message: all that became of it, in one picture."""
+"""Message history: every step of a message, on one page."""

@@ -1,4 +1,4 @@
-"""The family app."""
+"""The message history app."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.apps import AppConfig
 
 
 class FamilyConfig(AppConfig):
-    """Registers the page of a message's family."""
+    """Registers the page of a message's history."""
 
     name = "console.family"
     label = "family"

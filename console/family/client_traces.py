@@ -1,4 +1,4 @@
-r"""What RocketMQ's clients say of themselves: the records on RMQ_SYS_TRACE_TOPIC.
+r"""Trace records that RocketMQ clients send to RMQ_SYS_TRACE_TOPIC.
 
 Records are separated by \x02, their fields by \x01::
 
@@ -10,7 +10,7 @@ Records are separated by \x02, their fields by \x01::
                     [from-check]
     Recall          time region group topic id [success]
 
-What is none of these is kept as it came. Source: client/trace/TraceDataEncoder.java (4.9.7, 5.3.3).
+Records of other kinds are kept as text. Source: client/trace/TraceDataEncoder.java (4.9.7, 5.3.3).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NULL = "null"
 
 @dataclass(frozen=True, slots=True)
 class ClientRecord:
-    """One record; `kind` is empty where only `raw` is known. `at_ms` is by the client's clock."""
+    """A trace record; `kind` is "" if only `raw` is known. `at_ms` uses the client's clock."""
 
     kind: str
     raw: str
@@ -58,13 +58,13 @@ class ClientRecord:
 
 
 def records_of(body: bytes) -> list[ClientRecord]:
-    """Return the records of a trace message, those of unknown kinds and lengths as they are."""
+    """Return a trace message's records; records of unknown kinds and lengths keep only `raw`."""
     text = body.decode(errors="replace")
     return [record_of(each) for each in text.split(RECORD_END) if each]
 
 
 def record_of(raw: str) -> ClientRecord:
-    # Java's split leaves out empty fields at the end, so they may be there or not.
+    # Java's split drops empty fields at the end, so they may be missing.
     kind, *fields = raw.split(FIELD_END)
     reader = READERS.get(kind)
     if reader is None:
@@ -78,7 +78,7 @@ def record_of(raw: str) -> ClientRecord:
 def consumptions(
     records: Iterable[ClientRecord],
 ) -> list[tuple[ClientRecord | None, ClientRecord | None]]:
-    """Return the beginnings of consumptions with their ends, either of which may be missing."""
+    """Return the start and end of each consumption, either of which may be missing."""
     pairs: dict[tuple[str, str], list[ClientRecord | None]] = {}
     for record in records:
         if record.kind in {SUB_BEFORE, SUB_AFTER}:
@@ -88,7 +88,7 @@ def consumptions(
 
 
 def _of_producer(kind: str, fields: list[str]) -> ClientRecord:
-    """Return what both records of producers begin with."""
+    """Return the fields that both kinds of producer records start with."""
     return ClientRecord(
         kind,
         "",
@@ -200,7 +200,7 @@ def _text(field: str) -> str:
 
 
 def _number(field: str) -> int:
-    # int() takes more than Java writes.
+    # int() accepts more formats than Java writes.
     if not field.isascii() or not field.removeprefix("-").isdecimal() or len(field) > 19:
         raise ValueError(field)
     return int(field)

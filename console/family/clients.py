@@ -1,4 +1,4 @@
-"""Clients beside us: their own traces as steps, and how far their clocks agree with ours."""
+"""Client traces as steps of a message's history, and clock differences to the broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from console.family.client_traces import (
     ClientRecord,
     consumptions,
 )
-from console.family.relatives import Kin
+from console.family.relatives import Relation
 from console.family.steps import Certainty, Source, Step, us
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Comparison(NamedTuple):
-    """One moment by two clocks.
+    """The same event by the client's and the broker's clock.
 
-    Ours lies between `low_ms` and `high_ms` of the client's, or, where that is None, before it.
-    `apart_ms` is how far the clocks are apart at least: above zero the client's is ahead, zero is
-    no contradiction.
+    The broker's time should be between `low_ms` and `high_ms` of the client's clock, or before
+    `low_ms` if `high_ms` is None. `apart_ms` is the minimum difference of the clocks: positive if
+    the client's is ahead, zero if the times are consistent.
     """
 
     what: str
@@ -57,16 +57,18 @@ class Comparison(NamedTuple):
     @property
     def sentence(self) -> str:
         if self.apart_ms > 0:
-            return _("The client's clock is ahead by %(ms)d ms or more.") % {"ms": self.apart_ms}
+            return _("The client's clock is at least %(ms)d ms ahead.") % {"ms": self.apart_ms}
         if self.apart_ms < 0:
-            return _("The client's clock is behind by %(ms)d ms or more.") % {"ms": -self.apart_ms}
+            return _("The client's clock is at least %(ms)d ms behind.") % {"ms": -self.apart_ms}
         if self.high_ms is None:
-            return _("In order: nothing says that the clocks differ.")
-        return _("They agree: ours lies within the client's %(ms)d ms.") % {"ms": self.lasts_ms}
+            return _("The order is consistent. Nothing suggests that the clocks differ.")
+        return _("The clocks agree: the broker's time is within the client's %(ms)d ms.") % {
+            "ms": self.lasts_ms
+        }
 
 
 def steps_of_clients(relatives: Relatives) -> list[Step]:
-    """Return what clients say they did, as the outer spans around the broker's steps."""
+    """Return the steps that clients recorded, which enclose the broker's steps."""
     records = relatives.client_records
     steps = [step for record in records for step in _of_record(record)]
     steps += (step for pair in consumptions(records) for step in _of_consumption(*pair))
@@ -74,8 +76,8 @@ def steps_of_clients(relatives: Relatives) -> list[Step]:
 
 
 def comparisons(relatives: Relatives) -> list[Comparison]:
-    """Return the moments that a client and the broker both wrote down."""
-    waiting = [*relatives.of(Kin.HALF), *relatives.of(Kin.DEFERRED, "")]
+    """Return the events that both a client and the broker recorded."""
+    waiting = [*relatives.of(Relation.HALF), *relatives.of(Relation.DEFERRED, "")]
     first_ms = min(each.store_ms for each in (*waiting, relatives.root))
     rows = [
         Comparison(
@@ -93,7 +95,7 @@ def comparisons(relatives: Relatives) -> list[Comparison]:
             continue
         came = [
             each.store_ms
-            for each in relatives.of(Kin.RETRY, before.group)
+            for each in relatives.of(Relation.RETRY, before.group)
             if each.reconsume_times == before.retry_times
         ]
         ours_ms = came[0] if came else relatives.root.store_ms
@@ -109,34 +111,34 @@ def _of_record(record: ClientRecord) -> Iterator[Step]:
             "client_send",
             _("client sends"),
             lasts_ms=record.cost_ms,
-            how=_("The producer's own trace, by its clock: until it had the answer."),
+            how=_("Producer's own trace, by its clock, until it received the response."),
         )
     elif record.kind == END_TRANSACTION:
         yield _step(
             record,
             "client_end_transaction",
             _("client ends the transaction"),
-            how=_("The producer's own trace: %(state)s%(check)s.")
+            how=_("Producer's own trace: %(state)s%(check)s.")
             % {
                 "state": record.transaction_state,
-                "check": _(", after the broker asked") if record.is_from_check else "",
+                "check": _(", after a check by the broker") if record.is_from_check else "",
             },
         )
     elif record.kind == RECALL:
         yield _step(
             record,
             "client_recall",
-            _("client recalls it"),
-            how=_("The producer's own trace: it took the delayed message back."),
+            _("client recalls the message"),
+            how=_("Producer's own trace: it recalled the delayed message."),
         )
     elif not record.kind:
         yield Step(
             stage="client_unknown",
-            label=_("a trace of a client"),
+            label=_("client trace"),
             certainty=Certainty.UNKNOWN,
             source=Source.CLIENT,
-            how=_("A record of a kind or length that is not known here."),
-            facts=((_("As it came"), record.raw.replace("\x01", " | ")),),
+            how=_("A trace record of unknown type or length."),
+            facts=((_("Raw"), record.raw.replace("\x01", " | ")),),
         )
 
 
@@ -152,16 +154,16 @@ def _of_consumption(before: ClientRecord | None, after: ClientRecord | None) -> 
         return
     lasts_ms = None
     if after is not None and after.cost_ms is not None:
-        # The cost is that of a batch, divided by its messages: the time of the end is better.
+        # The recorded cost is a batch's, divided by its messages, so the end time is more accurate.
         took = (after.at_ms or 0) - (before.at_ms or 0)
         lasts_ms = took if after.at_ms is not None and took >= 0 else after.cost_ms
     if after is None:
-        state, how = "", _("The consumer's own trace; the end of the consumption is not in it.")
+        state, how = "", _("Consumer's own trace, without the end of the consumption.")
     elif after.is_success:
-        state, how = "ok", _("The consumer's own trace, by its clock: it succeeded.")
+        state, how = "ok", _("Consumer's own trace, by its clock: it succeeded.")
     else:
         state = "warn"
-        how = _("The consumer's own trace, by its clock: it failed (%(type)s).") % {
+        how = _("Consumer's own trace, by its clock: it failed (%(type)s).") % {
             "type": after.return_type or "?"
         }
     yield _step(
@@ -186,7 +188,7 @@ def _step(
         (_("Client"), record.client_host),
         (_("Broker"), record.store_host),
         (_("Request"), record.request_id),
-        (_("Kind of message"), record.message_type),
+        (_("Message type"), record.message_type),
         (_("Transaction"), record.transaction_id),
     ]
     return Step(

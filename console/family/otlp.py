@@ -1,8 +1,8 @@
-"""A family for other tools: OTLP in its JSON encoding, and JSON lines.
+"""Exports of a message's history: OTLP in its JSON encoding, and JSON lines.
 
-Names and attributes are those of OpenTelemetry's semantic conventions for messaging. A message
-whose properties carry a W3C `traceparent` continues that trace; any other's trace id is its unique
-key, which is as long. What consumers did links to the message's own span.
+Names and attributes follow OpenTelemetry's semantic conventions for messaging. A message with a W3C
+`traceparent` property continues that trace; otherwise the trace ID is the message's unique key,
+which has the same length. Spans of consumers link to the message's own span.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NS_A_US = 1_000
 
 
 class Operation(NamedTuple):
-    """What the conventions call a stage: its name, its type, the kind of its span."""
+    """A stage in terms of the conventions: operation name, operation type and span kind."""
 
     name: str
     type: str
@@ -54,7 +54,7 @@ ERRORS = frozenset({"dead", "refused", "given_back", "rolled_back", "expired"})
 
 
 class Context(NamedTuple):
-    """A trace, and the span in it that is the parent; empty where this message begins it."""
+    """A trace and its parent span, which is empty if the message starts the trace."""
 
     trace_id: str
     parent_id: str
@@ -66,7 +66,7 @@ def context_of(message: StoredMessage) -> Context:
 
 
 def context_of_ids(traceparent: str, identity: str) -> Context:
-    """Return the trace that a message continues, else the one that its id begins."""
+    """Return the trace that a message continues, or the trace that its ID starts."""
     given = TRACEPARENT.fullmatch(traceparent.strip())
     if given is not None:
         return Context(given[1], given[2])
@@ -75,7 +75,7 @@ def context_of_ids(traceparent: str, identity: str) -> Context:
 
 
 def identity_of(message: StoredMessage) -> str:
-    """Return what the live trace calls a message and its copies."""
+    """Return the ID of a message and its copies in live traces."""
     return message.uniq_key or message.origin_id or message.offset_msg_id
 
 
@@ -92,12 +92,12 @@ def otlp_of(relatives: Relatives, steps: Sequence[Step]) -> str:
 
 
 def json_lines_of(steps: Sequence[Step]) -> str:
-    """Return a line for each step, those without a time included."""
+    """Return a line for each step, including those without a time."""
     return "".join(json.dumps(_line(step), ensure_ascii=False) + "\n" for step in steps)
 
 
 def attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return attributes as OTLP's JSON has them; what is None or empty is left out."""
+    """Return attributes in OTLP's JSON form, without values that are None or empty."""
     return [
         {"key": key, "value": _value(value)}
         for key, value in values.items()
@@ -124,7 +124,7 @@ def _span_of(
     root: StoredMessage, step: Step, context: Context, own_id: str, number: int
 ) -> dict[str, Any]:
     begin_us = step.begin_us or 0
-    # The record's own span is its creation already.
+    # The record's own span already covers its creation.
     operation = (
         Operation("stored", "", INTERNAL) if step.stage == "stored" else operation_of(step.stage)
     )

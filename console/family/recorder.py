@@ -1,4 +1,4 @@
-"""The recorder beside the log: events of one message as steps, in microseconds."""
+"""Flight recorder events of one message as steps, in microseconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.family.steps import Certainty, Source, Step, record_at, us
 from console.gateway.access import gateway
 from console.gateway.answers import TracedMessage, WatchFilter
 from console.gateway.errors import GatewayError
-from console.gateway.recorded import Question, RecordedEvents
+from console.gateway.flight_recorder import Question, RecordedEvents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MINUTES = 60
 EVENTS_MAX = 500
 SAME_RUN_MS = 10_000
-"""Two clocks of one run of a broker are no further apart."""
+"""The maximum difference of two clocks within one run of a broker."""
 LABELS = {
     "received": gettext_lazy("received"),
     "validated": gettext_lazy("validated"),
@@ -34,7 +34,7 @@ LABELS = {
     "stored": gettext_lazy("stored"),
     "retried": gettext_lazy("retry"),
     "replayed": gettext_lazy("replayed"),
-    "refused": gettext_lazy("refused"),
+    "refused": gettext_lazy("rejected"),
     "withheld": gettext_lazy("withheld"),
     "checked": gettext_lazy("checked"),
     "committed": gettext_lazy("committed"),
@@ -42,11 +42,11 @@ LABELS = {
     "deferred": gettext_lazy("deferred"),
     "flushed": gettext_lazy("flushed"),
     "replicated": gettext_lazy("replicated"),
-    "woken": gettext_lazy("pull woken"),
+    "woken": gettext_lazy("long poll answered"),
     "filtered": gettext_lazy("filtered out"),
     "delivered": gettext_lazy("delivered"),
     "acknowledged": gettext_lazy("acknowledged"),
-    "given_back": gettext_lazy("given back"),
+    "given_back": gettext_lazy("returned for retry"),
     "dead": gettext_lazy("dead letter"),
     "expired": gettext_lazy("expired unread"),
 }
@@ -65,18 +65,19 @@ STATES = {
     "expired": "bad",
 }
 LOGGED_AS = {"retried": "retry"}
-"""What the log's steps call a stage otherwise."""
+"""The names of stages in steps from the log, if they differ."""
 GIVEN_BACK = "given_back"
 FIRST = "fromOffset"
-"""Of one event for several messages: the queue offset of the first."""
+"""The key for the queue offset of the first message, in an event that covers several."""
 MAKING = frozenset({"stored", "retried", "replayed", "dead", "deferred", "withheld"})
 OF_RECORDS = MAKING | {"flushed", "replicated"}
-"""Their events lead to the record that they made, or that the disk or a slave has; others to the
-message that they are about."""
+"""Events of these stages refer to the record that they created, flushed or replicated. Others refer
+to the message.
+"""
 SAME_STAGE_MS = 1_000
-"""What is said of one stage without its record is no further apart."""
+"""The maximum time difference for matching a stage without its record."""
 LASTING = frozenset({"flushed", "replicated", "delivered", "acknowledged", "committed", "woken"})
-"""Their latency is the time up to them, which a bar shows."""
+"""Stages whose latency is the time until them, which a bar shows."""
 FACTS = (
     *("client", "clientId", "source", "filteredBy", "together", "checkTimes", "delayLevel"),
     *("commitLogOffset", "storeSize"),
@@ -85,9 +86,9 @@ FACTS = (
 
 
 def recorded_events(relatives: Relatives) -> list[TraceEvent]:
-    """Return what recorders have of a message, by time.
+    """Return a message's events from all recorders, by time.
 
-    A broker of another make has no recorder: that is no problem of the page.
+    Brokers other than ours have no recorder, which isn't reported as a problem.
     """
     message = relatives.root
     place = TracedMessage(
@@ -107,8 +108,8 @@ def recorded_events(relatives: Relatives) -> list[TraceEvent]:
             events += [
                 event | {"brokerName": broker_name}
                 for event in answer.events
-                # Who looks at a message, as this page does, consumes nothing; and a slow put of a
-                # copy elsewhere is no stage: the copy has one.
+                # Reads by tools, such as this page, aren't consumption. A slow put of a copy has a
+                # step of its own.
                 if event.get("group") != TOOLS_CONSUMER_GROUP
                 and (event["stage"] != "stored" or event["topic"] == topic)
             ]
@@ -116,9 +117,9 @@ def recorded_events(relatives: Relatives) -> list[TraceEvent]:
 
 
 def with_recorded(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[Step]:
-    """Return steps with those of the recorder, which are more exact than what has no time.
+    """Return steps combined with recorder steps, which have more precise times.
 
-    What both know is one step: the recorder's time, and what the log says besides.
+    A step from both sources is merged: the time of the recorder, and other facts from the log.
     """
     added = [_not_before(each, steps) for each in steps_of(_certain(steps, events))]
     own = _own_record(steps)
@@ -138,13 +139,13 @@ def with_recorded(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[S
 
 
 def _own_record(steps: Sequence[Step]) -> str:
-    """Return which record the log's steps without a time are about: no copy's."""
+    """Return the record that steps of the log without a time refer to, ignoring copies."""
     reached = [each for each in steps if each.stage == "stored"]
     return next((each.record for each in reached or steps if each.record), "")
 
 
 def _same_stage(step: Step, added: Sequence[Step]) -> Step | None:
-    """Return the recorder's step that is a step of the log: of the same record, or at its time."""
+    """Return the recorder's step for a step of the log: with the same record, or close in time."""
     begin_us = step.begin_us or 0
     near = [
         (abs((each.begin_us or 0) - begin_us), number)
@@ -177,10 +178,10 @@ def _merged(logged: Step, noted: Step) -> Step:
 
 
 def _certain(steps: Sequence[Step], events: Sequence[TraceEvent]) -> list[TraceEvent]:
-    """Return events without what is said of several messages and not true of this one.
+    """Drop events for several messages that don't apply to this one.
 
-    A delivery and an acknowledgement cover what a group's filter passed over, too; and where the
-    message has events of its own, those of several say nothing more.
+    Deliveries and acknowledgements also cover messages that a group's filter skipped. If the
+    message has events of its own, events that cover several messages add nothing.
     """
     passed_over = {str(each["group"]) for each in events if each["stage"] == "filtered"}
     passed_over |= {step.who for step in steps if step.stage == State.FILTERED}
@@ -201,10 +202,10 @@ def _of_group(event: TraceEvent) -> tuple[object, ...]:
 
 
 def _not_before(step: Step, logged: Sequence[Step]) -> Step:
-    """Return a step of several messages without the time before this one was stored.
+    """Return a step that covers several messages, without a time before this one was stored.
 
-    Deliveries of one second are one event, at the time of the first: of a later message it is known
-    that it was delivered, not when.
+    All deliveries within a second are one event with the time of the first. A later message in it
+    was delivered, but the time is unknown.
     """
     stored_us = next((each.begin_us for each in logged if each.stage == "stored"), None)
     begin_us = step.begin_us
@@ -213,7 +214,10 @@ def _not_before(step: Step, logged: Sequence[Step]) -> Step:
     end_us = begin_us if step.end_us is None else step.end_us
     if begin_us >= stored_us - us(1):
         return step
-    how = _("The broker noted it with earlier messages, within a second; when is not known.")
+    how = _(
+        "Recorded by the broker together with earlier messages, within a second. The exact "
+        "time is unknown."
+    )
     step = replace(step, certainty=Certainty.INFERRED, how=how)
     if end_us < stored_us:
         return replace(step, begin_us=None, end_us=None, after_us=stored_us)
@@ -221,7 +225,7 @@ def _not_before(step: Step, logged: Sequence[Step]) -> Step:
 
 
 def _mark(step: Step) -> tuple[str, str]:
-    """Return what tells stages apart: those of groups by their group."""
+    """Return a key that identifies a stage, per group for stages of groups."""
     return step.stage, _group(step) if step.stage == "acknowledged" else ""
 
 
@@ -230,7 +234,7 @@ def _group(step: Step) -> str:
 
 
 def steps_of(events: Iterable[TraceEvent]) -> list[Step]:
-    """Return a step for each event, and for each step of a put, by the broker's two clocks."""
+    """Return a step for each event and each phase of a put, using both of the broker's clocks."""
     steps = []
     for event, end_us in _timed(list(events)):
         steps += _steps_of_put(event, end_us)
@@ -239,10 +243,10 @@ def steps_of(events: Iterable[TraceEvent]) -> list[Step]:
 
 
 def _timed(events: Sequence[TraceEvent]) -> Iterator[tuple[TraceEvent, int]]:
-    """Yield each event with its wall time in microseconds.
+    """Yield each event with its wall-clock time in microseconds.
 
-    Wall time is known to the millisecond that has begun: the latest beginning ties the finer
-    clock of a broker to it. A broker that has started anew counts from elsewhere.
+    Wall-clock times have a resolution of a millisecond; the latest start of one ties the broker's
+    finer clock to it. A restarted broker's clock has a different origin.
     """
     ties: dict[tuple[str, int], int] = {}
     found = []
@@ -266,9 +270,11 @@ def _step(event: TraceEvent, end_us: int) -> Step:
         begin_us=end_us - latency_us if lasts else end_us,
         end_us=end_us if lasts else None,
         source=Source.RECORDER,
-        how=_("The broker noted it as it happened, in microseconds.")
+        how=_("Recorded by the broker as it happened, in microseconds.")
         if not event.get("sifted")
-        else _("The broker noted it with others, some of which a filter passed over."),
+        else _(
+            "Recorded by the broker together with other messages, some of which were filtered out."
+        ),
         certainty=Certainty.INFERRED if event.get("sifted") else Certainty.EXACT,
         state=STATES.get(stage, ""),
         record=_record_of(event, OF_RECORDS),
@@ -295,7 +301,7 @@ def _record_of(event: TraceEvent, stages: frozenset[str]) -> str:
 
 
 def _steps_of_put(event: TraceEvent, end_us: int) -> list[Step]:
-    """Return the steps of a put, each from the one before to itself."""
+    """Return the phases of a put, each starting when the previous one ended."""
     parts = sorted((event.get("steps") or {}).items(), key=lambda part: part[1])
     if not parts:
         return []
@@ -312,7 +318,7 @@ def _steps_of_put(event: TraceEvent, end_us: int) -> list[Step]:
                 begin_us=begin_us + before,
                 end_us=begin_us + at_us if at_us > before else None,
                 source=Source.RECORDER,
-                how=_("A step of the put, by the broker's monotonic clock."),
+                how=_("A step of storing the message, by the broker's monotonic clock."),
                 record=_record_of(event, MAKING),
             )
         )

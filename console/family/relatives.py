@@ -1,8 +1,8 @@
-"""Relatives: what brokers store of one message besides itself, found by the indexes.
+"""Finds all records of a message that brokers store, using their indexes.
 
-A message that waits for its delay, each retry and dead letter, each copy that was sent again share
-its unique key, or name the place of the first one. So do half messages, which our brokers tell by a
-request of their own; a committed message names the place of its last one.
+Delayed copies, retries, dead letters and resent copies share the message's unique key, or contain
+the location of the first record. So do half messages, which our brokers return in a request of
+their own; a committed message has the location of its last half message.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from console.gateway.stored import StoredMessage
 
 GROUPS_MAX = 20
-"""Each costs a look into two indexes of every broker."""
+"""Each group costs two index lookups on every broker."""
 BEFORE_MS = 3 * 86_400_000
-"""So long a message may wait before it reaches its topic."""
+"""The maximum time that a message may wait before it reaches its topic."""
 PROPERTY_REPLAYED = "TREBUCHET_REPLAY"
 
 
-class Kin(StrEnum):
-    """What a stored record is to the message."""
+class Relation(StrEnum):
+    """How a stored record relates to the message."""
 
     ITSELF = "itself"
     DEFERRED = "deferred"
@@ -46,19 +46,19 @@ class Kin(StrEnum):
 
 
 class Relative(NamedTuple):
-    """A record with what it is; `group` is of retries, dead letters and what waits to be one."""
+    """A record with its relation; `group` is set for retries, dead letters and pending ones."""
 
-    kin: Kin
+    kin: Relation
     message: StoredMessage
     group: str = ""
 
 
 @dataclass(slots=True)
 class Relatives:
-    """Everything stored of a message, by time.
+    """All records of a message, by time.
 
-    `problems` are sentences about what could not be looked up; `left_out` counts groups;
-    `retries_max` says after how many retries a group gives up, of those that had some.
+    `problems` are sentences about failed lookups; `left_out` counts groups that were skipped;
+    `retries_max` is the maximum number of retries for groups that had retries.
     """
 
     root: StoredMessage
@@ -69,7 +69,7 @@ class Relatives:
     client_records: list[ClientRecord] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def of(self, kin: Kin, group: str | None = None) -> list[StoredMessage]:
+    def of(self, kin: Relation, group: str | None = None) -> list[StoredMessage]:
         return [
             each.message
             for each in self.rows
@@ -78,31 +78,35 @@ class Relatives:
 
 
 def relatives_of(asked: StoredMessage) -> Relatives:
-    """Return the family of a message, whichever member of it is asked for."""
+    """Return all records of a message, starting from any of them."""
     found = Relatives(asked)
     _find_root(found)
     key = key_of(found.root)
     if not key:
         found.problems.append(
-            _("It has no key, so no index names its copies: retries and dead letters may exist.")
+            _(
+                "The message has no key, so the index can't find its copies. Retries and dead "
+                "letters may exist."
+            )
         )
     deferred = list(_with_key(found, names.RMQ_SYS_SCHEDULE_TOPIC, key))
     groups = _groups_of(found, deferred)
     found.groups, found.left_out = groups[:GROUPS_MAX], max(0, len(groups) - GROUPS_MAX)
-    rows = [Relative(Kin.ITSELF, found.root, names.group_of(found.root.topic) or "")]
+    rows = [Relative(Relation.ITSELF, found.root, names.group_of(found.root.topic) or "")]
     rows += [
-        Relative(Kin.DEFERRED, each, names.group_of(target_of(each)) or "") for each in deferred
+        Relative(Relation.DEFERRED, each, names.group_of(target_of(each)) or "")
+        for each in deferred
     ]
     for group in found.groups:
         for kin, copies in (
-            (Kin.RETRY, names.retry_topic(group)),
-            (Kin.DEAD, names.dlq_topic(group)),
+            (Relation.RETRY, names.retry_topic(group)),
+            (Relation.DEAD, names.dlq_topic(group)),
         ):
             for each in _with_key(found, copies, key):
                 rows.append(Relative(kin, each, group))
     topic = first_topic(found.root)
     if names.group_of(topic) is None:
-        rows += [Relative(Kin.AGAIN, each) for each in _with_key(found, topic, key)]
+        rows += [Relative(Relation.AGAIN, each) for each in _with_key(found, topic, key)]
     rows += _halves_of(found, key)
     found.rows = sorted(_distinct(rows), key=lambda row: (row.message.store_ms, row.message.place))
     found.retries_max = _retries_max(found)
@@ -115,12 +119,12 @@ def key_of(message: StoredMessage) -> str:
 
 
 def target_of(message: StoredMessage) -> str:
-    """Return the topic that a message waits for."""
+    """Return the destination topic of a pending message."""
     return message.properties.get(names.PROPERTY_REAL_TOPIC, "")
 
 
 def first_topic(message: StoredMessage) -> str:
-    """Return the topic that a message was sent to; its own where only copies know."""
+    """Return the topic a message was sent to, or its current topic if only copies exist."""
     target = target_of(message)
     if target and names.group_of(target) is None:
         return target
@@ -128,22 +132,22 @@ def first_topic(message: StoredMessage) -> str:
 
 
 def is_of(message: StoredMessage, root: StoredMessage) -> bool:
-    """Tell whether a record is of the same message, not only of one with the same key."""
+    """Return whether a record belongs to the same message, not only to one with the same key."""
     if root.uniq_key:
         return message.uniq_key == root.uniq_key
     if message.origin_id:
         return message.origin_id in {root.offset_msg_id, root.origin_id}
-    # Born at one moment at one socket, and a client sends one after the other.
+    # Same time and socket: a client sends one message after the other.
     return (message.born_ms, message.born_host) == (root.born_ms, root.born_host)
 
 
 def trace_topics() -> tuple[str, ...]:
-    """Return the topics that clients trace to: C++ clients have another name for it."""
+    """Return the topics that clients send traces to; C++ clients use a different one."""
     return (names.RMQ_SYS_TRACE_TOPIC, "rmq_sys_TRACE_DATA_DefaultRegion")
 
 
 def _find_root(found: Relatives) -> None:
-    """Go from any record to the first one in the message's topic, where that is still there."""
+    """Find the first record in the message's topic from any record, if it still exists."""
     asked = found.root
     place = parse_offset_msg_id(asked.origin_id) if asked.origin_id else None
     if place is not None and asked.origin_id != asked.offset_msg_id:
@@ -160,16 +164,16 @@ def _find_root(found: Relatives) -> None:
         if topic != found.root.topic or earliest.store_ms < found.root.store_ms:
             found.root = earliest
     if found.root.is_half:
-        # Not committed: the first of its half messages is all there is.
+        # An uncommitted message has no other record than its half messages.
         found.root = next(_with_key(found, found.root.topic, key_of(asked)), found.root)
     if found.root.topic != topic and found.root.fate in {"", COMMITTED}:
         found.problems.append(
-            _("The first record, in %(topic)s, is not there (any more).") % {"topic": topic}
+            _("The first record, in %(topic)s, doesn't exist or has expired.") % {"topic": topic}
         )
 
 
 def _groups_of(found: Relatives, deferred: Iterable[StoredMessage]) -> tuple[str, ...]:
-    """Return the groups that may have had the message; those that had it first."""
+    """Return the groups that may have received the message, with groups that have copies first."""
     root = found.root
     named = [names.group_of(target_of(each)) for each in deferred]
     named.append(names.group_of(root.topic))
@@ -192,25 +196,26 @@ def _with_key(found: Relatives, topic: str, key: str) -> Iterator[StoredMessage]
         return
     for name in named.without_index:
         found.problems.append(
-            _("Broker %(name)s keeps no index: what it stores of this message is not known.")
+            _("Broker %(name)s has no index, so its copies of this message are unknown.")
             % {"name": name}
         )
     yield from (each for each in reversed(named.messages) if is_of(each, root))
 
 
 def _halves_of(found: Relatives, key: str) -> list[Relative]:
-    """Return the half messages of a transaction: the first, and a copy for each check."""
+    """Return a transaction's half messages: the first, and a copy for each check."""
     root = found.root
     if not root.is_half and names.PROPERTY_TRANSACTION_PREPARED not in root.properties:
         return []
     halves = [
-        Relative(Kin.HALF, each) for each in _with_key(found, names.RMQ_SYS_TRANS_HALF_TOPIC, key)
+        Relative(Relation.HALF, each)
+        for each in _with_key(found, names.RMQ_SYS_TRANS_HALF_TOPIC, key)
     ]
     return halves or _last_half_of(root)
 
 
 def _last_half_of(root: StoredMessage) -> list[Relative]:
-    """Return the half message that became this one, where a broker shows it, as the original."""
+    """Return the half message that was committed as this one, if the broker shows it."""
     place = parse_offset_msg_id(root.offset_msg_id)
     if place is None or root.prepared_offset <= 0:
         return []
@@ -218,17 +223,17 @@ def _last_half_of(root: StoredMessage) -> list[Relative]:
         half = gateway().browse.by_id(place._replace(commit_log_offset=root.prepared_offset))
     except GatewayError:
         return []
-    return [] if half is None or not is_of(half, root) else [Relative(Kin.HALF, half)]
+    return [] if half is None or not is_of(half, root) else [Relative(Relation.HALF, half)]
 
 
 def _retries_max(found: Relatives) -> dict[str, int]:
-    had = {row.group for row in found.rows if row.kin is Kin.RETRY and row.group}
+    had = {row.group for row in found.rows if row.kin is Relation.RETRY and row.group}
     if not had:
         return {}
     try:
         groups = gateway().groups.all()
     except GatewayError:
-        # The number of a retry says enough.
+        # The number of the retry is enough.
         return {}
     configs = {group: groups[group].config for group in had if group in groups}
     return {group: each.retry_max_times for group, each in configs.items() if each is not None}
@@ -243,20 +248,20 @@ def _distinct(rows: Iterable[Relative]) -> list[Relative]:
 
 
 def _client_records(found: Relatives, key: str) -> list[ClientRecord]:
-    """Return what clients say of the message; a record of another one in the same batch is none."""
+    """Return the client records of the message, without others in the same batch."""
     ids = {found.root.uniq_key, found.root.offset_msg_id} - {""}
     if not key:
         return []
     records = []
     for topic in trace_topics():
         try:
-            # Records of clients' traces hold keys and ids, which no rule hides, and are parsed.
+            # Trace records contain keys and IDs, which no masking rule hides, and must be parsed.
             with acts_for(None):
                 named = gateway().browse.by_key(
                     topic, key, max(0, found.root.store_ms - BEFORE_MS), now_ms() + 1
                 )
         except GatewayError:
-            # A cluster need not have the topic.
+            # Not every cluster has the topic.
             continue
         for carrier in named.messages:
             records += [

@@ -1,4 +1,4 @@
-"""Steps: the stages of a message's life, each with when it was and how that is known."""
+"""The steps of a message's history, with their time and evidence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 from broker_core.message import names
 from console.browse.columns import FATES, message_url
 from console.browse.readers import State
-from console.family.relatives import PROPERTY_REPLAYED, Kin
+from console.family.relatives import PROPERTY_REPLAYED, Relation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ US_A_MS = 1_000
 
 
 class Certainty(StrEnum):
-    """How sure a step is."""
+    """How certain a step is."""
 
     EXACT = "exact"
     INFERRED = "inferred"
@@ -33,14 +33,14 @@ class Certainty(StrEnum):
 
 
 CERTAINTIES = {
-    Certainty.EXACT: gettext_lazy("known"),
+    Certainty.EXACT: gettext_lazy("recorded"),
     Certainty.INFERRED: gettext_lazy("inferred"),
-    Certainty.UNKNOWN: gettext_lazy("not known"),
+    Certainty.UNKNOWN: gettext_lazy("unknown"),
 }
 
 
 class Source(StrEnum):
-    """What a step is known from."""
+    """The source of a step."""
 
     LOG = "log"
     QUEUE = "queue"
@@ -54,20 +54,20 @@ class Source(StrEnum):
 SOURCES = {
     Source.LOG: gettext_lazy("CommitLog"),
     Source.QUEUE: gettext_lazy("ConsumeQueue"),
-    Source.OFFSET: gettext_lazy("group's offset"),
+    Source.OFFSET: gettext_lazy("group offset"),
     Source.REPLICATION: gettext_lazy("slaves"),
     Source.RECORDER: gettext_lazy("recorder"),
-    Source.CLIENT: gettext_lazy("client's trace"),
-    Source.NOTHING: gettext_lazy("nobody"),
+    Source.CLIENT: gettext_lazy("client trace"),
+    Source.NOTHING: gettext_lazy("no one"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One line of the picture. Times are microseconds since 1970, None where nobody knows.
+    """A step of the history. Times are microseconds since 1970, None if unknown.
 
-    `after_us` puts a step without a time behind what it followed. `record` says which one of the
-    CommitLog it is about: what two sources say of one stage of a record is one step.
+    `after_us` places a step without a time after the step it followed. `record` identifies the
+    record in the CommitLog; steps from two sources with the same stage and record are merged.
     """
 
     stage: str
@@ -108,18 +108,18 @@ def steps_from_log(
     readings: Sequence[Reading],
     replication: Replication | None,
 ) -> list[Step]:
-    """Return what the stored records, the queues and the offsets tell."""
+    """Return the steps that follow from stored records, queues and offsets."""
     steps = list(_of_root(relatives, replication))
     for group in relatives.groups:
         steps += _of_copies(relatives, group)
     steps += _again(relatives)
-    # A dead letter has a line of its own.
+    # Dead letters have a step of their own.
     steps += (_of_reading(relatives, each) for each in readings if each.state is not State.DEAD)
     return steps
 
 
 def in_order(steps: Sequence[Step]) -> list[Step]:
-    """Return steps by time; those of one moment as they are given."""
+    """Return steps sorted by time, keeping the given order within the same time."""
     return sorted(steps, key=lambda step: step.sort_key)
 
 
@@ -128,7 +128,7 @@ def us(at_ms: int) -> int:
 
 
 def record_at(broker_name: str, commit_log_offset: object) -> str:
-    """Return what steps call a record."""
+    """Return a record's identifier in steps."""
     return f"{broker_name} {commit_log_offset}"
 
 
@@ -150,21 +150,21 @@ def _of_root(relatives: Relatives, replication: Replication | None) -> Iterator[
         after_us=stored_us,
         certainty=Certainty.UNKNOWN,
         source=Source.NOTHING,
-        how=_("The log does not say when a record reached the disk."),
+        how=_("The log doesn't record when a message was written to disk."),
     )
     yield _replicated(root, replication, stored_us)
     if root.is_half:
-        yield _fate([root, *relatives.of(Kin.HALF)][-1])
+        yield _fate([root, *relatives.of(Relation.HALF)][-1])
 
 
 def _reached(root: StoredMessage, stored_us: int) -> Iterator[Step]:
-    """Yield that the message is in its topic."""
+    """Yield the step in which the message reached its topic."""
     yield Step(
         stage="stored",
         label=_("stored"),
         who=f"{root.broker_name} {root.queue_id} · {root.queue_offset}",
         begin_us=stored_us,
-        how=_("The record in the CommitLog says so, to the millisecond."),
+        how=_("From the CommitLog record, to the millisecond."),
         state="accent",
         url=message_url(root),
         record=_record_of(root),
@@ -176,7 +176,7 @@ def _reached(root: StoredMessage, stored_us: int) -> Iterator[Step]:
         who=f"{root.topic} {root.queue_id}",
         after_us=stored_us,
         source=Source.QUEUE,
-        how=_("Its ConsumeQueue leads to it. When that was is written nowhere."),
+        how=_("The message is in its ConsumeQueue. The time isn't recorded."),
         certainty=Certainty.INFERRED,
     )
 
@@ -186,10 +186,11 @@ def _sent(root: StoredMessage, first_ms: int) -> Step:
     group = root.properties.get(names.PROPERTY_PRODUCER_GROUP, "")
     if born_us > stored_us:
         how = _(
-            "The client's clock is ahead of the broker's: it says it sent after the broker had it."
+            "The client's clock is ahead of the broker's: its send time is later than the "
+            "broker's receive time."
         )
     else:
-        how = _("From the client's clock to the broker's, which may differ.")
+        how = _("From the client's clock to the broker's. The clocks may differ.")
     return Step(
         stage="sent",
         label=_("sent"),
@@ -204,13 +205,13 @@ def _sent(root: StoredMessage, first_ms: int) -> Step:
 
 def _first_stored(relatives: Relatives) -> int:
     """Return when the first record of the message itself was stored."""
-    waiting = [*relatives.of(Kin.HALF), *relatives.of(Kin.DEFERRED, "")]
+    waiting = [*relatives.of(Relation.HALF), *relatives.of(Relation.DEFERRED, "")]
     return min(each.store_ms for each in (*waiting, relatives.root))
 
 
 def _waited(relatives: Relatives, root: StoredMessage) -> Iterator[Step]:
-    """Yield what was between the send and the topic: a transaction, a delay."""
-    halves = [*([root] if root.is_half else []), *relatives.of(Kin.HALF)]
+    """Yield steps between sending and the topic: a transaction, a delay."""
+    halves = [*([root] if root.is_half else []), *relatives.of(Relation.HALF)]
     halves.sort(key=lambda half: (half.store_ms, half.place))  # a later copy can be the root
     yield from _withheld(halves, root)
     if not halves and root.prepared_offset > 0:
@@ -220,16 +221,19 @@ def _waited(relatives: Relatives, root: StoredMessage) -> Iterator[Step]:
             who=root.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
             after_us=us(root.born_ms),
             certainty=Certainty.INFERRED,
-            how=_("A half message first, at %(offset)d of the CommitLog, which no reader is shown.")
+            how=_(
+                "First stored as a half message at CommitLog offset %(offset)d, not visible to "
+                "consumers."
+            )
             % {"offset": root.prepared_offset},
             state="warn",
         )
-    for deferred in relatives.of(Kin.DEFERRED, ""):
+    for deferred in relatives.of(Relation.DEFERRED, ""):
         yield _deferred(deferred, root, _("deferred"))
 
 
 def _withheld(halves: Sequence[StoredMessage], root: StoredMessage) -> Iterator[Step]:
-    """Yield a transaction: its half message, a copy of it for each check, and how it ended."""
+    """Yield the steps of a transaction: half message, copies for checks, and outcome."""
     for half in halves[:1]:
         yield Step(
             stage="withheld",
@@ -237,9 +241,9 @@ def _withheld(halves: Sequence[StoredMessage], root: StoredMessage) -> Iterator[
             who=half.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
             begin_us=us(half.store_ms),
             end_us=None if root.is_half else us(root.store_ms),
-            how=_("A half message until its producer's transaction was committed.")
+            how=_("A half message until the producer committed the transaction.")
             if not root.is_half
-            else _("A half message, which nobody gets unless its producer commits."),
+            else _("A half message. It won't be delivered unless the producer commits it."),
             state="warn",
             record=_record_of(half),
             facts=_facts_of(half),
@@ -251,7 +255,7 @@ def _withheld(halves: Sequence[StoredMessage], root: StoredMessage) -> Iterator[
             label=_("checked"),
             who=copy.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
             begin_us=us(copy.store_ms),
-            how=_("Its producer is asked for the outcome. Asked so far: %(times)s.")
+            how=_("The broker has asked the producer for the outcome: %(times)s.")
             % {"times": times or "0"},
             facts=_facts_of(copy),
         )
@@ -261,14 +265,16 @@ FATE_STATES = {"rolled_back": "bad", "given_up": "bad", "undecided": "warn", "co
 
 
 def _fate(half: StoredMessage) -> Step:
-    """Return what became of a transaction that is not committed."""
+    """Return the outcome of a transaction that isn't committed."""
     how = {
-        "rolled_back": _("It was rolled back: nobody gets it. No index leads to when that was."),
-        "undecided": _("Its transaction has no outcome yet."),
-        "given_up": _("Its producer did not say the outcome: it lies in %(topic)s.")
+        "rolled_back": _("Rolled back, so it won't be delivered. The time isn't recorded."),
+        "undecided": _("The transaction is still pending."),
+        "given_up": _(
+            "The producer didn't report an outcome, so the message was moved to %(topic)s."
+        )
         % {"topic": names.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC},
-        "committed": _("It was committed, and what it became is not there (any more)."),
-    }.get(half.fate, _("The broker does not say how its transaction ended."))
+        "committed": _("Committed, but the resulting message doesn't exist or has expired."),
+    }.get(half.fate, _("The broker doesn't report how the transaction ended."))
     is_known = half.fate in FATES
     return Step(
         stage=half.fate or "unknown",
@@ -285,11 +291,9 @@ def _fate(half: StoredMessage) -> Step:
 def _deferred(waiting: StoredMessage, arrived: StoredMessage | None, label: str) -> Step:
     level = waiting.properties.get(names.PROPERTY_DELAY_TIME_LEVEL, "")
     if arrived is None or arrived.place == waiting.place:
-        how = _("It waits for delay level %(level)s.") % {"level": level}
+        how = _("Waiting for delay level %(level)s.") % {"level": level}
     else:
-        how = _("It waited for delay level %(level)s, then was stored in its topic.") % {
-            "level": level
-        }
+        how = _("Delayed by level %(level)s, then stored in its topic.") % {"level": level}
     return Step(
         stage="deferred",
         label=label,
@@ -305,39 +309,39 @@ def _deferred(waiting: StoredMessage, arrived: StoredMessage | None, label: str)
 
 
 def _of_copies(relatives: Relatives, group: str) -> Iterator[Step]:
-    """Yield what a group gave back: the wait of each retry, its arrival, the dead letter."""
-    retries = {each.reconsume_times: each for each in relatives.of(Kin.RETRY, group)}
-    for waiting in relatives.of(Kin.DEFERRED, group):
+    """Yield the steps of a group's retries and dead letter, with their delays and arrivals."""
+    retries = {each.reconsume_times: each for each in relatives.of(Relation.RETRY, group)}
+    for waiting in relatives.of(Relation.DEFERRED, group):
         yield Step(
             stage="given_back",
-            label=_("given back"),
+            label=_("returned for retry"),
             who=group,
             begin_us=us(waiting.store_ms),
-            how=_("The broker stored it again then, to wait for its retry."),
+            how=_("The broker stored it again to wait for its retry."),
             state="warn",
         )
         arrived = retries.get(waiting.reconsume_times)
         number = {"number": waiting.reconsume_times}
         yield _deferred(waiting, arrived, _("wait for retry %(number)d") % number)
-    for each in relatives.of(Kin.RETRY, group):
+    for each in relatives.of(Relation.RETRY, group):
         yield Step(
             stage="retry",
             label=_retry_label(each.reconsume_times, relatives.retries_max.get(group)),
             who=group,
             begin_us=us(each.store_ms),
-            how=_("Stored in the group's retry topic, for its members to consume again."),
+            how=_("Stored in the group's retry topic, to be consumed again."),
             state="warn",
             url=message_url(each),
             record=_record_of(each),
             facts=_facts_of(each),
         )
-    for each in relatives.of(Kin.DEAD, group):
+    for each in relatives.of(Relation.DEAD, group):
         yield Step(
             stage="dead",
             label=_("dead letter"),
             who=group,
             begin_us=us(each.store_ms),
-            how=_("Stored among the group's dead letters after %(count)d retries.")
+            how=_("Moved to the group's dead-letter topic after %(count)d retries.")
             % {"count": max(0, each.reconsume_times - 1)},
             state="bad",
             url=message_url(each),
@@ -353,16 +357,16 @@ def _retry_label(number: int, most: int | None) -> str:
 
 
 def _again(relatives: Relatives) -> Iterator[Step]:
-    for each in relatives.of(Kin.AGAIN):
+    for each in relatives.of(Relation.AGAIN):
         is_replay = PROPERTY_REPLAYED in each.properties
         yield Step(
             stage="replayed" if is_replay else "stored_again",
             label=_("replayed") if is_replay else _("stored again"),
             who=f"{each.broker_name} {each.queue_id} · {each.queue_offset}",
             begin_us=us(each.store_ms),
-            how=_("Somebody sent its dead letter again.")
+            how=_("The dead letter was replayed.")
             if is_replay
-            else _("A record with the same unique key: its producer sent it once more."),
+            else _("A record with the same unique key: the producer sent the message again."),
             state="info",
             url=message_url(each),
             record=_record_of(each),
@@ -378,8 +382,11 @@ READING_CERTAINTIES = {
 
 
 def _of_reading(relatives: Relatives, reading: Reading) -> Step:
-    """Return what a group's offset says: that it is past the message, and not when it was."""
-    copies = [*relatives.of(Kin.RETRY, reading.group), *relatives.of(Kin.DEAD, reading.group)]
+    """Return the step for a group's offset beyond the message, whose time is unknown."""
+    copies = [
+        *relatives.of(Relation.RETRY, reading.group),
+        *relatives.of(Relation.DEAD, reading.group),
+    ]
     last_ms = max((each.store_ms for each in copies), default=relatives.root.store_ms)
     return Step(
         stage=str(reading.state),
@@ -397,10 +404,10 @@ def _replicated(root: StoredMessage, replication: Replication | None, stored_us:
     end = root.commit_log_offset + root.store_size
     if replication is None:
         certainty, source = Certainty.UNKNOWN, Source.NOTHING
-        who, how = "", _("The log does not say which slaves have a record, nor since when.")
+        who, how = "", _("The log doesn't record which slaves have a message, or since when.")
     elif not replication.links:
         certainty, source = Certainty.UNKNOWN, Source.REPLICATION
-        who, how = "", _("No slave follows this broker now.")
+        who, how = "", _("No slave is following this broker.")
     else:
         least = replication.max_offset - end
         having = [link for link in replication.links if link.behind_bytes <= least]
@@ -408,9 +415,9 @@ def _replicated(root: StoredMessage, replication: Replication | None, stored_us:
         source = Source.REPLICATION
         who = " ".join(link.address for link in having)
         how = (
-            _("These slaves have confirmed more of the log by now. When is written nowhere.")
+            _("These slaves have confirmed this part of the log. The time isn't recorded.")
             if having
-            else _("No slave has confirmed so much of the log yet.")
+            else _("No slave has confirmed this part of the log yet.")
         )
     return Step(
         stage="replicated",
@@ -427,9 +434,9 @@ def _facts_of(message: StoredMessage) -> tuple[tuple[str, str], ...]:
     facts = [
         (_("Topic"), message.topic),
         (_("Queue"), f"{message.queue} · {message.queue_offset}"),
-        (_("Place in the CommitLog"), str(message.commit_log_offset)),
-        (_("Id of its place"), message.offset_msg_id),
+        (_("CommitLog location"), str(message.commit_log_offset)),
+        (_("Offset message ID"), message.offset_msg_id),
     ]
     if message.reconsume_times:
-        facts.append((_("Delivered again"), str(message.reconsume_times)))
+        facts.append((_("Redeliveries"), str(message.reconsume_times)))
     return tuple(facts)

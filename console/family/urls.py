@@ -1,4 +1,4 @@
-"""Addresses of the pages of families."""
+"""URL patterns of the message history pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a message's family."""
+"""The page of a message's history."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Family(NamedTuple):
-    """A message with all that is known of it."""
+    """A message with its records and steps."""
 
     relatives: Relatives
     steps: list[Step]
@@ -45,7 +45,7 @@ class Family(NamedTuple):
 def family(
     request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
-    """Show all that became of a message, whichever of its records is asked for."""
+    """Show the history of a message from any of its records."""
     asked = stored_at(topic, BrokerQueue(broker_name, queue_id), offset)
     found = family_of(asked)
     context = {
@@ -67,7 +67,7 @@ EXPORTS = {"otlp": "application/json", "jsonl": "application/x-ndjson"}
 def export(
     request: HttpRequest, kind: str, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
-    """Hand out a family as OTLP's JSON or as JSON lines; bodies are in neither."""
+    """Return the history as OTLP JSON or as JSON lines, without message bodies."""
     if kind not in EXPORTS:
         raise Http404
     found = family_of(stored_at(topic, BrokerQueue(broker_name, queue_id), offset))
@@ -79,9 +79,9 @@ def export(
 
 
 def family_of(asked: StoredMessage) -> Family:
-    """Return the family of a stored message from all that can be asked.
+    """Return the history of a stored message from all sources.
 
-    Whoever sees one of its records learns where the others are; each asks who may open it.
+    People who can see one record also see the locations of the others; opening those checks rights.
     """
     with acts_for(lambda: LOOKING_ON):
         relatives = relatives_of(asked)
@@ -99,7 +99,7 @@ def family_of(asked: StoredMessage) -> Family:
 
 
 def replication_of(message: StoredMessage) -> Replication | None:
-    """Return what the master of a message says of its slaves, None where it says nothing."""
+    """Return the slaves' state as reported by the message's master, or None."""
     try:
         answers = gateway().cluster.replication()
     except GatewayError:

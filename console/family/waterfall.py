@@ -1,7 +1,7 @@
-"""The waterfall: steps as bars over an axis of time that shows microseconds and days at once.
+"""The waterfall chart: steps as bars on a time axis that shows both microseconds and days.
 
-Between any two moments the axis is as wide as the logarithm of what passed: each wait is seen, and
-a longer one is wider.
+The distance between two successive moments is the logarithm of the time between them, so that every
+wait is visible and longer ones are wider.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A step with its bar, in percent of the width; None where it has no time."""
+    """A step with its bar in percent of the width, or None if it has no time."""
 
     step: Step
     x: str | None = None
@@ -54,7 +54,7 @@ class Line:
 
     @property
     def millis(self) -> str:
-        """The part of the time that is less than a second, as exact as it is known."""
+        """The fraction of the second, with the known precision."""
         begin_us = self.step.begin_us or 0
         return (
             f"{begin_us % US_A_SECOND:06d}"
@@ -74,7 +74,7 @@ class Waterfall:
 
 
 def waterfall_of(steps: Sequence[Step]) -> Waterfall:
-    """Return steps drawn, in order of time."""
+    """Return the chart of some steps, in order of time."""
     moments = sorted(_moments(steps))
     at = positions(moments)
     begin_us = moments[0] if moments else 0
@@ -86,7 +86,7 @@ def waterfall_of(steps: Sequence[Step]) -> Waterfall:
 
 
 def positions(moments: Sequence[int]) -> dict[int, float]:
-    """Return where each moment lies, in percent; the first lies at zero."""
+    """Return the position of each moment in percent; the first is at zero."""
     gaps = [later - earlier for earlier, later in pairwise(moments)]
     unit = min(gaps, default=1)
     total = sum(math.log2(1 + gap / unit) for gap in gaps) or 1.0
@@ -98,7 +98,7 @@ def positions(moments: Sequence[int]) -> dict[int, float]:
 
 
 def span_text(lasts_us: int) -> str:
-    """Return a span in the unit that suits it."""
+    """Return a duration in a suitable unit."""
     if lasts_us < 1_000:
         return f"{lasts_us} µs"
     if lasts_us < US_A_SECOND:
@@ -123,12 +123,12 @@ def _line(step: Step, at: dict[int, float], begin_us: int) -> Line:
     lasts_us = step.lasts_us
     if lasts_us is None:
         passed = step.begin_us - begin_us
-        label = _("at %(span)s") % {"span": span_text(passed)} if passed else _("at the beginning")
+        label = _("at %(span)s") % {"span": span_text(passed)} if passed else _("at the start")
     else:
-        # Records know milliseconds.
+        # Record times have a resolution of a millisecond.
         label = span_text(lasts_us) if lasts_us else _("under 1 ms")
     is_left = right > LABEL_LEFT_FROM_PERCENT
-    # Where a bar leaves room on neither side its label stands on its end.
+    # If neither side of a bar has room for the label, place it over the bar's end.
     end = right if is_left and left < TICK_APART_PERCENT else left
     return Line(
         step,
@@ -141,14 +141,14 @@ def _line(step: Step, at: dict[int, float], begin_us: int) -> Line:
 
 
 def _ticks(moments: Sequence[int], at: dict[int, float]) -> list[Tick]:
-    """Return the first moment, the last, and those between that have room."""
+    """Return the first and last moments, and others that have room."""
     if not moments:
         return []
     begin, end = moments[0], moments[-1]
     shown = [begin]
     for moment in moments:
         has_room = at[moment] - at[shown[-1]] >= TICK_APART_PERCENT
-        # The last one's text stands before its place.
+        # The last tick's label is to its left.
         if has_room and (moment == end or at[end] - at[moment] >= 2 * TICK_APART_PERCENT):
             shown.append(moment)
     return [

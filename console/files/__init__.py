@@ -1,1 +1,1 @@
-"""The JSON files of brokers: looked at, edited as plans, kept in versions, compared, imported."""
+"""The brokers' JSON configuration files: view, edit as plans, versions, drift and import."""

@@ -1,6 +1,6 @@
-"""A change of a file as a plan: which entries it touches, what speaks against it, carrying it out.
+"""A change of a configuration file as a plan: its entries, its consequences, and how to apply it.
 
-The broker stays the only writer: each entry goes to it as the request that changes it alone.
+The broker remains the only writer of the file: each changed entry is sent to it as one request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _, ngettext
 
 from console.configs.plan import Plan
 from console.files.costing import Costs, PlanRefusedError, status_of
-from console.files.delays import OFFSET, delay_costs, moved_along
+from console.files.delays import OFFSET, advanced, delay_costs
 from console.files.entries import entries_in
 from console.files.filters import filter_costs, filter_of
 from console.files.rights import objections
@@ -22,7 +22,7 @@ from console.gateway.answers import BrokerQueue
 from console.gateway.errors import GatewayError, NotFoundError
 from console.gateway.files import ConfigFile
 from console.topics.shrinking import objection as shrinking_objection
-from console.ui.lists import shortened
+from console.ui.lists import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -43,31 +43,31 @@ def subject_in(text: str) -> tuple[str, ConfigFile]:
     """Return the broker and the file of a subject.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the subject isn't a broker's file.
     """
     broker_name, _separator, file = text.partition(SEPARATOR)
     return broker_name, ConfigFile(file)
 
 
 def read(broker_name: str, file: ConfigFile) -> Entries:
-    """Return a file's entries as the broker has them now.
+    """Return a file's current entries from the broker.
 
     Raises:
-        GatewayError: it does not answer, or does not tell this file.
+        GatewayError: the broker didn't respond, or doesn't report this file.
     """
     document = gateway().files.read(file, [broker_name])[broker_name]
     if document is None:
         raise GatewayError(
-            _("%(broker)s does not tell its %(file)s.") % {"broker": broker_name, "file": file},
-            _("It is one of RocketMQ's own, which have no request for it."),
+            _("%(broker)s doesn't report its %(file)s.") % {"broker": broker_name, "file": file},
+            _("Apache RocketMQ brokers have no request for listing them."),
         )
     return entries_in(file, document)
 
 
-def merged(base: Entries, mine: Entries, now: Entries) -> State:
-    """Return what is wanted of each entry that differs between `base` and `mine`.
+def merge(base: Entries, mine: Entries, now: Entries) -> State:
+    """Return the wanted state of each entry that differs between `base` and `mine`.
 
-    Keys that were not touched keep the values that they have now.
+    Keys that were not edited keep their current values.
     """
     wanted: State = {}
     for name in {**mine, **base}:
@@ -94,7 +94,7 @@ def plan_of(
 ) -> Plan:
     """Return the plan for some entries of a file."""
     if file is ConfigFile.DELAYS:
-        seen = moved_along(seen, now, wanted)
+        seen = advanced(seen, now, wanted)
     return Plan(
         subject_of(broker_name, file),
         {name: seen.get(name) for name in wanted},
@@ -105,7 +105,7 @@ def plan_of(
 
 
 def own_names(broker_name: str) -> frozenset[str]:
-    """Return the names of a broker and of its cluster: it has a topic of each for itself."""
+    """Return the names of a broker and its cluster, each of which has a topic of that name."""
     nodes = gateway().cluster.registered().masters
     return frozenset(
         name
@@ -116,21 +116,23 @@ def own_names(broker_name: str) -> frozenset[str]:
 
 
 def refusals(file: ConfigFile, plan: Plan, own: frozenset[str]) -> list[str]:
-    """Return what of a plan no request does."""
+    """Return reasons why requests can't make a plan's changes."""
     found = []
     for name, wanted in plan.wanted.items():
         now = plan.now.get(name)
         if wanted == now:
             continue
         if is_brokers_own(file, name, own):
-            found.append(_("%s belongs to the broker itself; no request changes it.") % name)
+            found.append(
+                _("%s is internal to the broker and can't be changed by a request.") % name
+            )
         elif file is ConfigFile.OFFSETS:
             found += offset_refusals(name, now, wanted)
     return found + objections(file, touched_in(plan))
 
 
 def touched_in(plan: Plan) -> list[str]:
-    """Return the names of the entries that a plan makes, changes and takes away."""
+    """Return the names of the entries that a plan creates, changes and deletes."""
     return [name for names in changed_of(plan).values() for name in names]
 
 
@@ -138,18 +140,18 @@ def offset_refusals(name: str, now: Values | None, wanted: Values | None) -> lis
     gone = sorted((now or {}).keys() - (wanted or {}).keys(), key=int)
     if gone:
         said = _(
-            "%(name)s: no request takes away the offset of queue %(queue)s alone; delete the "
-            "group with its offsets on its page."
+            "%(name)s: the offset of queue %(queue)s can't be deleted by itself. Delete the "
+            "group with its offsets on the group's page."
         )
         return [said % {"name": name, "queue": gone[0]}]
     return []
 
 
 def costs(broker_name: str, file: ConfigFile, plan: Plan) -> Costs:
-    """Return what a plan costs, counted.
+    """Return the consequences of a plan, with counts.
 
     Raises:
-        PlanRefusedError: it cannot be carried out.
+        PlanRefusedError: the plan can't be applied.
     """
     refused = refusals(file, plan, own_names(broker_name))
     if refused:
@@ -184,12 +186,13 @@ def topic_costs(broker_name: str, plan: Plan) -> Costs:
             sentences.append(f"{name}: {said}")
     if gone:
         said = ngettext(
-            "%(count)d topic goes from %(broker)s, with %(stored)d messages: %(names)s.",
-            "%(count)d topics go from %(broker)s, with %(stored)d messages: %(names)s.",
+            "%(count)d topic will be deleted from %(broker)s, with %(stored)d messages: %(names)s.",
+            "%(count)d topics will be deleted from %(broker)s, with %(stored)d messages: "
+            "%(names)s.",
             len(gone),
         )
         values = {"count": len(gone), "broker": broker_name, "stored": stored}
-        sentences.append(said % (values | {"names": shortened(gone)}))
+        sentences.append(said % (values | {"names": shorten(gone)}))
     return Costs(tuple(sentences), is_final=stored > 0)
 
 
@@ -200,18 +203,22 @@ def group_costs(plan: Plan) -> Costs:
     if online:
         raise PlanRefusedError(
             [
-                _("%s has members. Stop them first, or they make the group again at once.") % name
+                _(
+                    "%s has connected consumers. Stop them first; otherwise they recreate the "
+                    "group immediately."
+                )
+                % name
                 for name in online
             ]
         )
     if not gone:
         return Costs((), is_final=False)
     said = ngettext(
-        "%(count)d group loses its configuration, and keeps its offsets: %(names)s.",
-        "%(count)d groups lose their configuration, and keep their offsets: %(names)s.",
+        "%(count)d group loses its configuration but keeps its offsets: %(names)s.",
+        "%(count)d groups lose their configuration but keep their offsets: %(names)s.",
         len(gone),
     )
-    return Costs((said % {"count": len(gone), "names": shortened(gone)},), is_final=False)
+    return Costs((said % {"count": len(gone), "names": shorten(gone)},), is_final=False)
 
 
 def offset_costs(broker_name: str, plan: Plan) -> Costs:
@@ -223,7 +230,7 @@ def offset_costs(broker_name: str, plan: Plan) -> Costs:
         try:
             ends = status_of(topic, broker_name)
         except NotFoundError:
-            refused.append(_("%(name)s: no broker has the topic.") % {"name": name})
+            refused.append(_("%(name)s: no broker has this topic.") % {"name": name})
             continue
         for queue, offset in (wanted or {}).items():
             if offset == now.get(queue):
@@ -241,8 +248,8 @@ def offset_costs(broker_name: str, plan: Plan) -> Costs:
     if not skipped and not repeated:
         return Costs((), is_final=False)
     said = ngettext(
-        "%(repeated)d message is delivered again, %(skipped)d are skipped.",
-        "%(repeated)d messages are delivered again, %(skipped)d are skipped.",
+        "%(repeated)d message will be redelivered, %(skipped)d skipped.",
+        "%(repeated)d messages will be redelivered, %(skipped)d skipped.",
         repeated,
     )
     return Costs((said % {"repeated": repeated, "skipped": skipped},), is_final=False)
@@ -254,15 +261,15 @@ def out_of_range(name: str, queue: str, row: QueueStatus | None) -> str:
             "name": name,
             "queue": queue,
         }
-    said = _("%(name)s: queue %(queue)s has the offsets from %(low)d to %(high)d.")
+    said = _("%(name)s: queue %(queue)s has offsets from %(low)d to %(high)d.")
     return said % {"name": name, "queue": queue, "low": row.min_offset, "high": row.max_offset}
 
 
 def carry_out(broker_name: str, file: ConfigFile, plan: Plan, done: Callable[[str], None]) -> None:
-    """Ask the broker for each entry, those that go last; `done` hears of each that is done.
+    """Send each entry to the broker, deletions last; call `done` after each one.
 
     Raises:
-        GatewayError: the broker refused one; the rest was not asked for.
+        GatewayError: the broker rejected an entry; the remaining ones were not sent.
     """
     for name, step in steps(broker_name, file, plan):
         step()
@@ -317,7 +324,7 @@ def step_of(
 
 
 def changed_of(plan: Plan) -> dict[str, list[str]]:
-    """Return the names of the entries that a plan makes, changes and takes away."""
+    """Return the names of the entries that a plan creates, changes and deletes."""
     found: dict[str, list[str]] = defaultdict(list)
     for name, wanted in plan.wanted.items():
         now = plan.now.get(name)

@@ -1,4 +1,4 @@
-"""Costs of a plan: what it does that nobody may expect, or why it cannot be carried out."""
+"""Consequences of a plan: side effects that may be unexpected, and reasons to refuse it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PlanRefusedError(Exception):
-    """A plan asks for what no request does, in sentences for people."""
+    """A plan that requests can't apply; the text has sentences for people."""
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__(reasons[0])
@@ -21,14 +21,14 @@ class PlanRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a plan does that nobody may expect; `is_final` where nothing brings it back."""
+    """A plan's possibly unexpected consequences; `is_final` means that they can't be undone."""
 
     sentences: tuple[str, ...]
     is_final: bool
 
 
 def status_of(topic: str, broker_name: str) -> dict[int, QueueStatus]:
-    """Return the ends of a topic's queues on a broker.
+    """Return the minimum and maximum offsets of a topic's queues on a broker.
 
     Raises:
         NotFoundError: no broker has the topic.

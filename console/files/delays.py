@@ -1,4 +1,4 @@
-"""A change of delay offsets: which deferred messages it skips, which it delivers again."""
+"""Changes of delay offsets: the delayed messages they skip or deliver again."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 OFFSET = "offset"
 
 
-def moved_along(
+def advanced(
     seen: Mapping[str, Values | None], now: Mapping[str, Values | None], wanted: State
 ) -> dict[str, Values | None]:
-    """Return what was seen of levels, as if seen now where they only went on meanwhile.
+    """Return the seen state, with levels that have only advanced since then updated to now.
 
-    A level that delivers moves all the time. That overtakes nobody, as long as the plan still
-    moves it the same way.
+    Levels advance all the time while they deliver. That isn't a conflict as long as the plan still
+    moves them in the same direction.
     """
     found = dict(seen)
     for level, values in wanted.items():
@@ -42,10 +42,10 @@ def moved_along(
 
 
 def delay_costs(broker_name: str, plan: Plan) -> Costs:
-    """Return how many deferred messages nobody gets, and how many come once more.
+    """Return how many delayed messages are lost, and how many are delivered again.
 
     Raises:
-        PlanRefusedError: an offset lies outside of its level's queue, or is to vanish.
+        PlanRefusedError: an offset is outside its level's queue, or would be removed.
     """
     try:
         ends = status_of(RMQ_SYS_SCHEDULE_TOPIC, broker_name)
@@ -58,13 +58,13 @@ def delay_costs(broker_name: str, plan: Plan) -> Costs:
             continue
         if wanted is None:
             refused.append(
-                _("Level %s: no request takes its offset away; 0 stands for the beginning.") % level
+                _("Level %s: its offset can't be deleted. Use 0 for the beginning.") % level
             )
             continue
         low, high = ends_of(ends.get(int(level) - 1))
         offset, old = int(wanted[OFFSET]), 0 if now is None else int(now[OFFSET])
         if not low <= offset <= high:
-            said = _("Level %(level)s has the offsets from %(low)d to %(high)d.")
+            said = _("Level %(level)s has offsets from %(low)d to %(high)d.")
             refused.append(said % {"level": level, "low": low, "high": high})
             continue
         old = min(max(old, low), high)
@@ -82,14 +82,14 @@ def ends_of(row: QueueStatus | None) -> tuple[int, int]:
 def said_of(level: str, distance: int) -> str:
     if distance > 0:
         said = ngettext(
-            "Level %(level)s: %(count)d deferred message is skipped and never delivered.",
-            "Level %(level)s: %(count)d deferred messages are skipped and never delivered.",
+            "Level %(level)s: %(count)d delayed message will be skipped and never delivered.",
+            "Level %(level)s: %(count)d delayed messages will be skipped and never delivered.",
             distance,
         )
     else:
         said = ngettext(
-            "Level %(level)s: %(count)d deferred message is delivered again, as a new message.",
-            "Level %(level)s: %(count)d deferred messages are delivered again, as new messages.",
+            "Level %(level)s: %(count)d delayed message will be delivered again, as a new message.",
+            "Level %(level)s: %(count)d delayed messages will be delivered again, as new messages.",
             -distance,
         )
     return said % {"level": level, "count": abs(distance)}

@@ -1,6 +1,6 @@
-"""Configurations as files that travel: YAML for Git, or the JSON files of a real broker.
+"""Configuration documents for import and export: YAML for Git, or a broker's JSON files.
 
-YAML says what topics, groups and filters are to be, on all masters or on some::
+YAML describes topics, groups and filters, on all masters or on some::
 
     trebuchet: 1
     topics:
@@ -17,9 +17,10 @@ YAML says what topics, groups and filters are to be, on all masters or on some::
     delays:
       broker-a: {3: 17}
 
-What it does not name is left alone, unless it is asked to be the whole of it. What brokers make by
-themselves (retry and dead letter topics, their own topics and groups) never travels. Delay offsets
-stand by broker and level, and are written on demand: they say where each broker is.
+Entries that the document doesn't name stay as they are, unless `--whole` is given. Entries that
+brokers create themselves (retry and dead-letter topics, their own topics and groups) are never
+exported or imported. Delay offsets are listed by broker and level and exported only on request,
+because they are positions of a running broker.
 """
 
 from __future__ import annotations
@@ -57,24 +58,24 @@ SECTIONS = {
     "groups": ConfigFile.GROUPS,
     "filters": ConfigFile.FILTERS,
 }
-"""What is to be the same on all masters, unless a file says otherwise."""
+"""Files that should be the same on all masters, unless the document says otherwise."""
 DELAYS_SECTION = "delays"
 POSITIONS = (ConfigFile.OFFSETS, ConfigFile.DELAYS)
-"""Where somebody is, of which a file never is the whole."""
+"""Files with positions, which a document never covers completely."""
 BROKERS, AT_BROKERS = "brokers", "at"
 CHARACTERS_MAX = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What an entry is to be; `brokers` None: on every master. `at` has what differs on one."""
+class WantedEntry:
+    """The wanted state of an entry; `brokers` None is every master, `at` has values per broker."""
 
     values: dict[str, Any]
     brokers: tuple[str, ...] | None = None
     at: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     def on(self, broker_name: str) -> dict[str, Any] | None:
-        """Return the values on a broker, None where the entry is not for it."""
+        """Return the values on a broker, or None if the entry isn't for that broker."""
         if self.brokers is not None and broker_name not in self.brokers:
             return None
         return {**self.values, **self.at.get(broker_name, {})}
@@ -82,9 +83,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says, by file of a broker and by entry."""
+    """The wanted entries by file."""
 
-    wanted: Mapping[ConfigFile, Mapping[str, Wanted]]
+    wanted: Mapping[ConfigFile, Mapping[str, WantedEntry]]
 
     @property
     def named_brokers(self) -> set[str]:
@@ -98,19 +99,19 @@ class Document:
 
 
 class NoAliases(yaml.SafeLoader):
-    """YAML without aliases: a few of them can stand for a text of any size."""
+    """YAML without aliases, because a few of them can expand to a text of any size."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError(_("aliases (*name) are not read"))
+            raise yaml.YAMLError(_("aliases (*name) aren't supported"))
         return super().compose_node(parent, index)
 
 
 def read_document(text: str) -> Document:
-    """Return what a file says: YAML of this console, or one or more tables of a broker's JSON.
+    """Return the document in a text: this console's YAML, or one or more of a broker's JSON tables.
 
     Raises:
-        FileProblemsError: it is neither.
+        FileProblemsError: the text is neither.
     """
     if len(text) > CHARACTERS_MAX:
         said = _("The file has more than %d characters.") % CHARACTERS_MAX
@@ -124,7 +125,7 @@ def read_document(text: str) -> Document:
         reason = getattr(error, "problem", None) or str(error) or type(error).__name__
         line = mark.line + 1 if mark is not None else None
         raise FileProblemsError(
-            [Problem(_("This is not YAML: %(reason)s.") % {"reason": reason}, line)]
+            [Problem(_("The file isn't valid YAML: %(reason)s.") % {"reason": reason}, line)]
         ) from error
     return of_yaml(found, Lines(text, is_quoted=False))
 
@@ -136,17 +137,17 @@ def of_json(text: str) -> Document:
         document = {}
     files = [file for file in ConfigFile if file.table in document]
     if ConfigFile.OFFSETS in files:
-        # Offsets of groups and of delay levels have a table of the same name.
+        # The offsets of groups and of delay levels have a table of the same name.
         offsets = document[ConfigFile.OFFSETS.table]
         is_of_levels = isinstance(offsets, dict) and all(name.isdecimal() for name in offsets)
         files.remove(ConfigFile.OFFSETS if offsets and is_of_levels else ConfigFile.DELAYS)
     if not files:
-        # It says where the text stops being JSON, or which table it lacks.
+        # This reports where the JSON is invalid, or which table is missing.
         entries_of_text(ConfigFile.TOPICS, text)
     return Document(
         {
             file: {
-                name: Wanted(values)
+                name: WantedEntry(values)
                 for name, values in entries_of_text(file, text).items()
                 if not is_made_by_brokers(file, name)
             }
@@ -157,19 +158,19 @@ def of_json(text: str) -> Document:
 
 def of_yaml(found: Any, lines: Lines) -> Document:
     if not isinstance(found, dict) or found.get(FORMAT) != VERSION:
-        said = _("The file begins with “%(key)s: %(version)d”, or is a broker's JSON file.")
+        said = _("The file must start with “%(key)s: %(version)d” or be a broker's JSON file.")
         values = {"key": FORMAT, "version": VERSION}
         raise FileProblemsError([Problem(said % values, 1)])
     known = {FORMAT, DELAYS_SECTION, *SECTIONS}
     unknown = sorted(str(key) for key in found if key not in known)
-    problems = [Problem(_("There is no section %s.") % name, lines.of(name)) for name in unknown]
-    wanted: dict[ConfigFile, dict[str, Wanted]] = {}
+    problems = [Problem(_("Unknown section %s.") % name, lines.of(name)) for name in unknown]
+    wanted: dict[ConfigFile, dict[str, WantedEntry]] = {}
     for section, file in SECTIONS.items():
         if section not in found:
             continue
         entries = found[section] or {}
         if not isinstance(entries, dict):
-            problems.append(Problem(_("%s maps names to values.") % section, lines.of(section)))
+            problems.append(Problem(_("%s must map names to values.") % section, lines.of(section)))
             continue
         wanted[file] = {}
         for name, values in entries.items():
@@ -185,16 +186,16 @@ def of_yaml(found: Any, lines: Lines) -> Document:
     return Document(wanted)
 
 
-def of_delays(found: Any, lines: Lines) -> tuple[list[Problem], dict[str, Wanted]]:
-    """Return the levels of a section of offsets by broker and level, and what is wrong with it."""
+def of_delays(found: Any, lines: Lines) -> tuple[list[Problem], dict[str, WantedEntry]]:
+    """Return a section's delay offsets by broker and level, and its problems."""
     if not isinstance(found, dict):
-        said = _("%s maps names of brokers to offsets by level.") % DELAYS_SECTION
+        said = _("%s must map broker names to offsets by level.") % DELAYS_SECTION
         return [Problem(said, lines.of(DELAYS_SECTION))], {}
     problems: list[Problem] = []
     by_level: dict[str, dict[str, dict[str, Any]]] = {}
     for broker_name, levels in found.items():
         if not isinstance(broker_name, str) or not isinstance(levels, dict):
-            said = _("%s maps names of brokers to offsets by level.") % DELAYS_SECTION
+            said = _("%s must map broker names to offsets by level.") % DELAYS_SECTION
             problems.append(Problem(said, lines.of(str(broker_name))))
             continue
         table = {str(level): offset for level, offset in levels.items()}
@@ -204,31 +205,31 @@ def of_delays(found: Any, lines: Lines) -> tuple[list[Problem], dict[str, Wanted
             for level, offset in table.items():
                 at = by_level.setdefault(str(int(level)), {})
                 at[broker_name] = {OFFSET: str(int(offset))}
-    return problems, {level: Wanted({}, tuple(at), at) for level, at in by_level.items()}
+    return problems, {level: WantedEntry({}, tuple(at), at) for level, at in by_level.items()}
 
 
 def of_entry(
     file: ConfigFile, name: Any, values: Any, lines: Lines
-) -> tuple[list[Problem], Wanted | None]:
-    """Return an entry of YAML, or what is wrong with it."""
+) -> tuple[list[Problem], WantedEntry | None]:
+    """Return an entry of YAML, or its problems."""
     if not isinstance(name, str):
-        said = _("%s is read as something else than a name: put it into quotes.") % name
+        said = _("%s isn't read as a name. Put it in quotes.") % name
         return [Problem(said)], None
     if is_made_by_brokers(file, name):
-        said = _("%s is made by brokers themselves.") % name
+        said = _("%s is created by the brokers themselves.") % name
         return [Problem(said, lines.of(name))], None
     if not isinstance(values or {}, dict):
-        return [Problem(_("%s is an object.") % name, lines.of(name))], None
+        return [Problem(_("%s must be an object.") % name, lines.of(name))], None
     own = dict(values or {})
     brokers, at = own.pop(BROKERS, None), own.pop(AT_BROKERS, None) or {}
     problems = []
     if brokers is not None and not (
         isinstance(brokers, list) and brokers and all(isinstance(each, str) for each in brokers)
     ):
-        said = _("%s: brokers is a list of names.") % name
+        said = _("%s: brokers must be a list of names.") % name
         problems.append(Problem(said, lines.of(name, BROKERS)))
     if not isinstance(at, dict) or not all(isinstance(each, dict) for each in at.values()):
-        said = _("%s: at maps names of brokers to values.") % name
+        said = _("%s: at must map broker names to values.") % name
         return [*problems, Problem(said, lines.of(name, AT_BROKERS))], None
     for part in (own, *({**own, **each} for each in at.values())):
         problems += problems_in(file, {name: part}, lines)
@@ -240,19 +241,19 @@ def of_entry(
     if problems:
         return problems, None
     defaults = {key.name: key.default for key in KEYS[file] if key.default is not NEEDED}
-    return [], Wanted({**defaults, **own}, None if brokers is None else tuple(brokers), {**at})
+    return [], WantedEntry({**defaults, **own}, None if brokers is None else tuple(brokers), {**at})
 
 
 def plans_of(
     document: Document, broker_names: Sequence[str], *, is_whole: bool = False
 ) -> list[Plan]:
-    """Return what has to change on brokers for them to be as a document says; asks them.
+    """Return the plans that change brokers to match a document; asks the brokers.
 
-    `is_whole` takes away topics and groups that the document does not name.
+    `is_whole` also deletes topics and groups that the document doesn't name.
 
     Raises:
-        GatewayError: a broker does not answer.
-        FileProblemsError: the document names a broker that is none of these.
+        GatewayError: a broker didn't respond.
+        FileProblemsError: the document names a broker that isn't in `broker_names`.
     """
     strangers = sorted(document.named_brokers - set(broker_names))
     if strangers and document.named_brokers.isdisjoint(broker_names):
@@ -272,7 +273,7 @@ def plans_of(
 def wanted_on(
     broker_name: str,
     file: ConfigFile,
-    entries: Mapping[str, Wanted],
+    entries: Mapping[str, WantedEntry],
     now: Entries,
     *,
     is_whole: bool,
@@ -285,7 +286,7 @@ def wanted_on(
         if values is None or is_made_by_brokers(file, name, own):
             continue
         if file is ConfigFile.OFFSETS:
-            # A file of offsets says where to go in the queues that it names.
+            # A file of offsets names only the queues to move.
             values = {**now.get(name, {}), **values}
         if now.get(name) != values:
             wanted[name] = values
@@ -297,11 +298,11 @@ def wanted_on(
     return wanted
 
 
-def told(file: ConfigFile, broker_names: Sequence[str]) -> dict[str, Entries]:
-    """Return a file's entries on each broker that tells it: RocketMQ's own do not tell filters.
+def entries_by_broker(file: ConfigFile, broker_names: Sequence[str]) -> dict[str, Entries]:
+    """Return a file's entries on each broker that reports it; RocketMQ's own don't report filters.
 
     Raises:
-        GatewayError: a broker does not answer.
+        GatewayError: a broker didn't respond.
     """
     documents = gateway().files.read(file, broker_names)
     return {
@@ -312,33 +313,33 @@ def told(file: ConfigFile, broker_names: Sequence[str]) -> dict[str, Entries]:
 
 
 def yaml_of(broker_names: Sequence[str], *, with_delays: bool = False) -> str:
-    """Return what brokers are configured as, in YAML that `read_document` takes back.
+    """Return the brokers' configuration as YAML that `read_document` accepts.
 
-    `with_delays` adds how far each has delivered each delay level.
+    `with_delays` adds each broker's offset in each delay level.
 
     Raises:
-        GatewayError: a broker does not answer.
+        GatewayError: a broker didn't respond.
     """
     sections: dict[str, Any] = {FORMAT: VERSION}
     for section, file in SECTIONS.items():
-        found = told(file, broker_names)
+        found = entries_by_broker(file, broker_names)
         entries = {
-            name: written(file, {each: found.get(each, {}).get(name) for each in broker_names})
+            name: yaml_entry(file, {each: found.get(each, {}).get(name) for each in broker_names})
             for name in names_in(file, found)
         }
-        # Few clusters have filters; an empty section would be a whole of them.
+        # Few clusters have filters, and importing an empty section as a whole would delete all.
         if entries or file is not ConfigFile.FILTERS:
             sections[section] = entries
     if with_delays:
         sections[DELAYS_SECTION] = {
             broker_name: {int(level): int(values[OFFSET]) for level, values in entries.items()}
-            for broker_name, entries in told(ConfigFile.DELAYS, broker_names).items()
+            for broker_name, entries in entries_by_broker(ConfigFile.DELAYS, broker_names).items()
         }
     return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, default_flow_style=False)
 
 
 def names_in(file: ConfigFile, found: Mapping[str, Entries]) -> list[str]:
-    """Return the entries that travel, each once."""
+    """Return the names of entries to export, without duplicates."""
     return sorted(
         {
             name
@@ -350,8 +351,8 @@ def names_in(file: ConfigFile, found: Mapping[str, Entries]) -> list[str]:
     )
 
 
-def written(file: ConfigFile, values: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
-    """Return an entry as YAML has it: its commonest values, and what differs by broker."""
+def yaml_entry(file: ConfigFile, values: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
+    """Return an entry for YAML: its most common values, and differences by broker."""
     there = {broker: each for broker, each in values.items() if each is not None}
     most = Counter(tuple(sorted(each.items())) for each in there.values()).most_common(1)[0][0]
     common = dict(most)
@@ -374,7 +375,7 @@ def written(file: ConfigFile, values: Mapping[str, dict[str, Any] | None]) -> di
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """An entry that is not the same on all masters: by key, its value on each."""
+    """An entry that differs between masters: for each key, its value on each master."""
 
     file: ConfigFile
     name: str
@@ -402,11 +403,11 @@ def drift_of(file: ConfigFile, found: Mapping[str, Entries]) -> list[Drift]:
 def like(
     source: str, file: ConfigFile, found: Mapping[str, Entries], *, name: str = "", is_whole: bool
 ) -> list[Plan]:
-    """Return what makes the other brokers as one of them, in one entry or in all."""
+    """Return the plans that make other brokers match one of them, in one entry or in all."""
     plans = []
     own = own_names(source)
     entries = {
-        each: Wanted(values)
+        each: WantedEntry(values)
         for each, values in found[source].items()
         if not is_made_by_brokers(file, each, own) and name in ("", each)
     }

@@ -1,4 +1,4 @@
-"""A file as entries by name, read from a broker or from a text that a person has written."""
+"""A file's entries by name, read from a broker or from edited text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 Entries: TypeAlias = dict[str, dict[str, Any]]
-"""The entries of a file; offsets are texts, since JSON in browsers has no numbers of 64 bits."""
+"""The entries of a file; offsets are strings, because JSON in browsers has no 64-bit integers."""
 
 PROBLEMS_MAX = 50
 QUEUE_ID_MAX = 65_535
@@ -34,14 +34,14 @@ _AT_BYTE = re.compile(r"\(byte (\d+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a text, at a line of it where one is known."""
+    """A problem in a text, with its line if known."""
 
     text: str
     line: int | None = None
 
 
 class FileProblemsError(ValueError):
-    """A text is no such file; `problems` says why, line by line."""
+    """The text isn't a valid file; `problems` lists why, by line."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__(problems[0].text)
@@ -49,7 +49,7 @@ class FileProblemsError(ValueError):
 
 
 def entries_in(file: ConfigFile, document: Mapping[str, Any]) -> Entries:
-    """Return the entries of a document that a broker answered."""
+    """Return the entries of a broker's document."""
     table = document.get(file.table) or {}
     match file:
         case ConfigFile.TOPICS | ConfigFile.GROUPS:
@@ -89,7 +89,7 @@ def default_of(key: Any) -> Any:
 
 
 def document_of(file: ConfigFile, entries: Entries) -> dict[str, Any]:
-    """Return a document that has these entries, without a version of its data."""
+    """Return a document with these entries, without a data version."""
     name_key = NAME_KEYS.get(file)
     if name_key is not None:
         table: dict[str, Any] = {
@@ -116,10 +116,10 @@ def text_with(file: ConfigFile, entries: Entries) -> str:
 
 
 def entries_of_text(file: ConfigFile, text: str) -> Entries:
-    """Return the entries of a text that a person has written.
+    """Return the entries of an edited text.
 
     Raises:
-        FileProblemsError: it is no such file.
+        FileProblemsError: the text isn't a valid file.
     """
     try:
         document = parse(text)
@@ -128,7 +128,7 @@ def entries_of_text(file: ConfigFile, text: str) -> Entries:
     table = document.get(file.table) if isinstance(document, dict) else None
     if not isinstance(table, dict):
         raise FileProblemsError(
-            [Problem(_("A %(file)s has an object %(table)s.") % words(file), line=1)]
+            [Problem(_("A %(file)s must have an object %(table)s.") % words(file), line=1)]
         )
     lines = Lines(text)
     problems = list(problems_of_shape(table, lines)) if file is ConfigFile.FILTERS else []
@@ -150,15 +150,15 @@ def words(file: ConfigFile) -> dict[str, str]:
 
 
 def syntax_problem(text: str, error: ValueError) -> Problem:
-    """Return where a text stops being JSON."""
+    """Return the position of a JSON syntax error."""
     at = _AT_BYTE.search(str(error))
     line = text.encode()[: int(at[1])].count(b"\n") + 1 if at else None
     said = _AT_BYTE.sub("", str(error)).removeprefix("JSON is malformed: ").strip()
-    return Problem(_("This is not JSON: %(reason)s.") % {"reason": said}, line)
+    return Problem(_("The file isn't valid JSON: %(reason)s.") % {"reason": said}, line)
 
 
 class Lines:
-    """Finds the line on which a key of an entry stands: in quotes in JSON, bare in YAML."""
+    """Finds the line of an entry's key: quoted in JSON, plain in YAML."""
 
     def __init__(self, text: str, *, is_quoted: bool = True) -> None:
         self._lines = text.split("\n")
@@ -167,7 +167,7 @@ class Lines:
     def of(self, entry: str, key: str = "") -> int | None:
         start = self._first(entry, 0)
         if start is None and AT in entry:
-            # A filter stands below its topic.
+            # A filter is nested below its topic.
             topic, _at, group = entry.partition(AT)
             above = self._first(topic, 0)
             start = None if above is None else self._first(group, above)
@@ -179,7 +179,7 @@ class Lines:
     def _first(self, word: str, start: int) -> int | None:
         rest = range(start, len(self._lines))
         if word.isdecimal():
-            # Numbers are keys without quotes, too.
+            # Numeric keys may be unquoted too.
             number = re.compile(rf'(?<!\w)"?{word}"?\s*:')
             return next((at for at in rest if number.search(self._lines[at])), None)
         wanted = self._pattern.format(word)
@@ -187,25 +187,25 @@ class Lines:
 
 
 def problems_of_shape(table: Mapping[str, Any], lines: Lines) -> Iterator[Problem]:
-    """Yield what keeps a table of filters from being read."""
+    """Yield the problems that prevent a table of filters from being read."""
     for topic, filters in table.items():
         if not isinstance(filters, dict) or not isinstance(filters.get(GROUP_FILTERS), dict):
-            said = _("%(topic)s has an object %(key)s of its groups.")
+            said = _("%(topic)s must have an object %(key)s with its groups.")
             yield Problem(said % {"topic": topic, "key": GROUP_FILTERS}, lines.of(topic))
 
 
 def problems_in(file: ConfigFile, table: Mapping[str, Any], lines: Lines) -> Iterator[Problem]:
     for name, values in table.items():
         wrong = problem_of_name(file, name)
-        # What the broker keeps to itself has names of its own making.
+        # The broker's own entries have names that the rules don't allow.
         if wrong is not None and not is_brokers_own(file, name):
             yield Problem(f"{name}: {wrong}", lines.of(name))
         elif file is ConfigFile.DELAYS:
             if not is_offset(values):
-                said = _("Level %s: the offset is a whole number from 0 on.") % name
+                said = _("Level %s: the offset must be a whole number, 0 or greater.") % name
                 yield Problem(said, lines.of(name))
         elif not isinstance(values, dict):
-            yield Problem(_("%s is an object.") % name, lines.of(name))
+            yield Problem(_("%s must be an object.") % name, lines.of(name))
         elif file is ConfigFile.OFFSETS:
             yield from problems_in_offsets(name, values, lines)
         else:
@@ -218,12 +218,12 @@ def problems_in_entry(
     name_key = NAME_KEYS.get(file, "")
     own_name = values.get(name_key, name)
     if own_name != name:
-        said = _("%(name)s calls itself %(own)s in %(key)s.")
+        said = _("%(name)s has a different name, %(own)s, in %(key)s.")
         yield Problem(said % {"name": name, "own": own_name, "key": name_key}, lines.of(name))
     for key in KEYS[file]:
         if key.name not in values:
             if key.default is NEEDED:
-                said = _("%(name)s lacks %(key)s.") % {"name": name, "key": key.name}
+                said = _("%(name)s is missing %(key)s.") % {"name": name, "key": key.name}
                 yield Problem(said, lines.of(name))
             continue
         wrong = key.problem(values[key.name])
@@ -235,16 +235,18 @@ def problems_in_offsets(name: str, queues: dict[str, Any], lines: Lines) -> Iter
     for queue, offset in queues.items():
         if not queue.isdecimal() or int(queue) > QUEUE_ID_MAX:
             yield Problem(
-                _("%(name)s: %(queue)s is no queue.") % {"name": name, "queue": queue},
+                _("%(name)s: “%(queue)s” isn't a queue number.") % {"name": name, "queue": queue},
                 lines.of(name),
             )
         elif not is_offset(offset):
-            said = _("%(name)s: the offset of queue %(queue)s is a whole number from 0 on.")
+            said = _(
+                "%(name)s: the offset of queue %(queue)s must be a whole number, 0 or greater."
+            )
             yield Problem(said % {"name": name, "queue": queue}, lines.of(name))
 
 
 def is_offset(value: Any) -> bool:
-    """Whether a value is a place in a queue, as a number or as its text."""
+    """Return whether a value is an offset, as a number or a string."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return False
     text = str(value)
@@ -253,7 +255,7 @@ def is_offset(value: Any) -> bool:
 
 
 def unknown_keys(file: ConfigFile, text: str) -> list[str]:
-    """Return the keys of a valid text's entries that no request carries, in order."""
+    """Return the keys of a valid text that no request can set, in order."""
     if file not in KEYS:
         return []
     known = {key.name for key in KEYS[file]} | KEPT_BY_BROKERS.get(file, set())

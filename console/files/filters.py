@@ -1,4 +1,4 @@
-"""A change of consumer filters: what it means for each group, as its broker compiles it."""
+"""Changes of consumer filters: the effect on each group, as the broker compiles the expression."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def filter_of(name: str, values: Values) -> GroupFilter:
 def refused_expressions(
     broker_name: str, wanted: Mapping[str, Values | None], now: Entries
 ) -> Iterator[tuple[str, str]]:
-    """Yield the entries whose new expressions the broker does not take, with the reasons."""
+    """Yield entries whose new expression the broker rejects, with the reason."""
     for name, values in wanted.items():
         if values is not None and values != now.get(name):
             reason = gateway().files.check_filter(filter_of(name, values), broker_name)
             if reason:
-                said = _("%(name)s: the broker does not take the expression: %(reason)s.")
+                said = _("%(name)s: the broker rejected the expression: %(reason)s.")
                 yield name, said % {"name": name, "reason": reason.rstrip(".")}
 
 
 def filter_costs(broker_name: str, plan: Plan) -> Costs:
-    """Return what becomes of each group's messages.
+    """Return the effect on each group's messages.
 
     Raises:
-        PlanRefusedError: an expression is none, or its topic is not there.
+        PlanRefusedError: an expression is invalid, or its topic doesn't exist.
     """
     now = {name: values for name, values in plan.now.items() if values is not None}
     refused = [said for _name, said in refused_expressions(broker_name, plan.wanted, now)]
@@ -57,7 +57,7 @@ def filter_costs(broker_name: str, plan: Plan) -> Costs:
         try:
             sentences += said_of_change(broker_name, name, is_online=is_online)
         except NotFoundError:
-            refused.append(_("%(name)s: no broker has the topic.") % {"name": name})
+            refused.append(_("%(name)s: no broker has this topic.") % {"name": name})
     if refused:
         raise PlanRefusedError(refused)
     return Costs(tuple(sentences), is_final=False)
@@ -66,46 +66,47 @@ def filter_costs(broker_name: str, plan: Plan) -> Costs:
 def said_of_deletion(name: str, *, is_online: bool) -> str:
     if is_online:
         said = _(
-            "%(name)s: the group has members. Their pulls are refused until the next heartbeat of "
-            "one registers its filter again, within half a minute."
+            "%(name)s: the group has connected consumers. Their pulls are rejected until a "
+            "consumer's next heartbeat registers its filter again, within 30 seconds."
         )
     else:
         said = _(
-            "%(name)s: nobody reads by this filter now; a member that subscribes makes it again."
+            "%(name)s: no consumer is using this filter now. It's recreated when a consumer "
+            "subscribes."
         )
     return said % {"name": name}
 
 
 def said_of_change(broker_name: str, name: str, *, is_online: bool) -> Iterator[str]:
-    """Yield what another expression means.
+    """Yield the effects of a changed expression.
 
     Raises:
         NotFoundError: no broker has the topic.
     """
     unread = unread_of(broker_name, name)
     said = ngettext(
-        "%(name)s: of %(count)d message that the group has not read here, it gets what the new "
-        "expression lets through, and never the rest.",
-        "%(name)s: of %(count)d messages that the group has not read here, it gets what the new "
-        "expression lets through, and never the rest.",
+        "%(name)s: of %(count)d message the group hasn't read here, it only receives those "
+        "that match the new expression.",
+        "%(name)s: of %(count)d messages the group hasn't read here, it only receives those "
+        "that match the new expression.",
         unread,
     )
     yield said % {"name": name, "count": unread}
     if is_online:
         said = _(
-            "%(name)s: the group has members. The heartbeat of one that starts or subscribes anew "
-            "puts its own expression in place of this one."
+            "%(name)s: the group has connected consumers. When one starts or subscribes again, "
+            "its own expression replaces this one."
         )
     else:
         said = _(
-            "%(name)s: no member subscribes now. One that does puts its own expression in place of "
-            "this one; without one the filter is forgotten after a day."
+            "%(name)s: no consumer is subscribed now. When one subscribes, its own expression "
+            "replaces this one. Otherwise the filter is deleted after a day."
         )
     yield said % {"name": name}
 
 
 def unread_of(broker_name: str, name: str) -> int:
-    """Return how many messages of a topic a group has not read on a broker."""
+    """Return a group's lag in a topic on a broker."""
     topic, _at, _group = name.partition(AT)
     ends = status_of(topic, broker_name)
     document = gateway().files.read(ConfigFile.OFFSETS, [broker_name])[broker_name] or {}

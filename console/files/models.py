@@ -1,4 +1,4 @@
-"""FileVersion: a file of a broker as it was once, with who made it so and why."""
+"""Stored versions of brokers' configuration files, with author and reason."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ if TYPE_CHECKING:
 ACTOR_CHARACTERS_MAX = 150
 REASON_CHARACTERS_MAX = 500
 VERSIONS_KEPT = 200
-"""Of each file of each broker."""
+"""Per file and broker."""
 
 
 class Source(models.TextChoices):
-    """How the console came to know a version."""
+    """How the console obtained a version."""
 
-    SEEN = "seen", _("Seen")
+    SEEN = "seen", _("Observed")
     APPLIED = "applied", _("Applied here")
 
 
 class FileVersion(models.Model):
-    """The entries of a file at a time; `entry` is the audit's entry of who applied it."""
+    """The entries of a file at a time; `entry` is the audit log entry of the change that applied
+    it.
+    """
 
     broker_name = models.CharField(max_length=255)
     file = models.CharField(
@@ -54,7 +56,7 @@ class FileVersion(models.Model):
 
     @property
     def entries(self) -> Entries:
-        """What the file said."""
+        """The entries of the file."""
         found: Entries = json.loads(zlib.decompress(self.packed))
         return found
 
@@ -73,7 +75,7 @@ def keep(
     reason: str = "",
     entry: int | None = None,
 ) -> FileVersion:
-    """Keep a version, and return it: the newest one where that says the same, unless applied."""
+    """Store and return a version, or return the newest one if it is equal and not newly applied."""
     text = json.dumps(entries, sort_keys=True).encode()
     digest = hashlib.sha256(text).hexdigest()
     of_file = FileVersion.objects.filter(broker_name=broker_name, file=file)

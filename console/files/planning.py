@@ -1,4 +1,4 @@
-"""The page of what would change in files: one plan a file, applied together, undone one by one."""
+"""The page of changes in files: one plan per file, applied together, undone one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from console.accounts.rights import rights_on
 from console.audit.record import change
-from console.audit.undo import tell
+from console.audit.undo import offer_undo
 from console.files.changing import (
     carry_out,
     changed_of,
@@ -46,7 +46,7 @@ OVERTAKEN, UNPROCESSABLE = 409, 422
 
 
 class Recording(Protocol):
-    """Writes a change down while it is made, with whose it is: one of console.audit.record."""
+    """A function of console.audit.record that records a change and its author while it is made."""
 
     def __call__(
         self, action: str, subject: str, *, before: Any, after: Any
@@ -55,7 +55,7 @@ class Recording(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A plan with all that its page says of it."""
+    """A plan with everything that its page shows."""
 
     plan: Plan
     parts: tuple[tuple[Part, list[Line]], ...]
@@ -74,12 +74,12 @@ class Shown:
 
 
 def shown(plan: Plan, entries_max: int = ENTRIES_MAX) -> Shown:
-    """Return a plan with its costs; asks brokers."""
+    """Return a plan with its consequences; asks brokers."""
     parts = tuple((part, list(part.lines({}))) for part in plan.parts if part.now != part.wanted)
     counts = {verb: len(names) for verb, names in changed_of(plan).items()}
     if sum(counts.values()) > entries_max:
         said = _(
-            "%(count)d entries are more than a page takes; `manage.py config apply` takes them."
+            "%(count)d entries are too many for this page. Use `manage.py config apply` instead."
         )
         return Shown(plan, (), counts, refusals=(said % {"count": sum(counts.values())},))
     try:
@@ -102,10 +102,10 @@ def show(
     problem: str = "",
     is_unconfirmed: bool = False,
 ) -> HttpResponse:
-    """Render what would change; `entries` lead back to a form with what was entered.
+    """Render the changes; `entries` are a form's inputs, for the way back to it.
 
-    `action` applies it where this page does not; `others` is how many entries somebody else has
-    changed meanwhile, which stay as they are.
+    `action` is the URL that applies them, if it isn't this page; `others` is how many entries
+    someone else has changed meanwhile, which stay as they are.
     """
     open_plans = [shown(plan) for plan in plans if not plan.is_idle]
     is_overtaken = any(each.plan.is_overtaken for each in open_plans)
@@ -136,17 +136,19 @@ def show(
 
 
 def sealed(plans: Sequence[Plan], undoes: int | None) -> str:
-    """Return plans as they travel through the browser, which cannot change them."""
+    """Return plans signed, so that the browser can't alter them."""
     packed = [{"name": each.name, "seen": each.now, "wanted": each.wanted} for each in plans]
     return signing.dumps({"plans": packed, "undoes": undoes}, salt=SALT, compress=True)
 
 
 def apply(request: HttpRequest, back: str) -> HttpResponse:
-    """Do what a page of plans showed, unless something has changed since: then show both."""
+    """Apply plans, or show both versions if the state has changed since the preview."""
     try:
         data: dict[str, Any] = signing.loads(request.POST["token"], salt=SALT)
     except signing.BadSignature:
-        messages.error(request, _("This plan is not one of this console; nothing was done."))
+        messages.error(
+            request, _("This plan didn't come from this console, so nothing was changed.")
+        )
         return redirect(back)
     plans = [now_of(each) for each in data["plans"]]
     return finish(request, plans, back=back, undoes=data["undoes"])
@@ -161,10 +163,10 @@ def now_of(packed: dict[str, Any]) -> Plan:
 def finish(
     request: HttpRequest, plans: Sequence[Plan], *, back: str, undoes: int | None = None
 ) -> HttpResponse:
-    """Carry plans out, once what they cost is confirmed.
+    """Apply plans once their consequences are confirmed.
 
     Raises:
-        NotAllowedError: an entry of them is not the person's to change.
+        NotAllowedError: the person isn't allowed to change one of the entries.
     """
     for plan in plans:
         require_own(request, plan)
@@ -197,11 +199,11 @@ def finish(
             return show(request, left, back=back, undoes=undoes, reason=reason, problem=problem)
     assert entry is not None
     changed = sum(sum(each.counts.values()) for each in open_plans)
-    said = _("%(count)d entries of %(subject)s are changed.")
+    said = _("%(count)d entries of %(subject)s were changed.")
     names = ", ".join(each.plan.name for each in open_plans)
     sentence = said % {"count": changed, "subject": names}
     if len(open_plans) == 1:
-        tell(request, sentence, entry)
+        offer_undo(request, sentence, entry)
         only = open_plans[0]
         return redirect("files:show", only.broker_name, only.file)
     messages.success(request, sentence)
@@ -209,19 +211,19 @@ def finish(
 
 
 def require_own(request: HttpRequest, plan: Plan) -> None:
-    """Refuse who may not change all that a plan changes, before any of it is done.
+    """Check the person's rights for everything in a plan before applying any of it.
 
     Raises:
-        NotAllowedError: an entry is not theirs.
+        NotAllowedError: the person isn't allowed to change one of the entries.
     """
     require_entries(rights_on(request), subject_in(plan.name)[1], touched_in(plan))
 
 
 def apply_one(recording: Recording, each: Shown, reason: str, undoes: int | None = None) -> Entry:
-    """Carry one plan out under an entry of the audit, and keep the version that it makes.
+    """Apply one plan under an audit log entry, and store the resulting version.
 
     Raises:
-        GatewayError: the broker refused a part of it; what was done before stays done.
+        GatewayError: the broker rejected a part; earlier parts remain applied.
     """
     plan, done = each.plan, list[str]()
     touched = touched_in(plan)
@@ -234,7 +236,7 @@ def apply_one(recording: Recording, each: Shown, reason: str, undoes: int | None
         try:
             carry_out(each.broker_name, each.file, plan, done.append)
         except GatewayError:
-            # The entry says what was done, not what was wanted.
+            # The audit log records the changes that were applied, not the wanted ones.
             entry.after = {name: after[name] if name in done else before[name] for name in touched}
             raise
         finally:
@@ -245,7 +247,7 @@ def apply_one(recording: Recording, each: Shown, reason: str, undoes: int | None
 
 
 def keep_applied(each: Shown, *, by: str, reason: str, entry: int) -> None:
-    """Keep what the file says after a change; a broker that is gone by now leaves a gap."""
+    """Store a file's version after a change, or nothing if the broker has become unreachable."""
     try:
         entries = read(each.broker_name, each.file)
     except GatewayError:
@@ -262,7 +264,7 @@ def keep_applied(each: Shown, *, by: str, reason: str, entry: int) -> None:
 
 
 def reread(plan: Plan) -> Plan:
-    """Return a plan with what is there now: a part of it may be done."""
+    """Return a plan with the current state, because a part may have been applied."""
     broker_name, file = subject_in(plan.name)
     try:
         now = read(broker_name, file)

@@ -1,8 +1,8 @@
-"""Who may change what of a file: each of its entries takes the action of what it is about.
+"""Rights to change files: each entry requires an action on the topic or group it is about.
 
-A topic's entry takes `topic.change` on it, a group's and that of its filters `group.change`, that
-of its offsets `offset.reset` on the group. Looking is for everyone who has signed in, as names,
-configurations and figures are.
+A topic's entry requires `topic.change` on it; a group's entry and its filters `group.change`; its
+offsets `offset.reset` on the group. Everyone who is signed in can view files, as they can view
+names, configurations and metrics.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from console.accounts.rights import NotAllowedError, ScopeMissingError, rights_n
 from console.accounts.roles import Role
 from console.files.schema import AT
 from console.gateway.files import ConfigFile
-from console.ui.lists import shortened
+from console.ui.lists import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,13 +31,13 @@ ACTIONS = {
     ConfigFile.OFFSETS: Action.OFFSET,
     ConfigFile.FILTERS: Action.GROUP,
 }
-"""What a change of an entry takes; a file that is not here is changed by administrators alone."""
+"""The action for each file's entries; only administrators can change files not listed here."""
 ADMINISTRATORS_SCOPE = "brokers:write"
 OF_TOPIC_AND_GROUP = (ConfigFile.OFFSETS, ConfigFile.FILTERS)
 
 
 def may_change(rights: Rights, file: ConfigFile) -> bool:
-    """Whether somebody may change some entry of a file."""
+    """Return whether a person is allowed to change some entry of a file."""
     action = ACTIONS.get(file)
     if action is None:
         return rights.administers(ADMINISTRATORS_SCOPE)
@@ -45,30 +45,30 @@ def may_change(rights: Rights, file: ConfigFile) -> bool:
 
 
 def require_change(rights: Rights, file: ConfigFile) -> None:
-    """Refuse who may change no entry of a file.
+    """Refuse people who aren't allowed to change any entry of a file.
 
     Raises:
-        NotAllowedError: they may not.
+        NotAllowedError: the person isn't allowed.
     """
     if not may_change(rights, file):
         raise refused(rights, file)
 
 
 def require_change_of_any(rights: Rights) -> None:
-    """Refuse who may change no entry of any file.
+    """Refuse people who aren't allowed to change any entry of any file.
 
     Raises:
-        NotAllowedError: they may not.
+        NotAllowedError: the person isn't allowed.
     """
     if not any(may_change(rights, file) for file in ConfigFile):
         raise refused(rights, ConfigFile.TOPICS)
 
 
 def require_entries(rights: Rights, file: ConfigFile, names: Iterable[str]) -> None:
-    """Refuse a change of entries of which one is not theirs to change.
+    """Check the rights for all entries of a change.
 
     Raises:
-        NotAllowedError: it names the first of these.
+        NotAllowedError: the person isn't allowed to change an entry; the error names the first.
     """
     not_theirs = others(rights, file, names)
     if not_theirs:
@@ -76,23 +76,27 @@ def require_entries(rights: Rights, file: ConfigFile, names: Iterable[str]) -> N
 
 
 def objections(file: ConfigFile, names: Iterable[str]) -> list[str]:
-    """Return why the person this runs for may not change some entries; work of ours may."""
+    """Return why the current person isn't allowed some entries; the console's own work is allowed
+    all.
+    """
     rights = rights_now()
     if rights is None or not (not_theirs := others(rights, file, names)):
         return []
-    shown, action = shortened(not_theirs), ACTIONS.get(file)
+    shown, action = shorten(not_theirs), ACTIONS.get(file)
     why = refused(rights, file, subject_of(file, not_theirs[0]))
     if isinstance(why, ScopeMissingError):
-        said = _("This token lacks the scope %(scope)s to change %(names)s.")
+        said = _(
+            "This token doesn't have the scope %(scope)s, which is required to change %(names)s."
+        )
         return [said % {"names": shown, "scope": why.scope}]
     if action is None:
-        return [_("Only an administrator may change %(names)s.") % {"names": shown}]
-    said = _("You may not change %(names)s: this takes %(action)s there.")
+        return [_("Only administrators can change %(names)s.") % {"names": shown}]
+    said = _("You can't change %(names)s: this requires %(action)s there.")
     return [said % {"names": shown, "action": action.value}]
 
 
 def others(rights: Rights, file: ConfigFile, names: Iterable[str]) -> list[str]:
-    """Return the entries that are not somebody's to change."""
+    """Return the entries that a person isn't allowed to change."""
     action = ACTIONS.get(file)
     if action is None:
         return [] if rights.administers(ADMINISTRATORS_SCOPE) else sorted(names)
@@ -100,12 +104,12 @@ def others(rights: Rights, file: ConfigFile, names: Iterable[str]) -> list[str]:
 
 
 def subject_of(file: ConfigFile, name: str) -> str:
-    """Return the topic or the group that decides about an entry."""
+    """Return the topic or group whose rights apply to an entry."""
     return name.partition(AT)[2] if file in OF_TOPIC_AND_GROUP else name
 
 
 def refused(rights: Rights, file: ConfigFile, subject: str = "") -> PermissionDenied:
-    """Return why a person, or a token of theirs, may not change an entry of a file."""
+    """Return why a person or token isn't allowed to change an entry of a file."""
     action = ACTIONS.get(file)
     if action is not None:
         return rights.refusal(action, subject)

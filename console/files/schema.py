@@ -1,6 +1,6 @@
-"""What may stand in each file: the keys of an entry, their kinds, bounds and defaults.
+"""The schema of each file: keys of entries with types, limits and defaults.
 
-An entry is what a request changes at once: a topic, a group, a group's offsets in a topic. Bounds
+An entry is the unit of one request: a topic, a group, or a group's offsets in a topic. The limits
 are the broker's own, which are wider than those of the forms.
 """
 
@@ -26,13 +26,13 @@ RETRY_QUEUE_NUMS_MAX = 1_024
 LEVEL_DIGITS = 4
 RETRY_TIMES_MAX = 1_000_000
 NEEDED = object()
-"""The default of a key that has none."""
+"""The default of a required key."""
 AT = "@"
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of an entry; `attribute` is its field in the dataclass that a request is made of."""
+    """A key of an entry; `attribute` is the matching field of the request's dataclass."""
 
     name: str
     attribute: str
@@ -44,21 +44,24 @@ class Key:
     choices: tuple[str, ...] = ()
 
     def problem(self, value: Any) -> str | None:
-        """Return what is wrong with a value, in one sentence."""
+        """Return a sentence that explains why a value is invalid, or None."""
         if self.kind is str and not self.choices:
             is_text = isinstance(value, str) and value.strip()
-            return None if is_text else _("%s is a text.") % self.name
+            return None if is_text else _("%s must be text.") % self.name
         if self.kind is bool:
-            return None if isinstance(value, bool) else _("%s is true or false.") % self.name
+            return None if isinstance(value, bool) else _("%s must be true or false.") % self.name
         if self.choices:
             choices = ", ".join(self.choices)
-            wrong = _("%(key)s is one of %(choices)s.") % {"key": self.name, "choices": choices}
+            wrong = _("%(key)s must be one of %(choices)s.") % {
+                "key": self.name,
+                "choices": choices,
+            }
             return None if value in self.choices else wrong
         if isinstance(value, bool) or not isinstance(value, int):
-            return _("%s is a whole number.") % self.name
+            return _("%s must be a whole number.") % self.name
         if not self.low <= value <= self.high:
             bounds = {"key": self.name, "low": self.low, "high": self.high}
-            return _("%(key)s is from %(low)d to %(high)d.") % bounds
+            return _("%(key)s must be between %(low)d and %(high)d.") % bounds
         return None
 
 
@@ -68,14 +71,14 @@ TOPIC_KEYS = (
         "order",
         bool,
         False,
-        gettext_lazy("A note for clients; order itself comes from sending to one queue."),
+        gettext_lazy("A hint for clients. Ordering itself comes from sending to one queue."),
     ),
     Key(
         "perm",
         "perm",
         int,
         6,
-        gettext_lazy("4 read, 2 write, 1 inherit; their sum: 6 is read and write."),
+        gettext_lazy("4 read, 2 write, 1 inherit. Add them up: 6 is read and write."),
         high=PERM_MAX,
     ),
     Key(
@@ -92,7 +95,7 @@ TOPIC_KEYS = (
         "topic_filter_type",
         str,
         SINGLE_TAG,
-        gettext_lazy("Whether a message may have several tags."),
+        gettext_lazy("Whether a message can have several tags."),
         choices=(SINGLE_TAG, MULTI_TAG),
     ),
     Key(
@@ -100,7 +103,7 @@ TOPIC_KEYS = (
         "topic_sys_flag",
         int,
         0,
-        gettext_lazy("1 a unit's topic, 2 read by units; their sum."),
+        gettext_lazy("1 topic of a unit, 2 read by units. Add them up."),
         high=3,
     ),
     Key(
@@ -119,7 +122,7 @@ GROUP_KEYS = (
         "broker_id",
         int,
         0,
-        gettext_lazy("Members read from the broker of this id; 0 is the master."),
+        gettext_lazy("Consumers read from the broker with this ID; 0 is the master."),
         low=INT32_MIN,
         high=INT32_MAX,
     ),
@@ -128,35 +131,35 @@ GROUP_KEYS = (
         "consume_broadcast_enable",
         bool,
         True,
-        gettext_lazy("Each member may receive every message."),
+        gettext_lazy("Whether each consumer can receive every message."),
     ),
     Key(
         "consumeEnable",
         "consume_enable",
         bool,
         True,
-        gettext_lazy("While this is false, members stay connected and get nothing."),
+        gettext_lazy("While this is false, consumers stay connected but receive no messages."),
     ),
     Key(
         "consumeFromMinEnable",
         "consume_from_min_enable",
         bool,
         True,
-        gettext_lazy("May start at the oldest message."),
+        gettext_lazy("Whether the group can start at the oldest message."),
     ),
     Key(
         "notifyConsumerIdsChangedEnable",
         "notify_consumer_ids_changed_enable",
         bool,
         True,
-        gettext_lazy("Members hear at once when one joins or leaves."),
+        gettext_lazy("Whether consumers are notified immediately when one joins or leaves."),
     ),
     Key(
         "retryMaxTimes",
         "retry_max_times",
         int,
         16,
-        gettext_lazy("After the last one the message goes to the dead letter topic."),
+        gettext_lazy("After the last retry, the message goes to the dead-letter topic."),
         low=-1,
         high=RETRY_TIMES_MAX,
     ),
@@ -173,7 +176,7 @@ GROUP_KEYS = (
         "which_broker_when_consume_slowly",
         int,
         1,
-        gettext_lazy("The broker id that members far behind read from."),
+        gettext_lazy("The broker ID that consumers far behind read from."),
         low=INT32_MIN,
         high=INT32_MAX,
     ),
@@ -184,7 +187,7 @@ FILTER_KEYS = (
         "expression",
         str,
         NEEDED,
-        gettext_lazy("Which messages of the topic the group gets, by their properties."),
+        gettext_lazy("Which messages of the topic the group receives, by their properties."),
     ),
     Key(
         "expressionType",
@@ -201,6 +204,8 @@ KEYS: dict[ConfigFile, tuple[Key, ...]] = {
     ConfigFile.FILTERS: FILTER_KEYS,
 }
 KEPT_BY_BROKERS = {
+    ConfigFile.TOPICS: frozenset({"attributes"}),
+    ConfigFile.GROUPS: frozenset({"consumeMessageOrderly"}),
     ConfigFile.FILTERS: frozenset(
         {
             "bloomFilterData",
@@ -211,10 +216,10 @@ KEPT_BY_BROKERS = {
             "deadTime",
             "topic",
         }
-    )
+    ),
 }
-"""Keys of entries that a broker makes itself: they may stand in a text, and change nothing."""
-# The key of an entry that repeats its name.
+"""Keys that brokers set themselves: they are allowed in a text and have no effect."""
+# The key that repeats the name of the entry.
 NAME_KEYS = {ConfigFile.TOPICS: "topicName", ConfigFile.GROUPS: "groupName"}
 PAIRS = (ConfigFile.OFFSETS, ConfigFile.FILTERS)
 """Files whose entries are named by topic and group."""
@@ -222,10 +227,10 @@ GROUP_FILTERS = "groupFilterData"
 
 
 def problem_of_name(file: ConfigFile, name: str) -> str | None:
-    """Return what is wrong with an entry's name, in one sentence."""
+    """Return a sentence that explains why an entry's name is invalid, or None."""
     if file is ConfigFile.DELAYS:
         is_level = name.isascii() and name.isdigit() and len(name) <= LEVEL_DIGITS and int(name)
-        return None if is_level else _("A delay level is a number from 1 on.")
+        return None if is_level else _("A delay level is a number, 1 or greater.")
     if file in PAIRS:
         topic, at, group = name.partition(AT)
         if not at:
@@ -236,9 +241,9 @@ def problem_of_name(file: ConfigFile, name: str) -> str | None:
 
 
 def is_brokers_own(file: ConfigFile, name: str, own: frozenset[str] = frozenset()) -> bool:
-    """Whether an entry belongs to the broker itself, so that no request may change it.
+    """Return whether an entry belongs to the broker itself, so that no request may change it.
 
-    `own` are the names of its cluster and of itself.
+    `own` are the names of the cluster and the broker.
     """
     if file is ConfigFile.TOPICS:
         return topic_kind(name, own) is TopicKind.SYSTEM
@@ -248,7 +253,7 @@ def is_brokers_own(file: ConfigFile, name: str, own: frozenset[str] = frozenset(
 
 
 def is_made_by_brokers(file: ConfigFile, name: str, own: frozenset[str] = frozenset()) -> bool:
-    """Whether brokers make an entry by themselves: files that travel leave it out."""
+    """Return whether brokers create an entry themselves; exports leave it out."""
     if file is ConfigFile.TOPICS:
         return topic_kind(name, own) is not TopicKind.NORMAL
     return is_brokers_own(file, name, own)
@@ -267,7 +272,7 @@ def attributes(keys: tuple[Key, ...], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_schema(file: ConfigFile) -> dict[str, Any]:
-    """Return the file's JSON Schema (2020-12), as editors of people and of this console take it."""
+    """Return the file's JSON Schema (2020-12) for editors, including the console's."""
     number = {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
     if file is ConfigFile.OFFSETS:
         entry: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Views of configurations that travel: import, export, and what differs between brokers."""
+"""Pages to import and export configurations, and to compare brokers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from console.files.documents import (
     CHARACTERS_MAX,
     SECTIONS,
     drift_of,
+    entries_by_broker,
     like,
     plans_of,
     read_document,
-    told,
     yaml_of,
 )
 from console.files.entries import FileProblemsError
@@ -41,15 +41,15 @@ DRIFTS_SHOWN = 200
 
 
 class ImportForm(forms.Form):
-    """A file, or its text, and the brokers that it is for."""
+    """A file or its text, and the target brokers."""
 
     document = forms.FileField(
         label=gettext_lazy("File"),
         required=False,
-        help_text=gettext_lazy("YAML of this console, or a broker's JSON file."),
+        help_text=gettext_lazy("YAML from this console, or a broker's JSON file."),
     )
     text = forms.CharField(
-        label=gettext_lazy("Or its text"),
+        label=gettext_lazy("Or paste its content"),
         required=False,
         max_length=CHARACTERS_MAX,
         strip=False,
@@ -59,9 +59,9 @@ class ImportForm(forms.Form):
         label=gettext_lazy("Brokers"), widget=forms.CheckboxSelectMultiple
     )
     is_whole = forms.BooleanField(
-        label=gettext_lazy("Take away what the file does not name"),
+        label=gettext_lazy("Delete entries that aren't in the file"),
         required=False,
-        help_text=gettext_lazy("The plan shows what that is, and how many messages go with it."),
+        help_text=gettext_lazy("The plan shows what will be deleted, and with how many messages."),
     )
 
     def __init__(self, *args: Any, broker_names: Sequence[str], **kwargs: Any) -> None:
@@ -78,15 +78,15 @@ class ImportForm(forms.Form):
             try:
                 cleaned["text"] = uploaded.read().decode()
             except UnicodeDecodeError:
-                self.add_error("document", _("The file is not a text in UTF-8."))
+                self.add_error("document", _("The file isn't UTF-8 text."))
         if not cleaned.get("text", "").strip() and not self.errors:
-            self.add_error("text", _("Choose a file, or put its text here."))
+            self.add_error("text", _("Choose a file, or paste its content here."))
         return cleaned
 
 
 @form
 def import_(request: HttpRequest) -> HttpResponse:
-    """Take over a file: form, a plan for each broker and file, apply."""
+    """Import a file: form, a plan for each broker and file, apply."""
     require_change_of_any(rights_on(request))
     back = reverse("files:index")
     if "token" in request.POST:
@@ -116,7 +116,7 @@ def import_(request: HttpRequest) -> HttpResponse:
 
 @page
 def export(request: HttpRequest) -> HttpResponse:
-    """Hand out topics, groups and filters of all masters as YAML."""
+    """Return topics, groups and filters of all masters as YAML."""
     answer = HttpResponse(yaml_of(masters()), content_type="application/yaml")
     answer["Content-Disposition"] = 'attachment; filename="trebuchet.yaml"'
     return answer
@@ -124,11 +124,11 @@ def export(request: HttpRequest) -> HttpResponse:
 
 @page
 def drift(request: HttpRequest) -> HttpResponse:
-    """Show what topics, groups and filters are not the same on all masters."""
+    """Show topics, groups and filters that differ between masters."""
     names = masters()
     context = {
         "brokers": names,
-        "tables": [drift_table(file, told(file, names)) for file in SECTIONS.values()],
+        "tables": [drift_table(file, entries_by_broker(file, names)) for file in SECTIONS.values()],
         "shown_max": DRIFTS_SHOWN,
         "changed_by_me": [
             file for file in SECTIONS.values() if may_change(rights_on(request), file)
@@ -149,18 +149,18 @@ def drift_table(file: ConfigFile, found: dict[str, Entries]) -> dict[str, Any]:
 
 
 @page
-def alike(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
-    """Make the other masters as this one, in one entry (`?name=…`) or in all."""
+def match_others(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
+    """Make the other masters match this one, in one entry (`?name=…`) or in all."""
     kind = file_of(file)
     names = masters()
-    found = told(kind, names) if kind in SECTIONS.values() else {}
+    found = entries_by_broker(kind, names) if kind in SECTIONS.values() else {}
     if broker_name not in found:
         raise MissingError(_("No master named %s is registered.") % broker_name)
     require_change(rights_on(request), kind)
     is_whole = request.GET.get("whole") == "on"
     name = request.GET.get("name", "")
     plans = like(broker_name, kind, found, name=name, is_whole=is_whole)
-    # An import applies plans for several brokers, too.
+    # The import page can apply plans for several brokers.
     return planning.show(
         request, plans, back=reverse("files:drift"), action=reverse("files:import")
     )

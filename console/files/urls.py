@@ -1,4 +1,4 @@
-"""Addresses of configuration files."""
+"""URL patterns of the configuration file pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ urlpatterns = [
     path("import/", travel_views.import_, name="import"),
     path("export/", travel_views.export, name="export"),
     path("drift/", travel_views.drift, name="drift"),
-    path("drift/<str:broker_name>/<str:file>/", travel_views.alike, name="alike"),
+    path("drift/<str:broker_name>/<str:file>/", travel_views.match_others, name="alike"),
     path("schema/<str:file>/", views.schema, name="schema"),
     path("b/<str:broker_name>/<str:file>/", views.show, name="show"),
     path("b/<str:broker_name>/<str:file>/download/", views.download, name="download"),

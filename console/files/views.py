@@ -1,4 +1,4 @@
-"""Views of configuration files: what there is, each as text, edited, its versions, undone."""
+"""Pages of configuration files: list, view, edit, versions and undo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.accounts.permissions import form, page
 from console.accounts.rights import rights_on
 from console.audit.models import Entry
 from console.files import planning
-from console.files.changing import merged, plan_of, read, subject_in
+from console.files.changing import merge, plan_of, read, subject_in
 from console.files.entries import (
     FileProblemsError,
     Lines,
@@ -32,7 +32,7 @@ from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.files import ConfigFile, text_of
 from console.gateway.moment import now_ms
-from console.ui.lists import Chip, asked_text, stored_page_of
+from console.ui.lists import Chip, search_text, stored_page_of
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 TEXT_CHARACTERS_SHOWN = 200_000
 NAMING = (ConfigFile.OFFSETS, ConfigFile.FILTERS)
-"""What they say is about topics and groups, whose names are proposed while one writes."""
-# The others move by themselves all the time: a version of each look would say nothing.
+"""Files whose editors suggest names of topics and groups."""
+# The other files change all the time, so storing a version per view would be useless.
 STILL = (ConfigFile.TOPICS, ConfigFile.GROUPS, ConfigFile.FILTERS)
 
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """A line of the list: a file of a broker."""
+    """A row of the list: a file of a broker."""
 
     file: ConfigFile
     count: int | None
@@ -63,7 +63,7 @@ def masters() -> list[str]:
 
 
 def broker_of(request: HttpRequest) -> tuple[str, list[Chip]]:
-    """Return the broker that the address asks for, the first without, and chips of all."""
+    """Return the selected broker, or the first, and the chips for all brokers."""
     names = masters()
     asked = request.GET.get("kind", "")
     chosen = asked if asked in names else next(iter(names), "")
@@ -74,11 +74,11 @@ def file_of(text: str) -> ConfigFile:
     try:
         return ConfigFile(text)
     except ValueError:
-        raise MissingError(_("Brokers have no configuration file of this name.")) from None
+        raise MissingError(_("Brokers have no configuration file with this name.")) from None
 
 
 def known(broker_name: str, file: str) -> ConfigFile:
-    """Return the file of an address, or the 404 page."""
+    """Return the file in the path, or raise the 404 page."""
     found = file_of(file)
     if broker_name not in masters():
         raise MissingError(_("No master named %s is registered.") % broker_name)
@@ -118,10 +118,10 @@ def newest(broker_name: str, file: ConfigFile) -> FileVersion | None:
 
 @page
 def show(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
-    """Show a file as it is, or those of its entries whose names hold a text."""
+    """Show a file, or only the entries whose names contain a text."""
     kind = known(broker_name, file)
     document = gateway().files.read(kind, [broker_name])[broker_name]
-    query = asked_text(request)
+    query = search_text(request)
     if document is None:
         return render(
             request,
@@ -154,11 +154,11 @@ def show(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
 
 @page
 def download(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
-    """Hand out a file as the broker writes it."""
+    """Return a file as the broker writes it."""
     kind = known(broker_name, file)
     document = gateway().files.read(kind, [broker_name])[broker_name]
     if document is None:
-        raise MissingError(_("This broker does not tell the file."))
+        raise MissingError(_("This broker doesn't report this file."))
     answer = HttpResponse(text_of(kind, document), content_type="application/json")
     answer["Content-Disposition"] = f'attachment; filename="{kind}"'
     return answer
@@ -166,7 +166,7 @@ def download(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
 
 @page
 def schema(request: HttpRequest, file: str) -> HttpResponse:
-    """Hand out the JSON Schema of a file."""
+    """Return the JSON Schema of a file."""
     return JsonResponse(json_schema(file_of(file)))
 
 
@@ -194,12 +194,12 @@ def edit(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
     if "check" in request.POST:
         return JsonResponse({"problems": [[each.line, each.text] for each in problems]})
     if base_of is None:
-        problems = [Problem(_("What you opened is not kept any more; open the file again."))]
+        problems = [Problem(_("The version you opened is no longer stored. Open the file again."))]
     if "back" in request.POST or problems or base_of is None:
         pk = base_of.pk if base_of is not None else 0
         return editor(request, broker_name, kind, text, pk, problems)
     base = base_of.entries
-    plan = plan_of(broker_name, kind, base, now, merged(base, mine, now))
+    plan = plan_of(broker_name, kind, base, now, merge(base, mine, now))
     kept = [("text", text), ("base", str(base_of.pk))]
     others = sum(base.get(name) != now.get(name) for name in {*base, *now})
     return planning.show(
@@ -212,14 +212,14 @@ def overtaken_in(plan: Plan) -> int:
 
 
 def checked(kind: ConfigFile, text: str) -> tuple[list[Problem], Entries]:
-    """Return what is wrong with a text, or its entries."""
+    """Return a text's problems, or its entries."""
     try:
         entries = entries_of_text(kind, text)
     except FileProblemsError as error:
         return list(error.problems), {}
     unknown = unknown_keys(kind, text)
     if unknown:
-        said = _("No request carries these keys, so nothing can be written there: %s.")
+        said = _("These keys can't be changed by a request, so they can't be saved: %s.")
         return [Problem(said % ", ".join(unknown))], {}
     return [], entries
 
@@ -269,7 +269,7 @@ TEMPLATES = {
 
 @page
 def history(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
-    """List the versions of a file; compare two of them, or one with now."""
+    """List a file's versions; compare two of them, or one with the current state."""
     kind = file_of(file)
     versions = FileVersion.objects.filter(broker_name=broker_name, file=kind).defer("packed")
     page = stored_page_of(request, versions)
@@ -294,7 +294,7 @@ def history(request: HttpRequest, broker_name: str, file: str) -> HttpResponse:
 
 
 def difference(before: Entries, after: Entries) -> dict[str, Any]:
-    """Return the entries that differ, as they are afterwards."""
+    """Return the entries that differ, with their values after the change."""
     names = sorted({*before, *after})
     return {name: after.get(name) for name in names if before.get(name) != after.get(name)}
 
@@ -310,7 +310,7 @@ def version_in(
 
 @form
 def restore(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show what going back to a version would do, and do it."""
+    """Preview restoring a version, and restore it."""
     require_change_of_any(rights_on(request))
     version = get_object_or_404(FileVersion, pk=pk)
     kind = known(version.broker_name, version.file)
@@ -325,7 +325,7 @@ def restore(request: HttpRequest, pk: int) -> HttpResponse:
 
 @form
 def undo(request: HttpRequest, entry: int) -> HttpResponse:
-    """Show what undoing a change would do; a POST does it while nobody has changed it since."""
+    """Preview undoing a change; a POST undoes it unless the state has changed since."""
     require_change_of_any(rights_on(request))
     done, (broker_name, kind) = applied_in(entry)
     require_change(rights_on(request), kind)
@@ -339,7 +339,7 @@ def undo(request: HttpRequest, entry: int) -> HttpResponse:
 
 
 def applied_in(entry: int) -> tuple[Entry, tuple[str, ConfigFile]]:
-    """Return the entry of a plan that was applied, with its broker and file."""
+    """Return the audit log entry of an applied plan, with its broker and file."""
     done = get_object_or_404(Entry, pk=entry, action=planning.ACTION, outcome=Entry.Outcome.DONE)
     try:
         return done, subject_in(done.subject)
@@ -348,7 +348,7 @@ def applied_in(entry: int) -> tuple[Entry, tuple[str, ConfigFile]]:
 
 
 def undoing(entry: int) -> Plan:
-    """Return the plan that takes back what an entry says."""
+    """Return the plan that undoes an entry."""
     done, (broker_name, kind) = applied_in(entry)
     now = read(broker_name, kind)
     return plan_of(broker_name, kind, done.after or {}, now, done.before or {})

@@ -1,1 +1,1 @@
-"""The flow: brokers, topics and groups, joined by what runs between them."""
+"""The flow: messages from brokers through topics to groups."""

@@ -1,4 +1,4 @@
-"""The WebSocket of the overview: sends the flow as HTML whenever it has changed; takes nothing."""
+"""The WebSocket of the overview: sends the flow as HTML whenever it changes; ignores input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FlowConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels ha
     async def connect(self) -> None:
         user = self.scope.get("user")
         if user is None or not user.is_authenticated:
-            # Closed before `accept`, the socket is answered with 403.
+            # Closing before `accept` answers the request with 403.
             await self.close()
             return
         await self.accept()

@@ -10,23 +10,23 @@ if TYPE_CHECKING:
     from console.flow.reading import Node, Ribbon
 
 ROW = 44
-"""Height of a node's row in px; the style sheet has the same."""
+"""Height of a node's row in px, as in the style sheet."""
 WIDTH = 100
 BAND_MAX = 30.0
 BAND_MIN = 1.5
 
 
-class Drawn(NamedTuple):
+class DrawnRibbon(NamedTuple):
     """A ribbon with the path of its area."""
 
     ribbon: Ribbon
     path: str
 
 
-def drawn(
+def draw(
     ribbons: Sequence[Ribbon], sources: Sequence[Node], targets: Sequence[Node]
-) -> list[Drawn]:
-    """Return the paths: at each node the ribbons lie side by side, around the row's middle."""
+) -> list[DrawnRibbon]:
+    """Return the paths; at each node, the ribbons are side by side around the row's middle."""
     left = {node.name: index for index, node in enumerate(sources)}
     right = {node.name: index for index, node in enumerate(targets)}
     shown = [each for each in ribbons if each.source in left and each.target in right]
@@ -51,12 +51,12 @@ def drawn(
         y0, y1 = tops["source", each.source], tops["target", each.target]
         tops["source", each.source] += width
         tops["target", each.target] += width
-        made.append(Drawn(each, area(y0, y1, width)))
+        made.append(DrawnRibbon(each, area(y0, y1, width)))
     return made
 
 
 def area(y0: float, y1: float, width: float) -> str:
-    """Return SVG's path of a band from the left edge at y0 to the right edge at y1."""
+    """Return the SVG path of a band from the left edge at y0 to the right edge at y1."""
     half = WIDTH // 2
     return (
         f"M0 {y0:.1f}C{half} {y0:.1f} {half} {y1:.1f} {WIDTH} {y1:.1f}"

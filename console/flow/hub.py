@@ -1,4 +1,4 @@
-"""FlowHub: renders the flow once for all who watch, and hands it to each."""
+"""FlowHub: renders the flow once for all viewers, and sends it to each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VIEWERS_PER_USER_MAX = 20
 
 
 class Viewer:
-    """One open overview. Event loop only. One that is slow gets the newest flow, not each."""
+    """One open overview. Event loop only. A slow viewer skips to the newest flow."""
 
     def __init__(self, user_id: object, language: str) -> None:
         self.user_id = user_id
@@ -39,7 +39,7 @@ class Viewer:
 
 
 class FlowHub:
-    """Renders while there are viewers, each language once. Event loop only."""
+    """Renders while there are viewers, once per language. Event loop only."""
 
     def __init__(self, render: Callable[[], str], every_s: float = EVERY_S) -> None:
         self._render = render
@@ -48,7 +48,7 @@ class FlowHub:
         self._task: asyncio.Task[None] | None = None
 
     def join(self, viewer: Viewer) -> bool:
-        """Let a viewer have what comes; False if its person has too many."""
+        """Add a viewer; return False if its person has too many."""
         if Counter(each.user_id for each in self._viewers)[viewer.user_id] >= VIEWERS_PER_USER_MAX:
             return False
         self._viewers.add(viewer)
@@ -57,7 +57,7 @@ class FlowHub:
         return True
 
     async def leave(self, viewer: Viewer) -> None:
-        """Forget a viewer; the last one ends the rendering."""
+        """Remove a viewer; the last one ends the rendering."""
         self._viewers.discard(viewer)
         if not self._viewers and self._task is not None:
             task, self._task = self._task, None

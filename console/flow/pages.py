@@ -1,4 +1,4 @@
-"""The flow with its verdicts as HTML: read once, rendered once a language, however many watch."""
+"""The flow and its verdicts as HTML: read once and rendered once per language for all viewers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.template.loader import render_to_string
 from django.utils.translation import get_language
 
-from console.flow.drawing import ROW, WIDTH, drawn
+from console.flow.drawing import ROW, WIDTH, draw
 from console.flow.reading import Flow, flow_of
 from console.history.access import history_store
 from console.history.database import HistoryError
@@ -24,7 +24,7 @@ KEPT_MS = 4_000
 
 
 class SharedFlow:
-    """The flow that all viewers share: whoever asks first in KEPT_MS reads. Any thread."""
+    """The flow that all viewers share; it is reread at most every KEPT_MS. Thread-safe."""
 
     def __init__(self, read: Callable[[int], Flow]) -> None:
         self._read = read
@@ -33,12 +33,12 @@ class SharedFlow:
         self._html: dict[str, str] = {}
 
     def html(self, now_ms: int) -> str:
-        """Return what pages show, in the language of now."""
+        """Return the HTML in the current language."""
         with self._lock:
             try:
                 return self._rendered(now_ms)
             except HistoryError as error:
-                logger.warning("the flow cannot be read: %s", error)
+                logger.warning("flow unreadable error=%s", error)
                 return render_to_string("flow/_unreadable.html")
 
     def _rendered(self, now_ms: int) -> str:
@@ -58,8 +58,8 @@ def rendered(flow: Flow) -> str:
     rows = max(len(flow.brokers), len(flow.topics), len(flow.groups))
     context = {
         "flow": flow,
-        "received": drawn(flow.received, flow.brokers, flow.topics),
-        "consumed": drawn(flow.consumed, flow.topics, flow.groups),
+        "received": draw(flow.received, flow.brokers, flow.topics),
+        "consumed": draw(flow.consumed, flow.topics, flow.groups),
         "width": WIDTH,
         "height": rows * ROW,
         "said": said_beside(flow.at_ms),

@@ -1,6 +1,6 @@
-"""Flow: what runs from brokers through topics to groups now, read from the history alone.
+"""Flow: current rates from brokers through topics to groups, read from the history alone.
 
-It costs brokers nothing: the collector samples them whether somebody watches or not.
+Brokers have no extra work: the collector samples them whether anyone is watching or not.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from console.history.store import HistoryStore
 
 NODES_MAX = 12
-"""Nodes a column; the rest are counted."""
+"""Nodes per column; further ones are only counted."""
 RECENT_SLOTS = 6
-"""A rate is the mean of what is known of the last minute."""
+"""A rate is the mean of the known values of the last minute."""
 SPARK_SLOTS = HOUR_MS // MIDDLE.step_ms
 RETRY_PREFIX = "%"
 URGENCY = {"bad": 2, "warn": 1}
@@ -32,7 +32,7 @@ URGENCY = {"bad": 2, "warn": 1}
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker, topic or group: messages a second now, and how that was."""
+    """A broker, topic or group: messages per second, now and over the last hour."""
 
     name: str
     rate: float
@@ -43,9 +43,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Ribbon:
-    """What runs between two nodes: `stopped_ms` since when nothing does although something waits.
+    """The flow between two nodes; `stopped_ms` is when it stopped although messages are waiting.
 
-    A `stopped_ms` of 0 says: not within the last hour, as far as the history knows it.
+    A `stopped_ms` of 0 means there was no flow within the last hour, as far as the history shows.
     """
 
     source: str
@@ -58,7 +58,7 @@ class Ribbon:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Three columns and what joins them; `more_…` are nodes without a place of their own."""
+    """Three columns and their ribbons; `more_…` count the nodes that don't fit."""
 
     brokers: tuple[Node, ...]
     topics: tuple[Node, ...]
@@ -75,10 +75,10 @@ class Flow:
 
 
 def flow_of(store: HistoryStore, now_ms: int) -> Flow:
-    """Return the flow of now.
+    """Return the current flow.
 
     Raises:
-        HistoryError: the history cannot be read.
+        HistoryError: the history can't be read.
     """
     every = store.all_subjects()
     ids = {
@@ -104,7 +104,7 @@ def flow_of(store: HistoryStore, now_ms: int) -> Flow:
         if subject.kind == PROGRESS and (rate := level(recent[subject], CONSUMED)) is not None
     }
     read_topics = {topic_of(subject) for subject in got}
-    # What nobody sends to and nobody reads takes no part.
+    # Skip topics without producers or consumers.
     put = {
         subject: rate for subject, rate in put.items() if rate > 0 or subject.name in read_topics
     }
@@ -113,7 +113,7 @@ def flow_of(store: HistoryStore, now_ms: int) -> Flow:
     group_lags = summed((group_of(subject), lag or 0) for subject, (_rate, lag) in got.items())
     states = verdict_states(store)
     topics = busiest(topic_rates, {})
-    # Whoever is in trouble has a place, however little it consumes.
+    # Groups with an issue always get a node, however little they consume.
     troubled = {name: URGENCY.get(states.get((GROUP, name), ""), 0) for name in group_rates}
     groups = busiest(group_rates, troubled, group_lags)
     brokers = summed((subject.broker, rate) for subject, rate in put.items())
@@ -149,7 +149,7 @@ def flow_of(store: HistoryStore, now_ms: int) -> Flow:
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """The last hour of the subjects that have a place, by the minute."""
+    """The last hour of the visible subjects, by the minute."""
 
     first: int
     points: Mapping[Subject, Points]
@@ -164,7 +164,7 @@ class Hours:
         return Spark(values, trend_of(values)) if values else None
 
     def stopped_ms(self, subjects: Iterable[Subject]) -> int:
-        """Return when something was consumed last, 0 where it was not within the hour."""
+        """Return the time of the last consumption, or 0 if it wasn't within the hour."""
         parts = [self.points[subject] for subject in subjects if subject in self.points]
         values = values_of(parts, Line("", CONSUMED, How.SUM)) if parts else []
         busy = [index for index, value in enumerate(values) if value]
@@ -227,7 +227,7 @@ def consumed_by(
 
 
 def verdict_states(store: HistoryStore) -> dict[tuple[str, str], str]:
-    """Return the worst that rules say of each topic, group and progress."""
+    """Return the worst verdict on each topic, group and progress."""
     states: dict[tuple[str, str], str] = {}
     for verdict in verdicts_of(store).verdicts:
         about = [(verdict.kind, verdict.name)]
@@ -243,7 +243,7 @@ def verdict_states(store: HistoryStore) -> dict[tuple[str, str], str]:
 def busiest(
     rates: Mapping[str, float], urgency: Mapping[str, int], lags: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the names that get a place, in the order of their names."""
+    """Return the names that get a node, sorted."""
     lags = lags or {}
     ranked = sorted(
         rates,
@@ -253,7 +253,7 @@ def busiest(
 
 
 def level(points: Points, metric: Metric) -> float | None:
-    """Return the mean of what is known; the last value of a gauge."""
+    """Return the mean of the known values; for a gauge, the last value."""
     known = [value for value in values_of([points], Line("", metric)) if value is not None]
     if not known:
         return None

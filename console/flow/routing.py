@@ -1,4 +1,4 @@
-"""The WebSocket route of the flow, with the one hub of this process."""
+"""The WebSocket route of the flow, with this process's hub."""
 
 from __future__ import annotations
 

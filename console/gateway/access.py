@@ -1,4 +1,4 @@
-"""The gateway of this process."""
+"""Access to this process's gateway."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def gateway() -> Gateway:
-    """Return the one gateway, made by the factory that the settings name, under guard."""
+    """Return the shared gateway, built by the factory in the settings and wrapped in the guard."""
     factory = cast("Callable[[], Gateway]", import_string(settings.TREBUCHET_GATEWAY))
     return guarded(factory())

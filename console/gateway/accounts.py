@@ -1,4 +1,4 @@
-"""Accounts of brokers as their files have them (plain_acl.yml): no secret is ever among them."""
+"""Broker accounts as listed in plain_acl.yml, without their secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP_PERMISSIONS = ("DENY", "SUB")
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccount:
-    """An account of one broker. Permissions by name of topic or group, as the file writes them."""
+    """An account on one broker. Permissions are keyed by topic or group name, as in the file."""
 
     access_key: str
     is_admin: bool = False
@@ -24,26 +24,27 @@ class BrokerAccount:
     group_perms: Mapping[str, str] = field(default_factory=dict)
     white_address: str = ""
     is_broker: bool = False
-    """Whether a broker may register with it; a line of the file that no request changes."""
+    """Whether a broker may register with this account. Only editable in the file."""
     requires_fresh_signature: bool = False
-    """The same."""
+    """Only editable in the file."""
     file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAccess:
-    """What one broker says of its access control. `is_on` false: everybody may do everything.
+    """Access control of one broker. If `is_on` is false, everyone may do everything.
 
-    `is_described` false: it is one of RocketMQ's own, which wants the secret at each change of an
-    account, says nothing of files, and explains nothing.
+    If `is_described` is false, the broker runs Apache RocketMQ, which requires the secret with
+    every
+    account change, doesn't report its files and can't explain decisions.
     """
 
     is_on: bool
     accounts: tuple[BrokerAccount, ...] = ()
     white_addresses: tuple[str, ...] = ()
-    """Those of the file that requests change."""
+    """The file's addresses that requests can change."""
     other_white_addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By file, those that only people change."""
+    """Addresses that can only be edited by hand, by file."""
     is_described: bool = False
 
     def account(self, access_key: str) -> BrokerAccount | None:
@@ -52,7 +53,7 @@ class BrokerAccess:
 
 @dataclass(frozen=True, slots=True)
 class AccessQuestion:
-    """May this account, from this address, do this to a topic or a group?"""
+    """May this account, from this address, perform this action on a topic or group?"""
 
     address: str
     action: str
@@ -63,9 +64,9 @@ class AccessQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """A broker's answer: allowed or not, why, and the line of its file that decides.
+    """The broker's answer: allowed or not, the reason, and the matching line of the file.
 
-    `validators` are its extensions that have to agree as well, and were not asked.
+    `validators` lists extensions that must also agree; they weren't consulted.
     """
 
     is_allowed: bool

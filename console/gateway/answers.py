@@ -1,4 +1,4 @@
-"""What brokers answer, as plain values for pages. None means unknown, never zero."""
+"""Broker answers as plain values for pages. None means unknown, never zero."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 MASTER_ID = 0
 PERM_READ = 4
 PERM_WRITE = 2
-# The time that stands for the end of a queue.
+# The timestamp that means the end of a queue.
 LATEST_TIMESTAMP = -1
 DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class BrokerQueue:
-    """A queue of a known topic: its broker, and its number there.
+    """A queue of a known topic: its broker and queue number.
 
-    No tuple: it is never equal to a `TopicQueue`, and the type checker tells the two apart.
+    Not a tuple, so it never equals a `TopicQueue` and the type checker can distinguish them.
     """
 
     broker_name: str
@@ -34,10 +34,10 @@ class BrokerQueue:
 
     @classmethod
     def parse(cls, text: str) -> BrokerQueue:
-        """Return the queue that `str` wrote.
+        """Parse the output of `str`.
 
         Raises:
-            ValueError: the text names no queue.
+            ValueError: the text isn't a queue.
         """
         broker_name, _colon, queue_id = text.rpartition(":")
         return cls(broker_name, int(queue_id))
@@ -45,7 +45,7 @@ class BrokerQueue:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicQueue:
-    """A queue on a known broker: its topic, and its number there."""
+    """A queue on a known broker: its topic and queue number."""
 
     topic: str
     queue_id: int
@@ -53,7 +53,7 @@ class TopicQueue:
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageQueue:
-    """A queue among all brokers, as clients name it."""
+    """A queue identified across all brokers, as in client libraries."""
 
     topic: str
     broker_name: str
@@ -62,7 +62,7 @@ class MessageQueue:
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """A broker process as the name server knows it."""
+    """A broker process registered with the name server."""
 
     cluster_name: str
     broker_name: str
@@ -76,7 +76,7 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All brokers that are registered."""
+    """All registered brokers."""
 
     nodes: tuple[BrokerNode, ...]
     name_server: str
@@ -88,14 +88,14 @@ class Cluster:
 
     @property
     def in_sets(self) -> tuple[BrokerNode, ...]:
-        """The brokers of the sets that have a slave."""
+        """Brokers that belong to a set with a slave."""
         names = {node.broker_name for node in self.nodes if not node.is_master}
         return tuple(node for node in self.nodes if node.broker_name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """The reign that a promotion began."""
+    """Result of a promotion."""
 
     epoch: int
     start_offset: int
@@ -104,30 +104,30 @@ class Promoted:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """A broker's own figures (GET_BROKER_RUNTIME_INFO)."""
+    """A broker's own statistics (GET_BROKER_RUNTIME_INFO)."""
 
     node: BrokerNode
     read_at_ms: int
     version: str | None
     boot_timestamp_ms: int | None
-    put_tps: float | None  # messages a second over the last 10 s
-    get_tps: float | None  # messages handed out a second over the last 10 s
+    put_tps: float | None  # messages received per second over the last 10 s
+    get_tps: float | None  # messages delivered per second over the last 10 s
     put_today: int | None  # messages received since the broker's midnight
-    get_today: int | None  # messages handed out since then, once for each group
+    get_today: int | None  # messages delivered since then, once per group
     commit_log_disk_ratio: float | None
     commit_log_min_offset: int | None
     commit_log_max_offset: int | None
     earliest_message_ms: int | None
     flush_behind_bytes: int | None
-    store_refuses: str | None  # why it takes no messages, in its words; None when it takes them
-    damaged_ranges: int | None  # of its log, kept aside and stepped over
-    put_before_today: int | None = None  # messages received from its start until its midnight
-    unreachable_messages: int | None = None  # of topics that its topics.json lacks
-    unreachable_topics: tuple[str, ...] = ()  # these topics, the most messages first
+    store_refuses: str | None  # why it rejects messages, in its words; None if it doesn't
+    damaged_ranges: int | None  # log ranges that were quarantined and skipped
+    put_before_today: int | None = None  # messages received between its start and its midnight
+    unreachable_messages: int | None = None  # of topics missing in its topics.json
+    unreachable_topics: tuple[str, ...] = ()  # these topics, most messages first
 
     @property
     def counts_since_ms(self) -> int | None:
-        """The start of a broker that counts its day from there: it has seen no midnight yet."""
+        """Start time of a broker whose daily counts start there (no midnight since then)."""
         if self.put_before_today != 0 or self.boot_timestamp_ms is None:
             return None
         is_young = self.read_at_ms - self.boot_timestamp_ms < DAY_MS
@@ -148,34 +148,34 @@ class RuntimeInfo:
 
 @dataclass(frozen=True, slots=True)
 class SlaveLink:
-    """A slave as its master sees it: one HA connection."""
+    """A slave as seen by its master: one HA connection."""
 
     address: str  # the slave's end of the connection
     behind_bytes: int
-    behind_ms: int | None  # None: the master does not say, as 5.x
-    last_contact_ms: int | None  # how long ago it was heard
+    behind_ms: int | None  # None: not reported by 5.x
+    last_contact_ms: int | None  # time since it was last heard from
     bytes_a_second: int
     is_in_sync: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """What a broker says of replication (GET_BROKER_HA_STATUS)."""
+    """A broker's replication state (GET_BROKER_HA_STATUS)."""
 
     node: BrokerNode
     read_at_ms: int
     is_master: bool
     max_offset: int
-    links: tuple[SlaveLink, ...] = ()  # a master's
-    is_following: bool = False  # a slave's, like what comes below
+    links: tuple[SlaveLink, ...] = ()  # on a master
+    is_following: bool = False  # on a slave, like the fields below
     master_address: str = ""
     local_address: str = ""  # this end of the connection to the master
-    reason: str = ""  # why it does not follow
+    reason: str = ""  # why it isn't replicating
     metadata_failures: tuple[str, ...] = ()
 
 
 class TopicKind(StrEnum):
-    """Who a topic is for."""
+    """Who uses a topic."""
 
     NORMAL = "normal"
     RETRY = "retry"
@@ -185,7 +185,7 @@ class TopicKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A topic on one broker."""
+    """A topic's configuration on one broker."""
 
     topic: str
     read_queue_nums: int
@@ -206,7 +206,7 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic with its configuration on each broker that has it."""
+    """A topic with its configuration on each broker."""
 
     name: str
     kind: TopicKind
@@ -239,7 +239,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """The ends of one queue (GET_TOPIC_STATS_INFO)."""
+    """Minimum and maximum offsets of one queue (GET_TOPIC_STATS_INFO)."""
 
     broker_name: str
     queue_id: int
@@ -258,20 +258,21 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Increments of one figure of a broker's statistics (VIEW_BROKER_STATS_DATA).
+    """Increments of one broker statistic (VIEW_BROKER_STATS_DATA).
 
-    A broker sums up the hour every ten minutes and the day every hour. Until the first such sum it
-    reports less for the longer span than for the shorter one: that longer span is None here.
+    Brokers total the hour every ten minutes and the day every hour. Until the first total, the
+    longer
+    span would read lower than the shorter one, so it is None here.
     """
 
-    minute_tps: float  # increments a second over the last minute
+    minute_tps: float  # increments per second over the last minute
     hour_sum: int | None
     day_sum: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """A subscription group on one broker; defaults are RocketMQ's."""
+    """A consumer group's configuration on one broker. The defaults are RocketMQ's."""
 
     group: str
     consume_enable: bool = True
@@ -286,7 +287,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A subscription group with its configuration on each broker that has it."""
+    """A consumer group with its configuration on each broker."""
 
     name: str
     is_system: bool
@@ -299,7 +300,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A connected client of a group."""
+    """A connected consumer of a group."""
 
     client_id: str
     client_addr: str
@@ -314,7 +315,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a group asked to receive of one topic."""
+    """A group's subscription to one topic."""
 
     topic: str
     expression_type: str
@@ -323,7 +324,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class GroupConnections:
-    """A group's members with what they subscribe to; no members means offline."""
+    """A group's connected consumers and their subscriptions; offline without consumers."""
 
     group: str
     members: tuple[Member, ...]
@@ -340,14 +341,16 @@ class GroupConnections:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a group has come in one queue."""
+    """A group's progress in one queue."""
 
     topic: str
     broker_name: str
     queue_id: int
     broker_offset: int
-    consumer_offset: int | None  # None: the group never committed one here
+    consumer_offset: int | None  # None: the group never committed an offset here
     last_timestamp_ms: int | None  # store time of the last consumed message
+    in_flight: int = 0  # messages that POP consumers hold but haven't acknowledged
+    oldest_lease_ms: int | None = None  # since when the oldest has been held
 
     @property
     def queue(self) -> BrokerQueue:
@@ -355,15 +358,15 @@ class QueueProgress:
 
     @property
     def is_beyond_end(self) -> bool:
-        """Whether the group skips messages: its offset is larger than the queue's end.
+        """Whether the group's offset is larger than the end of the queue, so it skips messages.
 
-        A RocketMQ broker keeps such an offset when a topic is deleted and created again.
+        RocketMQ brokers keep such an offset when a topic is deleted and recreated.
         """
         return self.consumer_offset is not None and self.consumer_offset > self.broker_offset
 
     @property
     def lag(self) -> int | None:
-        """Messages still to be consumed; None if the offset is missing or beyond the end."""
+        """Number of unconsumed messages; None if the offset is missing or beyond the end."""
         if self.consumer_offset is None or self.is_beyond_end:
             return None
         return self.broker_offset - self.consumer_offset
@@ -371,7 +374,7 @@ class QueueProgress:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeProgress:
-    """A group's progress over all its queues (GET_CONSUME_STATS)."""
+    """A group's progress in all its queues (GET_CONSUME_STATS)."""
 
     group: str
     consume_tps: float
@@ -384,12 +387,12 @@ class ConsumeProgress:
 
     @property
     def known_lag(self) -> int | None:
-        """The lag, None for a group that has committed nowhere: no offset says what it has read."""
+        """The lag, or None if the group has never committed an offset."""
         return None if all(queue.consumer_offset is None for queue in self.queues) else self.lag
 
     @property
     def is_beyond_end(self) -> bool:
-        """Whether the group's offset is beyond the end of a queue."""
+        """Whether the group's offset is beyond the end of any queue."""
         return any(queue.is_beyond_end for queue in self.queues)
 
     @property
@@ -403,9 +406,10 @@ class ConsumeProgress:
 
     @property
     def furthest_behind(self) -> QueueProgress | None:
-        """The queue with unread messages whose last consumed one is the oldest.
+        """The queue with unread messages whose last consumed message is the oldest.
 
-        None without such a queue, and where one has read nothing that is retained.
+        None if there is no such queue, or if the group has consumed nothing that is retained in
+        one.
         """
         behind = [queue for queue in self.queues if queue.lag]
         if any(queue.last_timestamp_ms is None for queue in behind):
@@ -414,7 +418,7 @@ class ConsumeProgress:
 
     @property
     def caught_up_ms(self) -> int | None:
-        """The store time up to which the group has read all of its queues."""
+        """The store time up to which the group has consumed all its queues."""
         if not any(queue.lag for queue in self.queues):
             return self.last_timestamp_ms
         behind = self.furthest_behind
@@ -423,7 +427,7 @@ class ConsumeProgress:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """The queues of a topic that masters accept messages for, and those they deliver from."""
+    """A topic's queues on masters: the writable ones and the readable ones."""
 
     write_queues: tuple[MessageQueue, ...]
     read_queues: tuple[MessageQueue, ...]
@@ -436,13 +440,13 @@ class OutgoingMessage:
     topic: str
     body: bytes
     tags: str
-    keys: str  # separated by blanks
+    keys: str  # separated by spaces
     born_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What a pull brought: how many messages, and where the next pull begins."""
+    """Result of a pull: the number of messages and the offset for the next pull."""
 
     message_count: int
     next_begin_offset: int
@@ -450,26 +454,27 @@ class Pulled:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client that sends as one group and consumes some topics, whole, as another."""
+    """A client that produces in one group and consumes whole topics in another."""
 
     client_id: str
     producer_group: str
     consumer_group: str
     topics: tuple[str, ...]
-    sub_version: int  # grows whenever the subscription changes
+    sub_version: int  # increases whenever the subscription changes
 
 
 TraceEvent = dict[str, Any]
-"""One stage of one message, with the broker's own field names; 64-bit numbers are text. `matched`
-names the filters of its watch that it matches."""
+"""One stage of one message, with the broker's field names; 64-bit numbers are text. `matched`
+lists the watch's filters that the event matches.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceBatch:
-    """Events that a broker pushed.
+    """Events pushed by a broker.
 
-    `dropped` counts the events that the broker's ring lost since the watch began, `offered` by
-    stage those that matched; a new watch has another `watch_id` and counts from zero.
+    `dropped` counts the events that the broker's ring buffer lost since the watch began; `offered`
+    counts the matching events by stage. A new watch has a new `watch_id` and counts from zero.
     """
 
     events: list[TraceEvent]
@@ -480,9 +485,9 @@ class TraceBatch:
 
 @dataclass(frozen=True, slots=True)
 class WatchPlace:
-    """How far a watch had come when its connection was lost.
+    """Progress of a watch at the moment its connection was lost.
 
-    `last_seq` is the number of the last event that came, `received` how many came in all.
+    `last_seq` is the number of the last event received, `received` the total number of events.
     """
 
     watch_id: str
@@ -492,7 +497,7 @@ class WatchPlace:
 
 @dataclass(frozen=True, slots=True)
 class TracedMessage:
-    """One message: its place, and its unique key, which its copies in other topics share."""
+    """One message: its location, and the unique key it shares with its copies in other topics."""
 
     topic: str
     queue_id: int
@@ -502,14 +507,14 @@ class TracedMessage:
 
 @dataclass(frozen=True, slots=True)
 class WatchFilter:
-    """Which events a broker pushes; None is any.
+    """Filter for the events that a broker pushes; None matches anything.
 
-    `topic` is a name or, with * and ?, a pattern; `group` is that of consumers or of producers;
-    `key` is one of the keys, the unique key or the offset id; `client` is a client id, an address
-    or its host; `named` is a property and its value; `min_latency_us` pairs stages with the least
-    that they take; `min_total_ms` counts since a message was stored; `sample` follows one of so
-    many messages; `rate_max` is how many events a second are wanted at most, 0 all; `message` is
-    all that happens to one message, its copies in other topics included.
+    `topic` is a name or a pattern with * and ?; `group` is a consumer or producer group; `key` is a
+    message key, the unique key or the offset message ID; `client` is a client ID, an address or a
+    host; `named` is a property and its value. `min_latency_us` pairs stages with their minimum
+    duration; `min_total_ms` is the minimum time since the message was stored. `sample` follows one
+    in that many messages; `rate_max` limits events per second (0: unlimited). `message` selects all
+    events of one message, including its copies in other topics.
     """
 
     topic: str | None = None

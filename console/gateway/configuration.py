@@ -1,4 +1,4 @@
-"""A broker's configuration as it answers it: its keys, and what it says of them."""
+"""A broker's configuration keys and their descriptions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BrokerKey:
-    """A key of a broker. A broker of RocketMQ's own says its value only: `is_described` is false.
+    """A configuration key. RocketMQ brokers report values only: `is_described` is false.
 
-    `default` None: it has none. `choices` are all values that it takes, empty where others are.
+    `default` is None if the key has no default. `choices` lists all allowed values, or is empty if
+    the value is free-form.
     """
 
     key: str
@@ -27,5 +28,5 @@ class BrokerKey:
 
     @property
     def is_changed(self) -> bool:
-        """Whether it differs from its default."""
+        """Whether the value differs from the default."""
         return self.is_described and self.default is not None and self.value != self.default

@@ -1,4 +1,4 @@
-"""Messages whole, as they are stored, for whoever sends them again."""
+"""Complete stored messages, for resending."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MessageCopy:
-    """A message with its whole body, packed as its producer packed it."""
+    """A message with its whole body, still compressed as its producer sent it."""
 
     stored: StoredMessage
     flag: int
@@ -21,7 +21,7 @@ class MessageCopy:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What a queue has from an offset on, and where to go on; the same offset: nothing more."""
+    """Messages of a queue from an offset on, and the next offset (unchanged: no more messages)."""
 
     messages: tuple[MessageCopy, ...]
     next_offset: int

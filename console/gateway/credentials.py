@@ -1,4 +1,4 @@
-"""The account by which brokers know the console."""
+"""The console's account on the brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def broker_signer() -> RequestSigner | None:
-    """Return what signs the console's requests, None where the settings name no account."""
+    """Return the signer for the console's requests, or None without an account in the settings."""
     access_key, secret_key = (
         settings.TREBUCHET_BROKER_ACCESS_KEY,
         settings.TREBUCHET_BROKER_SECRET_KEY,

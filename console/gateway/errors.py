@@ -1,15 +1,15 @@
-"""What goes wrong between the console and a broker, in sentences for people.
+"""Errors between the console and a broker, with messages for people.
 
 ::
 
-    GatewayError               never raised itself: what happened, what to do about it
-      NameServerDownError      no name server answers
-      BrokerDownError          a broker does not answer
-      UnconfirmedBrokerError   nobody has confirmed that a broker's address may be asked
-      UnknownStoreError        an id names a broker that is no master of now
-      RequestFailedError       the broker understood the request and said no: its code, its words
-        NotFoundError          the topic or group is not there
-      UnreadableAnswerError    the answer is not what the request promises
+    GatewayError               base class: what happened and what to do about it
+      NameServerDownError      no name server responds
+      BrokerDownError          a broker doesn't respond
+      UnconfirmedBrokerError   the broker's address hasn't been confirmed
+      UnknownStoreError        the message ID names a broker that isn't a master now
+      RequestFailedError       the broker refused the request: its code and remark
+        NotFoundError          the topic or group doesn't exist
+      UnreadableAnswerError    the answer can't be parsed
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONSUMER_NOT_ONLINE = 206
 
 
 class GatewayError(Exception):
-    """Root of the tree; `advice` says what the reader can do."""
+    """Base class of the gateway's errors; `advice` says what the reader can do."""
 
     def __init__(self, what: str, advice: str = "") -> None:
         super().__init__(what)
@@ -33,30 +33,30 @@ class GatewayError(Exception):
 
 
 class NameServerDownError(GatewayError):
-    """No name server of the settings answers, so no broker can be found."""
+    """None of the configured name servers responds, so brokers can't be located."""
 
     def __init__(self, addresses: list[str], reason: str) -> None:
         where = ", ".join(addresses)
         super().__init__(
-            _("The name server at %(where)s does not answer: %(reason)s.")
+            _("The name server at %(where)s isn't responding: %(reason)s.")
             % {"where": where, "reason": reason},
             _(
-                "Check that the broker process runs and that TREBUCHET_NAMESRV names its "
-                "name server. This page works again as soon as it answers."
+                "Check that the broker process is running and that TREBUCHET_NAMESRV points to "
+                "its name server. This page recovers automatically."
             ),
         )
 
 
 class BrokerDownError(GatewayError):
-    """A broker does not answer; what it did with the last request is not known."""
+    """A broker doesn't respond; whether it processed the last request is unknown."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(
-            _("The broker at %(address)s does not answer: %(reason)s.")
+            _("The broker at %(address)s isn't responding: %(reason)s.")
             % {"address": address, "reason": reason},
             _(
-                "Check that the broker process runs and that this machine reaches the address "
-                "it advertises (brokerIP1, listenPort in its configuration)."
+                "Check that the broker process is running and that this machine can reach its "
+                "advertised address (brokerIP1 and listenPort in its configuration)."
             ),
         )
         self.address = address
@@ -64,42 +64,49 @@ class BrokerDownError(GatewayError):
 
 
 class UnconfirmedBrokerError(GatewayError):
-    """A name server names a broker that neither the settings nor an administrator know."""
+    """The name server lists a broker that neither the settings nor an administrator approved."""
 
     def __init__(self, address: str) -> None:
         super().__init__(
-            _("The broker at %(address)s is not confirmed, so the console asks it nothing.")
+            _(
+                "The broker at %(address)s hasn't been confirmed, so the console doesn't send "
+                "it any requests."
+            )
             % {"address": address},
             _(
-                "The console signs its requests with an administrator's account. An administrator "
-                "confirms on the overview that this address belongs to a broker of yours, or "
-                "TREBUCHET_BROKERS names it."
+                "The console signs its requests with an administrator's account. An "
+                "administrator must confirm on the overview that this address belongs to one "
+                "of your brokers, or list it in TREBUCHET_BROKERS."
             ),
         )
         self.address = address
 
 
 class UnknownStoreError(GatewayError):
-    """A message's id names a broker that is not registered as a master, so nobody was asked."""
+    """The message ID names a broker that isn't registered as a master, so no request was sent."""
 
     def __init__(self, address: str) -> None:
         super().__init__(
-            _("The id names the broker at %(address)s, and no master of that address is known.")
+            _(
+                "The ID refers to the broker at %(address)s, but no master with that address "
+                "is known."
+            )
             % {"address": address},
             _(
-                "A broker that has moved stores under its new address; look for its messages by "
-                "key or by time. Unique keys look like ids: name the topic to look for one."
+                "If the broker has moved, it stores messages under its new address. Search by "
+                "key or time instead. Unique keys look like IDs; to search for one, enter the "
+                "topic."
             ),
         )
         self.address = address
 
 
 class RequestFailedError(GatewayError):
-    """The broker refused: its response code with its own words."""
+    """The broker refused the request, with a response code and remark."""
 
     def __init__(self, address: str, code: int, remark: str) -> None:
         super().__init__(
-            _("The broker at %(address)s refused: %(remark)s (code %(code)d).")
+            _("The broker at %(address)s rejected the request: %(remark)s (code %(code)d).")
             % {"address": address, "remark": remark or _("it gave no reason"), "code": code}
         )
         self.address = address
@@ -108,22 +115,22 @@ class RequestFailedError(GatewayError):
 
 
 class NotFoundError(RequestFailedError):
-    """The topic or the group does not exist."""
+    """The topic or group doesn't exist."""
 
 
 class UnreadableAnswerError(GatewayError):
-    """An answer whose body or header is not what the request promises."""
+    """The header or body of an answer doesn't have the expected form."""
 
     def __init__(self, address: str, request: str, reason: str) -> None:
         super().__init__(
-            _("The answer of %(address)s to %(request)s cannot be read: %(reason)s.")
+            _("The response of %(address)s to %(request)s can't be read: %(reason)s.")
             % {"address": address, "request": request, "reason": reason},
             _("Check that the address is a broker's remoting port and not another service."),
         )
 
 
 def refused(address: str, code: int, remark: str | None) -> RequestFailedError:
-    """Return the error that a response code stands for."""
+    """Return the error for a response code."""
     if code in {TOPIC_NOT_EXIST, SUBSCRIPTION_GROUP_NOT_EXIST}:
         return NotFoundError(address, code, remark or "")
     return RequestFailedError(address, code, remark or "")

@@ -1,4 +1,4 @@
-"""The JSON files of a broker's configuration: which there are, and their text."""
+"""A broker's JSON configuration files: their names and format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INT64_MAX = (1 << 63) - 1
 
 
 class ConfigFile(StrEnum):
-    """A file of a broker's `config` directory, by its name."""
+    """A file in a broker's `config` directory, by name."""
 
     TOPICS = "topics.json"
     GROUPS = "subscriptionGroup.json"
@@ -22,7 +22,7 @@ class ConfigFile(StrEnum):
 
     @property
     def table(self) -> str:
-        """The key of the file's table."""
+        """The key of the table within the file."""
         return TABLES[self]
 
 
@@ -37,7 +37,7 @@ TABLES = {
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """The expression by which a group reads a topic."""
+    """The filter expression of a group's subscription to a topic."""
 
     group: str
     topic: str
@@ -46,16 +46,16 @@ class GroupFilter:
 
 
 def parse(text: str) -> Any:
-    """Return what a file's text says, in fastjson's dialect or in plain JSON; keys are text.
+    """Parse a file in plain JSON or fastjson's dialect; keys are text.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     return java_json.decode(text)
 
 
 def text_of(file: ConfigFile, document: dict[str, Any]) -> str:
-    """Return a document as its broker writes it to the file."""
+    """Return a document in the format the broker writes."""
     shown = dict(document)
     table = shown.get(file.table) or {}
     if file is ConfigFile.OFFSETS:
@@ -67,5 +67,5 @@ def text_of(file: ConfigFile, document: dict[str, Any]) -> str:
 
 
 def with_numbers(table: dict[str, Any]) -> dict[Any, Any]:
-    """Return a table whose keys are numbers, as the files of offsets have them."""
+    """Return a table with integer keys, as in the offset files."""
     return {int(key) if key.isdecimal() else key: value for key, value in table.items()}

@@ -1,11 +1,10 @@
-"""The guard: no call reaches a broker that the person behind it may not make.
+"""The guard: no call reaches a broker without the person's permission.
 
-Each call of each way to the brokers has a rule here or is free for everyone who has signed in
-(`tests/console/test_guarding.py` counts them). A rule names what the call takes: actions, of which
-one is enough, and the topic or group; no action stands for administrators, with the scope that a
-token of theirs needs. Whoever may see
-messages and not read them gets them without their bodies; what rules of masking hide is hidden
-here, too.
+Each call of each gateway either has a rule here or is free for everyone who is signed in
+(`tests/console/test_guarding.py` checks this). A rule names the required actions, any one of which
+is enough, and the topic or group; no action means administrators only, with a scope for API tokens.
+People who can see messages but not read them get them without bodies; masking rules are applied
+here too.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 from broker_core.message.names import HIDDEN_TOPICS
 from console.accounts.actions import Action
 from console.accounts.rights import rights_now
-from console.gateway.connected import INNER_PRODUCER_GROUP
+from console.gateway.connections import INNER_PRODUCER_GROUP
 from console.gateway.copies import Copies, MessageCopy
-from console.gateway.recorded import RecordedEvents
+from console.gateway.flight_recorder import RecordedEvents
 from console.gateway.stored import Found, KeyFound, StoredMessage
-from console.masking.seeing import as_masked, every_rule
+from console.masking.access import as_masked, every_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -51,17 +50,17 @@ def need(name: str, *actions: Action) -> tuple[Need]:
 
 
 def need_to_see(topic: str) -> tuple[Need, ...]:
-    """Return what a topic's messages take; of half messages each is under the topic it is for."""
+    """Return the needs for a topic's messages; half messages count as their destination topic's."""
     return () if topic in HIDDEN_TOPICS else need(topic, Action.SEE)
 
 
 def administrator(scope: str) -> tuple[Need]:
-    """Return a need of administrators alone, and of their tokens with this scope."""
+    """Return a need that only administrators, and their tokens with this scope, satisfy."""
     return (((), scope),)
 
 
 BROKERS = "brokers:write"
-# Deleting a group may take its offsets, and undoing that brings them back.
+# Deleting a group can delete its offsets, and undoing that restores them.
 OFFSETS = (Action.OFFSET, Action.GROUP)
 RULES: dict[str, dict[str, Rule]] = {
     "topics": {
@@ -74,7 +73,7 @@ RULES: dict[str, dict[str, Rule]] = {
         ),
         "save": lambda config, broker_names: need(config.group, Action.GROUP),
         "delete": lambda group, *, remove_offset: need(group, Action.GROUP),
-        # A connection is closed for all groups that it is in.
+        # The connection is closed for all the client's groups.
         "disconnect": lambda group, client_id, groups: [
             ((Action.DISCONNECT,), name)
             for name in sorted({group, *groups} - {INNER_PRODUCER_GROUP} or {group})
@@ -95,7 +94,7 @@ RULES: dict[str, dict[str, Rule]] = {
     "browse": {
         "newest": lambda wanted, before, count: need(wanted.topic, Action.SEE),
         "at": lambda topic, queue, offset, *, is_whole=False: need_to_see(topic),
-        # The topic stands in the answer.
+        # The topic is only known from the answer.
         "by_id": lambda offset_msg_id: (),
         "by_key": lambda topic, key, low_ms, high_ms: need_to_see(topic),
     },
@@ -126,7 +125,7 @@ RULES: dict[str, dict[str, Rule]] = {
         "set_writable": lambda broker_name, *, is_writable: administrator(BROKERS),
     },
     "recorder": {
-        # Each event of the answer has a topic.
+        # Each event in the answer has its topic.
         "recorded": lambda question, minutes, limit, wanted: (),
     },
 }
@@ -147,18 +146,18 @@ FREE: dict[str, frozenset[str]] = {
     "files": frozenset({"read", "check_filter"}),
     "browse": frozenset(),
     "repair": frozenset({"writable"}),
-    # The page counts those that it hides.
-    "sending": frozenset({"undecided"}),
-    # How much is traced is the administrators' page's to ask for.
+    # The page reports how many rows it hides.
+    "sending": frozenset({"undecided", "timers"}),
+    # The trace level belongs to the administrators' page.
     "accounts": frozenset(),
     "naming": frozenset({"views"}),
     "recorder": frozenset({"levels", "set_level"}),
 }
-"""What tells names and figures."""
+"""Calls that return names and figures only."""
 
 
 def guarded(plain: Gateway) -> Gateway:
-    """Return the ways to the brokers with their rules."""
+    """Return the gateways with their rules applied."""
     return replace(
         plain,
         topics=cast("TopicGateway", Guarded(plain.topics, RULES["topics"])),
@@ -175,7 +174,7 @@ def guarded(plain: Gateway) -> Gateway:
 
 
 class Guarded:
-    """One way to the brokers, whose calls are checked for whoever makes them."""
+    """One gateway, whose calls are checked against the caller's permissions."""
 
     def __init__(self, port: object, rules: Mapping[str, Rule]) -> None:
         self._port = port
@@ -203,7 +202,7 @@ class Guarded:
 
 
 def shown(answer: Any, rights: Rights) -> Any:
-    """Return an answer as somebody with these rights may see it."""
+    """Return the part of an answer that these rights allow."""
     if isinstance(answer, StoredMessage):
         rights.require(Action.SEE, answer.subject)
         return as_seen(answer, rights, every_rule())
@@ -237,5 +236,5 @@ def as_seen(message: StoredMessage, rights: Rights, rules: list[MaskingRule]) ->
 
 def copy_seen(copy: MessageCopy, rights: Rights, rules: list[MaskingRule]) -> MessageCopy:
     seen = as_seen(copy.stored, rights, rules)
-    # Whoever sees less than all of a message does not get it as it is packed.
+    # Someone who can't see the whole message must not get its packed body.
     return copy if seen is copy.stored else replace(copy, stored=seen, body=b"")

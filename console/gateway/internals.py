@@ -1,4 +1,4 @@
-"""Internals: what runs inside a broker and where it waits, as it says itself."""
+"""Internals: threads, memory and waits inside a broker, as it reports them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Thread(msgspec.Struct, frozen=True, rename="camel"):
-    """A thread of the broker's process; counted since its start."""
+    """A thread of the broker process, with counts since the broker started."""
 
     id: int
     name: str
@@ -16,14 +16,14 @@ class Thread(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Reads(msgspec.Struct, frozen=True, rename="camel"):
-    """Reads that memory did not serve, since the broker's start; None: not known."""
+    """Reads not served from memory since the broker started; None: unknown."""
 
     disk_read_bytes: int | None
     cold_messages: int
 
 
 class Memory(msgspec.Struct, frozen=True, rename="camel"):
-    """What lies in memory, of the broker's files and of the machine; None: not known."""
+    """Memory use of the broker's files and of the machine; None: unknown."""
 
     mapped_resident_bytes: int | None
     page_cache_bytes: int | None
@@ -32,7 +32,7 @@ class Memory(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Log(msgspec.Struct, frozen=True, rename="camel"):
-    """Ends of the CommitLog."""
+    """Offsets at both ends of the CommitLog."""
 
     min_offset: int
     max_offset: int
@@ -48,7 +48,7 @@ class Log(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Quarantined(msgspec.Struct, frozen=True, rename="camel"):
-    """A range of the log that holds no readable record."""
+    """A range of the log without a readable record."""
 
     start: int = msgspec.field(name="from")
     end: int = msgspec.field(name="to")
@@ -62,7 +62,7 @@ class Quarantined(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Internals(msgspec.Struct, frozen=True, rename="camel"):
-    """The inside of a broker; latencies are calls by bucket, the last above the last bound."""
+    """A broker's internals. Latencies are calls by bucket; the last bucket has no upper bound."""
 
     boot_timestamp: int
     threads: list[Thread]
@@ -84,10 +84,10 @@ class Internals(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def decoded(data: bytes) -> Internals:
-    """Return what a broker says of itself.
+    """Decode a broker's report.
 
     Raises:
-        ValueError: the bytes are none of this.
+        ValueError: the bytes aren't a valid report.
     """
     found = msgspec.json.decode(data, type=Internals)
     for counts in (*found.latencies.values(), *found.recent.values()):

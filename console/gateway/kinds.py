@@ -1,4 +1,4 @@
-"""Which topics and groups belong to clients, and which to the broker itself."""
+"""Distinguishes client topics and groups from the broker's own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from console.gateway.answers import TopicKind
 
 
 def topic_kind(name: str, system_topics: frozenset[str] = frozenset()) -> TopicKind:
-    """Return who a topic is for; `system_topics` are names that only the cluster makes special."""
+    """Return the kind of a topic; `system_topics` are special in this cluster only."""
     if names.is_retry_topic(name):
         return TopicKind.RETRY
     if names.is_dlq_topic(name):

@@ -1,4 +1,4 @@
-"""The background event loop on which the process talks to brokers."""
+"""The background event loop for broker connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 class LoopThread:
     """Runs coroutines for callers in any thread; starts with the first coroutine.
 
-    The thread is a daemon: it owns nothing that outlives the process.
+    The thread is a daemon because it owns nothing that outlives the process.
     """
 
     def __init__(self, name: str) -> None:
@@ -24,10 +24,10 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """Return the coroutine's result; cancel it when the time is up.
+        """Return the coroutine's result; cancel it on timeout.
 
         Raises:
-            TimeoutError: it did not end in time.
+            TimeoutError: it didn't finish in time.
         """
         future = asyncio.run_coroutine_threadsafe(coroutine, self._started())
         try:

@@ -1,4 +1,4 @@
-"""The time at which something was read."""
+"""The time of a reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What name servers say: who is registered, where a topic is, and their key-value table."""
+"""Name server data: registered brokers, topic routes and the key-value table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-"""The namespace that brokers and tools use: ordered topics with their queues."""
+"""The namespace that brokers and tools use for ordered topics and their queues."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteQueues:
-    """A topic's queues at one broker, as a name server hands them to clients."""
+    """A topic's queues on one broker, as in the route that clients receive."""
 
     broker_name: str
     read_queue_nums: int
@@ -34,7 +34,7 @@ class RouteQueues:
 
 @dataclass(frozen=True, slots=True)
 class NameServerView:
-    """One name server's answers. `route` None: it does not know the topic, or none was asked."""
+    """One name server's answers. `route` is None if the topic is unknown or wasn't requested."""
 
     nodes: tuple[BrokerNode, ...]
     entries: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Messages that people send, what became of them, and transactions that wait for their outcome."""
+"""Messages sent by people, their results, and undecided transactions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRODUCER_GROUP = "TREBUCHET_CONSOLE"
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message for one queue, with the properties that it is to carry."""
+    """A message for one queue, with its properties."""
 
     queue: MessageQueue
     body: bytes
@@ -26,7 +26,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message that a broker has stored; of a half one, what its end has to name."""
+    """A stored message; for a half message, the values needed to end its transaction."""
 
     queue: MessageQueue
     queue_offset: int
@@ -37,14 +37,14 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What was stored, in the order of sending, and why it is not all."""
+    """The stored messages in sending order, and the error that stopped the rest."""
 
     sent: tuple[Sent, ...]
     problem: GatewayError | None = None
 
 
 class Delivered(NamedTuple):
-    """How a client dealt with a message that it was handed; `result` is its own word."""
+    """A client's result for a message delivered to it; `result` is in the client's words."""
 
     result: str
     remark: str
@@ -57,7 +57,7 @@ class Delivered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """A transaction that a broker has no outcome of: the last copy of its half message."""
+    """An undecided transaction: the latest copy of its half message."""
 
     broker_name: str
     queue_offset: int
@@ -81,8 +81,34 @@ class Half:
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Undecided transactions of a broker; `next_offset` None: there are no more."""
+    """Undecided transactions of a broker; `next_offset` is None on the last page."""
 
     halves: tuple[Half, ...]
     total: int
     next_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A pending timer message: its destination and due time."""
+
+    topic: str
+    queue_id: int
+    due_ms: int
+    uniq_key: str
+    keys: str
+    tags: str
+    body_bytes: int
+    store_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """The requested timer messages of a broker, soonest first; `total` counts all pending ones.
+
+    `next_due_ms` is None if no timer message is pending.
+    """
+
+    timers: tuple[Timer, ...]
+    total: int
+    next_due_ms: int | None

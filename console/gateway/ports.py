@@ -1,14 +1,14 @@
-"""What the console may ask brokers: one Protocol for each subject, without a word about the wire.
+"""The console's interface to brokers: one Protocol per subject, independent of the wire protocol.
 
 `ClusterGateway`, `TopicGateway`, `GroupGateway`, `OffsetGateway`, `FileGateway`, `BrowseGateway`,
 `RepairGateway`, `SendingGateway`, `AccountGateway` and `SampleGateway` block and serve views and
 the collector, from any thread; each call ends within the gateway's time limit.
 `MessageGateway` and `WatchGateway` hold connections and belong to one event loop.
 
-Every call raises `GatewayError`. A call that spans brokers raises when any of them fails, since a
-sum over some of them would be a wrong number; `ClusterGateway.runtime` and `SampleGateway.take`
-report brokers one by one. Brokers that nobody has confirmed (`console.gateway.known`) belong to
-somebody else until then: they are registered, and count nowhere.
+Every call raises `GatewayError`. A call that spans brokers raises if any of them fails, because a
+partial sum would be wrong; `ClusterGateway.runtime` and `SampleGateway.take` report brokers one by
+one. Unconfirmed brokers (`console.gateway.known_addresses`) are listed as registered and otherwise
+ignored.
 """
 
 from __future__ import annotations
@@ -52,136 +52,145 @@ if TYPE_CHECKING:
         WatchPlace,
     )
     from console.gateway.configuration import BrokerKey
-    from console.gateway.connected import Connected, Producer
+    from console.gateway.connections import Connected, Producer
     from console.gateway.copies import Copies, MessageCopy
     from console.gateway.errors import GatewayError
     from console.gateway.files import ConfigFile, GroupFilter
+    from console.gateway.flight_recorder import Level, Question, RecordedEvents, TraceLevel
     from console.gateway.internals import Internals
     from console.gateway.naming import NameServerView
-    from console.gateway.outgoing import Delivered, Half, Halves, NewMessage, Sending, Sent
-    from console.gateway.recorded import Level, Question, RecordedEvents, TraceLevel
+    from console.gateway.outgoing import (
+        Delivered,
+        Half,
+        Halves,
+        NewMessage,
+        Sending,
+        Sent,
+        Timers,
+    )
     from console.gateway.running import RunningInfo
     from console.gateway.sample import BrokerSample
     from console.gateway.stored import Found, KeyFound, Place, StoredMessage, Wanted
 
 
 class ClusterGateway(Protocol):
-    """Which brokers there are, and their own figures."""
+    """Registered brokers and their statistics."""
 
     def registered(self) -> Cluster:
-        """Return the brokers that the name server knows."""
+        """Return the brokers registered with the name server."""
 
     def runtime(self) -> dict[str, RuntimeInfo | GatewayError]:
-        """Return each broker's figures, or why there are none, by address."""
+        """Return each broker's statistics, or the error, by address."""
 
     def replication(self) -> dict[str, Replication | GatewayError]:
-        """Return what the brokers of sets with slaves say of replication, by address.
+        """Return the replication state of brokers in sets with slaves, by address.
 
-        RocketMQ 4.9 does not say anything of it: a RequestFailedError.
+        RocketMQ 4.9 doesn't report replication and yields a RequestFailedError.
         """
 
     def configuration(self, node: BrokerNode) -> tuple[BrokerKey, ...]:
-        """Return a broker's keys in the order of their names."""
+        """Return a broker's configuration keys, sorted by name."""
 
     def configure(self, node: BrokerNode, values: Mapping[str, str]) -> None:
-        """Change keys of a running broker, all of them or none.
+        """Change keys of a running broker; if one is refused, change nothing.
 
         Raises:
-            RequestFailedError: one may not change while the broker runs, or its value is bad.
+            RequestFailedError: a key can't change while the broker runs, or its value is invalid.
         """
 
     def internals(self, node: BrokerNode) -> Internals:
-        """Return what runs inside a broker, and where it waits.
+        """Return what runs inside a broker and where it waits.
 
         Raises:
-            RequestFailedError: RocketMQ's own brokers do not tell.
+            RequestFailedError: RocketMQ brokers don't support this.
         """
 
     def promote(self, node: BrokerNode, *, force: bool) -> Promoted:
-        """Make a slave the master of its set.
+        """Promote a slave to master of its set.
 
         Raises:
-            RequestFailedError: it is a master, or its master may be alive and `force` is not given.
+            RequestFailedError: it is a master, or its master may be alive and `force` isn't set.
         """
 
 
 class AccountGateway(Protocol):
-    """Accounts of brokers, one broker at a time: each keeps its own file.
+    """Broker accounts, managed per broker because each keeps its own file.
 
-    Raises, where a broker is named:
-        RequestFailedError: it refuses, or its access control is off.
+    Raises, for calls that name a broker:
+        RequestFailedError: the broker refused, or its access control is off.
     """
 
     def all(self) -> dict[BrokerNode, BrokerAccess | GatewayError]:
-        """Return the access control of each registered broker, or why it says nothing."""
+        """Return the access control of each registered broker, or the error."""
 
     def save(self, node: BrokerNode, account: BrokerAccount, secret: str | None) -> None:
-        """Make an account, or make it exactly this; None leaves it its secret.
+        """Create or replace an account; None keeps the existing secret.
 
-        RocketMQ's own brokers refuse an account without a secret.
+        RocketMQ brokers refuse an account without a secret.
         """
 
     def delete(self, node: BrokerNode, access_key: str) -> None: ...
 
     def set_white_addresses(self, node: BrokerNode, addresses: Sequence[str]) -> None:
-        """Replace the addresses that need no account, as the broker's own file lists them."""
+        """Replace the addresses in the broker's own file that need no account."""
 
     def explain(self, node: BrokerNode, question: AccessQuestion) -> AccessDecision:
-        """Return whether the broker would let a request pass; RocketMQ's own do not say it."""
+        """Return whether the broker would allow a request; RocketMQ brokers don't support this."""
 
 
 class NameServerGateway(Protocol):
-    """The name servers of the settings: what each says, and what they are told."""
+    """The configured name servers: their data and changes to it."""
 
     def views(self, topic: str, namespace: str) -> dict[str, NameServerView | GatewayError]:
-        """Return what each name server says, or why it does not, by address."""
+        """Return each name server's data, or the error, by address."""
 
     def put(self, address: str, namespace: str, key: str, value: str) -> None:
-        """Keep an entry at one name server."""
+        """Store an entry on one name server."""
 
     def remove(self, address: str, namespace: str, key: str) -> None: ...
 
     def set_writable(self, broker_name: str, *, is_writable: bool) -> int:
-        """Give or take a broker's write permission in all routes; return of how many topics."""
+        """Grant or revoke a broker's write permission in all routes; return the topic count."""
 
 
 class TopicGateway(Protocol):
-    """Topics: configuration, queues, traffic."""
+    """Topics: configuration, queues and traffic."""
 
     def all(self) -> dict[str, Topic]:
-        """Return the topics of all masters, by name, in its order."""
+        """Return the topics of all masters, sorted by name."""
 
     def status(self, topic: str) -> tuple[QueueStatus, ...]:
-        """Return the ends of each queue.
+        """Return the minimum and maximum offset of each queue.
 
         Raises:
             NotFoundError: no master has the topic.
         """
 
     def oldest(self, queues: Iterable[QueueStatus], topic: str) -> dict[BrokerQueue, int | None]:
-        """Return when the first message of each of a topic's queues was stored; one request each.
+        """Return the store time of the first message in each of a topic's queues (one request
+        each).
 
-        None: it has none.
+        None: the queue is empty.
         """
 
     def traffic(self, topics: Iterable[str]) -> dict[str, Traffic]:
-        """Return what arrived since the brokers started; a topic without traffic is zero."""
+        """Return the messages received since the brokers started, including zeros."""
 
     def consumers(self, topic: str) -> tuple[str, ...]:
         """Return the groups that consume a topic, online or not."""
 
     def save(self, config: TopicConfig, broker_names: Iterable[str]) -> None:
-        """Create or change a topic on some brokers."""
+        """Create or update a topic on some brokers."""
 
     def delete(self, topic: str) -> None:
-        """Delete a topic on every broker and at the name servers."""
+        """Delete a topic on every broker and on the name servers."""
 
 
 class GroupGateway(Protocol):
-    """Subscription groups: configuration, members, progress."""
+    """Consumer groups: configuration, consumers, progress."""
 
     def all(self) -> dict[str, Group]:
-        """Return the groups of all masters, by name, in its order."""
+        """Return the groups of all masters, sorted by name."""
 
     def connections(self, group: str) -> GroupConnections: ...
 
@@ -190,115 +199,119 @@ class GroupGateway(Protocol):
     def running(
         self, group: str, members: Iterable[Member], *, with_threads: bool = False
     ) -> dict[str, RunningInfo | GatewayError]:
-        """Return what members say of themselves, or why one says nothing, by client id."""
+        """Return each consumer's own status, or the error, by client ID."""
 
     def progress(self, group: str) -> ConsumeProgress: ...
 
     def progress_of(self, groups: Iterable[str]) -> dict[str, ConsumeProgress]: ...
 
     def save(self, config: GroupConfig, broker_names: Iterable[str]) -> None:
-        """Create or change a group on some brokers."""
+        """Create or update a group on some brokers."""
 
     def delete(self, group: str, *, remove_offset: bool) -> None:
-        """Delete a group on every broker, with its consumer offsets or without."""
+        """Delete a group on every broker, optionally with its consumer offsets."""
 
     def producers(self) -> tuple[Producer, ...]:
-        """Return the clients of all producer groups, by group and client id."""
+        """Return the clients of all producer groups, by group and client ID."""
 
     def connected(self, group: str, client_id: str) -> tuple[Connected, ...]:
         """Return the connections of a client that consumes or produces in a group.
 
         Raises:
-            RequestFailedError: RocketMQ's own brokers do not tell.
+            RequestFailedError: RocketMQ brokers don't support this.
         """
 
     def disconnect(
         self, group: str, client_id: str, groups: Iterable[str]
     ) -> tuple[Connected, ...]:
-        """Close a client's connections at all masters; return those closed.
+        """Close a client's connections on all masters; return the closed connections.
 
         Raises:
-            RequestFailedError: the client is in a group that `groups` does not name.
+            RequestFailedError: the client is in a group that isn't in `groups`.
         """
 
 
 class OffsetGateway(Protocol):
-    """Consumer offsets: where a time lies, and where a group goes on."""
+    """Consumer offsets: look them up by time, commit and move them."""
 
     def at(self, topic: str, timestamp_ms: int) -> dict[BrokerQueue, int]:
-        """Return the first offset at or after a time in each queue of a topic."""
+        """Return the first offset stored at or after a time, in each queue of a topic."""
 
     def commit(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
-        """Store consumer offsets; for a group without members, which would overwrite them."""
+        """Store consumer offsets. Only for groups without consumers, which would overwrite them."""
 
     def reset_online(self, group: str, topic: str, timestamp_ms: int) -> dict[BrokerQueue, int]:
-        """Move a group's members to a time (-1: the end); return the offsets they got.
+        """Reset a group's consumers to a time (-1: the end); return their new offsets.
 
         Raises:
-            RequestFailedError: the group has no member.
+            RequestFailedError: the group has no consumers.
         """
 
     def move_online(self, group: str, topic: str, offsets: Mapping[BrokerQueue, int]) -> None:
-        """Move a group's members to an offset in each of some queues.
+        """Move a group's consumers to an offset in each of the given queues.
 
         Raises:
-            RequestFailedError: the group has no member, or a queue does not have the offset.
-            GatewayError: RocketMQ's own brokers cannot do this; they move by time only.
+            RequestFailedError: the group has no consumers, or an offset isn't in its queue.
+            GatewayError: RocketMQ brokers can't do this; they only reset by time.
         """
 
 
 class FileGateway(Protocol):
-    """The JSON files of masters, and what of them no other request changes on one master alone."""
+    """JSON files of masters, and the changes to them that no other request makes on a single
+    master.
+    """
 
     def read(
         self, file: ConfigFile, broker_names: Iterable[str]
     ) -> dict[str, dict[str, Any] | None]:
-        """Return a file as each broker has it in memory, keys as text; None: it does not tell.
+        """Return a file as each broker has it in memory, with text keys; None: not available.
 
         Raises:
-            GatewayError: one of the brokers is not registered.
+            GatewayError: one of the brokers isn't registered.
         """
 
     def drop_topic(self, topic: str, broker_name: str) -> None:
-        """Delete a topic on one broker, with its messages and offsets; its route with the last."""
+        """Delete a topic, its messages and offsets on one broker; the last broker also drops the
+        route.
+        """
 
     def drop_group(self, group: str, broker_name: str) -> None:
         """Delete a group's configuration on one broker; its consumer offsets stay."""
 
     def move_delay(self, level: int, offset: int, broker_name: str) -> None:
-        """Let a delay level go on at an offset of its queue.
+        """Move a delay level to an offset of its queue.
 
         Raises:
-            GatewayError: there is no such level, the offset lies outside of its queue, or the
-                broker is one of RocketMQ's own.
+            GatewayError: the level doesn't exist, the offset is outside the queue, or the broker
+                runs RocketMQ.
         """
 
     def check_filter(self, wanted: GroupFilter, broker_name: str) -> str:
-        """Return why the broker does not take an expression, with the place; "" if it does."""
+        """Return the broker's error and its position in a filter expression; "" if valid."""
 
     def save_filter(self, wanted: GroupFilter, broker_name: str) -> None:
-        """Put an expression in the place of a group's filter on one broker, or make the filter.
+        """Create or replace a group's filter on one broker.
 
         Raises:
-            NotFoundError: the broker does not have the topic.
-            GatewayError: the expression is none, or the broker is one of RocketMQ's own.
+            NotFoundError: the broker doesn't have the topic.
+            GatewayError: the expression is invalid, or the broker runs RocketMQ.
         """
 
     def drop_filter(self, group: str, topic: str, broker_name: str) -> None:
-        """Delete a group's filter on one broker; a member's heartbeat makes it again.
+        """Delete a group's filter on one broker; a consumer's next heartbeat recreates it.
 
         Raises:
-            GatewayError: there is none, or the broker is one of RocketMQ's own.
+            GatewayError: there is no filter, or the broker runs RocketMQ.
         """
 
 
 class BrowseGateway(Protocol):
-    """Messages for people who look: read, and nothing of a group moves."""
+    """Read messages for display, without moving any group's offsets."""
 
     def newest(self, wanted: Wanted, before: Place | None, count: int) -> Found:
-        """Return the newest messages of a time, newest first, or those before a place.
+        """Return the newest messages in a time range, newest first, or those before a position.
 
-        `total` counts what is before the place, too, so that it shrinks from page to page.
+        `total` also only counts messages before the position, so it shrinks from page to page.
 
         Raises:
             NotFoundError: no master has the topic.
@@ -307,96 +320,102 @@ class BrowseGateway(Protocol):
     def at(
         self, topic: str, queue: BrokerQueue, offset: int, *, is_whole: bool = False
     ) -> StoredMessage | None:
-        """Return the message at a place, None where there is none (any more).
+        """Return the message at an offset, or None if it doesn't exist or has expired.
 
-        `is_whole` asks for all of its body.
+        `is_whole` requests the entire body.
         """
 
     def by_id(self, offset_msg_id: OffsetMsgId) -> StoredMessage | None:
-        """Return the message at a place in a broker's log, None where there is none (any more).
+        """Return the message with an offset message ID, or None if it doesn't exist or has expired.
 
         Raises:
-            UnknownStoreError: no master has the address that the id names.
+            UnknownStoreError: the ID's address isn't that of a master.
         """
 
     def by_key(self, topic: str, key: str, low_ms: int, high_ms: int) -> KeyFound:
-        """Return messages of a time with a key or unique key, as the brokers' indexes name them."""
+        """Return messages in a time range by key or unique key, using the brokers' indexes."""
 
 
 class RepairGateway(Protocol):
-    """Messages read whole, and sent again."""
+    """Read complete messages and resend them."""
 
     def copies(self, topic: str, queue: BrokerQueue, offset: int, count: int) -> Copies:
-        """Return messages of a queue from an offset on; nothing of a group moves."""
+        """Return messages of a queue from an offset on, without moving any group's offsets."""
 
     def writable(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues that take messages; none where there is no such topic."""
+        """Return the writable queues; empty if the topic doesn't exist."""
 
     def resend(self, copy: MessageCopy, queue: MessageQueue, properties: Mapping[str, str]) -> int:
-        """Store a message once more, with these properties; return its queue offset.
+        """Store a message again with these properties; return its queue offset.
 
         Raises:
-            RequestFailedError: the broker did not take it.
-            GatewayError: whether it has taken it is not known.
+            RequestFailedError: the broker rejected the message.
+            GatewayError: whether the broker stored it is unknown.
         """
 
 
 class SampleGateway(Protocol):
-    """All that is kept of brokers, for the collector."""
+    """Samples of brokers, for the collector."""
 
     def take(self) -> dict[BrokerNode, BrokerSample | GatewayError]:
-        """Return a sample of each broker that is registered, or why there is none."""
+        """Return a sample of each registered broker, or the error."""
 
 
 class SendingGateway(Protocol):
-    """Messages that people send, one by one."""
+    """Messages and transactions that people handle one by one."""
 
     def send(self, outgoing: Sequence[NewMessage]) -> Sending:
-        """Store messages one after the other, until one cannot be stored."""
+        """Store messages one after the other, stopping at the first failure."""
 
     def end(self, half: Sent, *, is_commit: bool) -> None:
         """Commit or roll back a transaction.
 
         Raises:
-            RequestFailedError: the broker has no such half message (any more).
+            RequestFailedError: the broker doesn't have the half message or no longer has it.
         """
 
     def undecided(self, broker_name: str, from_offset: int = 0) -> Halves | None:
-        """Return transactions without an outcome, the oldest first; None: it does not tell them."""
+        """Return undecided transactions, oldest first; None: the broker doesn't list them."""
+
+    def timers(self, broker_name: str, key: str = "") -> Timers | None:
+        """Return the next timer messages, or those with a key.
+
+        None: the broker doesn't list its timer messages.
+        """
 
     def decide(self, half: Half, *, is_commit: bool) -> None:
-        """Commit or roll back a transaction of whatever producer.
+        """Commit or roll back a transaction of any producer.
 
         Raises:
-            RequestFailedError: the broker has no such half message (any more).
+            RequestFailedError: the broker doesn't have the half message or no longer has it.
         """
 
     def check(self, half: Half) -> None:
-        """Have the broker ask a producer of the transaction's group for its outcome.
+        """Have the broker check the transaction's outcome with a producer of its group.
 
         Raises:
-            RequestFailedError: none is connected, or the transaction is decided by now.
+            RequestFailedError: no producer is connected, or the transaction is already decided.
         """
 
     def deliver(
         self, broker_name: str, offset_msg_id: str, group: str, client_id: str
     ) -> Delivered:
-        """Hand a stored message to one member of a group, whose offset does not move.
+        """Deliver a stored message to one consumer of a group, without moving its offset.
 
         Raises:
-            RequestFailedError: the member is not there, or does not answer.
+            RequestFailedError: the consumer isn't connected or doesn't respond.
         """
 
 
 class MessageGateway(Protocol):
-    """What a client does with messages: send, pull, be a member of a group. One event loop.
+    """Client operations: send, pull and group membership. One event loop.
 
-    It knows the brokers of the routes it has read, and no others. Queues of brokers that nobody
-    has confirmed are left out of routes.
+    Only contacts the brokers in the routes it has read. Routes omit the queues of unconfirmed
+    brokers.
     """
 
     async def route(self, topic: str) -> TopicRoute | None:
-        """Return a topic's route, None when no broker has the topic."""
+        """Return a topic's route, or None if no broker has the topic."""
 
     async def send(self, queue: MessageQueue, message: OutgoingMessage, group: str) -> int:
         """Store a message; return its queue offset."""
@@ -404,61 +423,64 @@ class MessageGateway(Protocol):
     async def pull(
         self, queue: MessageQueue, group: str, queue_offset: int, sub_version: int
     ) -> Pulled:
-        """Read a queue from an offset; at its end wait some seconds for a message."""
+        """Read a queue from an offset, waiting a few seconds for a message at its end."""
 
     async def consumer_offset(self, queue: MessageQueue, group: str) -> int:
-        """Return where a group goes on in a queue: its offset, else the queue's beginning."""
+        """Return a group's offset in a queue, or the queue's minimum offset without one."""
 
     async def commit(self, queue: MessageQueue, group: str, queue_offset: int) -> None:
-        """Send a consumer offset; the broker does not confirm it."""
+        """Send a consumer offset; the broker doesn't acknowledge it."""
 
     async def join(self, client: Client) -> None:
-        """Tell every known broker that the client lives, and what it consumes."""
+        """Send a heartbeat with the client's subscriptions to every known broker."""
 
     async def leave(self, client: Client) -> None:
-        """Unregister from every known broker; one that does not answer forgets us in time."""
+        """Unregister from every known broker; a broker that doesn't respond expires the client
+        later.
+        """
 
     async def members(self, queue: MessageQueue, group: str) -> tuple[str, ...]:
-        """Return the client ids of a group, in the order that every member sees."""
+        """Return a group's client IDs, in the order that every consumer sees."""
 
     async def until_members_change(self) -> None:
-        """Return when a broker says that the members of a joined group have changed."""
+        """Return when a broker reports a membership change in a joined group."""
 
     async def close(self) -> None:
         """Close all connections."""
 
 
 class RecorderGateway(Protocol):
-    """Brokers' flight recorders: what happened a while ago, and how much is traced.
+    """Brokers' flight recorders: past events and trace levels.
 
-    Answers by the name of each master; brokers of another make refuse.
+    Results are keyed by master name; RocketMQ brokers refuse these requests.
     """
 
     def levels(self) -> dict[str, TraceLevel | GatewayError]: ...
 
     def set_level(self, level: Level, minutes: int | None = None) -> None:
-        """Set the level of all masters; `full` needs minutes, after which it ends by itself."""
+        """Set the trace level of all masters; `full` requires minutes and then ends by itself."""
 
     def recorded(
         self, question: Question, minutes: int, limit: int, wanted: WatchFilter
     ) -> dict[str, RecordedEvents | GatewayError]:
-        """Return events of the last minutes, as many as `limit` of each broker."""
+        """Return events of the last minutes, up to `limit` per broker."""
 
 
 class Watch(Protocol):
-    """One connection to one broker over which it pushes trace events. One event loop."""
+    """A connection over which one broker pushes trace events. One event loop."""
 
     async def ask_for(
         self, filters: Mapping[str, WatchFilter], after: WatchPlace | None = None
     ) -> bool:
-        """Start the watch, or change which events it brings: what any of these filters matches.
+        """Start the watch, or change its filters; events that match any of them are pushed.
 
-        Returns whether it goes on `after` where one with the same filters had come when its
-        connection was lost: then the broker sends what passed meanwhile, or counts it as dropped.
+        Returns whether it resumes `after` the position of an earlier watch with the same filters;
+        the
+        broker then sends the events since, or counts them as dropped.
 
         Raises:
-            RequestFailedError: the broker refuses.
-            GatewayError: no connection, or no answer.
+            RequestFailedError: the broker refused.
+            GatewayError: the connection failed, or there was no answer.
         """
 
     async def until_closed(self) -> None:
@@ -469,15 +491,15 @@ class Watch(Protocol):
 
 
 class WatchGateway(Protocol):
-    """Opens watches of brokers. One event loop."""
+    """Opens watches on brokers. One event loop."""
 
     def open(self, address: str, on_batch: Callable[[TraceBatch], None]) -> Watch:
-        """Return a watch of one broker, not connected yet; `on_batch` gets what it pushes."""
+        """Return an unconnected watch of one broker; `on_batch` receives the pushed batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The ways to the brokers, for whoever needs one of them."""
+    """All gateways to the brokers."""
 
     cluster: ClusterGateway
     topics: TopicGateway

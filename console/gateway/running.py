@@ -1,4 +1,4 @@
-"""What a consumer says of itself when a broker asks it (GET_CONSUMER_RUNNING_INFO)."""
+"""A consumer's own status, requested through a broker (GET_CONSUMER_RUNNING_INFO)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunningQueue:
-    """A queue that a consumer holds."""
+    """A queue assigned to a consumer."""
 
     queue: MessageQueue
     commit_offset: int | None
@@ -26,7 +26,7 @@ class RunningQueue:
 
 @dataclass(frozen=True, slots=True)
 class RunningTopic:
-    """How a consumer fares with a topic, by its own measure."""
+    """A consumer's own statistics for a topic."""
 
     topic: str
     consume_rt_ms: float | None
@@ -37,7 +37,7 @@ class RunningTopic:
 
 @dataclass(frozen=True, slots=True)
 class RunningInfo:
-    """One consumer. `threads` is its thread dump, empty unless asked for."""
+    """One consumer's status. `threads` is its thread dump, empty unless requested."""
 
     client_id: str
     properties: Mapping[str, str]

@@ -1,7 +1,7 @@
-"""BrokerSample: what one broker says of itself at one time, all of it.
+"""BrokerSample: the complete state of one broker at one time.
 
-The names are those of the broker's answer, so that it can be kept as it came. A queue's numbers
-stand in a row of whole numbers, one queue after the other.
+Field names match the broker's answer, so that it can be kept as received. The numbers of all queues
+are in one flat list of integers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ TIME_MS_MAX = 1 << 46
 
 
 class TopicSample(msgspec.Struct, array_like=True, frozen=True):
-    """A topic: bytes put since the broker's start, and its queues."""
+    """A topic: bytes stored since the broker started, and its queues."""
 
     name: str
     put_bytes: int | None
     queues: list[int]
     """queue_id, min_offset, max_offset, ..."""
     write_queues: int = 0
-    """How many queues take messages; 0 where the broker does not say."""
+    """Number of writable queues; 0 if the broker doesn't report it."""
 
     def rows(self) -> Iterator[tuple[int, int, int]]:
         """Yield (queue_id, min_offset, max_offset)."""
@@ -35,14 +35,14 @@ class TopicSample(msgspec.Struct, array_like=True, frozen=True):
 
 
 class GroupSample(msgspec.Struct, array_like=True, frozen=True):
-    """A group; members is None where the broker does not say."""
+    """A group; members is None if the broker doesn't report it."""
 
     name: str
     members: int | None
 
 
 class ProgressSample(msgspec.Struct, array_like=True, frozen=True):
-    """How far a group has come in a topic."""
+    """A group's progress in a topic."""
 
     group: str
     topic: str
@@ -56,24 +56,24 @@ class ProgressSample(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ClientsSample(msgspec.Struct, array_like=True, frozen=True):
-    """A group whose members differ: members of each version, and of each set of subscriptions."""
+    """A group with mixed consumers: their number by version and by subscription set."""
 
     group: str
     versions: dict[str, int]
     wants: dict[str, int]
     odd: list[str]
-    """Some client ids whose subscriptions are not the usual ones."""
+    """Some client IDs with unusual subscriptions."""
 
 
 class VersionsSample(msgspec.Struct, array_like=True, frozen=True):
-    """A group of consumers or producers: members of each language and version."""
+    """A consumer or producer group: number of clients by language and version."""
 
     group: str
     versions: dict[str, int]
 
 
 class ColdReadsSample(msgspec.Struct, array_like=True, frozen=True):
-    """Messages that a group got from the disk since the broker's start."""
+    """Messages that a group read from disk since the broker started."""
 
     group: str
     topic: str
@@ -81,7 +81,7 @@ class ColdReadsSample(msgspec.Struct, array_like=True, frozen=True):
 
 
 class LargeSample(msgspec.Struct, array_like=True, frozen=True):
-    """The largest message of a topic within a minute, where it is a large one."""
+    """A topic's largest message within a minute, if it is large."""
 
     topic: str
     body_bytes: int
@@ -90,7 +90,7 @@ class LargeSample(msgspec.Struct, array_like=True, frozen=True):
 
 
 class KeySample(msgspec.Struct, array_like=True, frozen=True):
-    """The commonest key of a topic, and how many of a thousand messages have it."""
+    """A topic's most common key, and how many in a thousand messages have it."""
 
     topic: str
     per_mille: int
@@ -98,7 +98,7 @@ class KeySample(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ClockSample(msgspec.Struct, array_like=True, frozen=True):
-    """By how much the clients of a host are ahead of the broker's clock; below 0: behind."""
+    """How far a host's client clocks are ahead of the broker's; negative: behind."""
 
     host: str
     ahead_ms: int
@@ -106,7 +106,7 @@ class ClockSample(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RedeliveredSample(msgspec.Struct, array_like=True, frozen=True):
-    """The message that came back most often to a group, and the place of its newest copy."""
+    """The message most often redelivered to a group, and the location of its latest copy."""
 
     group: str
     times: int
@@ -117,7 +117,7 @@ class RedeliveredSample(msgspec.Struct, array_like=True, frozen=True):
 
 
 class HeadSample(msgspec.Struct, array_like=True, frozen=True):
-    """The message that a group has waited with for minutes, of its longest waiting queue."""
+    """The message that has blocked a group for minutes, in the queue that has waited longest."""
 
     group: str
     topic: str
@@ -130,13 +130,13 @@ class HeadSample(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BrokerSample(msgspec.Struct, frozen=True, rename="camel"):
-    """A broker. Counters, latencies and topics' bytes begin at `boot_timestamp`."""
+    """A broker. Counters, latencies and topic bytes start at `boot_timestamp`."""
 
     broker_name: str
     broker_id: int
     boot_timestamp: int
     sampled_at: int
-    """By the broker's clock, in ms."""
+    """Broker clock, in ms."""
     counters: dict[str, int]
     gauges: dict[str, int | None]
     topics: list[TopicSample]
@@ -145,7 +145,7 @@ class BrokerSample(msgspec.Struct, frozen=True, rename="camel"):
     latency_bounds_ms: list[float] = []
     latencies: dict[str, list[int]] = {}
     clients: list[ClientsSample] | None = None
-    """None, here and below: the broker does not say."""
+    """None, here and below: the broker doesn't report it."""
     consumers: list[VersionsSample] | None = None
     producers: list[VersionsSample] | None = None
     cold_reads: list[ColdReadsSample] | None = None
@@ -155,7 +155,7 @@ class BrokerSample(msgspec.Struct, frozen=True, rename="camel"):
     redelivered: list[RedeliveredSample] | None = None
     heads: list[HeadSample] | None = None
     is_whole: bool = True
-    """Whether every topic is here, so that one that was not there before is a new one."""
+    """Whether every topic is included, so that a topic missing earlier must be new."""
 
 
 def encoded(sample: BrokerSample) -> bytes:
@@ -163,10 +163,10 @@ def encoded(sample: BrokerSample) -> bytes:
 
 
 def decoded(data: bytes) -> BrokerSample:
-    """Return a sample.
+    """Decode a sample.
 
     Raises:
-        ValueError: the bytes are none.
+        ValueError: the bytes aren't a valid sample.
     """
     sample = msgspec.json.decode(data, type=BrokerSample)
     if any(len(topic.queues) % 3 for topic in sample.topics) or any(

@@ -1,4 +1,4 @@
-"""Messages as brokers keep them, and what a search for them found."""
+"""Stored messages and search results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 COMMITTED = "committed"
-"""The fate of a half message that became a message of its topic."""
+"""The outcome of a half message that was committed to its topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message at its place. `body` is its beginning, decompressed, None where it cannot be.
+    """A stored message. `body` is its start, decompressed, or None if it can't be decompressed.
 
-    `body_bytes` is its size as stored.
+    `body_bytes` is the stored size.
     """
 
     topic: str
@@ -39,11 +39,11 @@ class StoredMessage:
     is_compressed: bool = False
     is_cut: bool = False
     store_host: str = ""
-    store_size: int = 0  # of the whole record in the CommitLog
+    store_size: int = 0  # size of the whole record in the CommitLog
     sys_flag: int = 0
-    masked_by: tuple[str, ...] = ()  # the rules that hide something of it
-    prepared_offset: int = 0  # of the half message in the CommitLog that this one was
-    fate: str = ""  # of a half message: what became of its transaction, where that is told
+    masked_by: tuple[str, ...] = ()  # the rules that hide parts of it
+    prepared_offset: int = 0  # CommitLog offset of the half message it was made from
+    fate: str = ""  # outcome of a half message's transaction, if reported
 
     @property
     def queue(self) -> BrokerQueue:
@@ -51,12 +51,12 @@ class StoredMessage:
 
     @property
     def is_half(self) -> bool:
-        """Whether nobody gets it, since its transaction is not committed."""
+        """Whether the message isn't delivered because its transaction isn't committed."""
         return self.topic in names.HIDDEN_TOPICS
 
     @property
     def subject(self) -> str:
-        """The topic whose rights and rules it is under: of a half message the one it is for."""
+        """The topic whose rights and rules apply: for a half message, its destination topic."""
         real_topic = self.properties.get(names.PROPERTY_REAL_TOPIC, "") if self.is_half else ""
         return real_topic or self.topic
 
@@ -66,7 +66,7 @@ class StoredMessage:
 
     @property
     def store_millis(self) -> str:
-        """The part of the store time that is less than a second, in three digits."""
+        """Milliseconds of the store time, as three digits."""
         return f"{self.store_ms % 1000:03d}"
 
     @property
@@ -83,16 +83,16 @@ class StoredMessage:
 
     @property
     def origin_id(self) -> str:
-        """The id of the message that this one is a retry or a dead letter of."""
+        """ID of the message that this message is a retry or dead letter of."""
         return self.properties.get(names.PROPERTY_ORIGIN_MESSAGE_ID, "")
 
     def has_key(self, key: str) -> bool:
-        """Whether this is one of its keys, or its unique key."""
+        """Whether the text is one of the message's keys or its unique key."""
         return key == self.uniq_key or key in self.keys.split()
 
 
 class Wanted(NamedTuple):
-    """The messages of a topic that were stored from a time to another, in all queues or in one."""
+    """A selection of a topic's messages: a store time range, and one queue or all of them."""
 
     topic: str
     low_ms: int
@@ -101,7 +101,7 @@ class Wanted(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a message stands among those of a topic: by time, then by queue and offset."""
+    """A message's position in a topic: ordered by time, then queue and offset."""
 
     store_ms: int
     queue: BrokerQueue
@@ -110,9 +110,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The newest messages of a time; of `total` in it, `left` are older than those.
+    """The newest messages in a time range; `left` of its `total` messages are older.
 
-    Both may count a message or two a queue that lie just outside of the time.
+    Both counts can include a message or two per queue just outside the range.
     """
 
     messages: tuple[StoredMessage, ...]
@@ -122,9 +122,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class KeyFound:
-    """Messages with a key, newest first; `has_more` where older ones may be left.
+    """Messages with a key, newest first; `has_more` if there may be older ones.
 
-    `without_index` names brokers whose index is empty: nothing was looked for there.
+    `without_index` names brokers whose index is empty, so that they weren't searched.
     """
 
     messages: tuple[StoredMessage, ...]

@@ -1,1 +1,1 @@
-"""Pages about subscription groups."""
+"""Pages about consumer groups."""

@@ -1,4 +1,4 @@
-"""Pages about a group's members: what each subscribes to, and how one of them is."""
+"""Pages about a group's consumers: their subscriptions and status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @page
 def subscriptions(request: HttpRequest, group: str) -> HttpResponse:
-    """Show the part of a group's page that asks its members what they subscribe to."""
+    """Show the part of a group's page with the subscriptions of its consumers."""
     connections = gateway().groups.connections(group)
     asked = connections.members[:MEMBERS_ASKED_MAX]
     infos = gateway().groups.running(group, asked) if asked else {}
@@ -35,13 +35,13 @@ def subscriptions(request: HttpRequest, group: str) -> HttpResponse:
     return render(request, "groups/_wishes.html", context)
 
 
-def found_member(group: str, client_id: str) -> Member:
-    """Return a member of a group that is connected, or the 404 page."""
+def get_member(group: str, client_id: str) -> Member:
+    """Return a connected consumer of a group, or the 404 page."""
     members = gateway().groups.connections(group).members
     found = next((each for each in members if each.client_id == client_id), None)
     if found is None:
         raise MissingError(
-            _("Group %(group)s has no member %(client)s now.")
+            _("Group %(group)s has no consumer %(client)s right now.")
             % {"group": group, "client": client_id or "?"}
         )
     return found
@@ -49,9 +49,9 @@ def found_member(group: str, client_id: str) -> Member:
 
 @page_for(Action.MEMBER, "group")
 def member(request: HttpRequest, group: str) -> HttpResponse:
-    """Show what one member says of itself; with `threads=on`, what each of its threads does."""
+    """Show a consumer's own status; with `threads=on`, also its thread dump."""
     client_id = request.GET.get("client", "")
-    found = found_member(group, client_id)
+    found = get_member(group, client_id)
     with_threads = request.GET.get("threads") == "on"
     info = gateway().groups.running(group, [found], with_threads=with_threads)[client_id]
     context = {

@@ -1,4 +1,4 @@
-"""What each member of a group subscribes to, and where they differ."""
+"""Subscriptions of a group's consumers, and their differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMBERS_ASKED_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One way to subscribe to a topic, None: not at all; and the members that do."""
+    """One subscription to a topic (None: not subscribed), and the consumers with it."""
 
     subscription: Subscription | None
     members: tuple[str, ...]
@@ -26,7 +26,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class TopicWishes:
-    """How a group's members subscribe to a topic, the usual way first."""
+    """How a group's consumers subscribe to a topic, the most common way first."""
 
     topic: str
     wishes: tuple[Wish, ...]
@@ -46,7 +46,9 @@ class TopicWishes:
 
 @dataclass(frozen=True, slots=True)
 class Subscriptions:
-    """A group's subscriptions by topic; `silent` are members that did not answer, with why."""
+    """A group's subscriptions by topic; `silent` are consumers that didn't respond, with the
+    reason.
+    """
 
     topics: tuple[TopicWishes, ...]
     answered: int
@@ -61,7 +63,7 @@ class Subscriptions:
 def subscriptions_of(
     connections: GroupConnections, infos: Mapping[str, RunningInfo | GatewayError]
 ) -> Subscriptions:
-    """Return what members say of themselves, beside each other."""
+    """Compare the subscriptions that consumers report."""
     silent = []
     by_topic: dict[str, dict[Subscription | None, list[str]]] = {}
     answered = [each for each in infos.values() if not isinstance(each, GatewayError)]

@@ -1,4 +1,4 @@
-"""How far a group has come: what its page shows of it, and what it has never read."""
+"""A group's progress for its page, including queues it has never read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ Ends = dict[tuple[str, "BrokerQueue"], "QueueStatus"]
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """A group's progress in one topic: each queue, the last hour of its lag, and what it retains
+    """A group's progress in one topic: each queue, the last hour of its lag, and the retained
+    messages
     where the group never committed.
     """
 
@@ -46,6 +47,11 @@ class TopicProgress:
     @property
     def lag(self) -> int:
         return sum(row.lag for row, *_rest in self.queues if row.lag is not None)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that POP consumers have received but not acknowledged."""
+        return sum(row.in_flight for row, *_rest in self.queues)
 
 
 def progress_context(name: str) -> dict[str, Any]:
@@ -91,9 +97,11 @@ def progress_context(name: str) -> dict[str, Any]:
 def with_unread(
     progress: ConsumeProgress, connections: GroupConnections
 ) -> tuple[ConsumeProgress, Ends]:
-    """Add the queues of topics that members subscribe to and brokers say nothing of.
+    """Add the queues of subscribed topics that brokers don't report.
 
-    Brokers know a group's topics by its offsets. Return the ends of queues without one, too.
+    Brokers only report topics in which the group has offsets. Also return the ends of queues
+    without
+    one.
     """
     uncommitted = {row.topic for row in progress.queues if row.consumer_offset is None}
     subscribed = {each.topic for each in connections.subscriptions} - set(progress.topics)

@@ -1,4 +1,4 @@
-"""The page of a group's place in one queue: where it stands, and the history of its lag."""
+"""The page of a group's progress in one queue: its offset and lag history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.gateway.moment import now_ms
 from console.history.metrics import QUEUE, QueuePlace
 from console.history.pages import history_context
 from console.history.reading import lag_sparks
-from console.history.without_brokers import or_its_history
+from console.history.without_brokers import with_history_fallback
 from console.ui.missing import MissingError
 
 if TYPE_CHECKING:
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 
 def kept_name(*, group: str, broker_name: str, queue_id: int, topic: str) -> str:
-    """Return the name of what an address shows in the history."""
+    """Return the name in the history for a URL's parameters."""
     return str(QueuePlace(group, topic, broker_name, queue_id))
 
 
-def found_place(group: str, topic: str, queue: BrokerQueue) -> QueueProgress:
-    """Return how far a group has come in a queue, or the 404 page."""
+def get_place(group: str, topic: str, queue: BrokerQueue) -> QueueProgress:
+    """Return a group's progress in a queue, or the 404 page."""
     rows = gateway().groups.progress(group).queues
     row = next((each for each in rows if each.topic == topic and each.queue == queue), None)
     if row is None:
         raise MissingError(
-            _("Group %(group)s has no place in queue %(queue)s of %(topic)s.")
+            _("Group %(group)s has no offset in queue %(queue)s of %(topic)s.")
             % {"group": group, "queue": queue, "topic": topic}
         )
     return row
 
 
 @page
-@or_its_history(QUEUE, kept_name)
+@with_history_fallback(QUEUE, kept_name)
 def queue(
     request: HttpRequest, group: str, broker_name: str, queue_id: int, topic: str
 ) -> HttpResponse:
-    """Show a group's progress in a queue, and how its lag there went."""
-    row = found_place(group, topic, BrokerQueue(broker_name, queue_id))
+    """Show a group's progress in a queue, and its lag over time."""
+    row = get_place(group, topic, BrokerQueue(broker_name, queue_id))
     place = QueuePlace(group, topic, broker_name, queue_id)
     context = history_context(request, QUEUE, str(place)) | {
         "row": row,

@@ -1,6 +1,6 @@
-"""How a group reads: keeps up, falls behind, has stopped, stalls or reads again.
+"""Consumption state of a group: keeping up, falling behind, stopped, stalled or rewound.
 
-These are Burrow's states, by the verdicts' rules instead of a window of commits.
+These are Burrow's states, derived from the verdict rules rather than a window of commits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reading(StrEnum):
-    """How a group reads, from worst to best."""
+    """A group's consumption state, worst first."""
 
     STOPPED = "stopped"
     STALLED = "stalled"
@@ -39,7 +39,7 @@ class Reading(StrEnum):
 
 
 GROWING_POINTS = 4
-"""Minutes; the rules look at more, and speak later."""
+"""Minutes; the verdict rules use a longer window and react later."""
 GROWN_MIN = 10
 OF_RULE = {
     "stopped": Reading.STOPPED,
@@ -55,8 +55,8 @@ LABELS = {
     Reading.STALLED: gettext_lazy("stalled"),
     Reading.BEHIND: gettext_lazy("falling behind"),
     Reading.REWOUND: gettext_lazy("rewound"),
-    Reading.GROWING: gettext_lazy("lag grows"),
-    Reading.FINE: gettext_lazy("keeps up"),
+    Reading.GROWING: gettext_lazy("lag growing"),
+    Reading.FINE: gettext_lazy("keeping up"),
 }
 COLOURS = {
     Reading.STOPPED: "bad",
@@ -70,7 +70,7 @@ COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """How a group reads; None: not known, for a reason. `topic` is where, `since_ms` since when."""
+    """A group's state, or None with the reason. `topic` is where, `since_ms` since when."""
 
     reading: Reading | None
     reason: str = ""
@@ -88,15 +88,15 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupStates:
-    """The states of all groups: the worst verdict of each; else `reason` says why none is known."""
+    """The states of all groups, from each one's worst verdict; `reason` is why they are unknown."""
 
     worst: Mapping[str, Verdict]
     reason: str = ""
 
     def of(self, group: str, *, has_committed: bool = True, lag: Spark | None = None) -> GroupState:
-        """Return the state of a group, which reads nothing yet where it never committed.
+        """Return the state of a group; a group that never committed isn't consuming yet.
 
-        While its `lag` grows, and no rule has seen enough to speak, it is not said to keep up.
+        While its `lag` grows, a group doesn't count as keeping up, even if no rule has fired yet.
         """
         verdict = self.worst.get(group)
         if verdict is not None:
@@ -105,11 +105,11 @@ class GroupStates:
         if self.reason:
             return GroupState(None, self.reason)
         if not has_committed:
-            return GroupState(None, _("The group has no consumer offset yet."))
+            return GroupState(None, _("The group hasn't committed an offset yet."))
         return GroupState(Reading.GROWING if grows(lag) else Reading.FINE)
 
     def rank(self, group: str, lag: Spark | None = None) -> int:
-        """Return the place of a group in the order from worst to best."""
+        """Return a group's sort key, worst first."""
         verdict = self.worst.get(group)
         if verdict is not None:
             return RANK[OF_RULE[verdict.rule]]
@@ -117,8 +117,8 @@ class GroupStates:
 
 
 def grows(lag: Spark | None) -> bool:
-    """Whether a lag was higher in each of the last minutes than in the one before."""
-    # The minute that is not over may not be known yet.
+    """Whether the lag rose in each of the last minutes."""
+    # The current minute may be unknown.
     values = [] if lag is None else list(lag.values)[-GROWING_POINTS - 1 :]
     known = [value for value in values if value is not None][-GROWING_POINTS:]
     if len(known) < GROWING_POINTS or known[-1] - known[0] < GROWN_MIN:
@@ -127,14 +127,14 @@ def grows(lag: Spark | None) -> bool:
 
 
 def group_states(now_ms: int) -> GroupStates:
-    """Return what the rules say of groups; nothing where they have not looked lately."""
+    """Return the groups' states from the verdicts; unknown if the rules haven't run recently."""
     try:
         said = verdicts_of(history_store())
     except HistoryError as error:
-        logger.warning("verdicts cannot be read: %s", error)
-        return GroupStates({}, _("The history cannot be read."))
+        logger.warning("verdicts unreadable error=%s", error)
+        return GroupStates({}, _("The history can't be read."))
     if now_ms - said.at_ms >= HELD_MS:
-        return GroupStates({}, _("The rules have not looked lately."))
+        return GroupStates({}, _("The rules haven't run recently."))
     worst: dict[str, Verdict] = {}
     for verdict in said.verdicts:
         if verdict.kind not in {GROUP, PROGRESS} or verdict.rule not in OF_RULE:

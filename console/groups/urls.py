@@ -1,4 +1,4 @@
-"""Addresses of the subscription group pages."""
+"""URLs of the consumer group pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of subscription groups: list, members, progress, configuration."""
+"""Views of consumer groups: list, consumers, progress, configuration."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from console.history.metrics import GROUP, LAG
 from console.history.pages import history_context
 from console.history.reading import Spark, last_of, sparks
 from console.history.series import How, Line
-from console.history.without_brokers import or_its_history
+from console.history.without_brokers import with_history_fallback
 from console.ui.copies import CopyText, api_texts, json_text, mqadmin, mqadmin_text, plain_text
 from console.ui.danger import Choice, Danger, Effect
-from console.ui.lists import Chip, asked_text, page_of
+from console.ui.lists import Chip, page_of, search_text
 from console.ui.missing import MissingError
 from console.ui.table_file import file_address, is_file_asked
 from console.ui.tables import Column, Table
@@ -61,11 +61,11 @@ OWN, SYSTEM = "own", "system"
 WORDS = Words(
     plural=gettext_lazy("Groups"),
     new=gettext_lazy("New subscription group"),
-    created=gettext_lazy("Group %(name)s is created."),
+    created=gettext_lazy("Group %(name)s was created."),
     edit=gettext_lazy("Edit group"),
-    changed=gettext_lazy("Group %(name)s is changed."),
-    deleted=gettext_lazy("Group %(name)s is deleted."),
-    undone=gettext_lazy("Group %(name)s is as it was before."),
+    changed=gettext_lazy("Group %(name)s was changed."),
+    deleted=gettext_lazy("Group %(name)s was deleted."),
+    undone=gettext_lazy("Group %(name)s was restored."),
 )
 
 
@@ -73,8 +73,8 @@ COLUMNS = (
     Column("group", gettext_lazy("Group"), is_sorted=True),
     Column("owner", gettext_lazy("Owner"), is_sorted=True, is_extra=True),
     Column("state", gettext_lazy("State"), is_fact=True),
-    Column("reading", gettext_lazy("Reading"), is_sorted=True, is_fact=True),
-    Column("members", gettext_lazy("Members"), is_number=True, is_fact=True),
+    Column("reading", gettext_lazy("Consumption"), is_sorted=True, is_fact=True),
+    Column("members", gettext_lazy("Consumers"), is_number=True, is_fact=True),
     Column("topics", gettext_lazy("Topics"), is_number=True, css="muted"),
     Column("trend", gettext_lazy("Trend"), "1 h", css="spark-cell"),
     Column(
@@ -86,13 +86,13 @@ COLUMNS = (
         is_fact=True,
     ),
     Column("consumed", gettext_lazy("Consumed"), gettext_lazy("msg/s"), is_number=True),
-    Column("last", gettext_lazy("Last consumed message stored")),
+    Column("last", gettext_lazy("Store time of the last consumed message")),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A line of the list."""
+    """A row of the list."""
 
     group: Group
     connections: GroupConnections
@@ -108,7 +108,7 @@ class GroupRow:
 
 @page
 def listing(request: HttpRequest) -> HttpResponse:
-    query = asked_text(request)
+    query = search_text(request)
     kind = SYSTEM if request.GET.get("kind") == SYSTEM else OWN
     every = list(gateway().groups.all().values())
     said = labels_of(GROUP)
@@ -121,7 +121,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     shown = [group for group in matching if group.is_system == (kind == SYSTEM)]
     table = Table(request, COLUMNS, sort="group")
     lag = Line("lag", LAG, How.PEAK)
-    # One read of the history for the order of all of them, else only for those of the page.
+    # Sorting needs the history of all groups; otherwise the current page's is enough.
     trends = (
         sparks(GROUP, [group.name for group in shown], lag, now_ms())
         if table.sort_name in {"lag", "reading"}
@@ -170,7 +170,7 @@ def listing(request: HttpRequest) -> HttpResponse:
         "query": query,
         "kind": kind,
         "chips": [
-            Chip(OWN, _("Clients' groups"), len(matching) - system_count),
+            Chip(OWN, _("Client groups"), len(matching) - system_count),
             Chip(SYSTEM, _("System"), system_count),
         ],
         "is_narrowed": bool(query) or kind == SYSTEM or any(not group.is_system for group in every),
@@ -179,19 +179,22 @@ def listing(request: HttpRequest) -> HttpResponse:
     return render(request, "groups/list.html", context)
 
 
-def found(name: str) -> Group:
+def get_group(name: str) -> Group:
     """Return a group by name, or the 404 page."""
     group = gateway().groups.all().get(name)
     if group is None:
         raise MissingError(
-            _("No broker has a group named %(name)s. It may have been deleted; names are exact.")
+            _(
+                "No broker has a group named %(name)s. It may have been deleted. Names are "
+                "case-sensitive."
+            )
             % {"name": name}
         )
     return group
 
 
 def copies_of(group: Group) -> list[CopyText]:
-    """Return what makes the group again, and what asks about it, elsewhere."""
+    """Return texts that create or query the group elsewhere."""
     made = [
         mqadmin(
             "updateSubGroup",
@@ -214,17 +217,17 @@ def copies_of(group: Group) -> list[CopyText]:
         mqadmin("consumerProgress", {"g": group.name}),
         mqadmin("consumerConnection", {"g": group.name}),
     ]
-    found = [mqadmin_text(asked, _("mqadmin: its progress and members"))]
+    found = [mqadmin_text(asked, _("mqadmin: progress and consumers"))]
     if made:
-        found.insert(0, mqadmin_text(made, _("mqadmin: make it like this")))
+        found.insert(0, mqadmin_text(made, _("mqadmin: create an identical group")))
     asked_for = [*api_texts("group", group.name), json_text(state_of(group))]
     return [*found, *asked_for, plain_text(group.name)]
 
 
 @page
-@or_its_history(GROUP, lambda group: group)
+@with_history_fallback(GROUP, lambda group: group)
 def detail(request: HttpRequest, group: str) -> HttpResponse:
-    subject = found(group)
+    subject = get_group(group)
     context = {
         "group": subject,
         "subject": subject,
@@ -241,7 +244,7 @@ def detail(request: HttpRequest, group: str) -> HttpResponse:
 @page
 def progress(request: HttpRequest, group: str) -> HttpResponse:
     """Show the part of the page that refreshes itself."""
-    context = {"group": found(group)} | progress_context(group)
+    context = {"group": get_group(group)} | progress_context(group)
     return render(request, "groups/_progress.html", context)
 
 
@@ -258,16 +261,17 @@ def remove(group: str) -> None:
 
 
 def in_use(group: str) -> str | None:
-    """Return why a group that has members cannot go."""
+    """Return why a group with consumers can't be deleted."""
     if not gateway().groups.connections(group).is_online:
         return None
-    return _("Group %(group)s has members. Stop them first, or they make it again at once.") % {
-        "group": group
-    }
+    return _(
+        "Group %(group)s has connected consumers. Stop them first; otherwise they recreate the "
+        "group immediately."
+    ) % {"group": group}
 
 
 def put_back(entry: Entry) -> None:
-    """Store the consumer offsets that a deletion took, where there is none by now."""
+    """Restore the consumer offsets that a deletion removed, unless there are new ones."""
     if not (entry.after or {}).get("remove_offset"):
         return
     known = gateway().topics.all()
@@ -283,14 +287,14 @@ def put_back(entry: Entry) -> None:
 
 
 def danger_of(group: Group) -> Danger:
-    """Return what goes with a group, and what has to be said before."""
+    """Return the effects of deleting a group, and the required confirmation."""
     kept = committed(group.name)
     topics = len({row.topic for row in kept})
     return Danger(
         title=_("Delete group %(name)s?") % {"name": group.name},
         text=_(
-            "The brokers forget the group's configuration. If its consumer offsets go too, a new "
-            "consumer starts where its own settings say."
+            "The brokers delete the group's configuration. If you delete its consumer offsets "
+            "too, new consumers start where their own settings say."
         ),
         effects=(
             Effect(_("Configurations"), len(group.configs), ", ".join(group.configs)),
@@ -298,22 +302,22 @@ def danger_of(group: Group) -> Danger:
                 _("Consumer offsets"),
                 len(kept),
                 ngettext(
-                    "in %(count)d topic; they stay unless you choose otherwise",
-                    "in %(count)d topics; they stay unless you choose otherwise",
+                    "in %(count)d topic; kept unless you choose to delete them",
+                    "in %(count)d topics; kept unless you choose to delete them",
                     topics,
                 )
                 % {"count": topics},
             ),
             Effect(_("Unread messages"), sum(row.lag or 0 for row in kept)),
         ),
-        choices=(Choice("remove_offset", _("Remove its consumer offsets too")),),
-        # Without a configuration there is nothing that could be made again.
+        choices=(Choice("remove_offset", _("Delete consumer offsets too")),),
+        # Without a configuration there is nothing that could be recreated.
         name="" if group.configs else group.name,
-        undo=_("This cannot be undone.")
+        undo=_("This can't be undone.")
         if not group.configs
-        else _("Undo puts all of it back as long as nobody makes the group anew."),
+        else _("You can undo this as long as no one recreates the group."),
         action=_("Delete group"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("groups:delete", args=[group.name]),
         back=reverse("groups:detail", args=[group.name]),
         refusal=in_use(group.name) or "",
@@ -337,7 +341,7 @@ def create(request: HttpRequest) -> HttpResponse:
 
 @form_for(Action.GROUP, "group")
 def edit(request: HttpRequest, group: str) -> HttpResponse:
-    return PAGES.edit(request, found(group))
+    return PAGES.edit(request, get_group(group))
 
 
 @form_for(Action.GROUP)
@@ -347,7 +351,7 @@ def undo(request: HttpRequest, entry: int) -> HttpResponse:
 
 @form_for(Action.GROUP, "group")
 def delete(request: HttpRequest, group: str) -> HttpResponse:
-    subject = found(group)
+    subject = get_group(group)
     remove_offset = request.POST.get("remove_offset") == "on"
     return PAGES.delete(
         request,
@@ -360,7 +364,7 @@ def delete(request: HttpRequest, group: str) -> HttpResponse:
 
 
 def offset_snapshot(group: str) -> list[dict[str, Any]]:
-    """Return a group's consumer offsets as the audit keeps them."""
+    """Return a group's consumer offsets in the audit log's format."""
     return [
         {
             "topic": row.topic,
@@ -380,7 +384,7 @@ def committed(group: str) -> list[QueueProgress]:
 
 @form_for(Action.GROUP, "group")
 def label(request: HttpRequest, group: str) -> HttpResponse:
-    subject = found(group)
+    subject = get_group(group)
     refuse_system(subject)
     return labels.edit(request, PAGES, group)
 

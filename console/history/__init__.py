@@ -1,1 +1,1 @@
-"""What happened while nobody looked: samples of every broker, kept for a year."""
+"""Metrics over time: samples of every broker, kept for a year."""

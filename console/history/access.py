@@ -1,4 +1,4 @@
-"""The history of this process."""
+"""Access to this process's history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POSTGRES = "django.db.backends.postgresql"
 
 @lru_cache(maxsize=1)
 def history_store() -> HistoryStore:
-    """Return the one store: in PostgreSQL where the console is, else in a file of its own."""
+    """Return the shared store, in the console's PostgreSQL or else in a separate file."""
     default = settings.DATABASES["default"]
     database: Database
     if default["ENGINE"] == POSTGRES:

@@ -1,4 +1,4 @@
-"""The charts of each kind of subject: one literal table."""
+"""The charts for each kind of subject, as one literal table."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from django.utils.functional import Promise
 
 SECONDS, GIB, PERCENT = 0.001, 1 / (1 << 30), 0.1
-"""From ms to s; from bytes to GiB; from ms of processor time a second to percent of a core."""
+"""From ms to s; from bytes to GiB; from ms of CPU time per second to percent of a core."""
 MIB = 1 / (1 << 20)
 
 
 class ChartLine(NamedTuple):
-    """A line with the words beside its colour; `name` is for files."""
+    """A line with its legend text; `name` is for files."""
 
     name: str
     label: Promise | str
@@ -27,7 +27,7 @@ class ChartLine(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A chart: its name in addresses, title, unit, and the kind of subject that it is of."""
+    """A chart: its name in URLs, title, unit, and kind of subject."""
 
     slug: str
     kind: str
@@ -37,7 +37,7 @@ class Chart(NamedTuple):
     source: Promise
 
     def of_part(self, part: int) -> Chart:
-        """Return the same chart of one part of the figures: a queue's."""
+        """Return the same chart for one part of the figures, such as a queue."""
         return self._replace(
             lines=tuple(each._replace(line=each.line._replace(part=part)) for each in self.lines)
         )
@@ -53,9 +53,9 @@ def _line(
     return ChartLine(name, label, Line(name, metric, how, scale=scale))
 
 
-OFFSETS = _("Ends of the brokers' queues")
-COMMITS = _("Consumer offsets and ends of queues")
-BROKERS_OWN = _("The broker's own counters")
+OFFSETS = _("Broker queue ends")
+COMMITS = _("Consumer offsets and queue ends")
+BROKERS_OWN = _("Broker counters")
 
 IN_AND_OUT = (
     _line("put", _("received"), metrics.PUT),
@@ -70,7 +70,7 @@ TOPIC_CHARTS = (
         _("msg/s"),
         (
             _line("received", _("received"), metrics.PUT),
-            _line("peak", _("busiest 10 s"), metrics.PUT, How.PEAK),
+            _line("peak", _("peak 10 s"), metrics.PUT, How.PEAK),
         ),
         OFFSETS,
     ),
@@ -99,7 +99,7 @@ GROUP_CHARTS = (
         _("msg"),
         (
             _line("lag", _("lag"), metrics.LAG),
-            _line("peak", _("most"), metrics.LAG, How.PEAK),
+            _line("peak", _("max"), metrics.LAG, How.PEAK),
         ),
         COMMITS,
     ),
@@ -109,7 +109,7 @@ GROUP_CHARTS = (
         _("Age of the oldest unread message"),
         "s",
         (_line("age", _("age"), metrics.LAG_AGE, How.PEAK, SECONDS),),
-        _("Store times of the first unread messages"),
+        _("Store times of the oldest unread messages"),
     ),
     Chart(
         "consumed",
@@ -118,16 +118,16 @@ GROUP_CHARTS = (
         _("msg/s"),
         (
             _line("consumed", _("consumed"), metrics.CONSUMED),
-            _line("rewound", _("gone back over"), metrics.REWOUND),
+            _line("rewound", _("rewound"), metrics.REWOUND),
         ),
         _("Consumer offsets"),
     ),
     Chart(
         "members",
         GROUP,
-        _("Members"),
+        _("Consumers"),
         "",
-        (_line("members", _("members"), metrics.MEMBERS),),
+        (_line("members", _("consumers"), metrics.MEMBERS),),
         _("Connected clients"),
     ),
     Chart(
@@ -139,10 +139,10 @@ GROUP_CHARTS = (
             _line("retried", _("retried"), metrics.RETRIED),
             _line("dead", _("dead letters"), metrics.DEAD),
         ),
-        _("Ends of the group's retry and dead letter queues"),
+        _("Ends of the group's retry and dead-letter queues"),
     ),
 )
-# Of a queue alone no more is sampled: its fill would be a series for each queue there is.
+# Other figures aren't sampled per queue: each would need a series for every queue.
 QUEUE_CHARTS = tuple(
     each._replace(kind=QUEUE) for each in GROUP_CHARTS if each.slug in {"lag", "age"}
 )
@@ -158,24 +158,24 @@ BROKER_CHARTS = (
     Chart(
         "put-latency",
         BROKER,
-        _("Time of a send"),
+        _("Send latency"),
         "ms",
         (
-            _line("p50", _("half of them"), metrics.PUT_TOOK, How.P50),
-            _line("p99", _("99 of 100"), metrics.PUT_TOOK, How.P99),
+            _line("p50", _("p50"), metrics.PUT_TOOK, How.P50),
+            _line("p99", _("p99"), metrics.PUT_TOOK, How.P99),
         ),
-        _("The broker's histogram of sends"),
+        _("Broker send histogram"),
     ),
     Chart(
         "flush-latency",
         BROKER,
-        _("Time of a flush"),
+        _("Flush latency"),
         "ms",
         (
-            _line("p50", _("half of them"), metrics.FLUSH_TOOK, How.P50),
-            _line("p99", _("99 of 100"), metrics.FLUSH_TOOK, How.P99),
+            _line("p50", _("p50"), metrics.FLUSH_TOOK, How.P50),
+            _line("p99", _("p99"), metrics.FLUSH_TOOK, How.P99),
         ),
-        _("The broker's histogram of flushes"),
+        _("Broker flush histogram"),
     ),
     Chart(
         "disk",
@@ -183,19 +183,19 @@ BROKER_CHARTS = (
         _("Disk"),
         "GiB",
         (
-            _line("used", _("used on the disk"), metrics.DISK_USED, scale=GIB),
-            _line("total", _("size of the disk"), metrics.DISK_TOTAL, scale=GIB),
+            _line("used", _("disk used"), metrics.DISK_USED, scale=GIB),
+            _line("total", _("disk size"), metrics.DISK_TOTAL, scale=GIB),
             _line("log", _("CommitLog"), metrics.LOG_BYTES, scale=GIB),
         ),
-        _("The file system of the CommitLog"),
+        _("CommitLog file system"),
     ),
     Chart(
         "cpu",
         BROKER,
-        _("Processor"),
+        _("Request processor"),
         _("% of a core"),
         (_line("cpu", _("broker"), metrics.CPU, scale=PERCENT),),
-        _("The broker's process"),
+        _("Broker process"),
     ),
     Chart(
         "memory",
@@ -203,15 +203,15 @@ BROKER_CHARTS = (
         _("Memory"),
         "MiB",
         (_line("rss", _("resident"), metrics.RSS, scale=MIB),),
-        _("The broker's process; files that are mapped count while they are in memory"),
+        _("Broker process, including mapped files in memory"),
     ),
     Chart(
         "half",
         BROKER,
         _("Half messages"),
         _("msg"),
-        (_line("pending", _("undecided"), metrics.HALF_PENDING, How.PEAK),),
-        _("The broker's table of transactions"),
+        (_line("pending", _("pending"), metrics.HALF_PENDING, How.PEAK),),
+        _("Broker transaction table"),
     ),
 )
 CLUSTER_CHART = Chart(
@@ -220,7 +220,7 @@ CLUSTER_CHART = Chart(
     _("Messages"),
     _("msg/s"),
     IN_AND_OUT,
-    _("The counters of all brokers"),
+    _("Counters of all brokers"),
 )
 LAG_CHARTS = (
     Chart(
@@ -230,17 +230,17 @@ LAG_CHARTS = (
         "MiB",
         (
             _line("lag", _("lag"), metrics.REPLICATION_BEHIND, scale=MIB),
-            _line("peak", _("most"), metrics.REPLICATION_BEHIND, How.PEAK, MIB),
+            _line("peak", _("max"), metrics.REPLICATION_BEHIND, How.PEAK, MIB),
         ),
-        _("Of a master the slave furthest behind; of a slave itself"),
+        _("For a master, the slave furthest behind; for a slave, its own lag"),
     ),
     Chart(
         "replication-age",
         BROKER,
-        _("Replication lag by time"),
+        _("Replication delay"),
         "s",
-        (_line("age", _("age of what is lacking"), metrics.REPLICATION_AGE, How.PEAK, SECONDS),),
-        _("Of a master the slave furthest behind; of a slave itself"),
+        (_line("age", _("age of the missing part"), metrics.REPLICATION_AGE, How.PEAK, SECONDS),),
+        _("For a master, the slave furthest behind; for a slave, its own lag"),
     ),
 )
 SLAVES_CHARTS = (
@@ -253,16 +253,16 @@ SLAVES_CHARTS = (
             _line("connected", _("connected"), metrics.SLAVES),
             _line("in-sync", _("in sync"), metrics.SLAVES_IN_SYNC),
         ),
-        _("The master's HA connections"),
+        _("Master's HA connections"),
     ),
 )
 PROCESS_CHARTS = (
     Chart(
         "process-cpu",
         PROCESS,
-        _("Processor"),
+        _("Request processor"),
         _("% of a core"),
-        (_line("cpu", _("processor"), metrics.CPU, scale=PERCENT),),
+        (_line("cpu", _("CPU"), metrics.CPU, scale=PERCENT),),
         _("/proc, read by the collector"),
     ),
     Chart(

@@ -1,4 +1,4 @@
-"""Points as bytes: rows that repeat are named, the others are packed, and zlib has the rest.
+"""Points as bytes: repeated rows are referenced, the others are packed, then zlib compresses all.
 
 ::
 
@@ -9,8 +9,8 @@
         PACKED    i64 base | width u8 | low bytes of all slots, then the next higher bytes, ...
         STEPS     the same, of the differences from slot to slot (the first is that from base)
 
-All numbers are little-endian. A row's slots that know nothing have the numbers of the slot before,
-which packs well and says nothing: their weight is 0.
+All numbers are little-endian. A row's unknown slots repeat the numbers of the slot before, which
+packs well; their weight of 0 marks them as unknown.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _REFERENCE = struct.Struct("<H")
 
 
 class CodecError(ValueError):
-    """The bytes are not points: what is wrong with them."""
+    """The bytes aren't valid points; the text says why."""
 
 
 def encode(points: Points) -> bytes:
-    """Return the points as bytes, without the slots at both ends that know nothing."""
+    """Return the points as bytes, without unknown slots at either end."""
     known = np.flatnonzero(points.table[WEIGHT].any(axis=0))
     low, high = (int(known[0]), int(known[-1]) + 1) if len(known) else (0, 0)
     table = points.table[:, :, low:high]
@@ -57,7 +57,7 @@ def encode(points: Points) -> bytes:
         table = table.copy()
         table[MAX][unknown] = 0
         table[SUM][unknown] = 0
-        # The row before fills the holes: position of the last known slot at or before each.
+        # Fill the holes: position of the last known slot at or before each.
         last = np.maximum.accumulate(np.where(unknown, 0, np.arange(table.shape[2])), axis=1)
         for which in (SUM, MAX):
             table[which] = np.take_along_axis(table[which], last, axis=1)
@@ -76,7 +76,7 @@ def _columns_of(data: bytes) -> tuple[Column, ...]:
 
 
 def _rows(rows: Ints) -> bytes:
-    """Return all rows: what each of them spans is found for all at once."""
+    """Return all rows, computing the ranges of all of them at once."""
     if not len(rows):
         return b""
     lows, highs = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
@@ -97,7 +97,7 @@ def _rows(rows: Ints) -> bytes:
 def _row(row: Ints, low: int, high: int) -> bytes:
     steps = row[1:] - row[:-1]
     step_low, step_high = int(steps.min()), int(steps.max())
-    # Noise packs better as it is, and whatever climbs as its steps: compare what they span.
+    # Noise packs better as values, growing figures as steps, so compare their ranges.
     if step_high - step_low < high - low:
         every = np.empty_like(row)
         every[0] = step_low
@@ -119,7 +119,7 @@ def decode(data: bytes) -> Points:
     """Return the points.
 
     Raises:
-        CodecError: the bytes are not what `encode` makes.
+        CodecError: the bytes weren't produced by `encode`.
     """
     try:
         version, column_count, slots, first = _HEAD.unpack_from(data)

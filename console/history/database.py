@@ -1,7 +1,7 @@
-"""The database of the history: SQLite in a file of its own, or the console's PostgreSQL.
+"""The history database: SQLite in a separate file, or the console's PostgreSQL.
 
-Statements are written for SQLite, with ? for each parameter; both understand the rest. A file of
-its own keeps a sample every 10 s out of the way of accounts and audit, and may be deleted.
+Statements are written for SQLite, with ? for parameters; otherwise both accept the same SQL. A
+separate file keeps a sample every 10 s out of the way of accounts and audit, and can be deleted.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 BUSY_TIMEOUT_MS = 20_000
 PAGE_BYTES = 16_384
-"""A block of a busy subject takes about 3 KB: five share a page."""
+"""A block of a busy subject takes about 3 KB, so five share a page."""
 CONNECT_TIMEOUT_S = 10
 TABLES_LOCK, COLLECTORS_LOCK = 7_236_110, 7_236_111
-"""Numbers of PostgreSQL's advisory locks; any that nobody else has."""
+"""Numbers of PostgreSQL advisory locks; arbitrary but unique."""
 
 TABLES = (
     """
@@ -59,17 +59,17 @@ TABLES = (
 
 
 class HistoryError(Exception):
-    """The history cannot be read or written: why, in the database's words."""
+    """The history can't be read or written; the text is the database's error."""
 
 
 class Database(Protocol):
-    """One connection a thread; any thread."""
+    """One connection per thread; thread-safe."""
 
     def transaction(self, *, writes: bool) -> Any:
-        """Return a context whose statements see one state, and take effect together.
+        """Return a context whose statements see one state and take effect together.
 
         Raises:
-            HistoryError: the database does not do what it is asked.
+            HistoryError: a statement failed.
         """
 
     def rows(self, statement: str, parameters: Parameters = ()) -> list[Row]: ...
@@ -79,20 +79,20 @@ class Database(Protocol):
     def run_many(self, statement: str, parameters: Iterable[Parameters]) -> None: ...
 
     def bytes_used(self) -> int:
-        """Return how much is kept; what was deleted does not count, whoever has its space."""
+        """Return the bytes of stored data, excluding the space of deleted rows."""
 
     def held(self) -> Any:
-        """Return a context that one process at a time may be in: the one that writes samples.
+        """Return a context for the process that writes samples; one process at a time can enter it.
 
         Raises:
-            HistoryError: another process is.
+            HistoryError: another process is in it.
         """
 
     def close(self) -> None: ...
 
 
 class SqliteDatabase:
-    """A file; it appears with the first connection."""
+    """A file, created by the first connection."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -131,7 +131,7 @@ class SqliteDatabase:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise HistoryError(f"another collector writes {self._path} already") from error
+                raise HistoryError(f"another collector already writes to {self._path}") from error
             yield
 
     def bytes_used(self) -> int:
@@ -152,7 +152,7 @@ class SqliteDatabase:
                 self._path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None
             )
             connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
-            # Pages read while the collector writes.
+            # Lets pages read while the collector writes.
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             words = {
@@ -166,7 +166,7 @@ class SqliteDatabase:
 
 
 class PostgresDatabase:
-    """The console's own database, as Django's settings describe it."""
+    """The console's own database, from Django's settings."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host"}
@@ -201,20 +201,25 @@ class PostgresDatabase:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        # A session's lock: the server gives it back when this process is gone.
+        # The server releases the lock if this process dies, but some time after it is gone.
         try:
             with psycopg.connect(**self._how, autocommit=True) as session:
                 [(is_ours,)] = session.execute(
                     "SELECT pg_try_advisory_lock(%s)", (COLLECTORS_LOCK,)
                 ).fetchall()
                 if not is_ours:
-                    raise HistoryError("another collector writes this PostgreSQL database already")
-                yield
+                    raise HistoryError(
+                        "another collector already writes to this PostgreSQL database"
+                    )
+                try:
+                    yield
+                finally:
+                    session.execute("SELECT pg_advisory_unlock(%s)", (COLLECTORS_LOCK,))
         except psycopg.Error as error:
             raise HistoryError(f"PostgreSQL: {error}") from error
 
     def bytes_used(self) -> int:
-        # The size of the tables would count what is deleted until it is vacuumed.
+        # The table size would include deleted rows until they are vacuumed.
         [(size,)] = self.rows("SELECT COALESCE(SUM(LENGTH(points)), 0) FROM history_blocks")
         return int(size)
 
@@ -239,7 +244,7 @@ class PostgresDatabase:
                 "id": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
                 "blob": "BYTEA",
             }
-            # Two processes that make the same table at once disturb each other.
+            # Two processes that create the same table at the same time can fail.
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (TABLES_LOCK,))
                 for table in TABLES:

@@ -1,4 +1,4 @@
-"""Quantiles from histograms: how long the fastest 50 % or 99 % of calls took at most."""
+"""Quantiles from histograms: the maximum duration of the fastest 50 % or 99 % of calls."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ BOUNDS_MS = (
     *(0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0, 100.0, 200.0, 500.0),
     *(1e3, 2e3, 3e3, 4e3, 5e3, 10e3),
 )
-"""Upper bounds of the buckets that our brokers count in; one more bucket is above them."""
+"""Upper bounds of the brokers' buckets; one more bucket is above them."""
 
 
 def quantile_ms(counts: Sequence[int], share: float) -> float | None:
-    """Return the milliseconds within which a share of the calls ended; None without calls.
+    """Return the milliseconds within which a share of the calls ended, or None without calls.
 
-    It is interpolated within its bucket; of the last bucket only the lower bound is known.
+    Interpolates within the bucket; for the last bucket, returns its lower bound.
     """
     wanted = sum(counts) * share
     if not wanted:

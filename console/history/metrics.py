@@ -1,7 +1,7 @@
-"""The figures that are kept: their codes on disk, their kinds and units.
+"""The stored figures: their codes on disk, kinds and units.
 
-A counter is what was added since the sample before; its mean is a rate. A gauge is a reading. A
-column is a figure together with a part: the queue of a topic, the bucket of a histogram, or WHOLE.
+A counter is the increase since the previous sample; its mean is a rate. A gauge is a reading. A
+column is a figure and a part: the queue of a topic, the bucket of a histogram, or WHOLE.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 PARTS_MAX = 0xFFFE
 WHOLE = 0xFFFF
-"""The part that stands for all of it."""
+"""The part that stands for the entire subject."""
 
 
 class Kind(Enum):
-    """How samples of a figure become one."""
+    """How samples of a figure are combined."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
 
 
 class Metric(NamedTuple):
-    """A figure. `code` is what the store writes: it never changes its meaning."""
+    """A figure. `code` is stored on disk, so it must never change its meaning."""
 
     code: int
     name: str
@@ -66,29 +66,29 @@ FLUSH_TOOK = _counter(25, "flush_took", "calls")
 OLDEST_AGE = _gauge(26, "oldest_age", "ms")
 RETENTION = _gauge(27, "retention", "ms")
 REPLICATION_BEHIND = _gauge(28, "replication_behind", "B")
-"""How far the slowest slave is behind, or this slave; brokers without slaves have none."""
+"""Bytes that the slowest slave, or this slave, is behind; missing for brokers without slaves."""
 REPLICATION_AGE = _gauge(29, "replication_age", "ms")
 SLAVES = _gauge(30, "slaves", "")
 SLAVES_IN_SYNC = _gauge(31, "slaves_in_sync", "")
 REPLICAS_MIN = _gauge(32, "replicas_min", "")
-"""minInSyncReplicas, the master included."""
+"""minInSyncReplicas, including the master."""
 EPOCH = _gauge(33, "epoch", "")
 FOLLOWING = _gauge(34, "following", "")
 MASTER_SILENT = _gauge(35, "master_silent", "ms")
 LARGEST = _gauge(36, "largest", "B")
-"""The largest message of a topic, where it is near the limit; nothing elsewhere."""
+"""The largest message of a topic; only stored if it is near the limit."""
 MESSAGE_MAX = _gauge(37, "message_max", "B")
 HOT_QUEUE = _gauge(38, "hot_queue", "‰")
-"""The share of a topic's messages that a queue gets, where it is many times that of the others."""
+"""A queue's share of its topic's messages, if it is many times that of the others."""
 HOT_KEY = _gauge(39, "hot_key", "‰")
 VERSIONS = _gauge(40, "versions", "")
-"""Of a group's clients; one is not kept."""
+"""Number of client versions in a group; only stored if there are several."""
 MISMATCHED = _gauge(41, "mismatched", "")
-"""Members of a group that subscribe to something else than most; none is not kept."""
+"""Number of consumers in a group with unusual subscriptions; only stored if above zero."""
 CLOCK_OFF = _gauge(42, "clock_off", "ms")
 GOT_COLD = _counter(43, "got_cold", "msg")
 REFUSED = _counter(44, "refused", "requests")
-"""Requests that the broker's access control refused."""
+"""Requests refused by the broker's access control."""
 
 ALL = {
     each.code: each
@@ -105,10 +105,11 @@ COUNTER_CODES = frozenset(each.code for each in ALL.values() if each.kind is Kin
 
 
 class Subject(NamedTuple):
-    """Whose figures they are; kind: broker, topic, progress, group, process, clients of a group.
+    """The subject of figures; kind: broker, topic, progress, group, process, clients of a group.
 
-    `broker` is a broker name, empty for a process of the console. A progress is named by `pair`,
-    and so are clients: by their group, and by their language and version.
+    `broker` is a broker name, empty for a console process. Progress and clients are named by
+    `pair`:
+    the group with the topic, or with the clients' language and version.
     """
 
     kind: str
@@ -118,22 +119,22 @@ class Subject(NamedTuple):
 
 BROKER, TOPIC, PROGRESS, GROUP, PROCESS = "broker", "topic", "progress", "group", "process"
 CONSUMERS, PRODUCERS = "consumers", "producers"
-"""Members of a group that are alike."""
+"""Clients of a group with the same language and version."""
 CLUSTER = "cluster"
-"""All brokers together, in addresses; nothing is kept under it."""
+"""All brokers together, in URLs only; nothing is stored under it."""
 
 
 QUEUE = "queue"
-"""A group's progress in one queue, in addresses; it is kept as a part of the progress."""
+"""A group's progress in one queue, in URLs only; it is stored as a part of the progress."""
 
 
 def pair(group: str, other: str) -> str:
-    """Return the name of a group's progress in a topic, or of its clients; no name has an @."""
+    """Return the name of a group's progress in a topic, or of its clients; names contain no @."""
     return f"{group}@{other}"
 
 
 class QueuePlace(NamedTuple):
-    """A group's place in a queue. As a text: group@topic@broker:0."""
+    """A group's position in a queue, written group@topic@broker:0."""
 
     group: str
     topic: str
@@ -145,7 +146,7 @@ class QueuePlace(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> QueuePlace | None:
-        """Return the place that `str` wrote, None where the text is none."""
+        """Parse the output of `str`, or return None for other text."""
         group, _at, rest = text.partition("@")
         topic, _at, queue = rest.partition("@")
         broker, _colon, number = queue.rpartition(":")
@@ -156,7 +157,7 @@ class QueuePlace(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A figure, and of which part."""
+    """A figure and its part."""
 
     code: int
     part: int = WHOLE

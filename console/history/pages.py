@@ -1,4 +1,4 @@
-"""What pages with charts share: their time range, their charts, the collector's state."""
+"""Shared parts of pages with charts: time range, charts, collector status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.urls import reverse
 from console.gateway.moment import now_ms
 from console.history.charts import OF_KIND
 from console.history.metrics import GROUP, QUEUE, TOPIC, QueuePlace
-from console.history.range import asked_range
+from console.history.range import requested_range
 from console.history.reading import collector_state
 from console.verdicts.reading import verdicts_about
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def chart_row(chart: Chart, name: str, query: str) -> dict[str, Any]:
-    """Return what the template of a chart needs."""
+    """Return the template context of a chart."""
     arguments = [chart.kind, chart.slug, name]
     return {
         "chart": chart,
@@ -36,7 +36,7 @@ def chart_row(chart: Chart, name: str, query: str) -> dict[str, Any]:
 
 
 def messages_url(kind: str, name: str) -> str:
-    """Return where the messages of a chart's subject are, but for the time; empty: none are its."""
+    """Return the URL of the messages of a chart's subject, without the time, or ""."""
     if kind == TOPIC:
         return f"{reverse('browse:search')}?{urlencode({'topic': name})}&"
     if kind == GROUP:
@@ -56,7 +56,7 @@ def history_context(
     `more` charts come last.
     """
     now = now_ms()
-    asked = asked_range(request.GET, now)
+    asked = requested_range(request.GET, now)
     return {
         "time_range": asked,
         "history_charts": [

@@ -1,4 +1,4 @@
-"""What a subject of the history is called on pages, and where its page is."""
+"""Display names and page URLs of the history's subjects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from console.history.metrics import BROKER, GROUP, PROGRESS, TOPIC
 
 
 def place_of(kind: str, broker: str, name: str) -> tuple[str, str]:
-    """Return what a subject is called, and the path of its page, "" where it has none."""
+    """Return a subject's display name, and the path of its page or ""."""
     try:
         if kind == TOPIC:
             return name, reverse("topics:detail", args=[name])
@@ -27,7 +27,7 @@ def place_of(kind: str, broker: str, name: str) -> tuple[str, str]:
 
 
 def _broker(name: str, broker_id: int) -> str:
-    """Return a broker's name; that of a slave says so, for its master has the same."""
+    """Return a broker's name, marking slaves because they share their master's name."""
     if broker_id == MASTER_ID:
         return name
     return _("%(broker)s, slave %(number)d") % {"broker": name, "number": broker_id}

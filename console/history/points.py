@@ -1,9 +1,9 @@
-"""Points: what is known of some columns in a row of time slots, and how points become one.
+"""Points: the known values of columns in a row of time slots, and how to combine them.
 
-A point is three whole numbers: its weight (ms that a counter covers; samples of a gauge), its sum,
-and its maximum (of a counter: what was added in 10 s at most). Weight 0 means unknown. Points of
-one slot are added up in any order, so sums and maxima are the same on every scale of time, also
-where a clock that was set back brings a slot twice.
+A point is three integers: its weight (ms that a counter covers; number of samples of a gauge), its
+sum, and its maximum (for a counter, the largest increase in 10 s). Weight 0 means unknown. Points
+of one slot can be added up in any order, so sums and maxima are the same on every time scale, even
+if a clock that is set back repeats a slot.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 NOMINAL_MS = 10_000
-"""How far samples are apart, and what a counter's maximum refers to."""
+"""The sampling interval, and the unit of a counter's maximum."""
 MISSING = -(1 << 63)
-"""Stands for a value that is not known, and for the maximum of nothing."""
+"""Stands for an unknown value, and for the maximum of no values."""
 VALUE_MAX = 1 << 50
 """Limit of a figure: a petabyte, or the messages that a broker stores in centuries. With this limit
-the sums of a block fit into 64 bits, whatever brokers report."""
+the sums of a block fit into 64 bits, whatever brokers report.
+"""
 WEIGHT, SUM, MAX = range(3)
 
 
@@ -67,7 +68,7 @@ def bounded(values: Ints) -> Ints:
 
 
 def ints_of(numbers: Sequence[int]) -> Ints:
-    """Return integers of any size as an array; those beyond 64 bits become the nearest limit."""
+    """Return integers of any size as an array, clipped to 64 bits."""
     try:
         return np.array(numbers, dtype=np.int64)
     except OverflowError:
@@ -76,7 +77,7 @@ def ints_of(numbers: Sequence[int]) -> Ints:
 
 
 def nothing(first: int, slots: int, columns: Sequence[Column]) -> Points:
-    """Return points that know nothing."""
+    """Return points without known values."""
     table = np.zeros((3, len(columns), slots), dtype=np.int64)
     table[MAX] = MISSING
     return Points(first, tuple(columns), table)
@@ -85,9 +86,9 @@ def nothing(first: int, slots: int, columns: Sequence[Column]) -> Points:
 def of_samples(
     columns: Sequence[Column], values: Ints, covered_ms: Ints, slots: Ints
 ) -> Points | None:
-    """Return the points of samples: `values` is [sample, column], its `slots` in any order.
+    """Return the points of samples: `values` is [sample, column], `slots` can be in any order.
 
-    A value that is MISSING is no point; nor is a counter's when nothing says what it covers (0).
+    MISSING values yield no points, nor do counters whose coverage is unknown (0).
     """
     if not len(slots):
         return None
@@ -114,12 +115,12 @@ def of_samples(
 
 
 def part_of(points: Points, low: int, high: int) -> Points:
-    """Return the columns from `low` to `high`, sharing their numbers."""
+    """Return the columns from `low` to `high` as a view."""
     return Points(points.first, points.columns[low:high], points.table[:, low:high])
 
 
 def add(into: Points, more: Points) -> Points:
-    """Return both added up over the slots of `into`; points of `more` outside them are left out."""
+    """Return the sum over the slots of `into`; points of `more` outside them are dropped."""
     if more.columns == into.columns:
         new = []
     else:
@@ -147,7 +148,7 @@ def add(into: Points, more: Points) -> Points:
 
 
 def coarser(points: Points, factor: int) -> Points:
-    """Return the same on a scale with slots `factor` times as long."""
+    """Return the points on a scale with slots `factor` times as long."""
     first = points.first // factor
     last = (points.first + points.slots - 1) // factor
     made = nothing(first, last - first + 1, points.columns)
@@ -160,7 +161,7 @@ def coarser(points: Points, factor: int) -> Points:
 
 
 def together(parts: Iterable[Points], first: int, slots: int) -> Points:
-    """Return all parts added up in these slots."""
+    """Return the sum of all parts in these slots."""
     parts = list(parts)
     made = nothing(first, slots, parts[0].columns if parts else ())
     for part in parts:

@@ -1,4 +1,4 @@
-"""TimeRange: the part of the past that a page shows; its address says which."""
+"""TimeRange: the period that a page shows, encoded in its URL."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ RECENT: dict[str, tuple[int, Promise]] = {
 DEFAULT = "1h"
 NOTHING = _("Nothing")
 EARLIER: dict[str, tuple[int, Promise, Promise]] = {
-    "day": (DAY_MS, _("a day earlier"), _("Yesterday")),
-    "week": (7 * DAY_MS, _("a week earlier"), _("Last week")),
+    "day": (DAY_MS, _("1 day earlier"), _("Yesterday")),
+    "week": (7 * DAY_MS, _("1 week earlier"), _("Last week")),
 }
-"""What a range is compared with: how much earlier, in words beside a line, and in a choice."""
+"""Comparison periods: how much earlier, the legend text, and the choice's label."""
 SHORTEST_MS = MINUTE_MS
 LONGEST_MS = 366 * DAY_MS
 DIGITS_MAX = 15
@@ -40,9 +40,9 @@ DIGITS_MAX = 15
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """From `low_ms` to `high_ms`, the latter not included. `recent` names one that ends now.
+    """From `low_ms` to `high_ms` (exclusive). `recent` names a range that ends now.
 
-    `earlier` names the time before it, of the same length, that it is compared with.
+    `earlier` names the period of the same length that it is compared with.
     """
 
     low_ms: int
@@ -53,7 +53,9 @@ class TimeRange:
 
     @property
     def tier(self) -> Tier:
-        """The scale of both, so that equal things look equal: what is earlier may be coarser."""
+        """The scale for both periods, so that they compare; the earlier one may only have a coarser
+        one.
+        """
         low_ms = self.low_ms - self.earlier_by_ms
         return tier_for(low_ms, low_ms + (self.high_ms - self.low_ms), self.now_ms)
 
@@ -63,7 +65,7 @@ class TimeRange:
 
     @property
     def query(self) -> str:
-        """The range as it stands in addresses."""
+        """The range as a query string."""
         return urlencode(self._span | ({"earlier": self.earlier} if self.earlier else {}))
 
     @property
@@ -72,7 +74,7 @@ class TimeRange:
 
     @property
     def choices(self) -> list[tuple[str, Promise, bool]]:
-        """Return (query, label, is this one) for each range that ends now."""
+        """Return (query, label, is selected) for each range that ends now."""
         more = {"earlier": self.earlier} if self.earlier else {}
         return [
             (urlencode({"range": name} | more), label, name == self.recent)
@@ -81,7 +83,7 @@ class TimeRange:
 
     @property
     def comparisons(self) -> list[tuple[str, Promise, bool]]:
-        """Return (query, label, is this one) for nothing and each earlier time."""
+        """Return (query, label, is selected) for no comparison and each earlier period."""
         return [
             (urlencode(self._span), NOTHING, not self.earlier),
             *(
@@ -91,13 +93,13 @@ class TimeRange:
         ]
 
 
-def asked_range(
+def requested_range(
     asked: Mapping[str, str],
     now_ms: int,
     default: str = DEFAULT,
     shortest_ms: int = SHORTEST_MS,
 ) -> TimeRange:
-    """Return the range that an address asks for; one that makes no sense is the default."""
+    """Return the range in a URL, or the default if it is invalid."""
     earlier = asked.get("earlier", "")
     earlier = earlier if earlier in EARLIER else ""
     low, high = whole(asked.get("from", "")), whole(asked.get("to", ""))

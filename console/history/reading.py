@@ -1,4 +1,4 @@
-"""What pages read of the history: charts, sparklines, marks, and whether the collector lives."""
+"""History data for pages: charts, sparklines, marks and collector status."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SILENT_MS = 45_000
-"""A collector without a sample for this long does not work."""
+"""A collector without a sample for this long counts as down."""
 GROUPS_MARKED_MAX = 20
-"""The chart of a topic shows the rebalances of no more groups: a mark each would hide it."""
+"""With more groups, the rebalance marks would hide a topic's chart."""
 SPARK_SLOTS = HOUR_MS // MIDDLE.step_ms
 
 
 class Mark(NamedTuple):
-    """Something that happened, at a time on a chart; `what` names the kind, as `words` knows it.
+    """An event at a time on a chart; `what` is its kind, a key of `words`.
 
-    `group` says to which of the groups that a chart is about.
+    `group` is the group it belongs to, on a chart about several groups.
     """
 
     at_ms: int
@@ -63,7 +63,9 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChartData:
-    """A chart's values, one list a line, at the beginnings of slots; the `earlier` ones as many."""
+    """A chart's values, one list per line, at the start of each slot; the same number of `earlier`
+    ones.
+    """
 
     step_ms: int
     times_ms: list[int]
@@ -75,7 +77,7 @@ class ChartData:
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """A figure's last hour by the minute, or its last day by ten minutes."""
+    """A figure's last hour by the minute, or last day by ten minutes."""
 
     values: Values
     trend: int
@@ -88,7 +90,7 @@ class Spark:
 
 @dataclass(frozen=True, slots=True)
 class CollectorState:
-    """What the collector last said; `status` None: it never ran."""
+    """The collector's latest status; `status` is None if it never ran."""
 
     status: Status | None
     now_ms: int
@@ -131,7 +133,7 @@ def subjects_of(kind: str, name: str) -> dict[Subject, int]:
 
 
 def is_kept(kind: str, name: str) -> bool:
-    """Whether the history knows a page's subject; one that cannot be read knows none."""
+    """Whether the history has a page's subject; False if the history can't be read."""
     try:
         return bool(subjects_of(kind, name))
     except HistoryError:
@@ -139,10 +141,10 @@ def is_kept(kind: str, name: str) -> bool:
 
 
 def chart_data(chart: Chart, name: str, asked: TimeRange) -> ChartData:
-    """Return what a chart shows; what cannot be read is a problem in words, not an error."""
+    """Return a chart's data; read failures are returned as a problem, not raised."""
     tier = asked.tier
     first = asked.low_ms // tier.step_ms
-    # The slot that is not over yet would show too little of a sum.
+    # An incomplete slot would show too small a sum.
     slots = max(1, asked.high_ms // tier.step_ms - first)
     times = [(first + index) * tier.step_ms for index in range(slots)]
     earlier: list[Values] = []
@@ -158,7 +160,7 @@ def chart_data(chart: Chart, name: str, asked: TimeRange) -> ChartData:
             earlier = lines_of(chart, subjects, read_before, slots)
         events = history_store().events(asked.low_ms, asked.high_ms)
     except HistoryError as error:
-        logger.warning("history cannot be read: %s", error)
+        logger.warning("history unreadable error=%s", error)
         return ChartData(tier.step_ms, times, lines_of(chart, {}, {}, slots), problem=str(error))
     found = list(read.values())
     brokers = {subject.broker for subject in subjects}
@@ -188,7 +190,7 @@ def lines_of(
 
 
 def counted(brokers: Mapping[Subject, int], metric: Metric) -> Mapping[Subject, int]:
-    """Return whose figures a sum of brokers adds up: what slaves replay was received once."""
+    """Return the subjects to sum over brokers: not slaves, which would count twice."""
     if metric not in (PUT, PUT_BYTES):
         return brokers
     master = str(MASTER_ID)
@@ -196,7 +198,7 @@ def counted(brokers: Mapping[Subject, int], metric: Metric) -> Mapping[Subject, 
 
 
 def rewinds(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:
-    """Return a mark where a group's offsets went back."""
+    """Return a mark for each time a group's offsets were rewound."""
     back = values_of(found, Line("", REWOUND, How.SUM))
     return [
         Mark(at, "back", str(round(count))) for at, count in zip(times, back, strict=False) if count
@@ -232,7 +234,7 @@ def group_marks(groups: Sequence[str], tier: Tier, first: int, slots: int) -> li
 
 
 def rebalances(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:
-    """Return a mark where the number of a group's members changed: its queues were dealt anew."""
+    """Return a mark for each change in a group's number of consumers, which moves queues."""
     marks: list[Mark] = []
     last: int | None = None
     for at, value in zip(times, values_of(found, Line("", MEMBERS, How.PEAK)), strict=False):
@@ -246,13 +248,13 @@ def rebalances(found: Sequence[Points], times: Sequence[int]) -> list[Mark]:
 
 
 def sparks(kind: str, names: Sequence[str], line: Line, now_ms: int) -> dict[str, Spark]:
-    """Return the last hour of a figure for each name; nothing where it cannot be read."""
+    """Return the last hour of a figure by name; empty if it can't be read."""
     first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
     try:
         subjects = history_store().find(kind, names)
         read = history_store().read(list(subjects.values()), MIDDLE, first, SPARK_SLOTS)
     except HistoryError as error:
-        logger.warning("history cannot be read: %s", error)
+        logger.warning("history unreadable error=%s", error)
         return {}
     by_name: dict[str, list[Points]] = {}
     for subject, number in subjects.items():
@@ -267,13 +269,13 @@ def sparks(kind: str, names: Sequence[str], line: Line, now_ms: int) -> dict[str
 def subject_sparks(
     kind: str, name: str, lines: Mapping[str, Line], now_ms: int
 ) -> dict[str, Spark]:
-    """Return the last hour of some figures of one subject, by the names of the lines."""
+    """Return the last hour of some figures of one subject, by line name."""
     first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
     try:
         numbers = list(subjects_of(kind, name).values())
         parts = list(history_store().read(numbers, MIDDLE, first, SPARK_SLOTS).values())
     except HistoryError as error:
-        logger.warning("history cannot be read: %s", error)
+        logger.warning("history unreadable error=%s", error)
         return {}
     made = {key: values_of(parts, line) for key, line in lines.items()}
     return {key: Spark(values, trend_of(values)) for key, values in made.items()}
@@ -282,13 +284,13 @@ def subject_sparks(
 def queue_sparks(
     kind: str, name: str, line: Line, now_ms: int
 ) -> Callable[[str, int], Spark | None]:
-    """Return what gives the last hour of a figure in each queue of a subject, by broker and id."""
+    """Return a function that gives the last hour of a figure by broker and queue ID."""
     first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
     try:
         subjects = history_store().find(kind, [name])
         read = history_store().read(list(subjects.values()), MIDDLE, first, SPARK_SLOTS)
     except HistoryError as error:
-        logger.warning("history cannot be read: %s", error)
+        logger.warning("history unreadable error=%s", error)
         return lambda _broker, _queue_id: None
     by_broker = {subject.broker: read[number] for subject, number in subjects.items()}
 
@@ -303,16 +305,16 @@ def queue_sparks(
 
 
 def lag_sparks(group: str, topic: str, now_ms: int) -> Callable[[str, int], Spark | None]:
-    """Return what gives the last hour of a group's lag in each queue of a topic."""
+    """Return a function that gives the last hour of a group's lag in each queue of a topic."""
     return queue_sparks(PROGRESS, pair(group, topic), Line("lag", LAG, How.PEAK), now_ms)
 
 
 def fill_sparks(topic: str, now_ms: int) -> Callable[[str, int], Spark | None]:
-    """Return what gives how fast each queue of a topic was filled in the last hour."""
+    """Return a function that gives the write rate of each queue of a topic in the last hour."""
     return queue_sparks(TOPIC, topic, Line("received", PUT), now_ms)
 
 
 def last_of(spark: Spark | None) -> float | None:
-    """Return the newest value that is known, None where there is none."""
+    """Return the newest known value, or None."""
     known = [value for value in spark.values if value is not None] if spark else []
     return known[-1] if known else None

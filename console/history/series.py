@@ -1,7 +1,7 @@
-"""Series: what a chart draws, made of the points of one subject on all its brokers.
+"""Series: chart values computed from one subject's points on all its brokers.
 
-A value is None where it is not known. A sum over brokers is not known where one of them is not,
-from the first time to the last that this broker is known.
+Unknown values are None. A sum over brokers is unknown where one broker is unknown, between the
+first and last time that this broker is known.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Values = list[float | None]
 
 
 class How(Enum):
-    """What of the points is shown."""
+    """Which aspect of the points a line shows."""
 
-    MEAN = "mean"  # a gauge's mean; a counter's rate a second
-    PEAK = "peak"  # a gauge's maximum; a counter's rate a second in its busiest ten seconds
+    MEAN = "mean"  # a gauge's mean; a counter's rate per second
+    PEAK = "peak"  # a gauge's maximum; a counter's rate per second in its busiest 10 s
     SUM = "sum"  # a counter's sum in a slot
     P50 = "p50"
     P99 = "p99"
@@ -40,7 +40,7 @@ SHARES = {How.P50: 0.50, How.P99: 0.99}
 
 
 class Line(NamedTuple):
-    """One line of a chart; `scale` multiplies, to reach the chart's unit."""
+    """One line of a chart; `scale` converts to the chart's unit."""
 
     label: str
     metric: Metric
@@ -80,7 +80,7 @@ def values_of(parts: Iterable[Points], line: Line) -> Values:
 
 
 def is_age(line: Line) -> bool:
-    """Whether the figure of several brokers is their greatest, not their sum."""
+    """Whether the figure of several brokers is their maximum rather than their sum."""
     return line.metric.kind is Kind.GAUGE and line.metric.unit == "ms"
 
 
@@ -125,7 +125,7 @@ def quantiles(parts: Sequence[Points], line: Line) -> Values:
 
 
 def trend_of(values: Sequence[float | None]) -> int:
-    """Return 1 where the last third of the values is clearly above the first, -1 below, else 0."""
+    """Return 1 if the last third of the values is clearly above the first, -1 if below, else 0."""
     known = [value for value in values if value is not None]
     third = len(known) // 3
     if not third:

@@ -1,4 +1,4 @@
-"""What the collector says of itself; the last word is kept in the history."""
+"""The collector's status; the latest one is kept in the history."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import msgspec
 from console.history.points import NOMINAL_MS
 
 STATUS = "collector"
-"""The note that holds it."""
+"""The name of its note."""
 
 
 class Status(msgspec.Struct):
-    """One sample: when, how much, how long it took, and what is missing."""
+    """One sample: its time, size, duration and problems."""
 
     at_ms: int
     process: dict[str, str | int] | None
@@ -19,4 +19,4 @@ class Status(msgspec.Struct):
     numbers: int = 0
     took_ms: int = 0
     problems: dict[str, str] = {}
-    """By broker: why there is no sample of it. "*": of any; "": why the history is not kept."""
+    """By broker: why its sample is missing. "*": all brokers; "": why the history isn't stored."""

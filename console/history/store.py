@@ -1,9 +1,9 @@
-"""HistoryStore: samples in, points out.
+"""HistoryStore: stores samples, returns points.
 
-A sample is written as one row of all its numbers as soon as it is taken. Every few minutes `fold`
-adds the rows to the blocks of every tier and deletes them; a block holds SLOTS_A_BLOCK slots of one
-subject, and the number of the last row in it (`through`), so that a fold that was interrupted adds
-nothing twice. Whoever reads takes the blocks and the rows that are not in them yet.
+Each sample is written at once as one row with all its numbers. Every few minutes `fold` adds the
+rows to the blocks of every tier and deletes them. A block holds SLOTS_A_BLOCK slots of one subject
+and the ID of its last row (`through`), so that an interrupted fold adds nothing twice. Readers
+combine the blocks with the rows that aren't in them yet.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SUBJECTS_A_STEP = 200
-"""How many subjects `fold` folds before it yields: a sample that is due must not wait long."""
+"""Subjects that `fold` handles before it yields, so that the next sample isn't delayed."""
 SUBJECTS_AT_ONCE = 400
 EVENTS_MAX = 500
 BYTES_MAX = 3_000_000_000
-"""A year of 20,000 series of which a fifth is busy takes a third of this."""
+"""A year of 20,000 series, a fifth of them busy, takes a third of this."""
 SAMPLE_LEVEL = 1
 CACHED_BYTES_MAX = 48 << 20
 MADE_MAX = 8
@@ -52,14 +52,14 @@ _SUBJECT_SHIFT = _PART_BITS + _CODE_BITS
 
 
 class Layout(NamedTuple):
-    """Which number of a sample is which: sorted keys made of subject, figure and part."""
+    """The meaning of each number in a sample: sorted keys made of subject, figure and part."""
 
     digest: str
     keys: Keys
 
 
 class Sample(NamedTuple):
-    """A row: the numbers of a layout at a time; `covered_ms` 0 where the one before is unknown."""
+    """A row: a layout's numbers at a time; `covered_ms` is 0 if the previous sample is unknown."""
 
     number: int
     at_ms: int
@@ -69,7 +69,7 @@ class Sample(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that happened to a broker, at a time."""
+    """An event on a broker, with its time."""
 
     at_ms: int
     what: str
@@ -77,7 +77,7 @@ class Event(NamedTuple):
 
 
 def layout_of(subjects: Ints, codes: Ints, parts: Ints) -> tuple[Layout, Ints]:
-    """Return the layout of these columns of subject ids, and the order of the keys in it."""
+    """Return the layout of these subjects' columns, and the order of the keys in it."""
     table = (subjects << _SUBJECT_SHIFT | codes << _PART_BITS | parts).astype(np.uint64)
     order = np.argsort(table, kind="stable")
     ordered = table[order]
@@ -85,7 +85,7 @@ def layout_of(subjects: Ints, codes: Ints, parts: Ints) -> tuple[Layout, Ints]:
 
 
 class HistoryStore:
-    """Any thread; one process writes (`add_sample`, `fold`, `expire`), any number read."""
+    """Thread-safe; one process writes (`add_sample`, `fold`, `expire`), any number read."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -96,12 +96,12 @@ class HistoryStore:
         self._made_of: tuple[object, ...] = ()
 
     def made_once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` makes of the samples, made anew once there is another sample.
+        """Return the cached result of `make`, recomputing it once per new sample.
 
-        So what all viewers see is made for the first of them.
+        Shared views are thus only computed for their first viewer.
         """
         with self.database.transaction(writes=False):
-            # A number comes again once all rows are folded, but not with the same time.
+            # An ID is reused once all rows are folded, but not with the same time.
             newest = tuple(self.database.rows("SELECT MAX(id), MAX(at_ms) FROM history_samples")[0])
         with self._lock:
             if newest != self._made_of or len(self._made) > MADE_MAX:
@@ -117,7 +117,7 @@ class HistoryStore:
         return made
 
     def subject_ids(self, subjects: Iterable[Subject], now_ms: int) -> dict[Subject, int]:
-        """Return the ids of subjects, making those that are new."""
+        """Return the IDs of subjects, creating missing ones."""
         with self.database.transaction(writes=True):
             rows = [(*subject, now_ms) for subject in subjects]
             self.database.run_many(
@@ -156,7 +156,7 @@ class HistoryStore:
         values: Ints,
         reading: bytes,
     ) -> None:
-        """Write a sample, and with it what the next one is compared with."""
+        """Write a sample, and the reading that the next one is compared with."""
         numbers = zlib.compress(_shuffled(values), SAMPLE_LEVEL)
         with self.database.transaction(writes=True):
             if layout.digest not in self._layouts:
@@ -179,7 +179,7 @@ class HistoryStore:
         self._layouts[layout.digest] = layout
 
     def last_reading(self, source: str) -> tuple[int, bytes] | None:
-        """Return when a source was read last, and what it said."""
+        """Return the time and content of a source's last reading."""
         with self.database.transaction(writes=False):
             rows = self.database.rows(
                 "SELECT at_ms, reading FROM history_readings WHERE source = ?", (source,)
@@ -187,7 +187,7 @@ class HistoryStore:
         return (int(rows[0][0]), bytes(rows[0][1])) if rows else None
 
     def note(self, name: str, note: bytes) -> None:
-        """Keep a note under a name, instead of the one before."""
+        """Store a note under a name, replacing the previous one."""
         with self.database.transaction(writes=True):
             self.database.run(
                 "INSERT INTO history_notes (name, note) VALUES (?, ?) "
@@ -207,7 +207,7 @@ class HistoryStore:
             )
 
     def events(self, low_ms: int, high_ms: int) -> list[Event]:
-        """Return what happened from a time to another, in its order; EVENTS_MAX at most."""
+        """Return the events in a time range, in order; EVENTS_MAX at most."""
         with self.database.transaction(writes=False):
             rows = self.database.rows(
                 "SELECT at_ms, what, broker FROM history_events "
@@ -222,9 +222,9 @@ class HistoryStore:
         return int(count)
 
     def fold(self) -> Iterator[int]:
-        """Add all samples to the blocks; yields the subjects folded so far, between steps.
+        """Add all samples to the blocks; yields the number of subjects folded so far.
 
-        May be left and begun anew at any step.
+        Can be stopped and restarted at any yield.
         """
         with self.database.transaction(writes=False):
             sources = self.database.rows("SELECT DISTINCT source FROM history_samples")
@@ -272,7 +272,7 @@ class HistoryStore:
                     new = here & (numbers > last)
                     made[last] = points.of_samples(columns, values[new], covered[new], slots[new])
                 written = []
-                # Most subjects rest, and what they have and get is alike.
+                # Most subjects are idle, so their old and new points are identical.
                 alike: dict[tuple[object, ...], bytes] = {}
                 for subject, low, high in spans:
                     last, data = before.get(subject, (0, b""))
@@ -297,7 +297,7 @@ class HistoryStore:
         return len(spans)
 
     def expire(self, now_ms: int, bytes_max: int = BYTES_MAX) -> None:
-        """Delete what is older than its tier keeps, and what is beyond `bytes_max`."""
+        """Delete data beyond its tier's retention, or beyond `bytes_max`."""
         with self.database.transaction(writes=True):
             for tier in TIERS:
                 oldest = (now_ms - tier.kept_ms) // tier.block_ms
@@ -311,7 +311,7 @@ class HistoryStore:
         self._keep_within(bytes_max)
 
     def _keep_within(self, bytes_max: int) -> None:
-        """Delete the oldest of the coarsest blocks until no more than `bytes_max` are kept."""
+        """Delete the oldest of the coarsest blocks until at most `bytes_max` remain."""
         coarsest = TIERS[-1].number
         while True:
             with self.database.transaction(writes=True):
@@ -323,7 +323,7 @@ class HistoryStore:
                 if oldest is None:
                     return
                 logger.warning(
-                    "the history holds more than %d bytes; its oldest days go before their time",
+                    "history over its size limit, deleting the oldest days bytes_max=%d",
                     bytes_max,
                 )
                 self.database.run(
@@ -333,7 +333,7 @@ class HistoryStore:
     def read(
         self, subjects: Sequence[int], tier: Tier, first: int, slots: int
     ) -> dict[int, Points]:
-        """Return each subject's points in these slots of a tier; all are in one state."""
+        """Return each subject's points in these slots of a tier, read in one transaction."""
         wanted = sorted(set(subjects))
         found = {each: points.nothing(first, slots, ()) for each in wanted}
         if not wanted:
@@ -362,7 +362,7 @@ class HistoryStore:
         rows = []
         for at in range(0, len(wanted), SUBJECTS_AT_ONCE):
             some = wanted[at : at + SUBJECTS_AT_ONCE]
-            # One equality a block: a range of blocks would walk over all their subjects.
+            # Query each block by equality; a range of blocks would scan all their subjects.
             for block in range(low, high + 1):
                 rows += self.database.rows(
                     "SELECT block, subject, through, points FROM history_blocks WHERE tier = ? "
@@ -375,7 +375,7 @@ class HistoryStore:
         ]
 
     def _samples(self, where: str, parameters: tuple[object, ...]) -> list[Sample]:
-        """Return samples in the order in which they were written; their numbers are cached."""
+        """Return samples in the order of writing; their numbers are cached."""
         rows = self.database.rows(
             f"SELECT id, at_ms, covered_ms, layout FROM history_samples WHERE {where} ORDER BY id",
             parameters,
@@ -430,7 +430,7 @@ def _unshuffled(data: bytes) -> Ints:
 
 
 def _one_table(samples: Sequence[Sample]) -> tuple[Keys, Ints]:
-    """Return all keys of the samples, sorted, and their values: [sample, key], else MISSING."""
+    """Return all keys of the samples, sorted, and their values: [sample, key], or MISSING."""
     if not samples:
         return np.empty(0, dtype=np.uint64), np.empty((0, 0), dtype=np.int64)
     layouts = {sample.layout.digest: sample.layout.keys for sample in samples}
@@ -464,13 +464,13 @@ def _encoded(data: bytes, more: Points) -> bytes:
     """Add points to a block; replace a block that can't be read or extended.
 
     Raises:
-        ValueError: the new points cannot be encoded.
+        ValueError: the new points can't be encoded.
     """
     if data:
         try:
             return codec.encode(_together([codec.decode(data), more]))
         except (codec.CodecError, struct.error) as error:
-            logger.warning("a damaged block of the history is replaced: %s", error)
+            logger.warning("damaged history block replaced error=%s", error)
     return codec.encode(more)
 
 
@@ -494,7 +494,7 @@ def _waiting(
     tier: Tier,
     throughs: Mapping[tuple[int, int], int],
 ) -> Iterator[tuple[int, Points]]:
-    """Yield the points of samples that are not in the blocks yet."""
+    """Yield the points of samples that aren't in the blocks yet."""
     by_layout: dict[str, list[Sample]] = {}
     for sample in samples:
         by_layout.setdefault(sample.layout.digest, []).append(sample)

@@ -1,4 +1,4 @@
-"""The scales on which points are kept, and for how long."""
+"""The time scales of stored points, and their retention."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ DAY_MS = 24 * HOUR_MS
 SLOTS_A_BLOCK = 360
 """One hour of 10 s, six hours of 1 min, two and a half days of 10 min."""
 POINTS_WANTED = 1_500
-"""A chart has no more points than this where a coarser scale is kept."""
+"""A chart with more points uses a coarser scale, if there is one."""
 
 
 class Tier(NamedTuple):
-    """A scale: how long its slots are, and for how long they are kept, in ms."""
+    """A scale: the length and retention of its slots, in ms."""
 
     number: int
     step_ms: int
@@ -32,7 +32,7 @@ TIERS = (FINE, MIDDLE, COARSE)
 
 
 def tier_for(from_ms: int, to_ms: int, now_ms: int) -> Tier:
-    """Return the finest scale that still has the range, and not too many points of it."""
+    """Return the finest scale that still covers the range without too many points."""
     for tier in TIERS:
         is_kept = now_ms - from_ms <= tier.kept_ms
         if is_kept and (to_ms - from_ms) // tier.step_ms <= POINTS_WANTED:

@@ -1,4 +1,4 @@
-"""How far groups are behind in each topic, by the history's last minutes: no broker is asked."""
+"""Group lag per topic from the history's last minutes, without a request to brokers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SLOTS = 3
-"""Minutes: a group that was not sampled in any of them is gone."""
+"""Minutes: a group without a sample in any of them is gone."""
 FEW = 200
-"""More topics are looked up among those of all, which takes some tenths of a second once a sample.
-"""
+"""Larger sets are read from the cached table of all topics, computed once per sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class TopicLag:
 
 
 def topic_lags(topics: Iterable[str], now_ms: int) -> dict[str, TopicLag]:
-    """Return what is known of each topic that a group reads; nothing where it cannot be read."""
+    """Return the lag of each topic that a group reads; empty if it can't be read."""
     wanted = set(topics)
     first = now_ms // MIDDLE.step_ms - SLOTS
     try:
@@ -44,16 +43,16 @@ def topic_lags(topics: Iterable[str], now_ms: int) -> dict[str, TopicLag]:
             return _lags(wanted, first)
         every = history_store().made_once(("topic lags", first), lambda: _lags(None, first))
     except HistoryError as error:
-        logger.warning("history cannot be read: %s", error)
+        logger.warning("history unreadable error=%s", error)
         return {}
     return {topic: every[topic] for topic in wanted if topic in every}
 
 
 def _lags(wanted: Container[str] | None, first: int) -> dict[str, TopicLag]:
-    """Return what is known of these topics, None for all.
+    """Return the lag of these topics, None for all.
 
     Raises:
-        HistoryError: it cannot be read.
+        HistoryError: the history can't be read.
     """
     subjects = {
         subject: number

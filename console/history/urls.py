@@ -1,4 +1,4 @@
-"""Addresses of charts' points."""
+"""URLs of chart data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of the history: the points of a chart, for scripts and as a table."""
+"""Chart data, as JSON for scripts and as CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.audit.models import Entry
 from console.gateway.moment import now_ms
 from console.history.charts import CHARTS
 from console.history.metrics import BROKER, CLUSTER, QUEUE, QueuePlace
-from console.history.range import EARLIER, asked_range
+from console.history.range import EARLIER, requested_range
 from console.history.reading import Mark, chart_data, collector_state
 from console.marks.setting import deployment_marks
 from console.ui.csv_file import csv_lines
@@ -44,14 +44,14 @@ def found(kind: str, slug: str) -> Chart:
 
 @page
 def points(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse:
-    """Answer a chart: times in ms, a list of values a line (null: not known), marks."""
+    """Return a chart: times in ms, a list of values per line (null: unknown), marks."""
     return JsonResponse(chart_points(request, kind, slug, name))
 
 
 def chart_points(request: HttpRequest, kind: str, slug: str, name: str) -> dict[str, Any]:
-    """Return what a chart shows of the time that an address asks for."""
+    """Return a chart's data for the time range in a URL."""
     chart = found(kind, slug)
-    asked = asked_range(request.GET, now_ms())
+    asked = requested_range(request.GET, now_ms())
     data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
     state = collector_state(asked.now_ms)
     alerts = alert_marks(kind, name, asked.low_ms, asked.high_ms)
@@ -88,9 +88,9 @@ def short(values: Values) -> Values:
 
 @page
 def table(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse:
-    """Answer a chart as CSV: a row a slot; an empty field is not known."""
+    """Return a chart as CSV, one row per slot; unknown values are empty."""
     chart = found(kind, slug)
-    asked = asked_range(request.GET, now_ms())
+    asked = requested_range(request.GET, now_ms())
     data = chart_data(chart, name[:NAME_CHARACTERS_MAX], asked)
     # Programs read it.
     with translation.override("en"):
@@ -116,9 +116,9 @@ def table(request: HttpRequest, kind: str, slug: str, name: str) -> HttpResponse
 
 
 def changes(kind: str, name: str, asked: TimeRange) -> list[Mark]:
-    """Return what the console's people changed about a subject, or about its offsets.
+    """Return changes that people made in the console to a subject or its offsets.
 
-    On a chart of all brokers it is what was changed about any broker.
+    A chart of all brokers includes the changes to any broker.
     """
     low, high = (datetime.fromtimestamp(ms / 1000, tz=UTC) for ms in (asked.low_ms, asked.high_ms))
     entries = Entry.objects.filter(at__gte=low, at__lt=high, outcome=Entry.Outcome.DONE)
@@ -138,7 +138,7 @@ def changes(kind: str, name: str, asked: TimeRange) -> list[Mark]:
 
 
 def is_about(kind: str, name: str, words: list[str]) -> bool:
-    """Whether an entry's subject names a chart's; a broker's entry may leave out its id."""
+    """Whether an entry's subject matches a chart's; a broker's entry may omit its ID."""
     if kind == BROKER:
         return name in words or name.rpartition(":")[0] in words
     return name in words
@@ -155,24 +155,24 @@ def mark_of(entry: Entry) -> Mark:
 def words(mark: Mark) -> str:
     match mark.what:
         case "restart":
-            return _("%(broker)s was started") % {"broker": mark.detail}
+            return _("%(broker)s started") % {"broker": mark.detail}
         case "failover":
-            return _("A slave became the master of %(broker)s") % {"broker": mark.detail}
+            return _("A slave of %(broker)s became master") % {"broker": mark.detail}
         case "back":
             return ngettext(
-                "Offsets went back by %(count)s message",
-                "Offsets went back by %(count)s messages",
+                "Offsets rewound by %(count)s message",
+                "Offsets rewound by %(count)s messages",
                 int(mark.detail),
             ) % {"count": mark.detail}
         case "deploy":
             return mark.detail
         case "rebalance":
-            return _("The queues were dealt anew: members %(members)s") % {"members": mark.detail}
+            return _("Queues rebalanced: consumers %(members)s") % {"members": mark.detail}
         case "alert":
             return _("Alert: %(title)s") % {"title": mark.detail}
         case "alert-end":
-            return _("The alert ended: %(title)s") % {"title": mark.detail}
+            return _("Alert resolved: %(title)s") % {"title": mark.detail}
         case "reset":
-            return _("Offsets were set (%(action)s)") % {"action": mark.detail}
+            return _("Offsets set (%(action)s)") % {"action": mark.detail}
         case _other:
             return _("Changed: %(action)s") % {"action": mark.detail}

@@ -1,4 +1,4 @@
-"""Pages of a subject whose brokers do not answer: what the history has of it, and what is wrong."""
+"""Pages of a subject whose brokers don't respond: its history, and the error."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     View = Callable[..., HttpResponse]
 
 
-def or_its_history(kind: str, name_of: Callable[..., str]) -> Callable[[View], View]:
-    """Have a view show what is kept of its subject while brokers do not answer.
+def with_history_fallback(kind: str, name_of: Callable[..., str]) -> Callable[[View], View]:
+    """Have a view show a subject's history while its brokers don't respond.
 
-    `name_of` takes the parts of the address, by their names.
+    `name_of` takes the URL's arguments by name.
     """
 
     def decorated(view: View) -> View:

@@ -1,1 +1,1 @@
-"""The lake: what operators do to it, by way of the analytics program."""
+"""The lake: operator commands and status, through the analytics program."""

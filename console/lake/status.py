@@ -1,4 +1,4 @@
-"""What the lake's own program says of the lake: `manage.py lake status`, for the page."""
+"""The lake's status for the page, from `manage.py lake status`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from broker_core.environment import without_secrets
 PROGRAM = "manage.py lake"
 SECONDS_MAX = 30
 KEPT_S = 5
-# The lake's process looks at the log every ten seconds, and reads a batch in less than this.
+# The pipeline runs every half minute, and reads a batch in less time than this.
 SILENT_MS = 10 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class LakeStatus:
-    """The state of the lake, or why it is not known."""
+    """The state of the lake, or why it is unknown."""
 
     problem: str = ""
     found: dict[str, Any] = field(default_factory=dict)
 
 
 def environment() -> dict[str, str]:
-    """Return what the lake's program is told: where everything of ours is."""
+    """Return the environment of the lake's program, with the console's paths."""
     return {
         **os.environ,
         "PYTHONPATH": str(settings.BASE_DIR),
@@ -44,7 +44,7 @@ def environment() -> dict[str, str]:
 
 
 def status() -> LakeStatus:
-    """Return the state of the lake, not older than KEPT_S; it takes about a second."""
+    """Return the state of the lake, at most KEPT_S old; takes about a second."""
     key = f"lake-status-{hash((settings.TREBUCHET_LAKE, settings.TREBUCHET_STORE))}"
     known: LakeStatus | None = cache.get(key)
     if known is None:
@@ -66,11 +66,11 @@ def _asked() -> LakeStatus:
             text=True,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return LakeStatus(_("The lake's program does not answer."))
+        return LakeStatus(_("The lake program isn't responding."))
     try:
         found = json.loads(said.stdout)
     except ValueError:
-        # Its last line is a sentence that begins with its name.
+        # The last line is a sentence that begins with the program's name.
         last = (said.stderr.strip().splitlines() or [""])[-1].removeprefix(f"{PROGRAM}: ")
-        return LakeStatus(last or _("The lake's program does not answer."))
+        return LakeStatus(last or _("The lake program isn't responding."))
     return LakeStatus("", found)

@@ -1,4 +1,4 @@
-"""The lake's page: its tables, how far behind the log they are, and what is wrong."""
+"""The lake's page: its tables, its delay behind the log, and its problems."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 GAPS = "bronze.gaps"
 DAYS_DEFAULT = "30"
+ENGINES = {"spark": "Spark", "arrow": "Arrow"}
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong with the lake, and the command that mends it or says more."""
+    """A problem of the lake, and a command that fixes or explains it."""
 
     sentence: str
     state: str
@@ -33,7 +34,7 @@ class Trouble:
 
 @page
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the page; what takes a second to ask comes after it, or at once without a script."""
+    """Show the page; the slow status is loaded afterwards, or at once without scripts."""
     context: dict[str, Any] = {"is_on": bool(settings.TREBUCHET_LAKE)}
     if settings.TREBUCHET_LAKE and "now" in request.GET:
         context |= shown()
@@ -42,21 +43,22 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @page
 def state(request: HttpRequest) -> HttpResponse:
-    """Show only the state, which the page asks for every ten seconds."""
+    """Show only the state; the page polls this every ten seconds."""
     return render(request, "lake/_status.html", shown() if settings.TREBUCHET_LAKE else {})
 
 
 def shown() -> dict[str, Any]:
-    """Return the template's values for the state of the lake."""
+    """Return the template context for the state of the lake."""
     known = status()
     if known.problem:
         return {"problem": known.problem}
     found = known.found
-    keeper = found.get("keeper") or {}
+    jobs = found.get("jobs") or {}
     size = sum(each["bytes"] for each in found["tables"])
     return {
         "found": found,
-        "looked_ms": keeper.get("checked_ms") or None,
+        "looked_ms": jobs.get("checked_ms") or None,
+        "engine": ENGINES.get(jobs.get("engine", ""), ""),
         "troubles": troubles(found, now_ms()),
         "size": size,
         "last_batch_ms": found.get("committed_ms"),
@@ -67,20 +69,23 @@ def shown() -> dict[str, Any]:
 
 
 def troubles(found: dict[str, Any], now: int) -> list[Trouble]:
-    """Return what is wrong, the worst first: an error, silence, messages soon lost, gaps."""
-    keeper = found.get("keeper") or {}
+    """Return the problems, worst first: errors, no activity, messages about to expire, gaps."""
+    jobs = found.get("jobs") or {}
+    # After a quiet hour the last job is old, but a new message is no reason for an alarm.
+    waiting_ms = max(int(jobs.get("checked_ms") or 0), int(found.get("pending_since_ms") or 0))
     wrong = []
-    if keeper.get("error"):
-        wrong.append(Trouble(keeper["error"], "bad", "manage.py lake verify"))
-    if not keeper.get("checked_ms"):
-        wrong.append(Trouble(_("No process keeps the lake."), "bad", "manage.py lake run"))
-    elif now - keeper["checked_ms"] > SILENT_MS:
-        sentence = _("The lake's process has not looked at the log for more than ten minutes.")
-        wrong.append(Trouble(sentence, "bad", "manage.py lake run"))
+    if jobs.get("error"):
+        wrong.append(Trouble(jobs["error"], "bad", "manage.py lake verify"))
+    elif found.get("pending_bytes") and now - waiting_ms > SILENT_MS:
+        sentence = _(
+            "The log has new messages, and the pipeline hasn't ingested any for more than ten "
+            "minutes. Check that its worker is running."
+        )
+        wrong.append(Trouble(sentence, "bad", "manage.py lake ingest"))
     if found.get("warning"):
         wrong.append(Trouble(found["warning"], "warn", "manage.py lake ingest"))
     gaps = next((each["rows"] for each in found["tables"] if each["table"] == GAPS), 0)
     if gaps:
-        sentence = _("Ranges of the log could not be read: the table bronze.gaps says which.")
+        sentence = _("Some ranges of the log couldn't be read. See the table bronze.gaps.")
         wrong.append(Trouble(sentence, "warn", "manage.py lake verify"))
     return wrong

@@ -1,1 +1,1 @@
-"""Marks that people and pipelines set on the charts: a deployment, a test, a move."""
+"""Marks that people and pipelines set on charts: a deployment, a test, a migration."""

@@ -1,4 +1,4 @@
-"""What is kept of marks: the marks, and the tokens with which programs set them."""
+"""Marks, and the tokens with which programs set them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MARKS_MAX, TOKENS_MAX = 10_000, 20
 
 
 class Token(models.Model):
-    """Lets a program set marks and nothing else. Only a digest of it is kept."""
+    """Lets a program set marks and nothing else. Only its digest is stored."""
 
     name = models.CharField(max_length=NAME_CHARACTERS_MAX, unique=True)
     digest = models.CharField(max_length=64, unique=True)
@@ -27,13 +27,13 @@ class Token(models.Model):
 
 
 class Mark(models.Model):
-    """Something that happened outside the brokers, at a time on every chart."""
+    """An event outside the brokers, shown at its time on every chart."""
 
     at_ms = models.BigIntegerField(db_index=True)
     text = models.CharField(max_length=TEXT_CHARACTERS_MAX)
     by = models.CharField(max_length=ACTOR_CHARACTERS_MAX)
     made_ms = models.BigIntegerField()
-    # None: a person set it, or the token is deleted.
+    # None: a person set it, or the token has been deleted.
     token = models.ForeignKey(Token, null=True, on_delete=models.SET_NULL, related_name="marks")
 
     class Meta:

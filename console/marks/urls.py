@@ -1,4 +1,4 @@
-"""Addresses of marks."""
+"""URLs of marks."""
 
 from __future__ import annotations
 

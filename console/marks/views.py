@@ -1,4 +1,4 @@
-"""The page of marks and their tokens, and the address where programs set marks."""
+"""The page of marks and their tokens, and the endpoint for programs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from console.audit.record import change, done_by_token, refused
 from console.gateway.moment import now_ms
 from console.history.tiers import HOUR_MS
 from console.marks.models import NAME_CHARACTERS_MAX, TOKENS_MAX, Mark, Token
-from console.marks.setting import MarkError, TooManyError, made_token, set_mark, token_of
-from console.ui.danger import Danger, Effect, unanswered
+from console.marks.setting import MarkError, TooManyError, new_token, set_mark, token_of
+from console.ui.danger import Danger, Effect, confirmation
 from console.ui.lists import stored_page_of
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-    # At run time Django's class takes no parameter.
+    # Django's class isn't generic at run time.
     TokenModelForm = forms.ModelForm[Token]
 else:
     TokenModelForm = forms.ModelForm
@@ -65,19 +65,19 @@ def listing(request: HttpRequest) -> HttpResponse:
 
 @operators_action
 def add(request: HttpRequest) -> HttpResponse:
-    """Set a mark for now."""
+    """Set a mark at the current time."""
     try:
-        added(request, request.POST.get("text", ""))
+        add_mark(request, request.POST.get("text", ""))
     except MarkError as error:
         messages.error(request, str(error))
     return redirect("marks:list")
 
 
-def added(request: HttpRequest, text: object, at_ms: object = None) -> Mark:
-    """Set a mark under an audit entry.
+def add_mark(request: HttpRequest, text: object, at_ms: object = None) -> Mark:
+    """Set a mark, with an audit entry.
 
     Raises:
-        MarkError: the text or the time is none.
+        MarkError: the text or time is invalid.
     """
     with change(request, "mark.add", "marks") as entry:
         mark = set_mark(text, at_ms, now_ms(), by=request.user.get_username())
@@ -86,13 +86,13 @@ def added(request: HttpRequest, text: object, at_ms: object = None) -> Mark:
 
 
 def mark_danger_of(mark: Mark) -> Danger:
-    """Return what goes with a mark: its line on each chart."""
+    """Return the effects of deleting a mark: its line on each chart."""
     return Danger(
         title=_("Delete this mark?"),
         text=mark.text,
-        undo=_("This cannot be undone: a mark set anew stands at the time of setting it."),
+        undo=_("This can't be undone. A new mark gets the current time."),
         action=_("Delete mark"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("marks:delete", args=[mark.pk]),
         back=reverse("marks:list"),
     )
@@ -101,16 +101,16 @@ def mark_danger_of(mark: Mark) -> Danger:
 @operators_form
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     mark = get_object_or_404(Mark, pk=pk)
-    question = unanswered(request, mark_danger_of(mark))
+    question = confirmation(request, mark_danger_of(mark))
     if question is not None:
         return question
-    deleted(request, mark)
-    messages.success(request, _("The mark is deleted."))
+    delete_mark(request, mark)
+    messages.success(request, _("Mark deleted."))
     return redirect("marks:list")
 
 
-def deleted(request: HttpRequest, mark: Mark) -> None:
-    """Delete a mark under an audit entry."""
+def delete_mark(request: HttpRequest, mark: Mark) -> None:
+    """Delete a mark, with an audit entry."""
     before = {"text": mark.text, "at_ms": mark.at_ms, "by": mark.by}
     with change(request, "mark.delete", "marks", before=before):
         mark.delete()
@@ -118,9 +118,9 @@ def deleted(request: HttpRequest, mark: Mark) -> None:
 
 @administrators_action
 def create_token(request: HttpRequest) -> HttpResponse:
-    """Make a token and show it, this once."""
+    """Create a token and show it, this once."""
     if Token.objects.count() >= TOKENS_MAX:
-        messages.error(request, _("There are %(count)d tokens already.") % {"count": TOKENS_MAX})
+        messages.error(request, _("You already have %(count)d tokens.") % {"count": TOKENS_MAX})
         return redirect("marks:list")
     form = TokenForm(request.POST)
     if not form.is_valid():
@@ -129,21 +129,24 @@ def create_token(request: HttpRequest) -> HttpResponse:
         return redirect("marks:list")
     name = form.cleaned_data["name"]
     with change(request, "mark-token.create", name):
-        token = made_token(name, request.user.get_username(), now_ms())
+        token = new_token(name, request.user.get_username(), now_ms())
     address = settings.TREBUCHET_URL + reverse("marks:api")
     context = {"name": name, "token": token, "address": address}
     return render(request, "marks/token.html", context)
 
 
 def token_danger_of(token: Token) -> Danger:
-    """Return what goes with a token: its program's way to set marks."""
+    """Return the effects of deleting a token: its program can't set marks."""
     return Danger(
         title=_("Delete token %(name)s?") % {"name": token.name},
-        text=_("The program that has it sets no mark any more; its deployments do not fail by it."),
-        effects=(Effect(_("Marks that it has set, and that stay"), token.marks.count()),),
-        undo=_("This cannot be undone: a new token has another text."),
+        text=_(
+            "The program that uses this token can no longer add marks. Its deployments won't "
+            "fail because of it."
+        ),
+        effects=(Effect(_("Marks it added, which are kept"), token.marks.count()),),
+        undo=_("This can't be undone. A new token has a different value."),
         action=_("Delete token"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("marks:token-delete", args=[token.pk]),
         back=reverse("marks:list"),
         name=token.name,
@@ -153,14 +156,14 @@ def token_danger_of(token: Token) -> Danger:
 @administrators_form
 def delete_token(request: HttpRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(Token, pk=pk)
-    question = unanswered(request, token_danger_of(token))
+    question = confirmation(request, token_danger_of(token))
     if question is not None:
         return question
     with change(request, "mark-token.delete", token.name):
         token.delete()
     messages.success(
         request,
-        _("The token %(name)s sets no more marks; those it has set stay.") % {"name": token},
+        _("Token %(name)s can no longer add marks. Its existing marks are kept.") % {"name": token},
     )
     return redirect("marks:list")
 
@@ -173,8 +176,10 @@ def api(request: HttpRequest) -> JsonResponse:
     """Set a mark: {"text": …, "at_ms": …}, with `Authorization: Bearer TOKEN`."""
     token = token_of(request.headers.get("Authorization", ""))
     if token is None:
-        refused(request, "mark.refused", "marks", _("The token is none of this console."))
-        answer = problem(401, _("Send Authorization: Bearer and a token of this console's marks."))
+        refused(request, "mark.refused", "marks", _("This token doesn't belong to this console."))
+        answer = problem(
+            401, _("Send an Authorization header with Bearer and a marks token of this console.")
+        )
         answer["WWW-Authenticate"] = "Bearer"
         return answer
     try:

@@ -1,1 +1,1 @@
-"""Masking: what of messages nobody sees without asking for it, and being written down."""
+"""Masking: hides parts of messages unless a person requests them, which is audited."""

@@ -1,10 +1,10 @@
-"""Masking of one message: by patterns, JSON paths and names of properties.
+"""Masks one message, by patterns, JSON paths and property names.
 
-What a rule cannot look through it hides as a whole: a body that is no text for a pattern, or no
-JSON (or only a part of it) for a path. A pattern finds text however its characters are escaped
-(broker_core/message/escaped_text.py), and `^` and `$` also stand for the ends of JSON's values. A
-message counts for the topic that it is in and for the one it came from, so that retries and dead
-letters are masked as the message was. Patterns are RE2's, in whose time no text is a trap.
+A body that a rule can't inspect is hidden entirely: a body that isn't text for a pattern, or isn't
+(complete) JSON for a path. A pattern matches text however its characters are escaped
+(broker_core/message/escaped_text.py), and `^` and `$` also match the ends of JSON values. A message
+belongs to its current topic and to its original topic, so retries and dead letters are masked like
+the original. Patterns use RE2, which runs in linear time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import re2
 
-from broker_core.message.escaped_text import anchored_to_lines, hidden as hidden_in
+from broker_core.message.escaped_text import anchored_to_lines, mask_matches
 from broker_core.message.names import ORIGIN_PROPERTIES, PROPERTY_NAMES, is_system_topic
 from console.accounts.actions import group_of
 from console.accounts.rights import fits
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 MASK = "***"
 CUT_BYTES = 1_024
-"""So much goes from the end of a body that is only a beginning: a match may reach across."""
+"""Bytes to hide at the end of a truncated body, since a match may cross the cut."""
 UTF8_LACKING_MAX = 3
 
 
 class PatternError(ValueError):
-    """A text is no pattern; the words are RE2's."""
+    """The pattern is invalid; the text is RE2's error."""
 
 
 def pattern_of(text: str) -> Any:
     """Return a compiled pattern.
 
     Raises:
-        PatternError: it is none.
+        PatternError: it is invalid.
     """
     try:
         return compiled(text)
@@ -60,7 +60,7 @@ def compiled(text: str) -> Any:
 
 
 def topics_of(message: StoredMessage) -> list[str]:
-    """Return the topics whose rules a message falls under."""
+    """Return the topics whose rules apply to a message."""
     origins = (message.properties.get(each, "") for each in ORIGIN_PROPERTIES)
     return [message.topic, *(each for each in origins if each)]
 
@@ -70,8 +70,8 @@ def rules_for(message: StoredMessage, rules: Iterable[MaskingRule]) -> list[Mask
     return [rule for rule in rules if any(fits(frozenset(rule.topics), each) for each in topics)]
 
 
-def masked(message: StoredMessage, rules: Sequence[MaskingRule]) -> StoredMessage:
-    """Return a message with what these rules hide, and the names of those that hid something."""
+def mask(message: StoredMessage, rules: Sequence[MaskingRule]) -> StoredMessage:
+    """Return a message masked by these rules, and the names of the rules that hid something."""
     found = message
     hiding = []
     for rule in rules_for(message, rules):
@@ -86,7 +86,7 @@ def masked(message: StoredMessage, rules: Sequence[MaskingRule]) -> StoredMessag
 
 def properties_after(rule: MaskingRule, properties: Any) -> dict[str, str]:
     def shown(name: str, value: str) -> str:
-        # Pages go by RocketMQ's own, and they stand in indexes and traces as well.
+        # Pages rely on RocketMQ's own properties, which are in indexes and traces anyway.
         if name in PROPERTY_NAMES:
             return value
         if rule.kind == MaskingRule.Kind.PROPERTY:
@@ -101,10 +101,11 @@ def properties_after(rule: MaskingRule, properties: Any) -> dict[str, str]:
 def rule_hiding_property(
     rules: Iterable[MaskingRule], topic: str | None, name: str, value: str
 ) -> MaskingRule | None:
-    """Return a rule that hides a property's value in a topic, None where everyone sees it.
+    """Return a rule that hides a property's value in a topic, or None.
 
-    A pattern of topics, and a topic of the broker's or of a group's copies, may hold messages that
-    came from anywhere: there every rule counts.
+    A topic pattern, a system topic and a group's retry or dead-letter topic can contain messages
+    from
+    any topic, so every rule applies to them.
     """
     is_one = topic is not None and not set(topic) & {"*", "?"} and not holds_copies(topic)
     asked = {name: value}
@@ -117,7 +118,7 @@ def rule_hiding_property(
 
 
 def holds_copies(topic: str) -> bool:
-    """Whether a topic's messages may come from any other."""
+    """Whether a topic's messages can come from any other topic."""
     return group_of(topic) is not None or is_system_topic(topic)
 
 
@@ -143,9 +144,11 @@ def by_pattern(pattern: str, body: bytes, *, is_cut: bool) -> bytes:
 
 
 def without_matches(pattern: str, text: str) -> str:
-    """Return a text with all that a pattern matches in it hidden, escaped or not."""
+    """Return a text with all matches of a pattern masked, escaped or not."""
     in_values = anchored_to_lines(pattern)
-    return hidden_in(text, finder(pattern), MASK, None if in_values is None else finder(in_values))
+    return mask_matches(
+        text, finder(pattern), MASK, None if in_values is None else finder(in_values)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -156,15 +159,15 @@ def finder(pattern: str) -> Find:
 
 def by_path(steps: tuple[str, ...], body: bytes) -> bytes:
     try:
-        after, is_hit = hidden(parsed(body.decode()), steps)
-        return written(after).encode() if is_hit else body
+        after, is_hit = mask_path(parsed(body.decode()), steps)
+        return dump_json(after).encode() if is_hit else body
     except (ValueError, RecursionError):
-        # It is no JSON, or too deep to be read or written.
+        # Not JSON, or nested too deeply.
         return MASK.encode()
 
 
-def hidden(value: object, steps: tuple[str, ...]) -> tuple[object, bool]:
-    """Return a value with what stands at a path hidden, and whether anything stood there."""
+def mask_path(value: object, steps: tuple[str, ...]) -> tuple[object, bool]:
+    """Return a value with the value at a path masked, and whether the path exists."""
     if not steps:
         return MASK, True
     first, rest = steps[0], steps[1:]
@@ -173,7 +176,7 @@ def hidden(value: object, steps: tuple[str, ...]) -> tuple[object, bool]:
         pairs = []
         for name, each in value:
             if first in (ANY, name):
-                each, is_hit = hidden(each, rest)
+                each, is_hit = mask_path(each, rest)
                 hit |= is_hit
             pairs.append((name, each))
         return Pairs(pairs), hit
@@ -181,20 +184,20 @@ def hidden(value: object, steps: tuple[str, ...]) -> tuple[object, bool]:
         items = []
         for at, each in enumerate(value):
             if first in (ANY, str(at)):
-                each, is_hit = hidden(each, rest)
+                each, is_hit = mask_path(each, rest)
                 hit |= is_hit
             items.append(each)
         return items, hit
     return value, False
 
 
-def written(value: object) -> str:
-    """Return JSON with its numbers as they came and its names in their order."""
+def dump_json(value: object) -> str:
+    """Return JSON with numbers and key order preserved."""
     if isinstance(value, Pairs):
-        inner = ",".join(f"{quoted(name)}:{written(each)}" for name, each in value)
+        inner = ",".join(f"{quoted(name)}:{dump_json(each)}" for name, each in value)
         return "{" + inner + "}"
     if isinstance(value, list):
-        return "[" + ",".join(written(each) for each in value) + "]"
+        return "[" + ",".join(dump_json(each) for each in value) + "]"
     return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
 
 

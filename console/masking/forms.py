@@ -1,4 +1,4 @@
-"""The form of a rule of masking."""
+"""The masking rule form."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ SAMPLE_CHARACTERS_MAX = 10_000
 
 
 class RuleForm(RuleModelForm):
-    """Asks what is hidden, and in which topics; a sample is tried, and not kept."""
+    """What to hide, and in which topics; the sample is only for testing and isn't saved."""
 
     topics = PatternsField(
-        label=_("Topics"), help_text=_("One a line: orders, or orders-*; * alone is every topic.")
+        label=_("Topics"),
+        help_text=_("One per line: orders, or orders-*; * alone matches every topic."),
     )
     sample = forms.CharField(
-        label=_("Try it on a body"),
+        label=_("Test with a body"),
         required=False,
         strip=False,
         max_length=SAMPLE_CHARACTERS_MAX,
@@ -39,14 +40,14 @@ class RuleForm(RuleModelForm):
     class Meta:
         model = MaskingRule
         fields = ("name", "topics", "kind", "what")
-        labels = {"name": _("Name"), "kind": _("It hides"), "what": _("Pattern, path or name")}
+        labels = {"name": _("Name"), "kind": _("Hide"), "what": _("Pattern, path or property name")}
         widgets = {
             "what": forms.TextInput(attrs={"class": "input mono", "spellcheck": "false"}),
         }
         help_texts = {
             "what": _(
-                "A pattern as RE2 reads it: [0-9]{13,19}. A path: $.customer.cards[*].number. "
-                "A property: iban."
+                "An RE2 pattern: [0-9]{13,19}. A JSON path: $.customer.cards[*].number. A "
+                "property: iban."
             )
         }
 
@@ -55,17 +56,23 @@ class RuleForm(RuleModelForm):
         kind, what = data.get("kind"), str(data.get("what", ""))
         try:
             if kind == MaskingRule.Kind.PATTERN and pattern_of(what).search("") is not None:
-                self.add_error("what", _("It matches nothing at all, too: name what is hidden."))
+                self.add_error(
+                    "what", _("This pattern also matches empty text. Make it more specific.")
+                )
             if kind == MaskingRule.Kind.PATH:
                 path_of(what)
         except PatternError as error:
-            self.add_error("what", _("This is no pattern: %(why)s.") % {"why": error})
+            self.add_error("what", _("This isn't a valid pattern: %(why)s.") % {"why": error})
         except PathError:
-            self.add_error("what", _("This is no path into JSON; one is written like $.a.b[0]."))
+            self.add_error("what", _("This isn't a valid JSON path. Use a form like $.a.b[0]."))
         if kind == MaskingRule.Kind.PROPERTY and what in PROPERTY_NAMES:
             self.add_error(
-                "what", _("RocketMQ's own properties are in indexes and traces; they are shown.")
+                "what",
+                _(
+                    "RocketMQ's own properties appear in indexes and traces, so they can't be "
+                    "masked."
+                ),
             )
         if self.instance.pk is None and MaskingRule.objects.count() >= RULES_MAX:
-            raise ValidationError(_("There are too many rules: delete some first."))
+            raise ValidationError(_("There are too many rules. Delete some first."))
         return data

@@ -1,4 +1,4 @@
-"""Rules of masking."""
+"""Masking rules."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ RULES_MAX = 100
 
 
 class MaskingRule(models.Model):
-    """What is hidden in the messages of some topics, from everybody who has not asked for it."""
+    """Hides parts of the messages of some topics, except on request."""
 
     class Kind(models.TextChoices):
-        """How a rule finds what it hides."""
+        """How a rule finds the parts to hide."""
 
-        PATTERN = "pattern", _("Text that a pattern matches, in bodies and properties")
+        PATTERN = "pattern", _("Text matching a pattern, in bodies and properties")
         PATH = "path", _("Values at a JSON path of the body")
-        PROPERTY = "property", _("The property of this name")
+        PROPERTY = "property", _("A property by name")
 
     name = models.CharField(
         max_length=NAME_CHARACTERS_MAX,
         unique=True,
-        error_messages={"unique": _("There is a rule of this name.")},
+        error_messages={"unique": _("A rule with this name already exists.")},
     )
     topics: models.JSONField[list[str], list[str]] = models.JSONField(default=list)
     kind = models.CharField(max_length=10, choices=Kind.choices, default=Kind.PATTERN)
@@ -39,5 +39,5 @@ class MaskingRule(models.Model):
 
     @property
     def as_kept(self) -> dict[str, Any]:
-        """What the audit keeps of it."""
+        """The rule in the audit log's format."""
         return {"topics": self.topics, "kind": self.kind, "what": self.what}

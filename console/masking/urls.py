@@ -1,4 +1,4 @@
-"""Addresses of the rules of masking."""
+"""URLs of the masking rules."""
 
 from __future__ import annotations
 

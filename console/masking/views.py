@@ -1,4 +1,4 @@
-"""Pages of the rules of masking, for administrators."""
+"""Masking rule pages, for administrators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from console.browse.content import path_of
 from console.masking.engine import by_path, by_pattern
 from console.masking.forms import RuleForm
 from console.masking.models import MaskingRule
-from console.ui.danger import Danger, unanswered
+from console.ui.danger import Danger, confirmation
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 @administrators_page
 def listing(request: HttpRequest) -> HttpResponse:
-    """Show what is hidden, and where."""
+    """List the rules and their topics."""
     return render(request, "masking/list.html", {"rules": MaskingRule.objects.all()})
 
 
 @administrators_form
 def create(request: HttpRequest) -> HttpResponse:
-    """Make a rule: it holds from the next message that is shown."""
+    """Create a rule; it applies to all messages shown from now on."""
     form = RuleForm(request.POST or None)
     if request.method != "POST" or not form.is_valid() or "try" in request.POST:
-        return shown(request, form)
-    made(request, form)
-    messages.success(request, _("Rule %(name)s is made.") % {"name": form.instance.name})
+        return show_form(request, form)
+    create_rule(request, form)
+    messages.success(request, _("Rule %(name)s was created.") % {"name": form.instance.name})
     return redirect("masking:list")
 
 
-def made(request: HttpRequest, form: RuleForm) -> MaskingRule:
+def create_rule(request: HttpRequest, form: RuleForm) -> MaskingRule:
     with change(request, "masking.create", form.cleaned_data["name"]) as entry:
         rule: MaskingRule = form.save()
         entry.after = rule.as_kept
@@ -52,28 +52,30 @@ def edit(request: HttpRequest, rule: int) -> HttpResponse:
     before = kept.as_kept | {"name": kept.name}
     form = RuleForm(request.POST or None, instance=kept)
     if request.method != "POST" or not form.is_valid() or "try" in request.POST:
-        return shown(request, form, get_object_or_404(MaskingRule, pk=rule))
-    saved = changed(request, form, before)
-    messages.success(request, _("Rule %(name)s is changed.") % {"name": saved.name})
+        return show_form(request, form, get_object_or_404(MaskingRule, pk=rule))
+    saved = update_rule(request, form, before)
+    messages.success(request, _("Rule %(name)s was changed.") % {"name": saved.name})
     return redirect("masking:list")
 
 
-def changed(request: HttpRequest, form: RuleForm, before: dict[str, Any]) -> MaskingRule:
+def update_rule(request: HttpRequest, form: RuleForm, before: dict[str, Any]) -> MaskingRule:
     with change(request, "masking.update", before["name"], before=before) as entry:
         rule: MaskingRule = form.save()
         entry.after = rule.as_kept | {"name": rule.name}
     return rule
 
 
-def shown(request: HttpRequest, form: RuleForm, rule: MaskingRule | None = None) -> HttpResponse:
-    """Show the form, with what the rule makes of the sample."""
-    tried = tried_on_sample(form) if form.is_bound and form.is_valid() else None
+def show_form(
+    request: HttpRequest, form: RuleForm, rule: MaskingRule | None = None
+) -> HttpResponse:
+    """Show the form, with the sample as the rule masks it."""
+    tried = mask_sample(form) if form.is_bound and form.is_valid() else None
     context = {"form": form, "rule": rule, "tried": tried}
     return render(request, "masking/rule.html", context, status=422 if form.errors else 200)
 
 
-def tried_on_sample(form: RuleForm) -> str:
-    """Return what a rule leaves of the sample."""
+def mask_sample(form: RuleForm) -> str:
+    """Return the sample as a rule masks it."""
     kind, what = form.cleaned_data["kind"], form.cleaned_data["what"]
     sample: bytes = form.cleaned_data["sample"].encode()
     if kind == MaskingRule.Kind.PATTERN:
@@ -85,29 +87,31 @@ def tried_on_sample(form: RuleForm) -> str:
 
 @administrators_form
 def delete(request: HttpRequest, rule: int) -> HttpResponse:
-    """Delete a rule: what it hid is shown to all who read bodies."""
+    """Delete a rule, so that everyone who reads bodies sees what it hid."""
     kept = get_object_or_404(MaskingRule, pk=rule)
-    question = unanswered(request, deletion_of(kept))
+    question = confirmation(request, deletion_of(kept))
     if question is not None:
         return question
-    messages.success(request, deleted(request, kept))
+    messages.success(request, delete_rule(request, kept))
     return redirect("masking:list")
 
 
-def deleted(request: HttpRequest, rule: MaskingRule) -> str:
-    """Delete a rule; return what was done."""
+def delete_rule(request: HttpRequest, rule: MaskingRule) -> str:
+    """Delete a rule; return a sentence about it."""
     with change(request, "masking.delete", rule.name, before=rule.as_kept):
         rule.delete()
-    return _("Rule %(name)s is deleted.") % {"name": rule.name}
+    return _("Rule %(name)s was deleted.") % {"name": rule.name}
 
 
 def deletion_of(rule: MaskingRule) -> Danger:
     return Danger(
         title=_("Delete rule %(name)s?") % {"name": rule.name},
-        text=_("What it hides is shown again to everyone who may read bodies of these topics."),
-        undo=_("This cannot be undone; the audit keeps what the rule said."),
+        text=_(
+            "Everyone who can read message bodies in these topics will see the hidden parts again."
+        ),
+        undo=_("This can't be undone. The audit log keeps the rule's definition."),
         action=_("Delete rule"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("masking:delete", args=[rule.pk]),
         back=reverse("masking:edit", args=[rule.pk]),
         name=rule.name,

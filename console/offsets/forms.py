@@ -1,4 +1,4 @@
-"""The forms of consumer offsets."""
+"""The consumer offset forms."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ ALL_QUEUES = ""
 
 
 class SubjectForm(forms.Form):
-    """Which group in which topic."""
+    """A group and a topic."""
 
     group = forms.CharField(max_length=names.GROUP_LENGTH_MAX)
     topic = forms.CharField(max_length=names.RETRY_TOPIC_LENGTH_MAX)
 
 
 class ResetForm(SubjectForm):
-    """Where to send a group. Fields that the mode does not name are ignored."""
+    """Where to move a group. Fields of other modes are ignored."""
 
     mode = forms.TypedChoiceField(
-        label=_("Go to"),
+        label=_("Reset to"),
         choices=list(MODE_LABELS.items()),
         coerce=Mode,
         widget=forms.RadioSelect,
     )
     queue = forms.ChoiceField(label=_("Queues"), required=False)
-    # In the reader's time zone; the page's script fills in the instant it means.
+    # In the reader's time zone; the page's script fills in the exact time.
     at = forms.DateTimeField(
         label=_("Time"),
         required=False,
@@ -58,7 +58,7 @@ class ResetForm(SubjectForm):
         required=False,
         min_value=-OFFSET_MAX,
         max_value=OFFSET_MAX,
-        help_text=_("Negative goes back: those messages are delivered again."),
+        help_text=_("Use a negative number to go back and redeliver messages."),
     )
 
     source = forms.CharField(
@@ -82,19 +82,19 @@ class ResetForm(SubjectForm):
         cleaned = super().clean() or self.cleaned_data
         needed = {Mode.OFFSET: "offset", Mode.SHIFT: "shift"}.get(cleaned.get("mode", ""))
         if needed and needed not in self.errors and cleaned.get(needed) is None:
-            self.add_error(needed, ValidationError(_("Give a number.")))
+            self.add_error(needed, ValidationError(_("Enter a number.")))
         if cleaned.get("mode") == Mode.COPY and not cleaned.get("source"):
-            self.add_error("source", ValidationError(_("Name a group.")))
+            self.add_error("source", ValidationError(_("Choose a group.")))
         if cleaned.get("mode") == Mode.TIMESTAMP and "at" not in self.errors:
             at = cleaned.get("at")
             if cleaned.get("timestamp_ms") is None and at is not None:
                 cleaned["timestamp_ms"] = int(at.replace(tzinfo=UTC).timestamp() * 1000)
             if cleaned.get("timestamp_ms") is None:
-                self.add_error("at", ValidationError(_("Give a time.")))
+                self.add_error("at", ValidationError(_("Enter a time.")))
         return cleaned
 
     def wish(self) -> Wish:
-        """Return what the form says; only after `is_valid`."""
+        """Return the form's values; only after `is_valid`."""
         data = self.cleaned_data
         return Wish(
             group=data["group"],

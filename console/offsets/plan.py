@@ -1,4 +1,4 @@
-"""The plan of an offset reset: where each queue goes, and what that means. Changes nothing."""
+"""The plan of an offset reset: each queue's target and its effect. Changes nothing."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ EARLIEST_TIMESTAMP = 0
 
 
 class Mode(StrEnum):
-    """Where a reset sends a group."""
+    """Where a reset moves a group."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     TIMESTAMP = "timestamp"
     OFFSET = "offset"
     SHIFT = "shift"
-    COPY = "copy"  # where another group is
+    COPY = "copy"  # the offsets of another group
     RESTORE = "restore"  # the offsets before an earlier reset
 
 
-# What the form offers; a restore comes from the audit.
+# The form's choices; a restore starts from the audit log.
 MODE_LABELS = {
-    Mode.EARLIEST: gettext_lazy("The earliest retained message"),
-    Mode.LATEST: gettext_lazy("The end of the queue"),
+    Mode.EARLIEST: gettext_lazy("Earliest retained message"),
+    Mode.LATEST: gettext_lazy("End of the queue"),
     Mode.TIMESTAMP: gettext_lazy("A point in time"),
-    Mode.OFFSET: gettext_lazy("An exact offset"),
-    Mode.SHIFT: gettext_lazy("A number of messages back or forth"),
-    Mode.COPY: gettext_lazy("Where another group is"),
+    Mode.OFFSET: gettext_lazy("Specific offset"),
+    Mode.SHIFT: gettext_lazy("Move by a number of messages"),
+    Mode.COPY: gettext_lazy("Another group's offsets"),
 }
-# What RocketMQ's own brokers can do with the members of an online group, in all queues at once.
+# Resets that RocketMQ brokers support for online groups, always in all queues.
 MODES_BY_TIME = frozenset({Mode.EARLIEST, Mode.LATEST, Mode.TIMESTAMP})
 
 
 class PlanError(Exception):
-    """A reset that cannot be planned; the text is one sentence for people."""
+    """The reset isn't possible; the text is one sentence for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What an administrator asked for."""
+    """An administrator's request."""
 
     group: str
     topic: str
@@ -64,12 +64,12 @@ class Wish:
 
     @property
     def is_by_time(self) -> bool:
-        """Whether it is what every broker can do with members."""
+        """Whether every broker can do this for an online group."""
         return self.mode in MODES_BY_TIME and self.queue is None
 
     @property
     def broker_timestamp_ms(self) -> int:
-        """The time that a broker is given to move members there."""
+        """The time to send to a broker for moving consumers."""
         if self.mode is Mode.LATEST:
             return LATEST_TIMESTAMP
         if self.mode is Mode.TIMESTAMP and self.timestamp_ms is not None:
@@ -79,28 +79,28 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One queue's old and new offset; `old` is None when the group never committed one."""
+    """One queue's old and new offset; `old` is None if the group never committed one."""
 
     queue: BrokerQueue
     min_offset: int
     max_offset: int
     old: int | None
     new: int
-    is_bounded: bool  # the wish lay outside what is retained
+    is_bounded: bool  # the target was outside the retained range
 
     @property
     def redelivered(self) -> int | None:
-        """Messages that come again; None without an old offset."""
+        """Messages that will be redelivered; None without an old offset."""
         return None if self.old is None else max(0, self.old_retained - self.new)
 
     @property
     def skipped(self) -> int | None:
-        """Messages that are never consumed; None without an old offset."""
+        """Messages that will be skipped; None without an old offset."""
         return None if self.old is None else max(0, self.new - self.old_retained)
 
     @property
     def old_retained(self) -> int:
-        """The old offset within what is retained: expired messages count for nothing."""
+        """The old offset, limited to the retained range, since expired messages don't count."""
         return min(max(self.old or 0, self.min_offset), self.max_offset)
 
 
@@ -128,11 +128,11 @@ class Plan:
 def make_plan(
     topics: TopicGateway, groups: GroupGateway, offsets: OffsetGateway, wish: Wish
 ) -> Plan:
-    """Return what the wish would do. Asks brokers, changes nothing.
+    """Return the effect of a request. Reads from brokers, changes nothing.
 
     Raises:
-        PlanError: the wish cannot be fulfilled.
-        GatewayError: a broker did not answer, or knows no such topic.
+        PlanError: the request can't be fulfilled.
+        GatewayError: a broker didn't respond, or the topic doesn't exist.
     """
     is_online = groups.connections(wish.group).is_online
     status = topics.status(wish.topic)
@@ -141,14 +141,14 @@ def make_plan(
     if wish.mode is Mode.RESTORE:
         status = tuple(row for row in status if row.queue in wish.offsets)
     if not status:
-        raise PlanError(_("Topic %(topic)s has no such queue any more.") % {"topic": wish.topic})
+        raise PlanError(_("Topic %(topic)s no longer has this queue.") % {"topic": wish.topic})
     old = committed(groups, wish.group, wish.topic)
     if wish.mode is Mode.COPY:
         targets = source_offsets(groups, wish)
         status = tuple(row for row in status if row.queue in targets)
         if not status:
             raise PlanError(
-                _("Group %(group)s has no consumer offset in these queues.")
+                _("Group %(group)s has no consumer offsets in these queues.")
                 % {"group": wish.source}
             )
     else:
@@ -170,7 +170,7 @@ def make_plan(
 
 
 def committed(groups: GroupGateway, group: str, topic: str) -> dict[BrokerQueue, int]:
-    """Return a group's consumer offsets in a topic; queues without one are left out."""
+    """Return a group's consumer offsets in a topic, omitting queues without one."""
     return {
         row.queue: row.consumer_offset
         for row in groups.progress(group).queues
@@ -179,13 +179,13 @@ def committed(groups: GroupGateway, group: str, topic: str) -> dict[BrokerQueue,
 
 
 def source_offsets(groups: GroupGateway, wish: Wish) -> dict[BrokerQueue, int]:
-    """Return where the group to copy from is.
+    """Return the offsets of the group to copy from.
 
     Raises:
-        PlanError: it is no other group.
+        PlanError: it isn't another group.
     """
     if wish.source == wish.group or wish.source not in groups.all():
-        raise PlanError(_("Say which other group to copy from."))
+        raise PlanError(_("Choose the group to copy from."))
     return committed(groups, wish.source, wish.topic)
 
 
@@ -195,7 +195,7 @@ def wanted(
     status: tuple[QueueStatus, ...],
     old: Mapping[BrokerQueue, int],
 ) -> dict[BrokerQueue, int]:
-    """Return where each queue would go if nothing had expired."""
+    """Return each queue's target, ignoring retention."""
     keys = {row.queue: row for row in status}
     match wish.mode:
         case Mode.EARLIEST:
@@ -204,12 +204,12 @@ def wanted(
             return {key: row.max_offset for key, row in keys.items()}
         case Mode.TIMESTAMP:
             if wish.timestamp_ms is None:
-                raise PlanError(_("Say which time to go to."))
+                raise PlanError(_("Enter the time to go to."))
             at = offsets.at(wish.topic, wish.timestamp_ms)
             return {key: at[key] for key in keys}
         case Mode.OFFSET:
             if wish.offset is None:
-                raise PlanError(_("Say which offset to go to."))
+                raise PlanError(_("Enter the offset to go to."))
             return dict.fromkeys(keys, wish.offset)
         case Mode.RESTORE:
             return dict(wish.offsets)
@@ -217,11 +217,11 @@ def wanted(
             raise AssertionError("another group's offsets are no matter of the queues")
         case Mode.SHIFT:
             if wish.shift is None:
-                raise PlanError(_("Say by how many messages to move."))
+                raise PlanError(_("Enter how many messages to move by."))
             missing = [key for key in keys if key not in old]
             if missing:
                 raise PlanError(
-                    _("Queue %(queue)d has no consumer offset yet to move from.")
+                    _("Queue %(queue)d has no consumer offset to move from.")
                     % {"queue": missing[0].queue_id}
                 )
             return {key: old[key] + wish.shift for key in keys}

@@ -1,4 +1,4 @@
-"""Addresses of the consumer offset pages."""
+"""URLs of the consumer offset pages."""
 
 from __future__ import annotations
 

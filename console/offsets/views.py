@@ -1,4 +1,4 @@
-"""Views of consumer offsets: look, preview a reset, apply it."""
+"""Views of consumer offsets: show, preview a reset, apply it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from console.accounts.permissions import action_for, form_for, page, page_for, r
 from console.accounts.rights import rights_on
 from console.audit.models import Entry
 from console.audit.record import change
-from console.audit.undo import tell
+from console.audit.undo import offer_undo
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue, TopicKind
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
-from console.offsets.following import following_of
 from console.offsets.forms import ResetForm, SubjectForm
 from console.offsets.plan import Mode, PlanError, Wish, committed, make_plan
+from console.offsets.reset_progress import following_of
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text
 from console.ui.danger import Danger, Effect
 from console.ui.missing import MissingError
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from console.gateway.answers import ConsumeProgress
     from console.offsets.plan import Plan
 
-# Signed, so that `apply` does what the preview showed, while the offsets are still the same.
+# Signed, so that `apply` does what the preview showed if the offsets haven't changed.
 PLAN_SALT = "console.offsets.plan"
 PLAN_SECONDS_MAX = 600
 RESET_ACTION = "offset.reset"
-# Neither a group nor a topic may contain a blank.
+# Neither a group nor a topic can contain a space.
 SUBJECT_SEPARATOR = " · "
 
 
 @page
 def index(request: HttpRequest) -> HttpResponse:
-    """Choose a group and a topic; show its offsets when both are chosen."""
+    """Choose a group and a topic; show its offsets once both are chosen."""
     group = request.GET.get("group", "")
     topic = request.GET.get("topic", "")
     groups = [each for each in gateway().groups.all().values() if not each.is_system]
@@ -68,7 +68,7 @@ def index(request: HttpRequest) -> HttpResponse:
             context["following"] = following_of(entry, group, topic)
         if rights_on(request).may(Action.OFFSET, group):
             context["form"] = ResetForm(
-                # Nothing is chosen for anybody: each of the places loses or repeats messages.
+                # No mode is preselected, because each can lose or repeat messages.
                 initial={"group": group, "topic": topic},
                 queues=context["queues"],
             )
@@ -76,7 +76,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def topic_names(progress: ConsumeProgress) -> list[str]:
-    """Return topics a group may be reset in: its own first, then all that clients made."""
+    """Return topics for a reset of a group: its own first, then all client topics."""
     own = list(progress.topics)
     others = [
         name
@@ -87,7 +87,7 @@ def topic_names(progress: ConsumeProgress) -> list[str]:
 
 
 def subject_context(progress: ConsumeProgress, topic: str) -> dict[str, Any]:
-    """Return a group's state in one topic, queue by queue, queues it never read included."""
+    """Return a group's state in one topic by queue, including queues it never read."""
     rows = {row.queue: row for row in progress.queues if row.topic == topic}
     status = gateway().topics.status(topic)
     return {
@@ -110,7 +110,7 @@ def subject_context(progress: ConsumeProgress, topic: str) -> dict[str, Any]:
 
 @page_for(Action.OFFSET)
 def preview(request: HttpRequest) -> HttpResponse:
-    """Show what a reset would do; changes nothing."""
+    """Show the effects of a reset; changes nothing."""
     subject = SubjectForm(request.GET)
     if not subject.is_valid():
         return redirect("offsets:index")
@@ -121,7 +121,7 @@ def preview(request: HttpRequest) -> HttpResponse:
     context |= {"form": form, "group": group, "topic": topic, "topics": [topic]}
     if form.is_valid():
         try:
-            plan = planned(form.wish())
+            plan = make_wished_plan(form.wish())
         except PlanError as error:
             form.add_error(None, str(error))
         else:
@@ -131,25 +131,25 @@ def preview(request: HttpRequest) -> HttpResponse:
 
 @form_for(Action.OFFSET)
 def restore(request: HttpRequest, entry: int) -> HttpResponse:
-    """Show what undoing an earlier reset would do; a POST does it while no offset has moved."""
+    """Show the effects of undoing an earlier reset; a POST applies it if no offset has moved."""
     reset = reset_of(entry)
     if reset is None:
-        raise MissingError(_("There is no such reset."))
+        raise MissingError(_("This reset doesn't exist."))
     group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
     require(request, Action.OFFSET, group)
     context = subject_context(gateway().groups.progress(group), topic)
     context |= {"group": group, "topic": topic, "restored": reset}
     wish = Wish(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
     try:
-        plan = planned(wish)
+        plan = make_wished_plan(wish)
     except PlanError as error:
         context["problem"] = str(error)
     else:
         if request.method == "POST" and not plan.is_idle:
             if is_as_left(plan, reset):
-                return finished(request, packed(plan))
+                return apply_plan(request, pack(plan))
             sentence = _(
-                "Offsets have moved since that reset. Look at what undoing it would do now."
+                "Offsets have changed since that reset. Review the effect of undoing it now."
             )
             messages.warning(request, sentence)
         context |= {"plan": plan, "danger": danger_of(plan), "copies": copies_of(plan)}
@@ -157,39 +157,38 @@ def restore(request: HttpRequest, entry: int) -> HttpResponse:
 
 
 def danger_of(plan: Plan) -> Danger:
-    """Return what a reset means for the group, counted."""
+    """Return the effects of a reset on the group, with counts."""
     group, topic = plan.wish.group, plan.wish.topic
     if plan.is_online:
         text = _(
-            "The group is consuming: the broker tells the members to go there, and they stand "
-            "still for about ten seconds first. What they read until then, and what arrives, moves "
-            "the numbers a little; the audit keeps what was really set."
+            "The group is consuming. The broker tells its consumers the new offsets, and they "
+            "pause for about 10 seconds. The numbers may shift slightly because of messages "
+            "consumed or received until then. The audit log records the offsets actually set."
         )
     else:
         text = _(
-            "The group is offline: the broker stores exactly these offsets. If any of them moves "
-            "before you confirm, the console does nothing."
+            "The group is offline. The broker stores exactly these offsets. If any offset "
+            "changes before you confirm, nothing is applied."
         )
     new = sum(move.old is None for move in plan.moves)
     note = _("%(count)d without an offset so far") % {"count": new} if new else ""
     undo = _(
-        "Undo puts the old offsets back: at once while none has moved, else after a look at what "
-        "would come again."
+        "Undo restores the old offsets. If offsets have changed by then, you see a preview first."
     )
     return Danger(
         title=_("Reset offsets of %(group)s?") % {"group": group},
         text=text,
         effects=(
             Effect(
-                _("Messages delivered again"),
+                _("Messages redelivered"),
                 plan.redelivered,
-                _("consumers see them a second time"),
+                _("consumers receive them again"),
                 is_bad=True,
             ),
             Effect(
                 _("Messages skipped"),
                 plan.skipped,
-                _("this group never consumes them"),
+                _("this group won't consume them"),
                 is_bad=True,
             ),
             Effect(_("Queues"), len(plan.moves), note),
@@ -200,8 +199,10 @@ def danger_of(plan: Plan) -> Danger:
         address=reverse("offsets:apply"),
         back=f"{reverse('offsets:index')}?{urlencode({'group': group, 'topic': topic})}",
         icon="rotate-ccw",
-        hidden={"token": signing.dumps(packed(plan), salt=PLAN_SALT)},
-        refusal=_("The offsets are there already: nothing to change.") if plan.is_idle else "",
+        hidden={"token": signing.dumps(pack(plan), salt=PLAN_SALT)},
+        refusal=_("The group is already at these offsets, so there's nothing to change.")
+        if plan.is_idle
+        else "",
     )
 
 
@@ -224,12 +225,12 @@ def copies_of(plan: Plan) -> list[CopyText]:
 
 
 def is_as_left(plan: Plan, reset: Entry) -> bool:
-    """Whether the offsets are still those that a reset set."""
+    """Whether the offsets are still those set by a reset."""
     return all(reset.after.get(str(move.queue)) == str(move.old) for move in plan.moves)
 
 
 def offsets_before(reset: Entry) -> dict[BrokerQueue, int]:
-    """Return the offsets that an entry replaced; a queue that had none cannot go back."""
+    """Return the offsets that an entry replaced, omitting queues that had none."""
     return {
         BrokerQueue.parse(key): int(offset)
         for key, offset in (reset.before or {}).items()
@@ -239,20 +240,22 @@ def offsets_before(reset: Entry) -> dict[BrokerQueue, int]:
 
 @action_for(Action.OFFSET)
 def apply(request: HttpRequest) -> HttpResponse:
-    """Do what the preview showed, or say why not."""
+    """Apply the previewed reset, or show why that isn't possible."""
     try:
         plan = signing.loads(
             request.POST.get("token", ""), salt=PLAN_SALT, max_age=PLAN_SECONDS_MAX
         )
     except signing.BadSignature:
-        messages.error(request, _("The preview is too old. Look at a new one; nothing was done."))
+        messages.error(
+            request, _("The preview has expired, so nothing was changed. Create a new preview.")
+        )
         return redirect("offsets:index")
     require(request, Action.OFFSET, plan["group"])
-    return finished(request, plan)
+    return apply_plan(request, plan)
 
 
-def finished(request: HttpRequest, plan: dict[str, Any]) -> HttpResponse:
-    """Carry out a plan unless it no longer holds; say on the page of the offsets how that went."""
+def apply_plan(request: HttpRequest, plan: dict[str, Any]) -> HttpResponse:
+    """Apply a plan unless it is outdated; report the result on the offsets page."""
     group, topic = plan["group"], plan["topic"]
     back = f"{reverse('offsets:index')}?{urlencode({'group': group, 'topic': topic})}"
     try:
@@ -266,25 +269,25 @@ def finished(request: HttpRequest, plan: dict[str, Any]) -> HttpResponse:
         return redirect(back)
     if plan["is_online"]:
         back += f"&watch={done.pk}"
-    sentence = _("Group %(group)s is reset in %(count)d queues of %(topic)s.")
+    sentence = _("Group %(group)s was reset in %(count)d queues of %(topic)s.")
     values = {"group": group, "count": len(done.after), "topic": topic}
-    tell(request, sentence % values, done)
+    offer_undo(request, sentence % values, done)
     return redirect(back)
 
 
 @page
 def following(request: HttpRequest, entry: int) -> HttpResponse:
-    """Show the part of the page that watches members until they have followed a reset."""
+    """Show the part of the page that follows the consumers of a reset."""
     reset = reset_of(entry)
     if reset is None:
-        raise MissingError(_("There is no such reset."))
+        raise MissingError(_("This reset doesn't exist."))
     group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
     context = {"following": following_of(reset, group, topic)}
     return render(request, "offsets/_following.html", context)
 
 
 def reset_of(entry: int) -> Entry | None:
-    """Return the entry of a reset that was done."""
+    """Return the audit entry of a completed reset."""
     resets = Entry.objects.filter(action=RESET_ACTION, outcome=Entry.Outcome.DONE)
     return resets.filter(pk=entry).first()
 
@@ -293,13 +296,13 @@ def subject_of(group: str, topic: str) -> str:
     return f"{group}{SUBJECT_SEPARATOR}{topic}"
 
 
-def planned(wish: Wish) -> Plan:
+def make_wished_plan(wish: Wish) -> Plan:
     brokers = gateway()
     return make_plan(brokers.topics, brokers.groups, brokers.offsets, wish)
 
 
-def packed(plan: Plan) -> dict[str, Any]:
-    """Return a plan as it travels through the browser; 64-bit numbers as text."""
+def pack(plan: Plan) -> dict[str, Any]:
+    """Encode a plan for the browser; 64-bit numbers are text."""
     wish = plan.wish
     return {
         "group": wish.group,
@@ -316,23 +319,32 @@ def packed(plan: Plan) -> dict[str, Any]:
 
 
 def changed_since(plan: dict[str, Any]) -> str | None:
-    """Return why a plan no longer holds. Offsets of an online group move all the time."""
+    """Return why a plan is outdated. Offsets of an online group move all the time."""
     is_online = gateway().groups.connections(plan["group"]).is_online
     if is_online and not plan["is_online"]:
-        return _("The group has members since the preview; nothing was done. Look again.")
+        return _(
+            "Consumers connected after the preview, so nothing was applied. Refresh the "
+            "preview and try again."
+        )
     if plan["is_online"] and not is_online:
-        return _("The group's members have left since the preview; nothing was done. Look again.")
+        return _(
+            "The group's consumers disconnected after the preview, so nothing was applied. "
+            "Refresh the preview and try again."
+        )
     if not is_online:
         now = committed(gateway().groups, plan["group"], plan["topic"])
         for queue, old, _new in plan["moves"]:
             found = now.get(BrokerQueue.parse(queue))
             if found != (None if old is None else int(old)):
-                return _("Offsets have moved since the preview; nothing was done. Look again.")
+                return _(
+                    "Offsets changed after the preview, so nothing was applied. Refresh the "
+                    "preview and try again."
+                )
     return None
 
 
 def carry_out(request: HttpRequest, plan: dict[str, Any]) -> Entry:
-    """Move the offsets under an audit entry, which says afterwards where they are."""
+    """Move the offsets under an audit entry that records the resulting offsets."""
     group, topic = plan["group"], plan["topic"]
     before = {queue: old for queue, old, _new in plan["moves"]}
     after = {queue: new for queue, _old, new in plan["moves"]}
@@ -348,6 +360,6 @@ def carry_out(request: HttpRequest, plan: dict[str, Any]) -> Entry:
             gateway().offsets.move_online(group, topic, targets)
             return entry
         sent = gateway().offsets.reset_online(group, topic, int(plan["timestamp_ms"]))
-        # Messages may have arrived meanwhile: record what the brokers did.
+        # Record the brokers' result, since messages may have arrived in the meantime.
         entry.after = {str(queue): str(offset) for queue, offset in sorted(sent.items())}
     return entry

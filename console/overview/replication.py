@@ -1,4 +1,4 @@
-"""Sets of brokers: each master with its slaves, how far these are behind, and why."""
+"""Broker sets: each master with its slaves, their delay, and the reasons."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode, Cluster, SlaveLink
 
 BEHIND_MS_WARN = 30_000
-"""A slave that has lacked a message for so long is not merely about to get it."""
+"""A slave that has been behind for this long isn't about to catch up."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlaveRow:
-    """A slave: what it says of itself, and its connection as the master sees it."""
+    """A slave: its own report, and its connection as seen by the master."""
 
     node: BrokerNode
     said: Replication | None
     link: SlaveLink | None
     problem: str
-    """Why it does not follow, or why nothing is known; empty when all is well."""
+    """Why it isn't replicating, or why its state is unknown; empty if all is well."""
 
     @property
     def behind_s(self) -> float | None:
@@ -50,13 +50,13 @@ class SlaveRow:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSet:
-    """A broker name: its master, if one is registered, and its slaves."""
+    """A broker name: its master, if registered, and its slaves."""
 
     broker_name: str
     master: BrokerNode | None
     said: Replication | None
     problem: str
-    """Why nothing is known of the master."""
+    """Why the master's state is unknown."""
     slaves: tuple[SlaveRow, ...]
     read_at_ms: int
 
@@ -68,7 +68,7 @@ class BrokerSet:
 def sets_of(
     cluster: Cluster, said: Mapping[str, Replication | GatewayError]
 ) -> tuple[BrokerSet, ...]:
-    """Return the sets that have a slave, in the order of the brokers."""
+    """Return the sets with a slave, in the order of the brokers."""
     nodes = cluster.in_sets
     found = []
     for broker_name in dict.fromkeys(node.broker_name for node in nodes):
@@ -101,28 +101,28 @@ def _slave_row(
     links: Mapping[str, SlaveLink],
 ) -> SlaveRow:
     if not isinstance(answer, Replication):
-        problem = answer.what if answer is not None else _("It was not asked.")
+        problem = answer.what if answer is not None else _("The slave wasn't queried.")
         return SlaveRow(node, None, None, problem)
     link = links.get(answer.local_address)
     problem = ""
     if not answer.is_following:
-        problem = answer.reason or _("It knows no master: no name server names one.")
+        problem = answer.reason or _("The slave has no master: no name server lists one.")
     elif answer.metadata_failures:
-        problem = _("Not taken over: %(what)s") % {"what": "; ".join(answer.metadata_failures)}
+        problem = _("Not replicated: %(what)s") % {"what": "; ".join(answer.metadata_failures)}
     return SlaveRow(node, answer, link, problem)
 
 
 def replication_findings(sets: Iterable[BrokerSet]) -> Iterable[Finding]:
-    """Return what is wrong with the sets: each slave that has not what its master has."""
+    """Return the sets' problems: each slave that isn't in sync with its master."""
     for one in sets:
         for row in one.slaves:
             names = {"broker": one.broker_name, "id": row.node.broker_id}
             if row.said is None:
-                continue  # That it does not answer is said of every broker.
+                continue  # Brokers that don't respond are reported anyway.
             if not row.said.is_following:
                 yield Finding(
                     State.BAD,
-                    _("Slave %(id)d of %(broker)s does not follow its master: %(why)s")
+                    _("Slave %(id)d of %(broker)s isn't following its master: %(why)s")
                     % {**names, "why": row.problem},
                 )
             elif row.state is not State.OK and row.problem:

@@ -1,4 +1,4 @@
-"""Shared: one reading for all who ask at nearly the same time."""
+"""Shared: one reading for all requests within a short time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[Value]):
-    """What was read, or why it could not be."""
+    """The value, or the error."""
 
     at_ms: int
     value: Value | None
@@ -24,9 +24,9 @@ class Read(Generic[Value]):
 
 
 class Shared(Generic[Value]):
-    """Values by language, each kept for `kept_ms`; whoever comes first reads. Any thread.
+    """Values by language, each cached for `kept_ms`; the first caller reads. Thread-safe.
 
-    A failure is shared too: a hundred viewers of a broker that hangs wait for one time limit.
+    Failures are shared too: 100 viewers of a hung broker wait for one timeout.
     """
 
     def __init__(self, kept_ms: int) -> None:
@@ -35,10 +35,10 @@ class Shared(Generic[Value]):
         self._kept: dict[str, Read[Value]] = {}
 
     def get(self, language: str, now_ms: int, read: Callable[[], Value]) -> Value:
-        """Return the value of a language.
+        """Return the value for a language.
 
         Raises:
-            GatewayError: that of the one who read.
+            GatewayError: the reading failed.
         """
         with self._lock:
             kept = self._kept.get(language)

@@ -1,4 +1,4 @@
-"""The past of the overview's figures: what stands beside each of its tiles."""
+"""Sparklines next to the overview's tiles."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 DAY_SLOTS = DAY_MS // COARSE.step_ms
 HOUR_SLOTS = HOUR_MS // COARSE.step_ms
 GROUPS_MAX = 300
-"""The lag of more groups is not summed up: the page does not either."""
+"""With more groups, the lag isn't summed; the page doesn't show it either."""
 
 
 class Sparks(NamedTuple):
-    """Rates and lag over the last hour, messages over the last day; None where nothing is kept."""
+    """Rates and lag over the last hour, messages over the last day; None without data."""
 
     put: Spark | None = None
     got: Spark | None = None
@@ -35,7 +35,7 @@ class Sparks(NamedTuple):
 
 
 def sparks_now(now_ms: int) -> Sparks:
-    """Return what the history has of all brokers and groups, nothing where it cannot be read."""
+    """Return the history of all brokers and groups; empty if it can't be read."""
     store = history_store()
     try:
         every = store.all_subjects()
@@ -49,7 +49,7 @@ def sparks_now(now_ms: int) -> Sparks:
         few = groups if len(groups) <= GROUPS_MAX else []
         hour_of_groups = [*store.read(few, MIDDLE, first, SPARK_SLOTS).values()]
     except HistoryError as error:
-        logger.warning("history cannot be read: %s", error)
+        logger.warning("history unreadable error=%s", error)
         return Sparks()
     hour_of_masters = [hour[number] for number in masters]
     day_of_masters = [day[number] for number in masters]
@@ -64,7 +64,7 @@ def sparks_now(now_ms: int) -> Sparks:
 
 
 def broker_sparks(now_ms: int) -> dict[tuple[str, int], Spark]:
-    """Return the last hour of what each broker received, by its name and id."""
+    """Return the last hour of each broker's incoming messages, by name and ID."""
     store = history_store()
     first = now_ms // MIDDLE.step_ms - SPARK_SLOTS
     try:
@@ -75,14 +75,14 @@ def broker_sparks(now_ms: int) -> dict[tuple[str, int], Spark]:
         }
         read = store.read([*brokers.values()], MIDDLE, first, SPARK_SLOTS)
     except HistoryError as error:
-        logger.warning("history cannot be read: %s", error)
+        logger.warning("history unreadable error=%s", error)
         return {}
     made = {place: spark([read[number]], PUT, How.MEAN) for place, number in brokers.items()}
     return {place: each for place, each in made.items() if each is not None}
 
 
 def longest(day: list[Points], hour: list[Points], metric: Metric) -> Spark | None:
-    """Return the day, and the hour by its minutes as long as an hour is all that is kept."""
+    """Return the last day, or the last hour by the minute if there is no more data."""
     long = spark(day, metric, How.SUM, is_day=True)
     if long is not None and sum(value is not None for value in long.values) > HOUR_SLOTS:
         return long

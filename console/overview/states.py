@@ -1,4 +1,4 @@
-"""States of health, and findings: the reasons for them."""
+"""Health states, and findings: the reasons for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Health, from best to worst."""
+    """Health, best first."""
 
     OK = "ok"
     WARN = "warn"
@@ -16,7 +16,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One reason why the verdict is not good."""
+    """A reason why the verdict isn't good."""
 
     state: State
     text: str

@@ -1,4 +1,4 @@
-"""The summary of all brokers: figures, the groups that lag, the busiest topics, one verdict."""
+"""The summary of all brokers: figures, lagging groups, busiest topics, one verdict."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from console.verdicts.words import Shown
 
 DISK_RATIO_WARN = 0.75
-DISK_RATIO_BAD = 0.85  # RocketMQ deletes early from here on, and refuses writes at 0.90
+DISK_RATIO_BAD = 0.85  # RocketMQ deletes early from here on, and rejects writes at 0.90
 ROWS_MAX = 8
 TOPICS_NAMED_MAX = 5
-# Each topic or group costs a request a refresh; beyond this many the page names the limit.
+# Each topic or group costs one request per refresh; the page mentions the limit if it is exceeded.
 LOOKED_AT_MAX = 300
 NOTHING_KEPT = Sparks()
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker with its figures, or with why there are none."""
+    """A broker with its figures, or why they are unknown."""
 
     node: BrokerNode
     info: RuntimeInfo | None
@@ -83,7 +83,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic with what it received."""
+    """A topic with the messages it received."""
 
     topic: Topic
     traffic: Traffic
@@ -92,7 +92,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A sum over brokers; None, with the reason, when one of them did not say."""
+    """A sum over brokers; None, with the reason, if a broker didn't respond."""
 
     value: float | None
     reason: str = ""
@@ -100,9 +100,9 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All that the overview shows.
+    """All data of the overview.
 
-    Brokers that are not confirmed are listed and count nowhere else.
+    Unconfirmed brokers are listed but count nowhere else.
     """
 
     brokers: tuple[BrokerRow, ...]
@@ -115,7 +115,7 @@ class Summary:
     groups: tuple[GroupRow, ...]
     group_count: int
     lag: int
-    is_complete: bool  # every master answered; otherwise topics, groups, lag are unknown
+    is_complete: bool  # every master responded; otherwise topics, groups, lag are unknown
     findings: tuple[Finding, ...]
     looked_at_some: bool
     sets: tuple[BrokerSet, ...]
@@ -126,7 +126,7 @@ class Summary:
 
     @property
     def counts_since_ms(self) -> int | None:
-        """Since when today's figures count where a broker has started today."""
+        """Start of today's counts if a broker has started today."""
         starts = [
             since
             for row in self.brokers
@@ -136,12 +136,12 @@ class Summary:
 
     @property
     def is_empty(self) -> bool:
-        """Whether clients have neither sent nor subscribed here yet."""
+        """Whether clients have neither sent nor subscribed yet."""
         return self.is_complete and not self.topic_count and not self.group_count
 
     @property
     def troubles(self) -> tuple[Finding, ...]:
-        """All reasons why the verdict is not good: what is read now, and what rules say."""
+        """All reasons why the verdict isn't good: current readings and the rules' verdicts."""
         said = (
             Finding(
                 State(each.state),
@@ -165,14 +165,16 @@ class Summary:
             worst = [trouble for trouble in self.troubles if trouble.state == self.state]
             return worst[0].text
         brokers = len(self.brokers)
-        answered = ngettext("%(count)d broker answers", "All %(count)d brokers answer", brokers) % {
+        answered = ngettext("The broker is up", "All %(count)d brokers are up", brokers) % {
             "count": brokers
         }
         if not self.group_count:
-            return _("%(answered)s; no group consumes yet.") % {"answered": answered}
+            return _("%(answered)s. No group has consumed yet.") % {"answered": answered}
         if self.lag:
-            return _("%(answered)s; every group that lags has members.") % {"answered": answered}
-        return _("%(answered)s; no group lags behind.") % {"answered": answered}
+            return _("%(answered)s. Every lagging group has active consumers.") % {
+                "answered": answered
+            }
+        return _("%(answered)s. No group is lagging.") % {"answered": answered}
 
 
 def disk_state(ratio: float | None) -> State:
@@ -184,10 +186,10 @@ def disk_state(ratio: float | None) -> State:
 def summarize(
     cluster_gateway: ClusterGateway, topic_gateway: TopicGateway, group_gateway: GroupGateway
 ) -> Summary:
-    """Return everything the overview shows, read now.
+    """Return the current data of the overview.
 
     Raises:
-        GatewayError: no name server answers. A broker that does not answer is part of the summary.
+        GatewayError: no name server responds. A broker that doesn't respond is part of the summary.
     """
     cluster = cluster_gateway.registered()
     runtime = cluster_gateway.runtime() if cluster.nodes else {}
@@ -200,7 +202,7 @@ def summarize(
         )
         for node in cluster.nodes
     )
-    # When no broker is confirmed, the figures are unknown for that reason.
+    # If no broker is confirmed, the figures are unknown for that reason.
     counted = [row for row in brokers if row.is_confirmed] or brokers
     masters = [row for row in counted if row.node.is_master]
     all_answer = bool(masters) and all(row.info is not None for row in masters)
@@ -252,11 +254,11 @@ def total(rows: Iterable[BrokerRow], name: str) -> Total:
             reason = (
                 row.problem.what
                 if row.problem
-                else _("%(broker)s did not say.") % {"broker": row.node.address}
+                else _("%(broker)s didn't report this.") % {"broker": row.node.address}
             )
             return Total(None, reason)
         values.append(value)
-    return Total(sum(values)) if values else Total(None, _("No broker is registered."))
+    return Total(sum(values)) if values else Total(None, _("No brokers are registered."))
 
 
 def store_findings(row: BrokerRow, info: RuntimeInfo) -> Iterable[Finding]:
@@ -264,7 +266,7 @@ def store_findings(row: BrokerRow, info: RuntimeInfo) -> Iterable[Finding]:
     if info.store_refuses is not None:
         yield Finding(
             State.BAD,
-            _("%(broker)s takes no messages: %(reason)s.")
+            _("%(broker)s isn't accepting messages: %(reason)s.")
             % {"broker": name, "reason": info.store_refuses},
         )
     disk = disk_state(info.commit_log_disk_ratio)
@@ -278,9 +280,10 @@ def store_findings(row: BrokerRow, info: RuntimeInfo) -> Iterable[Finding]:
         yield Finding(
             State.WARN,
             ngettext(
-                "%(broker)s has stepped over a damaged range of its log; its log says where.",
-                "%(broker)s has stepped over %(count)d damaged ranges of its log; its log says "
-                "where.",
+                "%(broker)s skipped a damaged range of its log. See the broker log for its "
+                "location.",
+                "%(broker)s skipped %(count)d damaged ranges of its log. See the broker log "
+                "for their locations.",
                 info.damaged_ranges,
             )
             % {"broker": name, "count": info.damaged_ranges},
@@ -291,12 +294,12 @@ def store_findings(row: BrokerRow, info: RuntimeInfo) -> Iterable[Finding]:
         yield Finding(
             State.WARN,
             ngettext(
-                "%(broker)s has %(count)d message that no consumer can read: its topics.json lacks "
-                "%(topics)s. Restore the file from a backup, or rebuild it with verify "
-                "--rebuild-topics.",
-                "%(broker)s has %(count)d messages that no consumer can read: its topics.json "
-                "lacks %(topics)s. Restore the file from a backup, or rebuild it with verify "
-                "--rebuild-topics.",
+                "%(broker)s has %(count)d message that consumers can't read because %(topics)s "
+                "is missing from its topics.json. Restore the file from a backup, or rebuild "
+                "it with verify --rebuild-topics.",
+                "%(broker)s has %(count)d messages that consumers can't read because "
+                "%(topics)s is missing from its topics.json. Restore the file from a backup, "
+                "or rebuild it with verify --rebuild-topics.",
                 info.unreachable_messages,
             )
             % {"broker": name, "count": info.unreachable_messages, "topics": names + more},
@@ -306,18 +309,20 @@ def store_findings(row: BrokerRow, info: RuntimeInfo) -> Iterable[Finding]:
 def findings(brokers: Iterable[BrokerRow], groups: Iterable[GroupRow]) -> Iterable[Finding]:
     brokers = list(brokers)
     if not brokers:
-        yield Finding(State.BAD, _("No broker is registered at the name server."))
+        yield Finding(State.BAD, _("No brokers are registered with the name server."))
     elif not any(row.node.is_master for row in brokers):
-        yield Finding(State.BAD, _("No master is registered: nothing can be sent."))
+        yield Finding(State.BAD, _("No master is registered, so messages can't be sent."))
     for row in brokers:
         if not row.is_confirmed:
             yield Finding(
                 State.WARN if any(each.is_confirmed for each in brokers) else State.BAD,
-                _("Broker %(broker)s at %(address)s is not confirmed.")
+                _("Broker %(broker)s at %(address)s hasn't been confirmed.")
                 % {"broker": row.node.broker_name, "address": row.node.address},
             )
         elif row.info is None:
-            what = row.problem.what if row.problem else _("It gave no figures.")
+            what = (
+                row.problem.what if row.problem else _("The broker didn't report any statistics.")
+            )
             yield Finding(State.BAD, what)
         else:
             yield from store_findings(row, row.info)
@@ -329,8 +334,8 @@ def findings(brokers: Iterable[BrokerRow], groups: Iterable[GroupRow]) -> Iterab
         yield Finding(
             State.WARN,
             ngettext(
-                "%(names)s lags and has no member.",
-                "%(names)s%(tail)s lag and have no members.",
+                "%(names)s is lagging and has no consumers.",
+                "%(names)s%(tail)s are lagging and have no consumers.",
                 len(left_alone),
             )
             % {"names": names, "tail": tail},

@@ -1,4 +1,4 @@
-"""Addresses of the overview."""
+"""URLs of the overview."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ from console.demo.process import demo_process
 from console.flow.pages import shared_flow
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
-from console.gateway.known import known_addresses
+from console.gateway.known_addresses import known_addresses
 from console.gateway.moment import now_ms
 from console.history.charts import CLUSTER_CHART
 from console.history.metrics import GROUP, LAG, PUT, TOPIC
 from console.history.pages import chart_row
-from console.history.range import asked_range
+from console.history.range import requested_range
 from console.history.reading import collector_state, sparks
 from console.history.series import How, Line
 from console.overview.shared import Shared
@@ -42,15 +42,15 @@ shared_summary: Shared[Summary] = Shared(SUMMARY_KEPT_MS)
 
 @page
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the whole page, with the current state in it; without one what the history has."""
-    asked = asked_range(request.GET, now_ms(), RANGE)
+    """Show the whole page with the current state, or the history if brokers don't respond."""
+    asked = requested_range(request.GET, now_ms(), RANGE)
     context: dict[str, Any] = {
         "time_range": asked,
         "chart": chart_row(CLUSTER_CHART, "all", asked.query),
         "flow": SafeString(shared_flow.html(now_ms())),
     }
     try:
-        summary = summary_kept()
+        summary = current_summary()
     except GatewayError as error:
         context |= {
             "problem": error,
@@ -68,8 +68,8 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @page
 def summary(request: HttpRequest) -> HttpResponse:
-    """Show the part that refreshes itself; all who watch share what brokers are asked."""
-    summary = summary_kept()
+    """Show the part that refreshes itself; all viewers share the broker requests."""
+    summary = current_summary()
     was_empty = request.GET.get("was") == "empty"
     context = {
         "summary": summary,
@@ -79,41 +79,41 @@ def summary(request: HttpRequest) -> HttpResponse:
     }
     response = render(request, "overview/_summary.html", context)
     if was_empty and not summary.is_empty:
-        # The page says that nothing was sent: it is another one from now on.
+        # The page for an empty cluster differs, so reload it entirely.
         response["HX-Refresh"] = "true"
     return response
 
 
 @administrators_action
 def confirm(request: HttpRequest) -> HttpResponse:
-    """Let the console ask a broker that is registered with the name and the address as shown."""
+    """Allow requests to a registered broker, if its name and address are as shown."""
     broker_name, address = request.POST.get("broker_name", ""), request.POST.get("address", "")
     said = {"broker": broker_name, "address": address}
     nodes = gateway().cluster.registered().nodes
     if not any((node.broker_name, node.address) == (broker_name, address) for node in nodes):
         messages.error(
             request,
-            _("Broker %(broker)s is not registered at %(address)s any more; nothing is confirmed.")
+            _("Broker %(broker)s is no longer registered at %(address)s, so it wasn't confirmed.")
             % said,
         )
     else:
-        confirmed(request, broker_name, address)
-        messages.success(request, _("Broker %(broker)s at %(address)s is confirmed.") % said)
+        confirm_broker(request, broker_name, address)
+        messages.success(request, _("Broker %(broker)s at %(address)s was confirmed.") % said)
     return redirect("overview:index")
 
 
-def confirmed(request: HttpRequest, broker_name: str, address: str) -> None:
-    """Let the console ask the broker at an address from now on, under an audit entry."""
+def confirm_broker(request: HttpRequest, broker_name: str, address: str) -> None:
+    """Allow requests to the broker at an address, with an audit entry."""
     with change(request, "broker.confirm", f"{broker_name} {address}"):
         known_addresses().confirm(address)
     shared_summary.forget()
 
 
-def summary_kept() -> Summary:
-    """Return the summary that all who look at nearly the same time share.
+def current_summary() -> Summary:
+    """Return the summary, shared between viewers for a short time.
 
     Raises:
-        GatewayError: no name server answers.
+        GatewayError: no name server responds.
     """
     return shared_summary.get(get_language() or "", now_ms(), summarize_now)
 
@@ -124,16 +124,16 @@ def summarize_now() -> Summary:
     findings = summary.findings
     collector = collector_state(now_ms())
     if not collector.is_alive:
-        # Nobody looks at trends: what is read now may be good, and worsen.
-        what = _("The collector does not sample, so nobody sees what worsens.")
+        # Trends aren't being checked: the current readings can be good but getting worse.
+        what = _("The collector isn't sampling, so new issues aren't detected.")
         findings = (*findings, Finding(State.WARN, what))
     verdicts = tuple(current_verdicts())
-    known = with_pasts(summary, now_ms())
+    known = with_sparks(summary, now_ms())
     return replace(known, findings=findings, verdicts=verdicts, sparks=sparks_now(now_ms()))
 
 
-def with_pasts(summary: Summary, at_ms: int) -> Summary:
-    """Return the same summary, each row with its last hour."""
+def with_sparks(summary: Summary, at_ms: int) -> Summary:
+    """Return the summary with the last hour in each row."""
     topics = sparks(TOPIC, [row.topic.name for row in summary.topics], Line("", PUT), at_ms)
     lag = Line("", LAG, How.PEAK)
     groups = sparks(GROUP, [row.progress.group for row in summary.groups], lag, at_ms)

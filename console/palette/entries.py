@@ -1,4 +1,4 @@
-"""Entries of the palette: places to go to and things to do, each an address with its words."""
+"""Palette entries: pages to open and actions, each a URL with keywords."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 ENTRIES_MAX = 30
 ACTED_ON_MAX = 3
-"""So many of the topics and groups found come with what can be done with them."""
+"""Number of matching topics and groups listed with their actions."""
 KEY_CHARACTERS_MIN = 3
 MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32,56}")
-"""An offset id or a unique key, of IPv4 or IPv6, of 4.9's clients or 5's."""
+"""An offset message ID or unique key, for IPv4 or IPv6, from 4.9 or 5.x clients."""
 NAMES_KEPT_S = 5
-"""A person types faster than brokers need to be asked."""
+"""People type faster than brokers need to be queried."""
 
 
 class Entry(NamedTuple):
-    """A line of the palette; `icon` is one of the sprite."""
+    """A line of the palette; `icon` is a name in the sprite."""
 
     label: str
     hint: str
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
 
 
 class Names(NamedTuple):
-    """What brokers and the name server know of, by name."""
+    """Names known to the brokers and the name server."""
 
     topics: list[str]
     groups: list[str]
@@ -50,7 +50,7 @@ class Names(NamedTuple):
 
 
 def known_names() -> Names:
-    """Return the names of now, or of some seconds ago; none while no broker answers."""
+    """Return the names, at most a few seconds old; empty while no broker responds."""
     found: Names | None = cache.get("palette.names")
     if found is None:
         try:
@@ -75,7 +75,7 @@ def known_names() -> Names:
 def find(
     asked: str, places: Iterable[Place], *, rights: Rights, may_administer: bool
 ) -> list[Entry]:
-    """Return what matches every word that was typed, best first; without words, where to go."""
+    """Return the entries that match every word, best first; without words, the pages."""
     words = asked.lower().split()
     always = [
         *(Entry(place.label, _("Favourite"), "star", place.address) for place in places),
@@ -97,14 +97,14 @@ def find(
             if matches(entry, words)
         ),
     ]
-    # A verb among the words names no topic: "reset billing" is the action of a group.
+    # A verb isn't a topic name: "reset billing" is the action of a group.
     for name in acted_on(names.topics, words):
         found += (entry for entry in about_topic(name, rights) if matches(entry, words))
     for name in acted_on(names.groups, words):
         found += (entry for entry in about_group(name, rights) if matches(entry, words))
     ids, keys = about_messages(asked.split(), names.topics)
     unique = dict.fromkeys([*ids, *named[:ACTED_ON_MAX], *found, *named])
-    # A word may always be a key, so this comes last, and has its place.
+    # Any word could be a key, so this entry comes last, in a reserved place.
     return [*list(unique)[: ENTRIES_MAX - len(keys)], *keys]
 
 
@@ -119,7 +119,7 @@ def pages(*, may_administer: bool) -> Iterator[Entry]:
     yield Entry(_("Marks"), _("Page"), "tag", reverse("marks:list"))
     yield Entry(_("Settings"), _("Page"), "settings-2", reverse("preferences:own"))
     yield Entry(_("Sessions"), _("Page"), "monitor", reverse("accounts:sessions"))
-    yield Entry(_("Second step"), _("Page"), "shield", reverse("accounts:second-step"))
+    yield Entry(_("Two-step authentication"), _("Page"), "shield", reverse("accounts:second-step"))
     yield Entry(_("Change password"), _("Page"), "key-round", reverse("accounts:password"))
 
 
@@ -175,7 +175,7 @@ def about_group(name: str, rights: Rights) -> Iterator[Entry]:
 
 
 def about_messages(words: Sequence[str], topics: Iterable[str]) -> tuple[list[Entry], list[Entry]]:
-    """Return where the message of an id is, and those of a key, in the topic that is named too."""
+    """Return links to the message with an ID and those with a key, in the named topic."""
     by_name = {name.lower(): name for name in topics}
     named = [by_name[word.lower()] for word in words if word.lower() in by_name]
     others = [word for word in words if word.lower() not in by_name]
@@ -190,19 +190,19 @@ def about_messages(words: Sequence[str], topics: Iterable[str]) -> tuple[list[En
         return Entry(label % text, hint, "search", f"{address}?{asked}")
 
     if MESSAGE_ID.fullmatch(text):
-        return [entry(_("Message with id %s"), "id")], []
+        return [entry(_("Message with ID %s"), "id")], []
     return [], [entry(_("Messages with key %s"), "key")]
 
 
 def best(names: Iterable[str], words: Sequence[str]) -> list[str]:
-    """Return the names that hold every word: those that begin with the first one come first."""
+    """Return the names that contain every word, those starting with the first word first."""
     found = [name for name in names if all(word in name.lower() for word in words)]
     found.sort(key=lambda name: (not name.lower().startswith(words[0]), len(name), name))
     return found[:ENTRIES_MAX]
 
 
 def acted_on(names: Iterable[str], words: Sequence[str]) -> list[str]:
-    """Return the names that hold at least one word, those that hold most first."""
+    """Return the names that contain at least one word, those with most matches first."""
 
     def held(name: str) -> int:
         return sum(word in name.lower() for word in words)

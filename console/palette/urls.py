@@ -1,4 +1,4 @@
-"""Address of the palette's entries."""
+"""URL of the palette's entries."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from console.accounts.rights import rights_on
 from console.accounts.roles import may_administer
 from console.palette.entries import find
 from console.ui.context import places_of
-from console.ui.lists import asked_text
+from console.ui.lists import search_text
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @page
 def entries(request: HttpRequest) -> HttpResponse:
-    """Answer what matches `q`."""
+    """Return the entries that match `q`."""
     found = find(
-        asked_text(request),
+        search_text(request),
         places_of(request),
         rights=rights_on(request),
         may_administer=may_administer(request.user),

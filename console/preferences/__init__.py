@@ -1,1 +1,1 @@
-"""How a person wants the pages: time zone, density, theme, favourites, saved views."""
+"""Personal settings: time zone, density, theme, favourites, saved views."""

@@ -1,4 +1,4 @@
-"""Cookies: what the pages and sockets of a browser know of a person before they know who it is."""
+"""Cookies with settings that pages and sockets need before they know the person."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from django.http import HttpResponseBase
 
 COOKIE_AGE_S = 365 * 86_400
-# The page of signing in is rendered before anybody is known.
+# The sign-in page is rendered before anyone is signed in.
 THEME_COOKIE = "trebuchet_theme"
 
 
 def remember(answer: HttpResponseBase, cookie: str, value: str) -> None:
-    """Keep a value in the browser; an empty one goes."""
+    """Set a cookie, or delete it if the value is empty."""
     if not value:
         answer.delete_cookie(cookie, samesite="Lax")
         return

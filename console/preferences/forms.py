@@ -1,4 +1,4 @@
-"""The form of a person's settings."""
+"""The settings form."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ class SettingsForm(forms.Form):
     language = forms.ChoiceField(
         label=_("Language"),
         required=False,
-        help_text=_("Mails and alerts have the language of their channel."),
+        help_text=_("E-mails and alerts use the language of their channel."),
     )
     zone = forms.ChoiceField(
         label=_("Time zone"),
         required=False,
         widget=ZoneSelect,
-        help_text=_("All times on all pages; the zone's name stands at the foot of the menu."),
+        help_text=_(
+            "Applies to all times on all pages. The current zone is shown at the bottom of the "
+            "menu."
+        ),
     )
     density = forms.ChoiceField(label=_("Density"), choices=Preferences.Density.choices)
     theme = forms.ChoiceField(label=_("Theme"), choices=Preferences.Theme.choices)
@@ -34,5 +37,5 @@ class SettingsForm(forms.Form):
         zone, language = self.fields["zone"], self.fields["language"]
         assert isinstance(zone, forms.ChoiceField)
         assert isinstance(language, forms.ChoiceField)
-        zone.choices = [("", _("The browser's")), *((name, name) for name in zone_names())]
-        language.choices = [("", _("The browser's")), *settings.LANGUAGES]
+        zone.choices = [("", _("Browser default")), *((name, name) for name in zone_names())]
+        language.choices = [("", _("Browser default")), *settings.LANGUAGES]

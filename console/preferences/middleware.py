@@ -1,4 +1,4 @@
-"""Renders a person's pages in the person's time zone and language."""
+"""Renders pages in the person's time zone and language."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PersonalPages:
-    """Puts the person's settings on the request as `preferences`; strangers have the defaults."""
+    """Sets `preferences` on the request; the defaults if nobody is signed in."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -32,13 +32,13 @@ class PersonalPages:
             answer = self._get_response(request)
         answer.headers.setdefault("Content-Language", language)
         cookie = settings.LANGUAGE_COOKIE_NAME
-        # Sockets and the page of signing in know the browser only.
+        # Sockets and the sign-in page only know the browser.
         if chosen and chosen != request.COOKIES.get(cookie) and cookie not in answer.cookies:
             remember_language(answer, chosen)
         return answer
 
 
 def preferences_on(request: HttpRequest) -> Preferences:
-    """Return what the middleware found, the defaults where it did not run."""
+    """Return the preferences set by the middleware, or the defaults if it didn't run."""
     found = getattr(request, "preferences", None)
     return found if isinstance(found, Preferences) else Preferences()

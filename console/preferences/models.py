@@ -1,4 +1,4 @@
-"""What the console keeps of a person's taste: settings, favourites and saved views."""
+"""Stored preferences: settings, favourites and saved views."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ if TYPE_CHECKING:
 ZONE_CHARACTERS_MAX = 64
 LANGUAGE_CHARACTERS_MAX = 16
 PLACES_MAX = 100
-"""Favourites and saved views of one person."""
+"""Maximum number of favourites and saved views per person."""
 LABEL_CHARACTERS_MAX = 120
 ADDRESS_CHARACTERS_MAX = 1_000
 
 
 class Preferences(models.Model):
-    """The settings of one person; without a row every value is its default."""
+    """The settings of one person; without a row, all values are the defaults."""
 
     class Theme(models.TextChoices):
         """Colours; AUTO follows the system."""
 
-        AUTO = "auto", _("As the system")
+        AUTO = "auto", _("System")
         LIGHT = "light", _("Light")
         DARK = "dark", _("Dark")
 
     class Density(models.TextChoices):
-        """Height of a table's row."""
+        """Height of table rows."""
 
-        ROOMY = "roomy", _("Roomy: rows of 40 px")
-        NORMAL = "normal", _("Normal: rows of 32 px")
-        DENSE = "dense", _("Dense: rows of 26 px")
+        ROOMY = "roomy", _("Comfortable: 40 px rows")
+        NORMAL = "normal", _("Normal: 32 px rows")
+        DENSE = "dense", _("Compact: 26 px rows")
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="preferences"
     )
     theme = models.CharField(max_length=8, choices=Theme.choices, default=Theme.AUTO)
     density = models.CharField(max_length=8, choices=Density.choices, default=Density.NORMAL)
-    # Empty: the browser's.
+    # Empty: use the browser's.
     zone = models.CharField(max_length=ZONE_CHARACTERS_MAX, blank=True, default="")
     language = models.CharField(max_length=LANGUAGE_CHARACTERS_MAX, blank=True, default="")
 
@@ -53,7 +53,7 @@ class Preferences(models.Model):
 
 
 class Place(models.Model):
-    """A page that somebody wants to find again: a favourite, or a view with its filters."""
+    """A bookmarked page: a favourite, or a view with its filters."""
 
     class Kind(models.TextChoices):
         """A FAVOURITE is one thing, a VIEW a list with its filters, columns and order."""
@@ -66,7 +66,7 @@ class Place(models.Model):
     )
     kind = models.CharField(max_length=10, choices=Kind.choices)
     label = models.CharField(max_length=LABEL_CHARACTERS_MAX)
-    # Path and query, of this console.
+    # Path and query within this console.
     address = models.CharField(max_length=ADDRESS_CHARACTERS_MAX)
 
     class Meta:
@@ -80,7 +80,7 @@ class Place(models.Model):
 
 
 def preferences_of(user: User | AnonymousUser) -> Preferences:
-    """Return a person's settings; the defaults for somebody without any."""
+    """Return a person's settings, or the defaults."""
     if user.pk is None:
         return Preferences()
     found = Preferences.objects.filter(user_id=user.pk).first()

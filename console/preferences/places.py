@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_address_of_ours(address: str) -> bool:
-    """Return whether a page of this console lives at a path with or without a query."""
+    """Return whether a path, with or without a query, is a page of this console."""
     if len(address) > ADDRESS_CHARACTERS_MAX or not address.isprintable() or "\\" in address:
         return False
     try:
@@ -33,7 +33,7 @@ def is_address_of_ours(address: str) -> bool:
 
 
 def keep(user: User, address: str, label: str) -> bool:
-    """Keep a place; False if the address is none of ours or the person has too many."""
+    """Save a place; return False if the address is invalid or the person has too many."""
     label = " ".join(label.split())[:LABEL_CHARACTERS_MAX]
     if not label or not is_address_of_ours(address):
         return False

@@ -1,4 +1,4 @@
-"""Addresses of a person's settings and places."""
+"""URLs of a person's settings and places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of a person's settings and places. Everyone may change their own, readers too."""
+"""Views of a person's settings and places. All roles may change their own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def own(request: HttpRequest) -> HttpResponse:
-    """Show and store the settings of whoever asks."""
+    """Show and save the person's own settings."""
     mine = preferences_on(request)
     initial = {
         "zone": mine.zone,
@@ -43,7 +43,7 @@ def own(request: HttpRequest) -> HttpResponse:
         }
         Preferences.objects.update_or_create(user=request.user, defaults=chosen)
         with translation.override(chosen["language"] or get_language_from_request(request)):
-            messages.success(request, _("Your settings are saved."))
+            messages.success(request, _("Settings saved."))
         answer: HttpResponse = redirect("preferences:own")
         remember(answer, THEME_COOKIE, chosen["theme"])
         remember_language(answer, chosen["language"])
@@ -54,7 +54,7 @@ def own(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def theme(request: HttpRequest) -> HttpResponse:
-    """Store the theme that the menu's switch has already shown."""
+    """Save the theme that the menu's switch has already applied."""
     chosen = request.POST.get("theme", "")
     if chosen not in Preferences.Theme.values:
         return HttpResponse(status=400)
@@ -69,7 +69,7 @@ def theme(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def language(request: HttpRequest) -> HttpResponse:
-    """Have the browser's pages in a language, as the page of signing in offers it."""
+    """Set the language of the browser's pages, as offered on the sign-in page."""
     chosen = request.POST.get("language", "")
     if chosen not in dict(settings.LANGUAGES):
         return HttpResponse(status=400)
@@ -84,13 +84,13 @@ def language(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def place(request: HttpRequest) -> HttpResponse:
-    """Keep or forget a page; the answer says which it was."""
+    """Add or remove a place; the response says which."""
     assert request.user.is_authenticated
     address = request.POST.get("address", "")
     if request.POST.get("keep") == "off":
         places.forget(request.user, address)
         return JsonResponse({"kept": False})
     if not places.keep(request.user, address, request.POST.get("label", "")):
-        problem = _("This page cannot be kept. One person keeps %(max)d at most.")
+        problem = _("This page can't be added to your favourites. The limit is %(max)d.")
         return JsonResponse({"kept": False, "problem": problem % {"max": PLACES_MAX}}, status=400)
     return JsonResponse({"kept": True})

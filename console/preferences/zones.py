@@ -1,4 +1,4 @@
-"""Time zones by their names, and the field in which one is chosen."""
+"""Time zones by name, and their form field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SELECTED = mark_safe(" selected")
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return a time zone; UTC without a name, or where this machine does not know it (any more)."""
+    """Return a time zone; UTC without a name, or if this machine doesn't know the zone."""
     try:
         return ZoneInfo(name) if name else UTC
     except (KeyError, ValueError, OSError):
@@ -31,13 +31,13 @@ def zone_named(name: str) -> tzinfo:
 
 @lru_cache
 def zone_names() -> tuple[str, ...]:
-    """Return the names that can be chosen, UTC first."""
+    """Return the available names, UTC first."""
     regions = (name for name in available_timezones() if "/" in name)
     return ("UTC", *sorted(name for name in regions if not name.startswith(OLD_REGIONS)))
 
 
 class ZoneSelect(forms.Select):
-    """A select whose hundreds of options are not rendered by three templates each."""
+    """A select that doesn't render three templates for each of its hundreds of options."""
 
     def render(
         self, name: str, value: Any, attrs: Mapping[str, Any] | None = None, renderer: Any = None

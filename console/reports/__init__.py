@@ -1,1 +1,1 @@
-"""Reports: scheduled Spark jobs, their runs, their results."""
+"""Reports: scheduled Spark jobs, their runs and results."""

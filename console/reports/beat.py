@@ -1,12 +1,12 @@
-"""The scheduler of beat: django-celery-beat's, for a wall clock that is set.
+"""The beat scheduler: django-celery-beat's, adapted to changes of the system clock.
 
-Beat of its own knows no such clock: what ran at a time that has become the future is not due until
-then, and what it has planned waits for the clock to come by. A run that is sent twice for that is
-made once: its slot is taken (`schedules.slot`). Times that the clock steps over are times at which
-beat was down: the last of them is caught up.
+Plain beat doesn't handle a clock that is set back: a job whose last run is now in the future isn't
+due until then, and the planned jobs wait for the clock to catch up. A run that is sent twice for
+this reason still runs only once, because its slot is taken (`schedules.slot`). Skipped times count
+as downtime of beat: the last one is caught up.
 
-What is due while Redis is gone is sent when it is back; Celery's own beat gives up after a second,
-and a daily report would be missing for that day.
+Jobs that are due while Redis is down are sent when it is back. Plain beat gives up after a second,
+and that day's report would be missing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from django.utils import timezone
 from django_celery_beat.schedulers import DatabaseScheduler, ModelEntry
 
 from broker_core.isolation import isolated
+from console.pipeline.news import is_wanted
 from console.reports import schedules
 
 if TYPE_CHECKING:
@@ -33,25 +34,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STEP_SECONDS = 2.0
-"""Between two looks, seconds apart, a clock that only drifts does not go astray so far."""
+"""Drift alone moves the clock less than this between two ticks."""
 FAILED_S = 60.0
 """How long to wait before reading a failed schedule again."""
 TRIES = 3
-"""Of a send, each with a connection of its own."""
+"""Attempts per send, each over a new connection."""
 
 
 class Entry(ModelEntry):  # type: ignore[misc]  # django-celery-beat has no types
-    """A schedule, as beat knows it; its last run is not later than now, each hour is one."""
+    """A schedule in beat; its last run is never in the future, and it is active at every hour."""
 
     last_run_at: datetime
 
     def __init__(self, model: PeriodicTask, app: Any = None) -> None:
         super().__init__(model, app=app)
-        # Kombu's own tries use a channel again that broke. The scheduler makes a new connection.
+        # Kombu would retry on the broken channel. The scheduler opens a new connection.
         self.options["retry"] = False
 
     def is_due(self) -> Any:
-        """Return whether it is due and when to ask again; a failing schedule isn't due."""
+        """Return whether it is due and when to check again; a failing schedule isn't due."""
         with isolated("checking a schedule", self.name):
             return self._is_due()
         return schedstate(is_due=False, next=FAILED_S)
@@ -59,21 +60,21 @@ class Entry(ModelEntry):  # type: ignore[misc]  # django-celery-beat has no type
     def _is_due(self) -> Any:
         now = timezone.now()
         if self.last_run_at > now:
-            logger.warning("the clock was set back: schedule=%s", self.name)
+            logger.warning("clock was set back schedule=%s", self.name)
             self.last_run_at = self.model.last_run_at = now
-            # What is read anew from the database must not have run in the future again.
+            # Don't let a row reread from the database bring back a last run in the future.
             self.model.no_changes = True
             try:
                 self.save()
             except DatabaseError:
-                logger.exception("the time of the last run stays: schedule=%s", self.name)
+                logger.exception("time of the last run not updated schedule=%s", self.name)
         if self.model.crontab is not None:
             self.schedule = schedules.cron_at(self.model.crontab, now)
         return super().is_due()
 
 
 class Scheduler(DatabaseScheduler):  # type: ignore[misc]  # as above
-    """Plans anew when the clock was set; looks at all schedules, whatever their hour."""
+    """Replans when the clock is set; includes all schedules, whatever their hour."""
 
     Entry = Entry
 
@@ -93,20 +94,26 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]  # as above
         return found
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
-        """Send what is due; while Redis is gone, wait for it."""
+        """Send a due job; wait for Redis if it is down.
+
+        Lake jobs are only sent when there is work: see `console.pipeline.news`.
+        """
+        now_ms = int(timezone.now().timestamp() * 1000)
+        if not is_wanted(entry.task, dict(entry.kwargs or {}), now_ms):
+            return
         for tries_left in reversed(range(TRIES)):
             try:
-                # Who has no producer yet connects first, however long that takes.
+                # Without a producer, this connects first, however long that takes.
                 self.apply_async(entry, producer=producer or self.producer, advance=False)
             except SchedulingError as error:
                 if not tries_left:
-                    logger.exception("not sent: schedule=%s", entry.name)
+                    logger.exception("schedule not sent schedule=%s", entry.name)
                     return
-                logger.warning("sent again, over a new connection: %s", error)
+                logger.warning("schedule not sent, reconnecting error=%s", error)
                 producer = None
                 self._forget_connection()
             else:
-                logger.info("sent: schedule=%s", entry.name)
+                logger.info("schedule sent schedule=%s", entry.name)
                 return
 
     def _forget_connection(self) -> None:
@@ -117,22 +124,22 @@ class Scheduler(DatabaseScheduler):  # type: ignore[misc]  # as above
     def tick(self, *arguments: Any, **options: Any) -> float:
         ahead_s = _ahead_of_monotonic_s()
         if abs(ahead_s - self._ahead_s) > STEP_SECONDS:
-            logger.warning("the clock was set by %.0f s", ahead_s - self._ahead_s)
+            logger.warning("clock was changed seconds=%.0f", ahead_s - self._ahead_s)
             self.populate_heap()
         self._ahead_s = ahead_s
         return float(super().tick(*arguments, **options))
 
     def schedule_changed(self) -> bool:
-        """Return whether a schedule was changed, at an earlier time than the change before too."""
+        """Return whether a schedule was changed, even if the clock was set back since."""
         is_newer = super().schedule_changed()
         before, self._changed_at = self._changed_at, self.Changes.last_change()
         return bool(is_newer) or (before is not None and before != self._changed_at)
 
     def enabled_models_qs(self) -> QuerySet[PeriodicTask]:
-        """Return all schedules that are on.
+        """Return all enabled schedules.
 
-        The base class leaves out what is hours away: a time that was missed would be caught up no
-        earlier than on the next day.
+        The base class leaves out schedules that are hours away, so a missed run would only be
+        caught up the next day.
         """
         found: QuerySet[PeriodicTask] = self.Model.objects.enabled()
         return found

@@ -1,7 +1,7 @@
-"""The catalogue of reports: the answer of `python -m analytics describe`.
+"""The report catalogue: the output of `python -m analytics describe`.
 
-The console knows no report itself. It makes forms, command lines and pages from the description,
-and asks again when a file of the analytics package has changed. That starts no JVM.
+The console has no built-in reports. It builds forms, command lines and pages from the descriptions,
+and reloads them when a file of the analytics package changes. This doesn't start a JVM.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DESCRIBE_SECONDS_MAX = 30
-# After a failure, the program is asked again this much later.
+# How long to wait before running the program again after a failure.
 FAILURE_KEPT_S = 10
 FORMAT = 1
 CACHE_KEY = "reports.catalog"
 TOPIC_PARAMETER = "topic"
-"""The option that narrows any report of messages to one topic."""
+"""The option that limits any message report to one topic."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A value that a form offers; None leaves the parameter out."""
+    """A choice in a form; None omits the parameter."""
 
     value: int | str | None
     label: str
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """An option `--name` of the report's program and a field of its form."""
+    """An option `--name` of the report program, and its form field."""
 
     name: str
     type: Literal["integer", "text", "topic"]
@@ -57,9 +57,11 @@ class Parameter(msgspec.Struct, frozen=True):
 class Column(msgspec.Struct, frozen=True):
     """A column of a result.
 
-    `link` says what its values name: a topic, a group; `words` how some of its values are said, and
-    `missing` that there is none. One that is not shown is in files only. `from_messages_of` is the
-    column that names the topic whose messages a value comes from, "" for names and figures.
+    `link` is the kind of thing its values name: a topic or a group. `words` are labels for some
+    values,
+    and `missing` is the label for no value. Hidden columns only appear in files. `from_messages_of`
+    is
+    the column with the topic whose messages a value comes from, or "" for names and figures.
     """
 
     name: str
@@ -78,7 +80,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Total(msgspec.Struct, frozen=True):
-    """A number over all rows; a result carries its value under its name."""
+    """A number over all rows; a result has its value under the same name."""
 
     name: str
     label: str
@@ -87,7 +89,7 @@ class Total(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """Columns for values over time, stacked by series; readings have no sum over time."""
+    """Columns for values over time, stacked by series; readings can't be summed over time."""
 
     label: str
     time: str
@@ -98,7 +100,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 class Breakdown(msgspec.Struct, frozen=True):
-    """Sums of columns for each value of another column."""
+    """Sums of columns, grouped by another column."""
 
     label: str
     by: str
@@ -106,7 +108,7 @@ class Breakdown(msgspec.Struct, frozen=True):
 
 
 class Bars(msgspec.Struct, frozen=True):
-    """Sums of a column for each value of another, as bars."""
+    """Sums of a column grouped by another one, drawn as bars."""
 
     label: str
     by: str
@@ -115,7 +117,7 @@ class Bars(msgspec.Struct, frozen=True):
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """Which columns of a row say what messages it counts; see analytics.reports.report."""
+    """The columns that identify the messages a row counts; see analytics.reports.report."""
 
     topic: str
     first: str = ""
@@ -126,7 +128,7 @@ class Behind(msgspec.Struct, frozen=True):
 
 
 class Need(msgspec.Struct, frozen=True):
-    """A requirement of a run; the command `check` ends with code 0 if it is met."""
+    """A requirement of a run; it is met if the command `check` exits with code 0."""
 
     name: str
     label: str
@@ -134,9 +136,9 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A report, as `describe` and each result contain it.
+    """A report, as in `describe` and in each result.
 
-    One that reads samples is made of what the collector found, and needs a lake.
+    A report that reads samples needs a lake with the collector's data.
     """
 
     name: str
@@ -169,21 +171,21 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Description(msgspec.Struct, frozen=True):
-    """The whole answer of `describe`."""
+    """The complete output of `describe`."""
 
     format: int
     reports: tuple[Report, ...]
 
 
 class CatalogError(Exception):
-    """The program does not describe its reports; the text is a sentence for pages."""
+    """The program doesn't describe its reports; the text is a sentence for pages."""
 
 
 def reports() -> dict[str, Report]:
-    """Return the reports by name; asks the analytics program when its files have changed.
+    """Return the reports by name; run the analytics program again if its files have changed.
 
     Raises:
-        CatalogError: it does not answer with a description.
+        CatalogError: the program's output isn't a description.
     """
     identity = _identity()
     known = cache.get(CACHE_KEY)
@@ -200,7 +202,7 @@ def reports() -> dict[str, Report]:
 
 
 def known_reports() -> dict[str, Report]:
-    """Return the reports by name, none after a failure: `health` says why."""
+    """Return the reports by name, or nothing after a failure, which `health` explains."""
     try:
         return reports()
     except CatalogError:
@@ -208,41 +210,39 @@ def known_reports() -> dict[str, Report]:
 
 
 def report_of(description: Any) -> Report:
-    """Return the report of the description in a result.
+    """Return the report from the description in a result.
 
     Raises:
-        ValueError: it is not a description.
+        ValueError: the description is invalid.
     """
     return msgspec.convert(description, Report)
 
 
-def command(report: Report, parameters: Mapping[str, Any], out: Path) -> list[str]:
-    """Return the command line of a run, without parameters that the report does not have."""
-    words = [*program(), report.name, "--store", str(settings.TREBUCHET_STORE), "--out", str(out)]
+def words(report: Report, parameters: Mapping[str, Any], out: Path) -> list[str]:
+    """Return the job of a run, without parameters that the report doesn't have."""
+    found = [report.name, "--store", str(settings.TREBUCHET_STORE), "--out", str(out)]
     for option, given in (
         ("--commit-log", settings.TREBUCHET_COMMIT_LOG),
-        ("--master", settings.TREBUCHET_SPARK_MASTER),
-        ("--driver-host", settings.TREBUCHET_SPARK_DRIVER_HOST),
         ("--brokers", settings.TREBUCHET_SPARK_BROKERS),
         ("--lake", settings.TREBUCHET_LAKE),
         ("--lake-state", lake_state()),
     ):
         if given:
-            words += [option, str(given)]
+            found += [option, str(given)]
     for parameter in report.parameters:
         value = parameters.get(parameter.name)
         if value is not None and value != "":
-            words += [f"--{parameter.name}", str(value)]
-    return words
+            found += [f"--{parameter.name}", str(value)]
+    return found
 
 
 def lake_state() -> Path | None:
-    """Return where the state of a lake in S3 is, None for a directory, which holds its own."""
+    """Return the state path of a lake in S3, or None for a directory, which includes its state."""
     return Path(settings.TREBUCHET_DATA) / "lake" if "://" in settings.TREBUCHET_LAKE else None
 
 
 def program() -> list[str]:
-    """Return the command of the analytics program, without arguments."""
+    """Return the command for the analytics program, without arguments."""
     given = getattr(settings, "TREBUCHET_ANALYTICS_COMMAND", None)
     return list(given) if given else [sys.executable, "-m", "analytics"]
 
@@ -267,31 +267,34 @@ def _described() -> dict[str, Report]:
         )
     except OSError as error:
         raise CatalogError(
-            _("The analytics program %(program)s cannot be started: %(reason)s.")
+            _("Couldn't start the analytics program %(program)s: %(reason)s.")
             % {"program": words[0], "reason": error.strerror}
         ) from error
     except subprocess.TimeoutExpired as error:
         raise CatalogError(
-            _("The analytics program does not say within %(seconds)s s what reports there are.")
+            _("The analytics program didn't list its reports within %(seconds)s s.")
             % {"seconds": DESCRIBE_SECONDS_MAX}
         ) from error
     said = answer.stderr.decode("utf-8", "replace").strip()
     if answer.returncode:
-        logger.error("describe failed: code=%d: %s", answer.returncode, said)
+        logger.error("describe failed code=%d error=%s", answer.returncode, said)
         raise CatalogError(
-            _("The analytics program does not run: %(reason)s")
-            % {"reason": said.rpartition("\n")[2] or _("it gives no reason.")}
+            _("The analytics program isn't working: %(reason)s")
+            % {"reason": said.rpartition("\n")[2] or _("it gave no reason.")}
         )
     try:
         description = msgspec.json.decode(answer.stdout, type=Description)
     except msgspec.MsgspecError as error:
         raise CatalogError(
-            _("The analytics program describes its reports in an unknown way: %(why)s.")
+            _("The analytics program describes its reports in an unknown format: %(why)s.")
             % {"why": error}
         ) from error
     if description.format != FORMAT:
         raise CatalogError(
-            _("The analytics program describes its reports in format %(theirs)s, not %(ours)s.")
+            _(
+                "The analytics program describes its reports in format %(theirs)s; the console "
+                "expects %(ours)s."
+            )
             % {"theirs": description.format, "ours": FORMAT}
         )
     return {report.name: report for report in description.reports}

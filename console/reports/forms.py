@@ -1,4 +1,4 @@
-"""The forms of the report pages: start a run, edit a schedule. Reports describe their fields."""
+"""Forms to start a run or edit a schedule, with fields from the report descriptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from console.reports.catalog import Parameter, Report
 
 EVERY_MAX = 999
-# The fields of a cron expression: name, how many values, the first of them.
+# The fields of a cron expression: name, number of values, lowest value.
 CRON_FIELDS = (
     (_("minute"), 60, 0),
     (_("hour"), 24, 0),
@@ -33,7 +33,7 @@ NAME_CHARS_MAX = 200
 
 
 class ParametersForm(forms.Form):
-    """The parameters of one report, as its description names them; all are optional."""
+    """The parameters of one report, all optional."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ParametersForm(forms.Form):
         *,
         initial: Mapping[str, Any] | None = None,
     ) -> None:
-        """`initial` are the parameters of an earlier run, without those left open."""
+        """`initial` contains the parameters of an earlier run, without blank ones."""
         if initial is not None:
             initial = {each.name: initial.get(each.name, "") for each in report.parameters}
         super().__init__(data, initial=initial, prefix=report.name)
@@ -63,7 +63,7 @@ class ParametersForm(forms.Form):
         return cleaned
 
     def parameters(self) -> dict[str, Any]:
-        """Return the run's parameters, without those left open."""
+        """Return the run's parameters, without blank ones."""
         found = {}
         for parameter in self.report.parameters:
             value = self.cleaned_data[parameter.name]
@@ -102,7 +102,7 @@ def field_of(parameter: Parameter) -> forms.Field:
 
 
 class StartForm(forms.Form):
-    """The report to run; a ParametersForm holds its parameters."""
+    """The report to run; a ParametersForm has its parameters."""
 
     report = forms.ChoiceField(label=_("Report"))
 
@@ -122,13 +122,13 @@ class StartForm(forms.Form):
 class ScheduleForm(forms.Form):
     """When a schedule runs."""
 
-    KINDS = [("interval", _("At intervals")), ("cron", _("At set times"))]
+    KINDS = [("interval", _("At an interval")), ("cron", _("At set times"))]
     PERIODS = [("minutes", _("minutes")), ("hours", _("hours")), ("days", _("days"))]
 
     name = forms.CharField(label=_("Name"), max_length=NAME_CHARS_MAX, required=False)
-    enabled = forms.BooleanField(label=_("Switched on"), required=False)
+    enabled = forms.BooleanField(label=_("Enabled"), required=False)
     catch_up = forms.BooleanField(
-        label=_("Catch up: run once, late, for times that passed while nothing ran"),
+        label=_("Catch up: if scheduled times were missed, run once afterwards"),
         required=False,
     )
     kind = forms.ChoiceField(label=_("Repeats"), choices=KINDS)
@@ -141,8 +141,8 @@ class ScheduleForm(forms.Form):
         required=False,
         max_length=CRON_CHARS_MAX,
         help_text=_(
-            "Minute, hour, day of month, month, day of week: “0 * * * *” is every hour, "
-            "“30 6 * * 1-5” is 06:30 on working days."
+            "Minute, hour, day of month, month, day of week. For example, “0 * * * *” is every "
+            "hour and “30 6 * * 1-5” is 06:30 on weekdays."
         ),
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
     )
@@ -152,11 +152,11 @@ class ScheduleForm(forms.Form):
     )
 
     channels = forms.TypedMultipleChoiceField(
-        label=_("Send each result to"),
+        label=_("Send results to"),
         coerce=int,
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=_("With its first rows and its chart: whoever reads there sees them."),
+        help_text=_("Includes the first rows and the chart. Everyone in the channel can see them."),
     )
 
     def __init__(
@@ -167,10 +167,10 @@ class ScheduleForm(forms.Form):
         schedule_id: int | None = None,
         may_tell: bool = False,
     ) -> None:
-        """Make the form.
+        """Build the form.
 
         Args:
-            schedule_id: the schedule that is edited, None for a new one.
+            schedule_id: the edited schedule, or None for a new one.
             may_tell: whether this person may send results to channels, which administrators see.
         """
         super().__init__(data, initial=dict(initial))
@@ -183,7 +183,7 @@ class ScheduleForm(forms.Form):
         self._schedule_id = schedule_id
         zone = self.fields["timezone"]
         assert isinstance(zone, forms.ChoiceField)
-        # A schedule may have been made where a zone had another name.
+        # The schedule's time zone may have been renamed since.
         names = dict.fromkeys([*zone_names(), str(initial.get("timezone") or UTC_NAME)])
         zone.choices = [(name, name.replace("_", " ")) for name in names]
         if schedule_id is None:
@@ -193,7 +193,7 @@ class ScheduleForm(forms.Form):
         name: str = self.cleaned_data["name"].strip()
         others = PeriodicTask.objects.filter(name=name).exclude(pk=self._schedule_id)
         if name and others.exists():
-            raise forms.ValidationError(gettext("Another schedule has this name."))
+            raise forms.ValidationError(gettext("Another schedule already has this name."))
         if not name and self._schedule_id is None:
             raise forms.ValidationError(gettext("Enter a name."))
         return name
@@ -205,7 +205,7 @@ class ScheduleForm(forms.Form):
         cleaned: dict[str, Any] = super().clean() or {}
         if cleaned.get("kind") == "interval":
             if not cleaned.get("every") and "every" not in self.errors:
-                self.add_error("every", _("Enter how often."))
+                self.add_error("every", _("Enter an interval."))
             if not cleaned.get("period"):
                 self.add_error("period", _("Choose a unit."))
         elif cleaned.get("kind") == "cron" and "cron" not in self.errors:
@@ -217,10 +217,10 @@ class ScheduleForm(forms.Form):
 
 
 def checked_cron(text: str) -> str:
-    """Return five cron fields with one blank between them.
+    """Return five cron fields separated by single spaces.
 
     Raises:
-        ValueError: a field is not valid; the text says which.
+        ValueError: a field is invalid; the text says which.
     """
     fields = text.split()
     if len(fields) != len(CRON_FIELDS):

@@ -1,8 +1,8 @@
-"""Health of the report system: Redis, a worker, and the needs that each report describes.
+"""Health of the report system: Redis, the pipeline, and the reports' own requirements.
 
-Each problem is one sentence with its remedy. No check delays a page for long: Redis has half a
-second to answer, a worker one second. Answers are cached for seconds, rarely changing ones for
-minutes.
+Each problem is one sentence with its remedy. Checks don't delay pages for long: the timeout is half
+a second for Redis and one second for a worker. Results are cached for seconds, or for minutes if
+they rarely change.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kombu.exceptions import OperationalError
 
 from broker_core.environment import without_secrets
 from console.celery import app
+from console.pipeline.queues import ALIVE_KEY
 from console.reports import catalog
 
 REDIS_TIMEOUT_S = 0.5
@@ -43,7 +44,7 @@ class Problem:
 
 
 def problems() -> list[Problem]:
-    """Return all problems that keep reports from running now, the root cause first."""
+    """Return all problems that currently prevent reports from running, root cause first."""
     redis_is_down, unknown = redis_problem(), catalog_problem()
     found = [problem for problem in (redis_is_down, unknown) if problem is not None]
     found += need_problems()
@@ -58,7 +59,7 @@ def catalog_problem() -> Problem | None:
     except catalog.CatalogError as error:
         return Problem(
             str(error),
-            _("No report can start until it does. What installs its packages:"),
+            _("Reports can't start until it's fixed. To install the missing packages:"),
             "deploy/up",
             blocks=True,
         )
@@ -66,7 +67,7 @@ def catalog_problem() -> Problem | None:
 
 
 def need_problems() -> list[Problem]:
-    """Return the unmet needs of the reports, each once."""
+    """Return the reports' unmet needs, without duplicates."""
     checks = {need.check: None for each in catalog.known_reports().values() for need in each.needs}
     return [problem for check in checks if (problem := need_problem(check)) is not None]
 
@@ -81,7 +82,7 @@ def need_problem(check: tuple[str, ...]) -> Problem | None:
 
 
 def unmet_need(check: tuple[str, ...]) -> dict[str, str]:
-    """Run a check; return its answer about what is missing, {} if nothing is."""
+    """Run a check; return its output about what is missing, or {} if it passes."""
     try:
         answer = subprocess.run(
             check,
@@ -98,8 +99,8 @@ def unmet_need(check: tuple[str, ...]) -> dict[str, str]:
         return {name: str(said[name]) for name in ("sentence", "remedy", "command")}
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         return {
-            "sentence": _("It cannot be checked whether reports have what they need."),
-            "remedy": _("By hand:"),
+            "sentence": _("Couldn't check whether reports have everything they need."),
+            "remedy": _("Manually:"),
             "command": " ".join(check),
         }
 
@@ -107,36 +108,37 @@ def unmet_need(check: tuple[str, ...]) -> dict[str, str]:
 def redis_problem() -> Problem | None:
     known = cache.get("reports.redis")
     if known is None:
-        known = "up" if redis_answers(settings.TREBUCHET_REDIS_URL) else "down"
+        known = "up" if redis_responds(settings.TREBUCHET_REDIS_URL) else "down"
         cache.set("reports.redis", known, KEPT_S)
     if known == "up":
         return None
     return Problem(
-        _("Redis at %(address)s does not answer; reports cannot start until it does.")
+        _("Redis at %(address)s isn't responding. Reports can't start until it does.")
         % {"address": redis_address(settings.TREBUCHET_REDIS_URL)},
-        _("Messages flow without it. What starts it with everything else:"),
+        _("Messages aren't affected. To start it together with everything else:"),
         "deploy/up",
         blocks=True,
     )
 
 
-def redis_answers(url: str) -> bool:
-    # redis-py writes a unix socket as unix://, Celery as redis+socket://.
-    url = "unix://" + url.removeprefix("redis+socket://") if "+socket" in url else url
+def redis_responds(url: str) -> bool:
     try:
-        client = redis.Redis.from_url(
-            url, socket_connect_timeout=REDIS_TIMEOUT_S, socket_timeout=REDIS_TIMEOUT_S
-        )
-        try:
+        with _client(url) as client:
             return bool(client.ping())
-        finally:
-            client.close()
     except (redis.RedisError, OSError, ValueError):
         return False
 
 
+def _client(url: str) -> redis.Redis:
+    # redis-py expects unix:// for a Unix socket, Celery redis+socket://.
+    url = "unix://" + url.removeprefix("redis+socket://") if "+socket" in url else url
+    return redis.Redis.from_url(
+        url, socket_connect_timeout=REDIS_TIMEOUT_S, socket_timeout=REDIS_TIMEOUT_S
+    )
+
+
 def redis_address(url: str) -> str:
-    """Return where Redis is, without the password that the URL may carry."""
+    """Return the Redis address without the password in the URL."""
     parts = urlsplit(url)
     if parts.hostname:
         return f"{parts.hostname}:{parts.port or 6379}"
@@ -146,20 +148,30 @@ def redis_address(url: str) -> str:
 def worker_problem() -> Problem | None:
     known = cache.get("reports.worker")
     if known is None:
-        known = "up" if worker_answers() else "down"
+        known = "up" if pipeline_responds() else "down"
         cache.set("reports.worker", known, KEPT_S)
     if known == "up":
         return None
     return Problem(
-        _("No worker answers; reports wait in the queue until one runs."),
-        _("deploy/up starts one; by hand:"),
-        "celery -A console worker",
+        _("The pipeline worker isn't running. Reports stay queued until it starts."),
+        _("deploy/up starts it. To start it yourself:"),
+        "python -m console.pipeline.standby",
     )
 
 
-def worker_answers() -> bool:
+def pipeline_responds() -> bool:
+    """Return whether a worker is waiting for pipeline jobs or running one."""
     try:
-        # `limit` ends the wait with the first answer.
+        with _client(settings.TREBUCHET_REDIS_URL) as client:
+            return bool(client.exists(ALIVE_KEY))
+    except (redis.RedisError, OSError, ValueError):
+        return False
+
+
+def worker_responds() -> bool:
+    """Return whether a Celery worker responds."""
+    try:
+        # With `limit`, the wait ends at the first reply.
         answers = app.control.broadcast("ping", reply=True, timeout=WORKER_TIMEOUT_S, limit=1)
     except (OperationalError, redis.RedisError, OSError):
         return False

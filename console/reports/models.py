@@ -1,10 +1,10 @@
-"""ReportRun: the parameters, progress and result of one run.
+r"""ReportRun: the parameters, progress and result of one run.
 
 States only move forward, each by one conditional UPDATE, so that a worker, a page and a second
-delivery of the same task never undo each other's steps:
+delivery of the same task never undo each other's changes:
 
     queued -> starting -> running -> writing -> done
-       \\__________\\_________\\_________\\_____> failed | cancelled
+       \__________\_________\_________\_____> failed | cancelled
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django_celery_beat.models import PeriodicTask
 
-# A runner writes its heartbeat every HEARTBEAT_S; without one for LOST_AFTER_S it counts as gone.
+# A runner writes its heartbeat every HEARTBEAT_S and counts as lost LOST_AFTER_S after the last
+# one.
 HEARTBEAT_S = 5
 LOST_AFTER_S = 30
-# If no worker takes a task within this time, the queue drops it, and its run fails.
+# If no worker takes a task within this time, the queue drops it and its run fails.
 QUEUED_SECONDS_MAX = 3600
 
 RESULT_ROWS_MAX = 20_000
@@ -62,7 +63,7 @@ class ReportRunQuerySet(models.QuerySet["ReportRun"]):
         return self.filter(state__in=ACTIVE)
 
     def lost(self, now: datetime) -> ReportRunQuerySet:
-        """Return the runs whose worker is gone, and those that no worker will take any more."""
+        """Return the runs whose worker is gone, and those that no worker will take."""
         silent = models.Q(state__in=WORKING, heartbeat_at__lt=now - timedelta(seconds=LOST_AFTER_S))
         forgotten = models.Q(
             state=RunState.QUEUED, created_at__lt=now - timedelta(seconds=QUEUED_SECONDS_MAX)
@@ -88,7 +89,7 @@ class ReportRun(models.Model):
     progress_total = models.BigIntegerField(default=0)
     rows_read = models.BigIntegerField(default=0)
     bytes_read = models.BigIntegerField(default=0)
-    # The most that its processes had at once, as far as it was seen.
+    # Peak memory of all its processes together, as observed.
     memory_bytes = models.BigIntegerField(default=0)
 
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
@@ -108,7 +109,8 @@ class ReportRun(models.Model):
     # host, pid and start time of the analytics process: enough to end it if its worker dies.
     process = models.JSONField(null=True, blank=True)
     cancel_requested = models.BooleanField(default=False)
-    # Set if the run is to end as failed instead of cancelled, because the worker shuts down.
+    # Set if the run should end as failed rather than cancelled, because the worker is shutting
+    # down.
     stop_reason = models.CharField(max_length=SENTENCE_CHARS_MAX, blank=True)
 
     result = models.JSONField(null=True, blank=True)
@@ -126,7 +128,7 @@ class ReportRun(models.Model):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the row is active but no worker runs it; `mark_lost` records that."""
+        """Whether the row is active but no worker runs it; `mark_lost` records this."""
         now = timezone.now()
         if self.state in WORKING:
             beat = self.heartbeat_at or self.started_at or self.created_at
@@ -159,7 +161,7 @@ class ReportRun(models.Model):
 
     @property
     def seconds(self) -> float | None:
-        """The duration of the run so far or in all, None before it starts."""
+        """The duration of the run (so far), or None before it starts."""
         if self.started_at is None:
             return None
         end = self.finished_at
@@ -168,7 +170,7 @@ class ReportRun(models.Model):
         return max(0.0, (end - self.started_at).total_seconds())
 
     def move(self, to: RunState, *, among: tuple[RunState, ...], **values: Any) -> bool:
-        """Set state and values if the row's state is still in `among`; return whether it was."""
+        """Update state and values if the row's state is still in `among`; return whether it was."""
         moved = ReportRun.objects.filter(pk=self.pk, state__in=among).update(state=to, **values)
         if moved:
             self.state = to

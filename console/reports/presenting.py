@@ -1,10 +1,10 @@
-"""Runs and schedules as the templates show them."""
+"""Runs and schedules as displayed by the templates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from django.conf import settings
@@ -33,7 +33,7 @@ PERMILLE = 1_000
 MS_A_SECOND, MS_A_MINUTE = 1_000, 60_000
 
 MANY_TIMES_PERCENT = 1_000
-# The pages of what a result's values name.
+# Pages for the things that a result's values name.
 PAGES = {"topic": "topics:detail", "group": "groups:detail"}
 
 STATE_COLOURS = {
@@ -66,7 +66,7 @@ def report_title(name: str) -> str:
 
 
 def parameters_in_words(report: Report | None, parameters: Mapping[str, Any]) -> str:
-    """Return a run's parameters as a line: "Last 24 hours · orders"."""
+    """Return a run's parameters as one line: "Last 24 hours · orders"."""
     if report is None:
         return " · ".join(f"{name} {value}" for name, value in parameters.items())
     words = (in_words(each, parameters.get(each.name)) for each in report.parameters)
@@ -74,7 +74,7 @@ def parameters_in_words(report: Report | None, parameters: Mapping[str, Any]) ->
 
 
 def in_words(parameter: Parameter, value: Any) -> str:
-    """Return one parameter in words, "" for one left out, unless that choice has a label."""
+    """Return the label of a parameter; "" if it was omitted and that choice has no label."""
     for choice in parameter.choices:
         if choice.value == value:
             return gettext(choice.label)
@@ -86,7 +86,7 @@ def in_words(parameter: Parameter, value: Any) -> str:
 
 
 def shown_value(value: Any, unit: str) -> SafeString | str:
-    """Show a number that JSON carries as a string; a dash for None."""
+    """Format a number stored as a JSON string; a dash for None."""
     number = whole(value)
     match unit:
         case "bytes":
@@ -100,7 +100,7 @@ def shown_value(value: Any, unit: str) -> SafeString | str:
 
 
 def milliseconds_text(number: int | None) -> SafeString | str:
-    """Show a time in milliseconds below a minute, in larger units above."""
+    """Format a time in milliseconds, using larger units above a minute."""
     if number is None:
         return unknown()
     if abs(number) < MS_A_SECOND:
@@ -111,24 +111,24 @@ def milliseconds_text(number: int | None) -> SafeString | str:
 
 
 def shown_cell(value: Any, column: Column) -> SafeString | str:
-    """Show one value of a result's row."""
+    """Format one value of a result row."""
     if value is None and column.missing:
         return gettext(column.missing)
     if column.is_number:
         return shown_value(value, column.unit)
     if value is None:
-        return unknown(_("The result has no value here."))
+        return unknown(_("No value in this result."))
     return shown_time(str(value)) if column.type == "timestamp" else word(value, column)
 
 
 def word(value: Any, column: Column) -> str:
-    """Return a text of a result, translated where it is a word of ours."""
+    """Return a result's text, translated if it is in our vocabulary."""
     label = column.words.get(str(value))
     return str(value) if label is None else gettext(label)
 
 
 def shown_time(text: str) -> str:
-    """Show an ISO time in UTC, without seconds if they are 0."""
+    """Format an ISO time in UTC, omitting zero seconds."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -139,7 +139,7 @@ def shown_time(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShownTotal:
-    """A total with its value, and that of the period before where it is known."""
+    """A total with its value, and the previous period's value if known."""
 
     total: Total
     value: int | None
@@ -155,7 +155,7 @@ class ShownTotal:
 
     @property
     def change(self) -> str:
-        """The change against the period before: "+12 %"; "" where there is none to speak of."""
+        """The change from the previous period: "+12 %"; "" if it is negligible."""
         if self.value is None or self.before is None or self.value == self.before:
             return ""
         if self.total.unit == "permille":
@@ -168,11 +168,11 @@ class ShownTotal:
 
 
 def many_times(change_percent: float) -> str:
-    return _("%(times)s times as much") % {"times": f"{change_percent / 100 + 1:.0f}"}
+    return _("%(times)s times as many") % {"times": f"{change_percent / 100 + 1:.0f}"}
 
 
 def sentence(found: Any) -> str:
-    """Return a finding in words, "" for none."""
+    """Return a finding as a sentence, or ""."""
     if found is None:
         return ""
     finding = msgspec.convert(found, Finding)
@@ -183,13 +183,13 @@ def sentence(found: Any) -> str:
 
 
 def figure_text(value: str, unit: str) -> SafeString | str:
-    """Show a figure of a sentence; one without a unit is a name, or a number as it is."""
+    """Format a figure in a sentence; without a unit, it is a name or a plain number."""
     return shown_value(value, unit) if unit else value
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar of a chart by value; `length` is in thousandths of the longest."""
+    """A bar in a bar chart; `length` is in thousandths of the longest."""
 
     label: str
     text: SafeString | str
@@ -198,7 +198,7 @@ class Bar:
 
 
 def shown_bars(report: Report, result: Mapping[str, Any]) -> list[Bar]:
-    """Return the bars of a result, the sum of all others last."""
+    """Return a result's bars, followed by the sum of all other values."""
     if report.bars is None or "bars" not in result:
         return []
     found = msgspec.convert(result["bars"], BarSums)
@@ -221,7 +221,7 @@ def shown_bars(report: Report, result: Mapping[str, Any]) -> list[Bar]:
 
 
 def href_of(value: Any, column: Column) -> str:
-    """Return the page of what a value names, "" where there is none."""
+    """Return the page URL for a value, or ""."""
     page = PAGES.get(column.link)
     if page is None or not value:
         return ""
@@ -229,18 +229,27 @@ def href_of(value: Any, column: Column) -> str:
 
 
 def report_of(run: ReportRun) -> Report | None:
-    """Return the report's description from the result; without a result, the present one."""
+    """Return the report description from the result, or the current one if there is no result."""
     if run.result is not None:
         try:
             return catalog.report_of(run.result.get("report"))
         except ValueError:
-            # A result from before results described themselves.
+            # An old result without a description.
             return None
     return catalog.known_reports().get(run.report)
 
 
+class SparkWork(NamedTuple):
+    """The work of a Spark application for a result."""
+
+    application_id: str
+    stages: int
+    tasks: int
+    rows: int
+
+
 class ShownRun:
-    """A run, with the values that a template needs besides the columns of its row."""
+    """A run, with the additional values for templates."""
 
     def __init__(self, run: ReportRun) -> None:
         self.run = run
@@ -289,12 +298,12 @@ class ShownRun:
 
     @property
     def log_end(self) -> str:
-        """The last lines of the log, few enough to read as they change."""
+        """The last lines of the log, few enough to follow live."""
         return "\n".join(self.run.log_tail.splitlines()[-LOG_LINES_SHOWN:])
 
     @property
     def totals(self) -> list[ShownTotal]:
-        """The totals of the result, empty without one."""
+        """The totals of the result; empty without a result."""
         result, report = self.run.result, self.report
         if result is None or report is None:
             return []
@@ -308,25 +317,23 @@ class ShownRun:
 
     @property
     def before(self) -> Before | None:
-        """The period before, None if nobody asked for it."""
+        """The previous period, or None if it wasn't requested."""
         if self.run.result is None or "before" not in self.run.result:
             return None
         return msgspec.convert(self.run.result["before"], Before)
 
     @property
     def stage(self) -> str:
-        """What the program does now, in words."""
+        """The current stage as a phrase."""
         match self.run.stage:
             case "":
                 return _("Waiting for a worker")
             case "starting":
                 return _("Starting Spark")
-            case "asking":
-                return _("Asking the lake")
             case "reading":
-                return _("Reading the log")
+                return _("Reading messages")
             case "comparing":
-                return _("Reading the period before")
+                return _("Reading the previous period")
             case "writing":
                 return _("Writing the result")
             case other:
@@ -346,40 +353,56 @@ class ShownRun:
 
     @property
     def engine(self) -> Engine | None:
-        """What made the result, None for one from before results said so."""
+        """The engine that produced the result, or None for an old result that doesn't record it."""
         found = (self.run.result or {}).get("engine")
         return None if found is None else msgspec.convert(found, Engine)
 
     @property
     def origin_of_numbers(self) -> str:
-        if self.engine is not None and self.engine.reads:
-            return _("%(table)s of the lake, counted by DuckDB") % {"table": self.engine.reads}
-        if self.engine is not None and self.engine.is_lake:
-            return _("Lake and the log behind it, counted by DuckDB")
-        if self.engine is not None and self.engine.brokers:
-            return _("The brokers of %(name_servers)s, counted by Spark") % {
-                "name_servers": self.engine.brokers
+        """The source of the numbers, and the engine that computed them."""
+        engine = self.engine
+        if engine is not None and engine.name != "spark":
+            return _("Lake (earlier version)")
+        if engine is not None and engine.brokers:
+            return _("Brokers at %(name_servers)s, counted by Spark") % {
+                "name_servers": engine.brokers
             }
+        if engine is not None and engine.reads != "log":
+            return _("Lake table %(table)s, counted by Spark") % {"table": engine.reads}
         return _("Message log, counted by Spark")
 
     @property
+    def spark(self) -> SparkWork | None:
+        """The Spark statistics of the result, or None for an old result without them."""
+        engine = self.engine
+        if engine is None or not engine.application_id:
+            return None
+        counts = int(engine.stages), int(engine.tasks), int(engine.rows)
+        return SparkWork(engine.application_id, *counts)
+
+    @property
+    def erased(self) -> int:
+        """Number of counted messages whose keys were erased on request."""
+        return whole((self.run.result or {}).get("erased")) or 0
+
+    @property
     def sampled_from_ms(self) -> int | None:
-        """From when the lake has samples, None of a result that reads none."""
+        """Start of the lake's samples, or None if the report doesn't read samples."""
         return whole((self.run.result or {}).get("sampled_from"))
 
     @property
     def sampled_to_ms(self) -> int | None:
-        """The last minute of which the lake has samples."""
+        """The last minute with samples in the lake."""
         return whole((self.run.result or {}).get("sampled_to"))
 
     @property
     def why_engine(self) -> str:
-        """Why the lake did not answer, "" where it did or was not asked."""
+        """Why the lake wasn't used, or ""."""
         return "" if self.engine is None else sentence(self.engine.because)
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the reading will take at the speed so far, None before that can be said."""
+        """Estimated remaining reading time, or None if it is too early to say."""
         run, seconds = self.run, self.run.seconds
         share = run.progress_done / run.progress_total if run.progress_total else 0
         if seconds is None or run.stage != "reading" or not 0 < share < 1:
@@ -388,12 +411,12 @@ class ShownRun:
 
     @property
     def first_totals(self) -> list[ShownTotal]:
-        """The totals that fit a table of runs."""
+        """The totals that fit in a table of runs."""
         return self.totals[:TOTALS_IN_TABLE_MAX]
 
 
 def whole(value: Any) -> int | None:
-    """Return a number that JSON carries as a string, None for anything else."""
+    """Return an integer stored as a JSON string, or None for any other value."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -402,7 +425,7 @@ def whole(value: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ShownSchedule:
-    """A schedule in words, with its next runs."""
+    """A schedule as a phrase, with its next runs."""
 
     schedule: PeriodicTask
     title: str
@@ -422,7 +445,7 @@ class ShownSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ShownReport:
-    """A report to start or schedule, with what it lacks and its last run."""
+    """A report to start or schedule, with its unmet needs and last run."""
 
     report: Report
     problems: list[Problem]
@@ -442,12 +465,16 @@ class ShownReport:
 
 
 def lake_problems(report: Report) -> list[Problem]:
-    """Return why a report of samples cannot be made: nothing keeps them."""
+    """Return why a report of samples can't run: no samples are being collected."""
     if not report.reads_samples or settings.TREBUCHET_LAKE:
         return []
     return [
         Problem(
-            _("It is made of the lake's samples, and no lake is kept: set TREBUCHET_LAKE=true."), ""
+            _(
+                "This report uses the lake's samples, but this appliance has no lake. Remove "
+                "TREBUCHET_LAKE=false and restart deploy/up."
+            ),
+            "",
         )
     ]
 

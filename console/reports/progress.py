@@ -11,7 +11,9 @@ COUNT_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run: `done` of `total` tasks of this stage, rows and bytes read so far."""
+    """The progress of a run: `done` of `total` tasks in this stage, and the rows and bytes read so
+    far.
+    """
 
     stage: str
     done: int
@@ -35,7 +37,7 @@ class Failed:
 
 
 def parse(line: bytes) -> Progress | Done | Failed | None:
-    """Return the event of a line, None for a line that a library printed."""
+    """Return the event of a line, or None if a library printed the line."""
     try:
         event = json.loads(line)
     except ValueError:
@@ -62,7 +64,7 @@ def parse(line: bytes) -> Progress | Done | Failed | None:
 
 
 def count(value: Any) -> int:
-    """Return a number that fits the database, 0 for anything that is not a number."""
+    """Return a number that fits the database; 0 for any other value."""
     try:
         return max(0, min(int(value), COUNT_MAX))
     except (TypeError, ValueError, OverflowError):

@@ -1,7 +1,7 @@
-"""What a result must be, for any report, and its rows as CSV lines.
+"""Validation of results of any report, and their rows as CSV lines.
 
-The report's description names the columns. Sums and chart come with the result: they are of all
-rows, and the console keeps some only.
+The report's description names the columns. Sums and charts come with the result because they cover
+all rows, while the console only stores some.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Series(msgspec.Struct, frozen=True):
-    """A line of a chart; the one without a label sums up all others. None: nobody looked."""
+    """A line of a chart; the unlabelled one sums all others. None: not measured."""
 
     label: str | None
     values: list[int | None]
@@ -36,28 +36,28 @@ class ChartPoints(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BreakdownRow(msgspec.Struct, frozen=True):
-    """A value, and the sums of all rows that have it."""
+    """A value, and the sums over all rows with it."""
 
     by: str
     sums: list[str]
 
 
 class BreakdownSums(msgspec.Struct, frozen=True):
-    """The largest values, and how many there are."""
+    """The largest values, and the number of values."""
 
     rows: list[BreakdownRow]
     count: int
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A value, and the sum of all rows that have it."""
+    """A value, and the sum over all rows with it."""
 
     by: str
     value: str
 
 
 class BarSums(msgspec.Struct, frozen=True):
-    """The bars shown, how many values there are, and the sum of those without a bar."""
+    """The visible bars, the number of values, and the sum of values without a bar."""
 
     rows: list[Bar]
     count: int
@@ -72,14 +72,14 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A sentence with places for its figures."""
+    """A sentence with placeholders for its figures."""
 
     text: str
     figures: dict[str, Figure]
 
 
 class Before(msgspec.Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
-    """The totals of the period before; None if the log does not reach back so far."""
+    """The totals of the previous period, or None if the log doesn't reach back that far."""
 
     from_ms: str
     to_ms: str
@@ -87,23 +87,28 @@ class Before(msgspec.Struct, frozen=True, rename={"from_ms": "from", "to_ms": "t
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """What made a result, and why it was not the lake; `reads` is the only table of it, if any."""
+    """How a result was made: the Spark application, its statistics and its input.
+
+    `reads` is a lake table, or the log; `because` explains why the lake wasn't used. `brokers` is
+    set
+    if a cluster without access to the log read the messages from brokers.
+    """
 
     name: str
     because: Finding | None = None
     brokers: str = ""
-    reads: str = ""
-
-    @property
-    def is_lake(self) -> bool:
-        return self.name == "duckdb"
+    reads: str = "log"
+    application_id: str = ""
+    stages: str = "0"
+    tasks: str = "0"
+    rows: str = "0"
 
 
 def check(report: Report, result: Mapping[str, Any]) -> None:
-    """Check that all parts of a result are what its report describes.
+    """Check that all parts of a result match its report's description.
 
     Raises:
-        ValueError: they are not.
+        ValueError: they don't match.
     """
     try:
         for row in result["rows"]:
@@ -126,15 +131,15 @@ def check(report: Report, result: Mapping[str, Any]) -> None:
             because = msgspec.convert(result["engine"], Engine).because
             findings += [] if because is None else [because]
         for finding in findings:
-            # A place without its figure would fail on the page.
+            # A placeholder without its figure would fail on the page.
             finding.text % {name: figure.value for name, figure in finding.figures.items()}
         if "before" in result:
             msgspec.convert(result["before"], Before)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"it is not what the report describes: {error!r}") from error
+        raise ValueError(f"it doesn't match the report's description: {error!r}") from error
 
 
 def csv_lines(columns: Sequence[Column], rows: Iterable[Row]) -> Iterator[str]:
-    """Return the lines of the rows as CSV, the column names first."""
+    """Return the rows as CSV lines, with a header."""
     names = [column.name for column in columns]
     return csv_file.csv_lines(names, ([row.get(name) for name in names] for row in rows))

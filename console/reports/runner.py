@@ -1,7 +1,6 @@
-"""Runner: starts the analytics program for one run, watches it, records its end.
+"""Runner: passes one run to the pipeline's session, monitors it and records its end.
 
-The program has its own process group, so that cancelling also ends its JVM. Runs in a worker
-process only, and blocks until the report has ended.
+Only runs in the pipeline's worker, and blocks until the report has ended.
 """
 
 from __future__ import annotations
@@ -9,11 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
-import selectors
 import shutil
-import signal
-import subprocess
 from collections import deque
 from datetime import timedelta
 from pathlib import Path
@@ -24,9 +19,8 @@ from django.conf import settings
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from broker_core.environment import without_secrets
 from console.celery import REPORT_SECONDS_MAX
-from console.processes import identity, memory_of_session
+from console.pipeline.session import SessionError, session
 from console.reports import catalog, progress, results
 from console.reports.models import (
     HEARTBEAT_S,
@@ -45,16 +39,12 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# The runner writes the row at most this often; the page asks once a second.
+# Minimum time between updates of the row; the page polls once a second.
 UPDATE_EVERY_S = 0.25
 CANCEL_ASKED_EVERY_S = 0.5
-# SIGTERM first, so that the program can end Spark. Whoever cancelled waits for it, and whatever
-# it leaves behind is removed here.
-GRACE_S = 2.0
-# For so long a database that is locked or gone is waited for, with what must not be lost.
+# How long to retry essential writes while the database is locked or unreachable.
 DATABASE_SECONDS_MAX = 300.0
 DATABASE_PAUSE_S = 1.0
-LINE_BYTES_MAX = 65_536
 LOG_LINES_KEPT = 400
 OUTPUT_PREFIX = "run-"
 PARQUET_NAME = "result.parquet"
@@ -67,26 +57,7 @@ class ReportFailedError(Exception):
 
 
 class ReportCancelledError(Exception):
-    """Somebody asked to cancel the run."""
-
-
-class Lines:
-    """Splits a byte stream into lines, and a line longer than LINE_BYTES_MAX into pieces."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        yield from lines
-        while len(self._rest) > LINE_BYTES_MAX:
-            yield self._rest[:LINE_BYTES_MAX]
-            self._rest = self._rest[LINE_BYTES_MAX:]
-
-    def end(self) -> Iterator[bytes]:
-        if self._rest:
-            yield self._rest
-        self._rest = b""
+    """Someone cancelled the run."""
 
 
 class Runner:
@@ -102,7 +73,7 @@ class Runner:
         self._done = False
 
     def run(self) -> None:
-        """Run the program; leave the row in a final state."""
+        """Run the program, and leave the row in a final state."""
         run = self._run
         try:
             result = self._result_of_program()
@@ -111,7 +82,7 @@ class Runner:
         except ReportFailedError as failure:
             self._finish(RunState.FAILED, failure=str(failure)[:SENTENCE_CHARS_MAX])
         else:
-            # The last rows are the newest; the program itself may have left out older ones.
+            # The last rows are the newest; the program itself may have omitted older ones.
             rows = result["rows"]
             keep_parquet(run.pk, self._out / PARQUET_NAME)
             self._finish(
@@ -121,7 +92,7 @@ class Runner:
             )
         finally:
             shutil.rmtree(self._out, ignore_errors=True)
-        logger.info("report ended: run=%s report=%s state=%s", run.pk, run.report, run.state)
+        logger.info("report ended run=%s report=%s state=%s", run.pk, run.report, run.state)
 
     def _finish(self, state: RunState, **values: Any) -> None:
         now = timezone.now()
@@ -155,96 +126,72 @@ class Runner:
         return "\n".join(self._log)[-LOG_TAIL_CHARS_MAX:]
 
     def _result_of_program(self) -> dict[str, Any]:
-        command = self._command()
+        words = self._words()
         self._out.mkdir(parents=True, exist_ok=True)
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=settings.BASE_DIR,
-                env=without_secrets(os.environ),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ReportFailedError(
-                f"The analytics program {command[0]} cannot be started: {error.strerror}."
-            ) from error
-        with process:
-            try:
-                self._run.process = identity(process.pid)
-                self._memory = memory_of_session(process.pid)
-                self._watch(process)
-            finally:
-                # The JVM may outlive the Python process that started it.
-                end_group(process.pid, wait=process)
+            with session.job(catalog.program(), words):
+                self._run.process = session.identity()
+                self._memory = session.memory()
+                self._watch()
+        except SessionError as error:
+            raise ReportFailedError(str(error)) from error
         if self._failed is not None:
             raise ReportFailedError(self._failed)
-        if process.returncode != 0 or not self._done:
+        if not self._done:
+            code = session.exit_code
             said = f", saying: {self._log[-1][:300]}" if self._log else " and gave no reason."
-            raise ReportFailedError(
-                f"The analytics program ended with code {process.returncode}{said}"
-            )
+            raise ReportFailedError(f"The analytics program ended with code {code}{said}")
         return read_result(self._out / "result.json")
 
-    def _command(self) -> list[str]:
+    def _words(self) -> list[str]:
         try:
             report = catalog.reports().get(self._run.report)
         except catalog.CatalogError as error:
             raise ReportFailedError(str(error)) from error
         if report is None:
-            raise ReportFailedError(f"There is no report {self._run.report} any more.")
-        return catalog.command(report, self._run.parameters, self._out)
+            raise ReportFailedError(f"The report {self._run.report} no longer exists.")
+        return catalog.words(report, self._run.parameters, self._out)
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Follow both pipes until the program has ended.
+    def _watch(self) -> None:
+        """Follow the job until it ends.
 
         Raises:
-            ReportCancelledError: the row says to cancel.
-            ReportFailedError: the report took too long, or the worker is stopping.
+            ReportCancelledError: the row was marked as cancelled.
+            ReportFailedError: the report timed out, or the worker is shutting down.
         """
-        assert process.stdout is not None
-        assert process.stderr is not None
         deadline = monotonic() + REPORT_SECONDS_MAX
         with self._database_may_fail():
             self._write(RunState.STARTING)
         written = asked = monotonic()
         dirty = False
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ, (Lines(), self._on_event))
-            selector.register(process.stderr, selectors.EVENT_READ, (Lines(), self._on_log))
-            while process.poll() is None:
-                for key, _ in selector.select(timeout=UPDATE_EVERY_S):
-                    dirty |= drain_once(selector, key)
-                now = monotonic()
-                if now >= deadline:
-                    raise ReportFailedError(
-                        f"The report took longer than {timedelta(seconds=REPORT_SECONDS_MAX)} and "
-                        "was ended; ask for a shorter time range."
-                    )
-                with self._database_may_fail():
-                    if now - asked >= CANCEL_ASKED_EVERY_S:
-                        asked = now
-                        self._memory = max(self._memory, memory_of_session(process.pid))
-                        self._obey()
-                    if (dirty and now - written >= UPDATE_EVERY_S) or now - written >= HEARTBEAT_S:
-                        written, dirty = now, False
-                        self._write(self._state())
-            # The pipes still hold what the program wrote before it ended.
-            gave = True
-            while gave:
-                gave = False
-                for key, _ in selector.select(timeout=0):
-                    gave |= drain_once(selector, key)
+        while not self._done and self._failed is None and session.pid is not None:
+            dirty |= session.read(UPDATE_EVERY_S, self._on_event, self._on_log)
+            now = monotonic()
+            if now >= deadline:
+                raise ReportFailedError(
+                    f"The report took longer than {timedelta(seconds=REPORT_SECONDS_MAX)} and "
+                    "was stopped. Choose a shorter time range."
+                )
+            with self._database_may_fail():
+                if now - asked >= CANCEL_ASKED_EVERY_S:
+                    asked = now
+                    self._memory = max(self._memory, session.memory())
+                    self._obey()
+                if (dirty and now - written >= UPDATE_EVERY_S) or now - written >= HEARTBEAT_S:
+                    written, dirty = now, False
+                    self._write(self._state())
+        # The pipes still contain the program's last output.
+        while session.read(0, self._on_event, self._on_log):
+            continue
+        session.is_warm = True
 
     @contextlib.contextmanager
     def _database_may_fail(self) -> Iterator[None]:
-        """Leave the program at its work: the next heartbeat tells what this one could not."""
+        """Ignore database errors; the next heartbeat writes the same values."""
         try:
             yield
         except OperationalError as error:
-            logger.warning("run's state not written: run=%s: %s", self._run.pk, error)
+            logger.warning("run state not written run=%s error=%s", self._run.pk, error)
             let_go_of_broken_connection()
 
     def _state(self) -> RunState:
@@ -298,10 +245,10 @@ class Runner:
 
 
 def persistently(write: Callable[[], T]) -> T:
-    """Return what `write` does, again and again while the console's database is locked or gone.
+    """Return the result of `write`, retrying while the console's database is locked or unreachable.
 
     Raises:
-        OperationalError: it was so for DATABASE_SECONDS_MAX.
+        OperationalError: it still failed after DATABASE_SECONDS_MAX.
     """
     deadline = monotonic() + DATABASE_SECONDS_MAX
     while True:
@@ -310,36 +257,36 @@ def persistently(write: Callable[[], T]) -> T:
         except OperationalError as error:
             if monotonic() >= deadline:
                 raise
-            logger.warning("the console's database is waited for: %s", error)
+            logger.warning("database unavailable, waiting error=%s", error)
             let_go_of_broken_connection()
         sleep(DATABASE_PAUSE_S)
 
 
 def let_go_of_broken_connection() -> None:
-    """Have the next query connect again, where this connection is of no use any more."""
+    """Close a broken connection, so that the next query reconnects."""
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
 
 
 def output_directory() -> Path:
-    """Return where each run's program writes, in a directory of its own."""
+    """Return the directory that contains each run's output directory."""
     return Path(settings.TREBUCHET_DATA) / "reports"
 
 
 def parquet_path(run_id: int) -> Path:
-    """Return where the file with all rows of a result is kept."""
+    """Return the path of the file with all rows of a result."""
     return Path(settings.TREBUCHET_DATA) / "parquet" / f"{run_id}.parquet"
 
 
 def keep_parquet(run_id: int, made: Path) -> None:
-    """Keep a run's Parquet file, and of all files the PARQUET_KEPT newest."""
+    """Store a run's Parquet file, and delete all but the PARQUET_KEPT newest files."""
     kept = parquet_path(run_id)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         made.replace(kept)
     except OSError as error:
         # The result itself is in the database.
-        logger.warning("Parquet file not kept: run=%s: %s", run_id, error.strerror)
+        logger.warning("Parquet file not stored run=%s error=%s", run_id, error.strerror)
         return
     files = [path for path in kept.parent.glob("*.parquet") if path.stem.isdecimal()]
     for path in sorted(files, key=lambda path: int(path.stem))[:-PARQUET_KEPT]:
@@ -347,7 +294,7 @@ def keep_parquet(run_id: int, made: Path) -> None:
 
 
 def remove_leftovers() -> None:
-    """Remove the output of runs that nobody works at: their worker was killed."""
+    """Delete the output of runs whose worker was killed."""
     working = set(ReportRun.objects.filter(state__in=WORKING).values_list("pk", flat=True))
     for left in output_directory().glob(f"{OUTPUT_PREFIX}*"):
         number = left.name.removeprefix(OUTPUT_PREFIX)
@@ -355,53 +302,30 @@ def remove_leftovers() -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def drain_once(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> bool:
-    """Pass on the lines of one chunk of a pipe; at its end, unregister it and return False."""
-    lines, take = key.data
-    data = os.read(key.fd, 65_536)
-    for line in lines.feed(data) if data else lines.end():
-        take(line)
-    if not data:
-        selector.unregister(key.fileobj)
-    return bool(data)
-
-
 def read_result(path: Path) -> dict[str, Any]:
     """Return the report's result.
 
     Raises:
-        ReportFailedError: the file is missing, too large, or not in the agreed form.
+        ReportFailedError: the file is missing, too large or invalid.
     """
     try:
         if path.stat().st_size > RESULT_BYTES_MAX:
             raise ReportFailedError(
-                f"The result is larger than {RESULT_BYTES_MAX // 1024**2} MiB; "
-                "ask for a shorter time range."
+                f"The result is larger than {RESULT_BYTES_MAX // 1024**2} MiB. Choose a "
+                "shorter time range."
             )
         result = json.loads(path.read_bytes())
     except OSError as error:
         raise ReportFailedError(
-            f"The analytics program says done, but its result cannot be read: {error.strerror}."
+            f"The analytics program finished, but its result can't be read: {error.strerror}."
         ) from error
     except ValueError as error:
-        raise ReportFailedError(f"The result of the report is not JSON: {error}.") from error
+        raise ReportFailedError(f"The report's result isn't JSON: {error}.") from error
     rows = result.get("rows") if isinstance(result, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ReportFailedError("The result of the report has no list of rows.")
+        raise ReportFailedError("The report's result has no list of rows.")
     try:
         results.check(catalog.report_of(result.get("report")), result)
     except ValueError as error:
-        raise ReportFailedError(f"The result of the report is not usable: {error}.") from error
+        raise ReportFailedError(f"The report's result isn't valid: {error}.") from error
     return dict(result)
-
-
-def end_group(group: int, *, wait: subprocess.Popen[bytes]) -> None:
-    """End a process group: SIGTERM, then SIGKILL after GRACE_S. Returns once its leader is gone."""
-    if wait.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            wait.wait(timeout=GRACE_S)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
-    wait.wait()

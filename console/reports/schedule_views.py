@@ -1,4 +1,4 @@
-"""The pages of schedules: make, change, switch, delete."""
+"""Pages to create, edit, enable, disable and delete schedules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from console.accounts.permissions import (
 )
 from console.accounts.roles import may_administer
 from console.audit.record import change
-from console.reports import catalog, health, schedules, seeing
+from console.reports import catalog, health, schedules, visibility
 from console.reports.forms import ParametersForm, ScheduleForm
 from console.reports.models import QUEUED_SECONDS_MAX, ReportRun
 from console.reports.presenting import shown_schedules
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 @require_http_methods(["GET", "POST"])
 def create(request: HttpRequest, report: str) -> HttpResponse:
-    """Make a schedule of a report."""
+    """Create a schedule for a report."""
     wanted = catalog.known_reports().get(report)
     if wanted is None:
-        raise Http404(_("There is no such report."))
+        raise Http404(_("This report doesn't exist."))
     require_operator(request)
     schedule = new_schedule(wanted)
     posted = request.POST if request.method == "POST" else None
@@ -51,8 +51,8 @@ def create(request: HttpRequest, report: str) -> HttpResponse:
     )
     parameters = ParametersForm(wanted, posted)
     if posted is not None and form.is_valid() and parameters.is_valid():
-        kept(request, schedule, form, parameters)
-        messages.success(request, _("The schedule was made."))
+        save_schedule(request, schedule, form, parameters)
+        messages.success(request, _("Schedule created."))
         return redirect("reports:list")
     return page(request, schedule, form, parameters, wanted)
 
@@ -77,26 +77,26 @@ def edit(request: HttpRequest, schedule_id: int) -> HttpResponse:
     if posted is not None:
         require_operator(request)
         if form.is_valid() and (parameters is None or parameters.is_valid()):
-            kept(request, schedule, form, parameters)
-            messages.success(request, _("The schedule was changed."))
+            save_schedule(request, schedule, form, parameters)
+            messages.success(request, _("Schedule changed."))
             return redirect("reports:list")
     return page(request, schedule, form, parameters, report)
 
 
 @operators_action
 def switch(request: HttpRequest, schedule_id: int) -> HttpResponse:
-    """Switch a schedule on or off."""
+    """Enable or disable a schedule."""
     schedule = found_schedule(schedule_id)
-    switched(request, schedule, on=request.POST.get("enabled") == "on")
+    set_enabled(request, schedule, on=request.POST.get("enabled") == "on")
     messages.success(
         request,
-        _("The schedule runs again.") if schedule.enabled else _("The schedule is switched off."),
+        _("Schedule turned on.") if schedule.enabled else _("Schedule turned off."),
     )
     return redirect("reports:list")
 
 
 def new_schedule(report: Report) -> PeriodicTask:
-    """Return a schedule of a report that is not kept yet."""
+    """Return an unsaved schedule for a report."""
     return PeriodicTask(
         task=schedules.SCHEDULED_TASK,
         kwargs=json.dumps({"report": report.name, "catch_up": True}),
@@ -104,15 +104,15 @@ def new_schedule(report: Report) -> PeriodicTask:
     )
 
 
-def kept(
+def save_schedule(
     request: HttpRequest,
     schedule: PeriodicTask,
     form: ScheduleForm,
     parameters: ParametersForm | None,
 ) -> None:
-    """Keep what valid forms say, under an audit entry."""
+    """Save valid forms, with an audit entry."""
     if parameters is not None:
-        seeing.require_to_run(request, parameters.report, parameters.parameters())
+        visibility.require_to_run(request, parameters.report, parameters.parameters())
     is_new = schedule.pk is None
     action = "schedule.create" if is_new else "schedule.update"
     name = form.cleaned_data["name"] if is_new else schedule.name
@@ -122,26 +122,26 @@ def kept(
         entry.after = audited(schedule)
 
 
-def switched(request: HttpRequest, schedule: PeriodicTask, *, on: bool) -> None:
-    """Switch a schedule on or off, under an audit entry."""
+def set_enabled(request: HttpRequest, schedule: PeriodicTask, *, on: bool) -> None:
+    """Enable or disable a schedule, with an audit entry."""
     before, after = {"enabled": schedule.enabled}, {"enabled": on}
     with change(request, "schedule.switch", schedule.name, before=before, after=after):
         schedule.enabled = on
         schedule.save()
 
 
-def deleted(request: HttpRequest, schedule: PeriodicTask) -> None:
-    """Delete a schedule, under an audit entry."""
+def delete_schedule(request: HttpRequest, schedule: PeriodicTask) -> None:
+    """Delete a schedule, with an audit entry."""
     with change(request, "schedule.delete", schedule.name, before=audited(schedule)):
         schedule.delete()
 
 
 def danger_of(schedule: PeriodicTask) -> Danger:
-    """Return what goes with a schedule: nothing but itself."""
+    """Return the effects of deleting a schedule; nothing else is deleted with it."""
     shown = shown_schedule(schedule.pk)
     return Danger(
         title=_("Delete schedule %(name)s?") % {"name": schedule.name},
-        text=_("Its report does not run by itself any more. The results of its runs stay."),
+        text=_("Its report no longer runs automatically. Results of earlier runs are kept."),
         effects=(
             Effect(
                 _("Runs so far"),
@@ -149,9 +149,9 @@ def danger_of(schedule: PeriodicTask) -> Danger:
                 shown.words if shown is not None else "",
             ),
         ),
-        undo=_("This cannot be undone; to pause it, switch it off instead."),
+        undo=_("This can't be undone. To pause the channel, turn it off instead."),
         action=_("Delete schedule"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("reports:schedule-delete", args=[schedule.pk]),
         back=reverse("reports:schedule", args=[schedule.pk]),
         name=schedule.name,
@@ -160,16 +160,16 @@ def danger_of(schedule: PeriodicTask) -> Danger:
 
 @operators_form
 def delete(request: HttpRequest, schedule_id: int) -> HttpResponse:
-    """Delete a schedule; its runs stay."""
+    """Delete a schedule, keeping its runs."""
     schedule = found_schedule(schedule_id)
     danger = danger_of(schedule)
     if request.method != "POST":
         return ask(request, danger)
     if not is_confirmed(request, danger):
-        problem = _("The name typed is another one; nothing was deleted.")
+        problem = _("The name you typed doesn't match, so nothing was deleted.")
         return ask(request, replace(danger, problem=problem))
-    deleted(request, schedule)
-    messages.success(request, _("The schedule was deleted; the results of its runs stay."))
+    delete_schedule(request, schedule)
+    messages.success(request, _("Schedule deleted. Results of its runs are kept."))
     return redirect("reports:list")
 
 
@@ -196,13 +196,13 @@ def page(
 
 
 def save(schedule: PeriodicTask, form: ScheduleForm, parameters: ParametersForm | None) -> None:
-    """Write what the forms say."""
+    """Store the forms' values."""
     given = form.cleaned_data
     arguments = schedules.arguments(schedule)
     if parameters is not None:
         arguments["parameters"] = parameters.parameters()
     arguments["catch_up"] = given["catch_up"]
-    # Who may not choose channels leaves them as they are.
+    # People who can't choose channels leave them unchanged.
     arguments["channels"] = given.get("channels", schedules.channels_of(schedule))
     schedule.name = given["name"] or schedule.name
     schedule.enabled = given["enabled"]
@@ -214,14 +214,14 @@ def save(schedule: PeriodicTask, form: ScheduleForm, parameters: ParametersForm 
 
 
 def free_name(wanted: str) -> str:
-    """Return the name, with a number behind it if a schedule has it already."""
+    """Return the name, numbered if another schedule already has it."""
     taken = set(PeriodicTask.objects.values_list("name", flat=True))
     names = (wanted, *(f"{wanted} {number}" for number in range(2, len(taken) + 3)))
     return next(name for name in names if name not in taken)
 
 
 def audited(schedule: PeriodicTask) -> dict[str, Any]:
-    """Return the values of a schedule that the audit compares before and after a change."""
+    """Return the values of a schedule that the audit log compares before and after a change."""
     parameters = schedules.arguments(schedule).get("parameters") or {}
     return {**schedule_initial(schedule), "parameters": parameters}
 

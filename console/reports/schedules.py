@@ -1,4 +1,4 @@
-"""The schedules of reports: django-celery-beat's rows for our scheduled task."""
+"""Report schedules: django-celery-beat's rows for our scheduled task."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SCHEDULED_TASK = "console.reports.run_scheduled_report"
 NEXT_RUNS = 5
 MINUTE_S = 60
 UTC_NAME = "UTC"
-# A run that beat sends later than this is one that it missed before.
+# A run that beat sends later than this counts as missed.
 LATE_S = 300
-# How far back the time is looked for that a run is due to, the nearest first.
+# How far back to look for the time that a run was due, nearest first.
 LOOKED_BACK = tuple(timedelta(hours=hours) for hours in (1, 25, 8 * 24, 32 * 24, 367 * 24))
 
 INTERVAL_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
@@ -37,7 +37,7 @@ def all_schedules() -> QuerySet[PeriodicTask]:
 
 
 def arguments(schedule: PeriodicTask) -> dict[str, Any]:
-    """Return the keyword arguments that a schedule sends, {} if they are damaged."""
+    """Return the keyword arguments of a schedule, or {} if they are damaged."""
     try:
         kwargs = json.loads(schedule.kwargs or "{}")
     except ValueError:
@@ -46,10 +46,11 @@ def arguments(schedule: PeriodicTask) -> dict[str, Any]:
 
 
 def slot(schedule: PeriodicTask, now: datetime) -> str:
-    """Return the name of the time slot that `now` lies in; each slot gets one run.
+    """Return the name of the time slot that contains `now`; each slot gets one run.
 
-    The slot of a time of day is the time on the wall, which a change of the clocks may bring twice;
-    that of another cron schedule is its last time in UTC, that of an interval a whole one of UTC.
+    For a daily time, the slot is the local time, which can occur twice when the clocks change. For
+    any
+    other cron schedule it is its last time in UTC, and for an interval a whole interval in UTC.
     """
     seconds = interval_seconds(schedule) or MINUTE_S
     due = due_at(schedule, now)
@@ -61,7 +62,7 @@ def slot(schedule: PeriodicTask, now: datetime) -> str:
 
 
 def due_at(schedule: PeriodicTask, now: datetime) -> datetime | None:
-    """Return the last time of a cron schedule in a year up to now, None without one."""
+    """Return the last time a cron schedule was due, up to a year ago, or None."""
     if schedule.crontab is None:
         return None
     cron = cron_at(schedule.crontab, now)
@@ -75,16 +76,17 @@ def due_at(schedule: PeriodicTask, now: datetime) -> datetime | None:
 
 
 def is_late(schedule: PeriodicTask, now: datetime) -> bool:
-    """Return whether a run that beat sends now is one that it missed before."""
+    """Return whether a run that beat sends now was missed earlier."""
     due = due_at(schedule, now)
     return due is not None and (now - due).total_seconds() > LATE_S
 
 
 def cron_at(schedule: CrontabSchedule, now: datetime) -> crontab:
-    """Return a cron schedule as Celery has it.
+    """Return a Celery cron schedule.
 
-    Celery counts on the wall: one of every hour would leave out the hour that comes twice there. It
-    is counted without a change of the clocks, since an hour is one everywhere.
+    Celery counts in local time, so an hourly schedule would skip the hour that occurs twice when
+    clocks
+    change. Hourly schedules therefore use a zone without clock changes.
     """
     if schedule.hour != "*":
         cron: crontab = schedule.schedule
@@ -101,14 +103,14 @@ def cron_at(schedule: CrontabSchedule, now: datetime) -> crontab:
 
 
 def next_time(cron: crontab, after: datetime) -> datetime:
-    """Return the next time after another."""
+    """Return the next time after the given one."""
     last, delta, _now = cron.remaining_delta(after)
     found: datetime = (last + delta).astimezone(UTC)
     return found
 
 
 def channels_of(schedule: PeriodicTask) -> list[int]:
-    """Return the numbers of the channels that are sent its results."""
+    """Return the IDs of the channels that receive the results."""
     found = arguments(schedule).get("channels")
     return [each for each in found if isinstance(each, int)] if isinstance(found, list) else []
 
@@ -119,7 +121,7 @@ def zone_of(schedule: PeriodicTask) -> str:
 
 
 def timing(schedule: PeriodicTask) -> dict[str, Any]:
-    """Return when a schedule runs as the form of schedules has it."""
+    """Return a schedule's timing for the schedule form."""
     if schedule.interval is not None:
         return {
             "kind": "interval",
@@ -135,7 +137,7 @@ def timing(schedule: PeriodicTask) -> dict[str, Any]:
 
 
 def interval_seconds(schedule: PeriodicTask) -> int | None:
-    """Return the seconds between two runs of an interval schedule, None for other kinds."""
+    """Return the seconds between runs of an interval schedule, or None for other kinds."""
     interval = schedule.interval
     if interval is None:
         return None
@@ -143,13 +145,13 @@ def interval_seconds(schedule: PeriodicTask) -> int | None:
 
 
 def next_runs(schedule: PeriodicTask, now: datetime, count: int = NEXT_RUNS) -> list[datetime]:
-    """Return the next times of a schedule, soonest first; none if it is switched off."""
+    """Return the next times of a schedule, soonest first; empty if it is disabled."""
     if not schedule.enabled:
         return []
     if (seconds := interval_seconds(schedule)) is not None:
         step = timedelta(seconds=seconds)
         first = (schedule.last_run_at or schedule.date_changed or now) + step
-        # Overdue: beat was down, and runs it as soon as it is up again.
+        # Overdue: beat was down and runs it as soon as it is back.
         first = max(first, now)
         return [first + step * index for index in range(count)]
     if schedule.crontab is None:
@@ -170,7 +172,7 @@ def in_words(schedule: PeriodicTask) -> str:
         return every_in_words(int(interval.every), interval.period)
     if schedule.crontab is not None:
         return f"{cron_in_words(expression(schedule.crontab))} ({schedule.crontab.timezone})"
-    return gettext("on a schedule of another kind")
+    return gettext("on a schedule of another type")
 
 
 def every_in_words(number: int, period: str) -> str:
@@ -187,7 +189,7 @@ def every_in_words(number: int, period: str) -> str:
 
 
 def expression(cron: CrontabSchedule) -> str:
-    """Return a schedule as the five fields of cron."""
+    """Return a schedule as five cron fields."""
     return " ".join(
         str(field)
         for field in (
@@ -219,7 +221,7 @@ def set_interval(schedule: PeriodicTask, every: int, period: str) -> None:
 
 
 def set_cron(schedule: PeriodicTask, text: str, zone: str = UTC_NAME) -> None:
-    """Give a schedule five cron fields, already checked, in a time zone."""
+    """Set a schedule to five validated cron fields in a time zone."""
     minute, hour, day_of_month, month_of_year, day_of_week = text.split()
     cron, _ = CrontabSchedule.objects.get_or_create(
         minute=minute,

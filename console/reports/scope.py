@@ -1,4 +1,4 @@
-"""Which brokers' messages reports count, where there are several."""
+"""The brokers whose messages reports count, if there are several."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CACHE_KEY = "reports.masters"
 
 
 class Scope(NamedTuple):
-    """The broker whose log reports read, "" where nothing names it, and the other masters."""
+    """The broker whose log reports read ("" if unknown), and the other masters."""
 
     read: str
     others: tuple[str, ...]
 
 
 def scope() -> Scope:
-    """Return it; without others where there is one master, or none can be asked about.
+    """Return the scope, without other masters if there is only one or no broker responds.
 
     `deploy/up` names the broker of TREBUCHET_STORE.
     """
@@ -36,7 +36,7 @@ def masters() -> list[str]:
         try:
             nodes = gateway().cluster.registered().masters
         except GatewayError:
-            # Reports run without brokers, too.
+            # Reports also run without brokers.
             nodes = ()
         names = sorted({node.broker_name for node in nodes})
         known = names if len(names) > 1 else []

@@ -1,4 +1,4 @@
-"""The Celery tasks of the reports; they check their arguments, ids and names, again."""
+"""Celery tasks for reports; they validate their arguments, IDs and names again."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from django_celery_beat.models import PeriodicTask
 from kombu.exceptions import OperationalError
 
 from broker_core.isolation import isolated
-from console.alerts.telling import tell
+from console.alerts.result_delivery import queue_result
 from console.celery import app
 from console.processes import signal_group
 from console.reports import schedules
-from console.reports.class_archive import Making
 from console.reports.models import (
     LOST_AFTER_S,
     LOST_SENTENCE,
@@ -31,8 +30,8 @@ from console.reports.models import (
     ReportRun,
     RunState,
 )
+from console.reports.notifications import result_of
 from console.reports.runner import Runner, persistently, remove_leftovers
-from console.reports.telling import result_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,28 +42,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOST_LOOKED_FOR_S = LOST_AFTER_S / 2
-class_archive = Making()
 STOPPED_SENTENCE = "The worker was stopped while this report ran; start the report again."
 AGAIN = " again"
-"""Ends the slot of a run that stands in for one whose worker ended: there is one of them."""
+"""Suffix of the slot of a run that replaces one whose worker died; there is at most one."""
 
 
 @app.task(bind=True, name="console.reports.run_report")
 def run_report(self: Task[..., None], run_id: int) -> None:
-    """Run a queued report; a second delivery of the message finds it taken."""
+    """Run a queued report; a second delivery of the message does nothing."""
     run = persistently(lambda: ReportRun.objects.filter(pk=int(run_id)).first())
     if run is None:
-        logger.warning("report run is gone: run=%s", run_id)
+        logger.warning("report run not found run=%s", run_id)
         return
     perform(run, worker=str(self.request.hostname or ""))
     if run.state == RunState.DONE and run.schedule is not None:
-        tell(schedules.channels_of(run.schedule), lambda: result_of(run))
+        queue_result(schedules.channels_of(run.schedule), lambda: result_of(run))
 
 
 def queue(run: ReportRun) -> str:
-    """Have a worker run it; return why that cannot be, and the run has failed then, else ""."""
+    """Queue a run; if that fails, mark it as failed and return why, else ""."""
     try:
-        # No retries: a page must not wait for a Redis that is down.
+        # No retries: a page must not wait for Redis while it is down.
         run_report.apply_async(args=(run.pk,), expires=QUEUED_SECONDS_MAX, retry=False)
     except (OperationalError, redis.RedisError, OSError) as error:
         sentence = f"The report could not be put in the queue: {error}"[:SENTENCE_CHARS_MAX]
@@ -86,10 +84,11 @@ def run_scheduled_report(
     catch_up: bool = True,
     channels: Sequence[int] = (),
 ) -> None:
-    """Run a schedule's report, once for each slot, unless its last run is still active.
+    """Run a schedule's report once per slot, unless its last run is still active.
 
-    Without `catch_up`, a time that passed while beat or every worker was down gets no run. The
-    channels are told what it found.
+    Without `catch_up`, times that passed while beat or every worker was down are skipped. The
+    results
+    are sent to the channels.
     """
     persistently(mark_lost)
     sender = (self.request.headers or {}).get("periodic_task_name") or self.request.get(
@@ -97,10 +96,10 @@ def run_scheduled_report(
     )
     schedule = PeriodicTask.objects.filter(name=sender, task=schedules.SCHEDULED_TASK).first()
     if schedule is not None and ReportRun.objects.active().filter(schedule=schedule).exists():
-        logger.warning("slot skipped, the last run is still active: schedule=%s", schedule.name)
+        logger.warning("slot skipped, the last run is still active schedule=%s", schedule.name)
         return
     if schedule is not None and not catch_up and schedules.is_late(schedule, timezone.now()):
-        logger.warning("slot skipped, its time has passed: schedule=%s", schedule.name)
+        logger.warning("slot skipped, its time has passed schedule=%s", schedule.name)
         return
     slot = None if schedule is None else schedules.slot(schedule, timezone.now())
     wanted = {"report": report, "parameters": parameters or {}, "schedule": schedule}
@@ -112,11 +111,11 @@ def run_scheduled_report(
         )
     )
     if not is_new:
-        logger.warning("slot ran already: slot=%s run=%s", slot, run.pk)
+        logger.warning("slot ran already slot=%s run=%s", slot, run.pk)
         return
     perform(run, worker=str(self.request.hostname or ""))
     if run.state == RunState.DONE:
-        tell(channels, lambda: result_of(run))
+        queue_result(channels, lambda: result_of(run))
     forget_old_runs()
 
 
@@ -134,13 +133,13 @@ def perform(run: ReportRun, *, worker: str) -> None:
 
     taken = persistently(take)
     if not taken:
-        logger.warning("report run was taken before: run=%s state=%s", run.pk, run.state)
+        logger.warning("report run already started run=%s state=%s", run.pk, run.state)
         return
     try:
         Runner(run).run()
     except Exception:
         # The boundary: after any failure here, the page must not show a run that never ends.
-        logger.exception("report run failed: run=%s", run.pk)
+        logger.exception("report run failed run=%s", run.pk)
         run.move(
             RunState.FAILED,
             among=WORKING,
@@ -150,10 +149,11 @@ def perform(run: ReportRun, *, worker: str) -> None:
 
 
 def mark_lost(*, restarted: str = "") -> int:
-    """Fail the runs whose worker is gone, end their programs, remove their output.
+    """Fail the runs whose worker is gone, end their programs, delete their output.
 
-    `restarted` names a worker that has just begun: what it worked at before, it does not any more.
-    Returns how many runs were lost.
+    `restarted` is a worker that has just started, so its earlier runs are lost. Returns the number
+    of
+    lost runs.
     """
     marked = 0
     lost = ReportRun.objects.lost(timezone.now())
@@ -165,7 +165,7 @@ def mark_lost(*, restarted: str = "") -> int:
         if isinstance(one.error, DatabaseError):
             raise one.error
     if marked:
-        logger.warning("reports lost their worker: runs=%d", marked)
+        logger.warning("reports lost their worker runs=%d", marked)
     remove_leftovers()
     return marked
 
@@ -185,9 +185,9 @@ def _mark_lost(run: ReportRun) -> bool:
 
 
 def run_lost_again() -> int:
-    """Queue scheduled runs again that ended because their worker did, once each; return how many.
+    """Requeue, once each, scheduled runs that ended because their worker did; return the number.
 
-    Nobody watches a schedule: without this a report would be missing for that time.
+    Nobody watches a schedule, so the report for that time would simply be missing.
     """
     now = timezone.now()
     lost = ReportRun.objects.filter(
@@ -216,7 +216,7 @@ def _run_again(run: ReportRun, now: datetime) -> bool:
         defaults={"report": run.report, "parameters": run.parameters, "schedule": schedule},
     )
     if is_new:
-        logger.warning("run again, its worker had ended: slot=%s", run.slot)
+        logger.warning("run queued again, its worker ended slot=%s", run.slot)
         queue(again)
     return bool(is_new)
 
@@ -233,16 +233,16 @@ def forget_old_runs() -> None:
 
 @worker_init.connect
 def on_worker_init(**_: object) -> None:
-    """Give back to the queue what a killed worker had taken.
+    """Requeue the tasks of a killed worker.
 
-    Redis itself would do that after hours. Another worker's are given back, too: whoever takes them
-    finds that they were taken.
+    Redis itself would only do this after hours. Tasks of other workers are requeued too; they are
+    skipped when they turn out to be taken.
     """
     try:
         with app.connection_for_write() as connection:
             give_back(connection.default_channel)
     except (OperationalError, redis.RedisError, OSError) as error:
-        logger.warning("what a killed worker had taken comes later: %s", error)
+        logger.warning("tasks of a killed worker not requeued error=%s", error)
 
 
 def give_back(channel: Any) -> None:
@@ -256,10 +256,9 @@ def give_back(channel: Any) -> None:
 def on_worker_ready(sender: Any = None, **_: object) -> None:
     mark_lost(restarted=str(getattr(sender, "hostname", "")))
     run_lost_again()
-    class_archive.begin()
     timer = getattr(sender, "timer", None)
     if timer is not None:
-        # A process of this worker's pool may be killed while the worker itself lives on.
+        # A process of this worker's pool can be killed while the worker itself survives.
         timer.call_repeatedly(LOST_LOOKED_FOR_S, look_for_lost)
 
 
@@ -268,7 +267,7 @@ def look_for_lost() -> None:
         mark_lost()
         run_lost_again()
     except Exception:
-        logger.exception("couldn't look for runs that lost their worker")
+        logger.exception("lost report runs not checked")
     finally:
         # Processes that the pool forks later must not share this connection.
         connections.close_all()
@@ -276,6 +275,5 @@ def look_for_lost() -> None:
 
 @worker_shutting_down.connect
 def on_worker_shutting_down(sender: str, **_: object) -> None:
-    """End this worker's reports properly; otherwise the shutdown waits minutes for them."""
-    class_archive.end()
+    """End this worker's reports cleanly; otherwise the shutdown waits minutes for them."""
     ReportRun.objects.filter(state__in=WORKING, worker=sender).update(stop_reason=STOPPED_SENTENCE)

@@ -1,4 +1,4 @@
-"""Whether a topic exists, or existed: its messages may still be in the log or the lake."""
+"""Whether a topic exists or existed; its messages may still be in the log or the lake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def exists(topic: str) -> bool:
-    """Return False only where brokers answer and neither they nor the history have the topic."""
+    """Return False only if brokers respond and neither they nor the history have the topic."""
     if names.is_system_topic(topic):
         return True
     try:
@@ -23,5 +23,5 @@ def exists(topic: str) -> bool:
             return True
         return bool(history_store().find(TOPIC, [topic]))
     except (GatewayError, HistoryError):
-        logger.info("nobody says whether the topic %s exists", topic)
+        logger.info("topic not checked, no broker responded topic=%s", topic)
         return True

@@ -24,14 +24,15 @@ from console.alerts import fonts, rasters
 from console.alerts.pictures import series_label
 from console.audit.models import Entry
 from console.audit.record import change
-from console.reports import catalog, health, results, seeing
-from console.reports.behind import Behind
+from console.reports import catalog, health, results, visibility
 from console.reports.forms import ParametersForm, StartForm
+from console.reports.message_links import MessageLinks
 from console.reports.models import (
     WORKING,
     ReportRun,
     RunState,
 )
+from console.reports.notifications import picture_of
 from console.reports.presenting import (
     ShownRun,
     report_of,
@@ -42,7 +43,6 @@ from console.reports.presenting import (
 from console.reports.runner import parquet_path
 from console.reports.scope import scope
 from console.reports.tasks import queue
-from console.reports.telling import picture_of
 from console.sql.rights import may_query
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def report_list(request: HttpRequest) -> HttpResponse:
 
 
 def start_dialog(run: ReportRun | None = None) -> dict[str, Any]:
-    """Return the forms of the dialog that starts a run, filled in from an earlier run."""
+    """Return the forms of the start dialog, filled in from an earlier run."""
     reports = catalog.known_reports()
     forms = [
         ParametersForm(
@@ -91,13 +91,13 @@ def start_dialog(run: ReportRun | None = None) -> dict[str, Any]:
 
 @require_safe
 def runs(request: HttpRequest) -> HttpResponse:
-    """Show only the table of runs; the page asks for it while a report runs."""
+    """Show only the table of runs; the page polls this while a report runs."""
     return render(request, "reports/_runs.html", {"runs": recent_runs()})
 
 
 @require_safe
 def health_banners(request: HttpRequest) -> HttpResponse:
-    """Show only the problems that keep reports from running."""
+    """Show only the problems that prevent reports from running."""
     return render(request, "reports/_health.html", {"problems": health.problems()})
 
 
@@ -108,7 +108,7 @@ def recent_runs() -> list[ShownRun]:
 
 @operators_action
 def start(request: HttpRequest) -> HttpResponse:
-    """Put a run in the queue and show it, or show why that failed."""
+    """Queue a run and show it, or show why that failed."""
     blocked = next((problem for problem in health.problems() if problem.blocks), None)
     if blocked is not None:
         messages.error(request, blocked.sentence)
@@ -116,18 +116,18 @@ def start(request: HttpRequest) -> HttpResponse:
     reports = catalog.known_reports()
     form = StartForm(reports, request.POST)
     if not form.is_valid():
-        return refused(request, form)
+        return list_with_errors(request, form)
     report = reports[form.cleaned_data["report"]]
     parameters_form = ParametersForm(report, request.POST)
     if not parameters_form.is_valid():
-        return refused(request, parameters_form)
-    run = started(request, report, parameters_form.parameters())
+        return list_with_errors(request, parameters_form)
+    run = start_run(request, report, parameters_form.parameters())
     return redirect("reports:run", run_id=run.pk)
 
 
-def started(request: HttpRequest, report: Report, parameters: dict[str, Any]) -> ReportRun:
-    """Put a run in the queue under an audit entry; a run that cannot be queued has failed."""
-    seeing.require_to_run(request, report, parameters)
+def start_run(request: HttpRequest, report: Report, parameters: dict[str, Any]) -> ReportRun:
+    """Queue a run, with an audit entry; a run that can't be queued has failed."""
+    visibility.require_to_run(request, report, parameters)
     with change(request, "report.start", report.name, after=parameters) as entry:
         run = ReportRun.objects.create(
             report=report.name, parameters=parameters, requested_by_id=request.user.pk
@@ -138,8 +138,8 @@ def started(request: HttpRequest, report: Report, parameters: dict[str, Any]) ->
     return run
 
 
-def refused(request: HttpRequest, form: Form) -> HttpResponse:
-    """Return to the list with the errors of a form."""
+def list_with_errors(request: HttpRequest, form: Form) -> HttpResponse:
+    """Return to the list with the form errors."""
     for name, problems in form.errors.items():
         label = form.fields[name].label if name in form.fields else ""
         for problem in problems:
@@ -150,27 +150,27 @@ def refused(request: HttpRequest, form: Form) -> HttpResponse:
 @require_safe
 def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
     """Show the progress of a run, or its result."""
-    run = found_run(request, run_id)
+    run = get_run(request, run_id)
     shown = ShownRun(run)
     context: dict[str, Any] = {
         "shown": shown,
         "problems": health.problems() if run.is_active else [],
         **start_dialog(run),
     }
-    picture = drawn(run, shown.report)
+    picture = draw_chart(run, shown.report)
     context["picture"] = picture is not None
     context["font"] = picture is not None and font_missing(picture)
-    sees_all = seeing.sees_all_of(run, rights_on(request))
+    sees_all = visibility.may_see_all_rows(run, rights_on(request))
     context["parquet"] = shown.is_done and sees_all and parquet_path(run.pk).is_file()
     if run.result is not None and shown.report is not None:
-        context |= shown_result(run, run.result, shown.report)
+        context |= result_context(run, run.result, shown.report)
         asks_lake = bool(settings.TREBUCHET_LAKE) and may_query(request.user)
-        context["behind"] = Behind(run, shown.report, asks_lake)
+        context["behind"] = MessageLinks(run, shown.report, asks_lake)
     return render(request, "reports/run.html", context)
 
 
-def shown_result(run: ReportRun, result: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the template's values for the result of a finished run."""
+def result_context(run: ReportRun, result: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the template context for the result of a finished run."""
     rows = run.rows
     shown: dict[str, Any] = {
         "result": result,
@@ -199,7 +199,7 @@ def shown_result(run: ReportRun, result: dict[str, Any], report: Report) -> dict
 @require_safe
 def run_progress(request: HttpRequest, run_id: int) -> HttpResponse:
     """Show only the progress; once the run has ended, make the page load its result."""
-    run = found_run(request, run_id)
+    run = get_run(request, run_id)
     response = render(
         request,
         "reports/_progress.html",
@@ -212,8 +212,8 @@ def run_progress(request: HttpRequest, run_id: int) -> HttpResponse:
 
 @require_safe
 def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Return the numbers of the chart, and the time that a point stands for in words."""
-    run = found_run(request, run_id)
+    """Return the chart's numbers, and the duration of a point as a phrase."""
+    run = get_run(request, run_id)
     report = report_of(run)
     if run.result is None or report is None or report.chart is None:
         raise Http404(_("This run has no chart."))
@@ -234,7 +234,7 @@ def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
 @require_safe
 def run_csv(request: HttpRequest, run_id: int) -> HttpResponseBase:
     """Return the stored rows as CSV."""
-    return csv_of(found_run(request, run_id))
+    return csv_of(get_run(request, run_id))
 
 
 def csv_of(run: ReportRun) -> StreamingHttpResponse:
@@ -250,8 +250,8 @@ def csv_of(run: ReportRun) -> StreamingHttpResponse:
 @require_safe
 def run_picture(request: HttpRequest, run_id: int) -> HttpResponse:
     """Return the chart of a result as PNG."""
-    run = found_run(request, run_id)
-    picture = drawn(run, report_of(run))
+    run = get_run(request, run_id)
+    picture = draw_chart(run, report_of(run))
     if picture is None:
         raise Http404(_("This run has no chart."))
     response = HttpResponse(rasters.png_of(picture), content_type=rasters.CONTENT_TYPE)
@@ -259,55 +259,55 @@ def run_picture(request: HttpRequest, run_id: int) -> HttpResponse:
     return response
 
 
-def drawn(run: ReportRun, report: Report | None) -> Picture | None:
-    """Return the chart of a result in words that this machine can write, None where it has none."""
+def draw_chart(run: ReportRun, report: Report | None) -> Picture | None:
+    """Return the chart of a result with text this machine can render, or None without a chart."""
     with override(rasters.writable(get_language() or "en")):
         return None if report is None else picture_of(run, report)
 
 
 def font_missing(picture: Picture) -> str:
-    """Return the package that a picture needs to have all its letters, "" where it has."""
+    """Return the package that provides the missing letters for pictures, or ""."""
     language = get_language() or "en"
-    is_whole = rasters.writable(language) == language and not rasters.lacks_a_font(picture)
+    is_whole = rasters.writable(language) == language and not rasters.is_font_missing(picture)
     return "" if is_whole else fonts.PACKAGE
 
 
 @require_safe
 def run_parquet(request: HttpRequest, run_id: int) -> HttpResponseBase:
-    """Return the file with all rows of the result, as long as it is kept."""
-    return parquet_of(request, found_run(request, run_id))
+    """Return the file with all rows of the result, if it is still stored."""
+    return parquet_of(request, get_run(request, run_id))
 
 
 def parquet_of(request: HttpRequest, run: ReportRun) -> FileResponse:
-    seeing.require_all_of(run, rights_on(request))
+    visibility.require_all_rows(run, rights_on(request))
     try:
         file = parquet_path(run.pk).open("rb")
     except OSError as error:
-        raise Http404(_("The Parquet file of this run is not kept any more.")) from error
+        raise Http404(_("The Parquet file of this run is no longer stored.")) from error
     return FileResponse(file, as_attachment=True, filename=f"{run.report}-{run.pk}.parquet")
 
 
 @operators_action
 def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Cancel a run: a waiting one at once, a running one by a mark for its worker."""
-    run = found_run(request, run_id)
-    is_ending, said = cancelled(request, run)
+    """Cancel a run: at once if it is queued, else by a flag for its worker."""
+    run = get_run(request, run_id)
+    is_ending, said = cancel_run(request, run)
     (messages.success if is_ending else messages.info)(request, said)
     return redirect("reports:run", run_id=run.pk)
 
 
-def cancelled(request: HttpRequest, run: ReportRun) -> tuple[bool, str]:
-    """Cancel a run under an audit entry; return whether it ends by that, in words too."""
+def cancel_run(request: HttpRequest, run: ReportRun) -> tuple[bool, str]:
+    """Cancel a run, with an audit entry; return whether it has ended, and a sentence."""
     with change(request, "report.cancel", f"{run.report} {run.pk}"):
         if run.move(RunState.CANCELLED, among=(RunState.QUEUED,), finished_at=timezone.now()):
-            return True, _("The run was taken out of the queue.")
+            return True, _("The run was removed from the queue.")
         if ReportRun.objects.filter(pk=run.pk, state__in=WORKING).update(cancel_requested=True):
-            return True, _("The run is being cancelled.")
-    return False, _("The run had ended already.")
+            return True, _("Cancelling the run.")
+    return False, _("The run had already finished.")
 
 
 def per_step(seconds: int) -> str:
-    """Return the time that a point of a chart stands for: "per 10 minutes"."""
+    """Return the duration of a point of a chart: "per 10 minutes"."""
     if seconds % SECONDS_A_DAY == 0:
         number = seconds // SECONDS_A_DAY
         words = ngettext("per day", "per %(number)d days", number)
@@ -323,7 +323,7 @@ def per_step(seconds: int) -> str:
     return words % {"number": number}
 
 
-def found_run(request: HttpRequest, run_id: int) -> ReportRun:
-    """Return a run with what this person may see of its result."""
+def get_run(request: HttpRequest, run_id: int) -> ReportRun:
+    """Return a run with the part of its result that this person may see."""
     run = get_object_or_404(ReportRun.objects.select_related("schedule", "requested_by"), pk=run_id)
-    return seeing.as_seen(run, rights_on(request))
+    return visibility.visible_run(run, rights_on(request))

@@ -1,1 +1,1 @@
-"""What the console says to Prometheus, if TREBUCHET_METRICS lets somebody ask."""
+"""The console's metrics for Prometheus, if TREBUCHET_METRICS enables them."""

@@ -1,4 +1,4 @@
-"""Who may ask for the console's metrics: nobody, this machine, or who has the token."""
+"""Access to the console's metrics: nobody, this machine, or holders of the token."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP")
 
 
 def check(mode: str, token: str, *, is_behind_proxy: bool) -> None:
-    """Refuse settings under which somebody could ask who is not meant.
+    """Refuse settings that would allow unintended access.
 
     Raises:
-        ImproperlyConfigured: it says what would be right.
+        ImproperlyConfigured: the text says what would be right.
     """
     if mode == LOOPBACK and is_behind_proxy:
         raise ImproperlyConfigured(
-            "TREBUCHET_METRICS=loopback means this machine, and behind a proxy on it everybody "
-            "comes from there; expected TREBUCHET_METRICS=token."
+            "TREBUCHET_METRICS=loopback allows every client of a proxy on this machine; "
+            "expected TREBUCHET_METRICS=token."
         )
     if mode == TOKEN and len(token) < TOKEN_CHARACTERS_MIN:
         raise ImproperlyConfigured(
-            "TREBUCHET_METRICS=token needs TREBUCHET_METRICS_TOKEN (or its _FILE) with "
-            f"{TOKEN_CHARACTERS_MIN} characters or more: openssl rand -hex 32 makes one."
+            "TREBUCHET_METRICS=token needs TREBUCHET_METRICS_TOKEN (or its _FILE) with at least "
+            f"{TOKEN_CHARACTERS_MIN} characters. To generate one, run openssl rand -hex 32."
         )
 
 
 def is_of_this_machine(meta: Mapping[str, str]) -> bool:
-    """Whether a request came from this machine, and through no proxy on it."""
+    """Whether a request came from this machine, not through a proxy on it."""
     try:
         peer = ipaddress.ip_address(meta.get("REMOTE_ADDR", ""))
     except ValueError:
@@ -47,6 +47,6 @@ def is_of_this_machine(meta: Mapping[str, str]) -> bool:
 
 
 def has_token(authorization: str, token: str) -> bool:
-    """Whether a header `Authorization` is `Bearer` with this token."""
+    """Whether an `Authorization` header is `Bearer` with this token."""
     scheme, _, given = authorization.partition(" ")
     return scheme.lower() == "bearer" and constant_time_compare(given.strip(), token)

@@ -1,4 +1,4 @@
-"""What alerts do: how many are open under each rule, and whether messages leave."""
+"""Alert metrics: open alerts by rule, and unsent messages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from broker_core.metrics.exposition import Family
 
 SHOWN = (Message.State.WAITING, Message.State.FAILED)
-"""What is delivered or left out needs nobody."""
+"""Delivered and skipped messages need no attention."""
 
 
 def families(now_ms: int) -> Iterator[Family]:
-    """Yield alerts by rule, messages by channel, and when rules were applied last."""
+    """Yield alerts by rule, messages by channel, and the last time rules were applied."""
     counts = dict.fromkeys(
         (name, Alert.State.FIRING.value)
         for name in Rule.objects.filter(enabled=True).values_list("name", flat=True)

@@ -1,4 +1,4 @@
-"""How the parts of the page write their metrics."""
+"""Helpers for the metrics of all parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def gauge(name: str, text: str, series: Iterable[tuple[Labels, Number]]) -> Fami
 
 
 def one(name: str, text: str, value: Number) -> Family:
-    """Return a gauge with a single series, none where the value is not known."""
+    """Return a gauge with a single series, or without series if the value is unknown."""
     return gauge(name, text, [({}, value)])
 
 

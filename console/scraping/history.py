@@ -1,7 +1,7 @@
-"""What the collector keeps: the last sample of progress, topics and groups; verdicts; itself.
+"""History metrics: the last sample of progress, topics and groups; verdicts; the collector.
 
-A figure is told as long as it is of the collector's last sample: one that is not known is no
-series, never a zero.
+Figures are exposed as long as they are in the collector's last sample. An unknown figure has no
+series, rather than a zero.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ FIGURES: tuple[tuple[str, str, str, Metric, float], ...] = (
 
 
 def families(now_ms: int) -> Iterator[Family]:
-    """Yield the last sample, and how the collector fares.
+    """Yield the last sample and the collector's status.
 
     Raises:
-        HistoryError: the history cannot be read.
+        HistoryError: the history can't be read.
     """
     state = collector_state(now_ms)
     last = last_sample(state) if state.is_alive else {}
@@ -67,9 +67,9 @@ def families(now_ms: int) -> Iterator[Family]:
 
 
 def last_sample(state: CollectorState) -> dict[Subject, Points]:
-    """Return what the last sample says of each subject, of each kind as many as are shown."""
+    """Return the last sample by subject, limited to the maximum per kind."""
     assert state.status is not None
-    # One more than is shown, so that the page says that there are more.
+    # One above the limit, so that the page can report that there are more.
     left = dict.fromkeys(LABELS, settings.TREBUCHET_METRICS_SERIES_MAX + 1)
     wanted = {}
     for subject, number in history_store().all_subjects().items():

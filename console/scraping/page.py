@@ -1,6 +1,6 @@
-"""The page: what only the console knows, one part of it after another.
+"""The metrics page, made of independent parts.
 
-A part that cannot be read is left out, and a metric says so; the rest of the page stands.
+A part that can't be read is left out, and a metric reports this; the rest is unaffected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from django.db import DatabaseError
 
 from broker_core.metrics.exposition import Family, lines_of
 from console.history.database import HistoryError
-from console.scraping import alerts, history, reports, surroundings
+from console.scraping import alerts, history, reports, services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,12 +24,12 @@ PARTS: dict[str, Callable[[int], Iterable[Family]]] = {
     "history": history.families,
     "alerts": alerts.families,
     "reports": reports.families,
-    "surroundings": surroundings.families,
+    "surroundings": services.families,
 }
 
 
 def text(now_ms: int) -> bytes:
-    """Return the page as of now."""
+    """Return the current page."""
     return "".join(lines_of(families(now_ms), {}, settings.TREBUCHET_METRICS_SERIES_MAX)).encode()
 
 
@@ -40,7 +40,7 @@ def families(now_ms: int) -> list[Family]:
         try:
             found += list(read(now_ms))
         except (HistoryError, DatabaseError) as error:
-            logger.warning("metrics: %s cannot be read: %s", part, error)
+            logger.warning("metrics unreadable part=%s error=%s", part, error)
             readable[part] = 0
         else:
             readable[part] = 1

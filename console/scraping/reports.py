@@ -1,4 +1,4 @@
-"""How reports fare: their runs by state, and when each one succeeded last."""
+"""Report metrics: runs by state, and the last success of each report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FIELDS = ("report", "state", "created_at", "started_at", "finished_at", "heartbe
 
 
 def families(now_ms: int) -> Iterator[Family]:
-    """Yield what is known of the runs that are kept."""
+    """Yield the metrics of the stored runs."""
     counts: Counter[tuple[str, str]] = Counter()
     succeeded: dict[str, ReportRun] = {}
     ended: dict[str, ReportRun] = {}
     waits = [0.0]
-    for run in ReportRun.objects.only(*FIELDS):  # the newest first
+    for run in ReportRun.objects.only(*FIELDS):  # newest first
         state = run.shown_state
         counts[run.report, state.value] += 1
         if state == RunState.QUEUED:

@@ -15,7 +15,7 @@ from console.scraping import access
 from console.scraping.page import text
 
 KEPT_MS = 2_000
-"""Who asks within this time gets the same page: asking often costs little."""
+"""Requests within this time get the same page, so frequent scrapes are cheap."""
 shared_page: Shared[bytes] = Shared(KEPT_MS)
 
 
@@ -23,7 +23,7 @@ shared_page: Shared[bytes] = Shared(KEPT_MS)
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Answer Prometheus, where the settings let it ask."""
+    """Return the metrics, if the settings allow the request."""
     mode = settings.TREBUCHET_METRICS
     if mode == access.OFF:
         raise Http404

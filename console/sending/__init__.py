@@ -1,1 +1,1 @@
-"""Sending: messages that people make, and transactions that wait for them."""
+"""Sending: messages that people write, and their undecided transactions."""

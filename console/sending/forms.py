@@ -1,4 +1,4 @@
-"""The form of a message."""
+"""The message form."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ RESERVED = frozenset(
     for name, value in vars(names).items()
     if name.startswith("PROPERTY_") and isinstance(value, str)
 )
-"""Names with a field of their own, or that brokers set."""
+"""Properties with their own form field, or set by brokers."""
 JAVA_SIGN = 1 << 31
 NO_BREAKS = {"autocomplete": "off", "spellcheck": "false"}
 
 
 class Words(forms.CharField):
-    """Text without surrounding blanks. Django's strip would also remove control characters."""
+    """Text without surrounding spaces. Django's strip would also remove control characters."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(strip=False, **kwargs)
@@ -52,7 +52,7 @@ class Words(forms.CharField):
 
 
 class SendForm(forms.Form):
-    """A message, or many made of one template."""
+    """A message, or many messages from one template."""
 
     topic = forms.CharField(
         label=_("Topic"),
@@ -66,12 +66,12 @@ class SendForm(forms.Form):
         max_length=BODY_CHARACTERS_MAX,
         widget=forms.Textarea(attrs={"rows": 10, "class": "mono", "spellcheck": "false"}),
         help_text=_(
-            "Here and in key, properties and ordering key, ${n} is the message's number, ${uuid} "
-            "an id of its own, ${now} the time in ms."
+            "In the body, key, properties and ordering key, ${n} is the message number, "
+            "${uuid} a unique ID and ${now} the time in ms."
         ),
     )
     encoding = forms.ChoiceField(
-        label=_("The body is"), choices=[(TEXT, _("text")), (BASE64, _("bytes, as Base64"))]
+        label=_("Body type"), choices=[(TEXT, _("text")), (BASE64, _("binary, as Base64"))]
     )
     tag = Words(
         label=_("Tag"), required=False, max_length=255, widget=forms.TextInput(attrs=NO_BREAKS)
@@ -80,14 +80,14 @@ class SendForm(forms.Form):
         label=_("Keys"),
         required=False,
         max_length=1_024,
-        help_text=_("Words by which the message can be found."),
+        help_text=_("Words to find the message by."),
         widget=forms.TextInput(attrs=NO_BREAKS),
     )
     properties = Words(
         label=_("Properties"),
         required=False,
         max_length=PROPERTIES_CHARACTERS_MAX,
-        help_text=_("A line each: name=value."),
+        help_text=_("One per line: name=value."),
         widget=forms.Textarea(attrs={"rows": 4, "class": "mono", "spellcheck": "false"}),
     )
     delay_level = forms.IntegerField(
@@ -96,28 +96,31 @@ class SendForm(forms.Form):
         max_value=DELAY_LEVEL_MAX,
         initial=0,
         help_text=_(
-            "0: at once. Usually 1 is 1 s, 3 is 10 s, 5 is 1 min, 14 is 10 min, 18 is 2 h."
+            "0 means no delay. By default, 1 is 1 s, 3 is 10 s, 5 is 1 min, 14 is 10 min and "
+            "18 is 2 h."
         ),
     )
     order_key = forms.CharField(
         label=_("Ordering key"),
         required=False,
         max_length=255,
-        help_text=_("Messages with the same one go to the same queue, as Java clients choose it."),
+        help_text=_(
+            "Messages with the same ordering key go to the same queue, chosen as Java clients do."
+        ),
         widget=forms.TextInput(attrs=NO_BREAKS),
     )
     queue = forms.CharField(
         label=_("Queue"),
         required=False,
         max_length=255,
-        help_text=_("Like broker-a:0; empty: the queues take turns."),
+        help_text=_("For example broker-a:0. Leave empty to use the queues in turn."),
         widget=forms.TextInput(attrs=NO_BREAKS),
     )
     count = forms.IntegerField(
-        label=_("How many"), min_value=1, max_value=REPEATS_MAX, initial=1, required=False
+        label=_("Number of messages"), min_value=1, max_value=REPEATS_MAX, initial=1, required=False
     )
     is_half = forms.BooleanField(
-        label=_("As a transaction: commit it or roll it back later"), required=False
+        label=_("Send as a transaction and commit or roll it back later"), required=False
     )
 
     def __init__(self, *args: Any, topics: Mapping[str, Topic], **kwargs: Any) -> None:
@@ -128,11 +131,17 @@ class SendForm(forms.Form):
         name = str(self.cleaned_data["topic"])
         topic = self._topics.get(name)
         if topic is None:
-            raise forms.ValidationError(gettext("No broker has this topic; names are exact."))
+            raise forms.ValidationError(
+                gettext("No broker has this topic. Names are case-sensitive.")
+            )
         if topic.kind is not TopicKind.NORMAL:
-            raise forms.ValidationError(gettext("This topic belongs to the brokers themselves."))
+            raise forms.ValidationError(
+                gettext("This topic is reserved for internal use by brokers.")
+            )
         if not queues_of(topic):
-            raise forms.ValidationError(gettext("The topic takes no messages: it is read only."))
+            raise forms.ValidationError(
+                gettext("The topic is read-only and doesn't accept messages.")
+            )
         return name
 
     def clean_count(self) -> int:
@@ -142,10 +151,10 @@ class SendForm(forms.Form):
         text = str(self.cleaned_data["properties"])
         for name, value in pairs_of(text):
             if not name or not value:
-                raise forms.ValidationError(gettext("Each line is a name, =, and a value."))
+                raise forms.ValidationError(gettext("Enter each line as name=value."))
             if name in RESERVED:
                 raise forms.ValidationError(
-                    gettext("%(name)s has a field of its own, or is the broker's.") % {"name": name}
+                    gettext("%(name)s has its own field or is set by the broker.") % {"name": name}
                 )
         return text
 
@@ -156,26 +165,31 @@ class SendForm(forms.Form):
                 self.add_error(
                     name,
                     gettext(
-                        "Remove the control characters U+0001 and U+0002; they separate properties."
+                        "Remove the control characters U+0001 and U+0002. They separate properties."
                     ),
                 )
         if cleaned.get("encoding") == BASE64:
             try:
                 base64.b64decode(str(cleaned.get("body", "")), validate=True)
             except (binascii.Error, ValueError):
-                self.add_error("body", gettext("This is not Base64."))
+                self.add_error("body", gettext("This isn't valid Base64."))
         if cleaned.get("is_half"):
             if cleaned.get("delay_level"):
-                self.add_error("delay_level", gettext("A transaction cannot be delayed."))
+                self.add_error("delay_level", gettext("A transactional message can't be delayed."))
             if (cleaned.get("count") or 1) > 1:
-                self.add_error("count", gettext("A transaction is one message here."))
+                self.add_error(
+                    "count", gettext("Only one message at a time can be sent as a transaction.")
+                )
         if cleaned.get("queue") and cleaned.get("order_key"):
-            self.add_error("queue", gettext("The ordering key chooses the queue."))
+            self.add_error(
+                "queue",
+                gettext("The ordering key already determines the queue. Leave the queue empty."),
+            )
         if len(str(cleaned.get("body", ""))) * (cleaned.get("count") or 1) > ALL_BYTES_MAX:
-            self.add_error("count", gettext("Together they would be larger than 32 MiB."))
+            self.add_error("count", gettext("The messages would exceed 32 MiB in total."))
         topic = self._topics.get(str(cleaned.get("topic", "")))
         if cleaned.get("queue") and topic is not None and self._queue(topic) is None:
-            self.add_error("queue", gettext("The topic has no such queue for writing."))
+            self.add_error("queue", gettext("The topic has no write queue with this number."))
         if not self.errors:
             self._check_sizes()
         return cleaned
@@ -183,10 +197,10 @@ class SendForm(forms.Form):
     def _check_sizes(self) -> None:
         size = sum(len(f"{name}{value}".encode()) + 2 for name, value in self._carried(1).items())
         if size > PROPERTIES_BYTES_MAX:
-            self.add_error("properties", gettext("All properties together are 32 KiB at most."))
+            self.add_error("properties", gettext("The properties can't exceed 32 KiB in total."))
 
     def messages(self) -> list[NewMessage]:
-        """Return what is to be sent, in its order."""
+        """Return the messages to send, in order."""
         data = self.cleaned_data
         queues = queues_of(self._topics[data["topic"]])
         first = random.randrange(len(queues))
@@ -208,7 +222,7 @@ class SendForm(forms.Form):
         return given or queues[(first + number) % len(queues)]
 
     def _queue(self, topic: Topic) -> MessageQueue | None:
-        """Return the queue that is named, if the topic has it."""
+        """Return the selected queue, if the topic has it."""
         try:
             asked = BrokerQueue.parse(str(self.cleaned_data["queue"]).strip())
         except ValueError:
@@ -244,7 +258,7 @@ class SendForm(forms.Form):
 
 
 def pairs_of(text: str) -> list[tuple[str, str | None]]:
-    """Return name and value of each line; a value of None where there is no `=`."""
+    """Return each line's name and value; the value is None without `=`."""
     found = []
     # Not splitlines: other control characters may be part of a value.
     for line in text.split("\n"):
@@ -255,7 +269,7 @@ def pairs_of(text: str) -> list[tuple[str, str | None]]:
 
 
 def queues_of(topic: Topic) -> list[MessageQueue]:
-    """Return the queues that take messages, in the order of clients."""
+    """Return the writable queues, in client order."""
     return [
         MessageQueue(topic.name, broker_name, queue_id)
         for broker_name, config in sorted(topic.configs.items())
@@ -265,7 +279,7 @@ def queues_of(topic: Topic) -> list[MessageQueue]:
 
 
 def chosen(order_key: str, count: int) -> int:
-    """Return the queue that Java's SelectMessageQueueByHash chooses for a text."""
+    """Return the queue that Java's SelectMessageQueueByHash selects for a text."""
     value = unsigned_hash(order_key)
     signed = value - 2 * JAVA_SIGN if value >= JAVA_SIGN else value
     return abs(int(math.fmod(signed, count)))

@@ -1,4 +1,4 @@
-"""What is kept of sending: what somebody sent last to each topic, and half messages that wait."""
+"""Stored data of sending: each person's last message per topic, and open half messages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ NAME_CHARACTERS_MAX = 255
 
 
 class LastSent(models.Model):
-    """What a person last sent to a topic, so that the form has it the next time."""
+    """The last message that a person sent to a topic, to fill in the form next time."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     topic = models.CharField(max_length=TOPIC_CHARACTERS_MAX)
     fields = models.JSONField()
-    # Where the messages are: broker_name, queue_id and queue_offset of each, the last as text.
+    # Each message's broker_name, queue_id and queue_offset, the offset as text.
     places = models.JSONField()
     count = models.PositiveIntegerField()
     sent_ms = models.BigIntegerField()
@@ -32,7 +32,7 @@ class LastSent(models.Model):
 
 
 class HalfMessage(models.Model):
-    """A message of a transaction that somebody began here, and nobody has ended."""
+    """The message of a transaction that was begun here and hasn't ended."""
 
     topic = models.CharField(max_length=TOPIC_CHARACTERS_MAX)
     broker_name = models.CharField(max_length=NAME_CHARACTERS_MAX)

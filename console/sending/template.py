@@ -1,4 +1,4 @@
-"""Placeholders in what is sent: `${n}`, `${uuid}` and `${now}` differ from message to message."""
+"""Placeholders in messages: `${n}`, `${uuid}` and `${now}` differ from message to message."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PLACEHOLDER = re.compile(r"\$\{(n|uuid|now)\}")
 
 
 def filled(text: str, number: int) -> str:
-    """Return a text with its placeholders filled for the message of a number, from 1 on.
+    """Return a text with its placeholders filled for message number n, starting at 1.
 
-    Other dollars and braces stay: bodies are full of them.
+    Other dollars and braces are left alone, since they are common in bodies.
     """
 
     def value(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Addresses of sending."""
+"""URLs of sending."""
 
 from __future__ import annotations
 

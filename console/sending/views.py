@@ -1,4 +1,4 @@
-"""Views of sending: the form, the end of a transaction, a message for one client."""
+"""Views of sending: the form, ending a transaction, delivering a message to one client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from console.gateway.errors import BrokerDownError, GatewayError
 from console.gateway.moment import now_ms
 from console.gateway.outgoing import Sent
 from console.history.range import whole
-from console.masking.seeing import unmasked
+from console.masking.access import unmasked
 from console.sending.forms import (
     BASE64,
     BODY_CHARACTERS_MAX,
@@ -53,14 +53,14 @@ RECENT_SHOWN = 10
 
 @form_for(Action.SEND)
 def send(request: HttpRequest) -> HttpResponse:
-    """Show the form, with what was last sent to the topic or what another message has."""
+    """Show the form, filled in from the topic's last message or from another message."""
     topics = gateway().topics.all()
     asked = request.GET.get("topic", "").strip()
     last = LastSent.objects.filter(user=user_of(request), topic=asked).first()
     if request.method == "POST":
         form = SendForm(request.POST, topics=topics)
         if form.is_valid():
-            return sent(request, form)
+            return send_form(request, form)
     else:
         form = SendForm(initial=initial_of(request, asked, last), topics=topics)
     names = [name for name, each in topics.items() if each.kind is TopicKind.NORMAL]
@@ -81,22 +81,22 @@ def send(request: HttpRequest) -> HttpResponse:
 
 def user_of(request: HttpRequest) -> User:
     user = request.user
-    assert user.is_authenticated  # the decorators let nobody else in
+    assert user.is_authenticated  # the decorators require it
     return user
 
 
 def initial_of(request: HttpRequest, topic: str, last: LastSent | None) -> dict[str, Any]:
-    """Return what the form begins with."""
+    """Return the form's initial values."""
     if "copy" in request.GET:
         require(request, Action.READ, topic)
-        return copied(request, topic, request.GET["copy"])
+        return fields_to_resend(request, topic, request.GET["copy"])
     if last is not None:
         return {**last.fields, "topic": topic, "is_half": False}
     return {"topic": topic, "encoding": TEXT, "delay_level": 0, "count": 1}
 
 
-def copied(request: HttpRequest, topic: str, place: str) -> dict[str, Any]:
-    """Return the fields of a message that is to be sent again, whole."""
+def fields_to_resend(request: HttpRequest, topic: str, place: str) -> dict[str, Any]:
+    """Return the fields of a whole message for resending."""
     queue, _colon, offset = place.rpartition(":")
     number = whole(offset)
     try:
@@ -104,14 +104,14 @@ def copied(request: HttpRequest, topic: str, place: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if found is None:
-        raise MissingError(_("The message that is to be sent again is not there (any more)."))
+        raise MissingError(_("The message to resend doesn't exist or has expired."))
     if found.body is None or found.is_cut:
-        raise MissingError(_("The message's body cannot be read whole, so it is not sent again."))
+        raise MissingError(_("The message body can't be read completely, so it can't be resent."))
     return {"topic": topic, "delay_level": 0, "count": 1} | carried_by(found, found.body)
 
 
 def whole_at(request: HttpRequest, topic: str, queue: str, offset: int) -> StoredMessage | None:
-    """Return a message whole; one that is masked takes the right to see it, and is written down."""
+    """Return a whole message; unmasking it requires the permission and is audited."""
     place = BrokerQueue.parse(queue)
     found = gateway().browse.at(topic, place, offset, is_whole=True)
     if found is None or not found.masked_by:
@@ -127,14 +127,14 @@ def carried_by(found: StoredMessage, body: bytes) -> dict[str, str]:
     is_text = text is not None and "\r" not in text
     shown = str(text) if is_text else base64.b64encode(body).decode()
     if len(shown) > BODY_CHARACTERS_MAX:
-        raise MissingError(_("The body is too large for the form: 1 MiB at most."))
+        raise MissingError(_("The body is too large for this form (limit 1 MiB)."))
     own = {name: value for name, value in found.properties.items() if name not in RESERVED}
     properties = "\n".join(f"{name}={value}" for name, value in own.items())
     if pairs_of(properties) != list(own.items()):
         raise MissingError(
             _(
-                "This form can't show a property with a line break, a space at either end or = in "
-                "its name, so the message can't be sent again from here."
+                "This message can't be resent from here because it has a property that "
+                "contains a line break, starts or ends with a space, or has = in its name."
             )
         )
     return {
@@ -146,8 +146,8 @@ def carried_by(found: StoredMessage, body: bytes) -> dict[str, str]:
     }
 
 
-def sent(request: HttpRequest, form: SendForm) -> HttpResponse:
-    """Send what a form says, and lead to the form with the places."""
+def send_form(request: HttpRequest, form: SendForm) -> HttpResponse:
+    """Send the form's messages, and redirect to the form with their locations."""
     data = form.cleaned_data
     outcome = send_all(request, form)
     say(request, outcome, data["count"], is_half=data["is_half"])
@@ -155,7 +155,7 @@ def sent(request: HttpRequest, form: SendForm) -> HttpResponse:
 
 
 def send_all(request: HttpRequest, form: SendForm) -> Sending:
-    """Send what a form says, and write down what came of it."""
+    """Send the form's messages, and audit the result."""
     data = form.cleaned_data
     topic, outgoing = data["topic"], form.messages()
     require(request, Action.SEND, topic)
@@ -187,26 +187,28 @@ def say(request: HttpRequest, outcome: Sending, wanted: int, *, is_half: bool) -
     if outcome.problem is not None:
         messages.error(
             request,
-            _("%(count)d of %(wanted)d are sent. %(what)s")
+            _("%(count)d of %(wanted)d messages sent. %(what)s")
             % {"count": count, "wanted": wanted, "what": outcome.problem.what}
             + (
-                " " + _("Whether the one after them is stored is not known.")
+                " " + _("It's unknown whether the next message was stored.")
                 if isinstance(outcome.problem, BrokerDownError)
                 else ""
             ),
         )
     elif is_half:
-        messages.success(request, _("The transaction has begun; nobody gets its message yet."))
+        messages.success(
+            request, _("Transaction started. Its message won't be delivered until you commit it.")
+        )
     else:
         messages.success(
             request,
-            ngettext("%(count)d message is sent.", "%(count)d messages are sent.", count)
+            ngettext("%(count)d message sent.", "%(count)d messages sent.", count)
             % {"count": count},
         )
 
 
 def remember(request: HttpRequest, form: SendForm, outcome: Sending) -> None:
-    """Keep the form's fields for the next time; too large a body is left out."""
+    """Save the form's fields for the next time, without a body that is too large."""
     data = {name: value for name, value in form.cleaned_data.items() if name != "topic"}
     if len(str(data["body"])) > REMEMBERED_CHARACTERS_MAX:
         data["body"] = ""
@@ -255,16 +257,16 @@ def end(request: HttpRequest, pk: int) -> HttpResponse:
     require(request, Action.SEND, half.topic)
     is_commit = request.POST.get("outcome") == "commit"
     try:
-        ended(request, half, is_commit=is_commit)
+        end_transaction(request, half, is_commit=is_commit)
     except GatewayError as error:
         messages.error(request, error.what)
         return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
-    messages.success(request, ended_in_words(is_commit=is_commit))
+    messages.success(request, outcome_in_words(is_commit=is_commit))
     return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
 
 
-def ended(request: HttpRequest, half: HalfMessage, *, is_commit: bool) -> None:
-    """Commit or roll back a transaction under an audit entry, and take it off the list.
+def end_transaction(request: HttpRequest, half: HalfMessage, *, is_commit: bool) -> None:
+    """Commit or roll back a transaction, with an audit entry, and remove it from the list.
 
     Raises:
         GatewayError: the broker refused.
@@ -277,22 +279,22 @@ def ended(request: HttpRequest, half: HalfMessage, *, is_commit: bool) -> None:
     half.delete()
 
 
-def ended_in_words(*, is_commit: bool) -> str:
+def outcome_in_words(*, is_commit: bool) -> str:
     if is_commit:
-        return _("The transaction is committed: consumers get its message.")
-    return _("The transaction is rolled back: nobody gets its message.")
+        return _("Transaction committed. Consumers will receive its message.")
+    return _("Transaction rolled back. Its message won't be delivered.")
 
 
 @action_for(Action.SEND)
 def forget(request: HttpRequest, pk: int) -> HttpResponse:
-    """Take a transaction off the list; the broker does with it what it does with those left."""
+    """Remove a transaction from the list; the broker treats it like any abandoned one."""
     half = get_object_or_404(HalfMessage, pk=pk)
-    forgotten(request, half)
+    forget_transaction(request, half)
     return redirect(f"{reverse('sending:send')}?{urlencode({'topic': half.topic})}")
 
 
-def forgotten(request: HttpRequest, half: HalfMessage) -> None:
-    """Take a transaction off the list, under an audit entry."""
+def forget_transaction(request: HttpRequest, half: HalfMessage) -> None:
+    """Remove a transaction from the list, with an audit entry."""
     require(request, Action.SEND, half.topic)
     with change(request, "message.forget", half.topic, after={"id": half.offset_msg_id}):
         half.delete()
@@ -302,14 +304,14 @@ def forgotten(request: HttpRequest, half: HalfMessage) -> None:
 def deliver(
     request: HttpRequest, broker_name: str, queue_id: int, offset: int, topic: str
 ) -> HttpResponse:
-    """Hand a message to one member of a group, and say what it made of it."""
+    """Deliver a message to one consumer of a group, and show the result."""
     group, _at, client_id = request.POST.get("member", "").partition(" ")
     require(request, Action.REPLAY, group)
     found = gateway().browse.at(topic, BrokerQueue(broker_name, queue_id), offset)
     if found is None:
-        raise MissingError(_("The message is not there (any more)."))
+        raise MissingError(_("The message doesn't exist or has expired."))
     try:
-        result = delivered(request, found, group, client_id)
+        result = deliver_message(request, found, group, client_id)
     except GatewayError as error:
         messages.error(request, error.what)
         return redirect(message_url(found))
@@ -320,19 +322,24 @@ def deliver(
         "remark": result.remark,
     }
     if result.is_consumed:
-        messages.success(request, _("%(client)s has consumed it (%(result)s%(spent)s).") % values)
+        messages.success(
+            request, _("%(client)s consumed the message (%(result)s%(spent)s).") % values
+        )
     else:
         messages.error(
-            request, _("%(client)s did not consume it: %(result)s%(spent)s. %(remark)s") % values
+            request,
+            _("%(client)s didn't consume the message: %(result)s%(spent)s. %(remark)s") % values,
         )
     return redirect(message_url(found))
 
 
-def delivered(request: HttpRequest, found: StoredMessage, group: str, client_id: str) -> Delivered:
-    """Hand a message to one member of a group, under an audit entry.
+def deliver_message(
+    request: HttpRequest, found: StoredMessage, group: str, client_id: str
+) -> Delivered:
+    """Deliver a message to one consumer of a group, with an audit entry.
 
     Raises:
-        GatewayError: the member is not there, or does not answer.
+        GatewayError: the consumer isn't connected or doesn't respond.
     """
     after: dict[str, Any] = {
         "group": group,

@@ -1,1 +1,1 @@
-"""The web server of the console: uvicorn with limits for strangers."""
+"""The console's web server: uvicorn with limits for anonymous clients."""

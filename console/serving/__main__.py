@@ -57,11 +57,11 @@ def configuration(host: str, port: int, proxies: Sequence[IPv4Network | IPv6Netw
         timeout_keep_alive=IDLE_SECONDS_MAX,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,
         access_log=False,
-        # uvicorn logs through Django's set-up, which escapes each line.
+        # uvicorn logs through Django's logging setup, which escapes each line.
         log_config=None,
         server_header=False,
         lifespan="on",
-        # Anyone can send an X-Forwarded-For; only a proxy's counts.
+        # Anyone can send X-Forwarded-For; only trust a proxy's.
         proxy_headers=bool(proxies),
         forwarded_allow_ips=[str(each) for each in proxies],
     )

@@ -1,6 +1,6 @@
-"""BodyLimit: a bound on request bodies, which is small for strangers and fits a form otherwise.
+"""BodyLimit: a limit on request bodies; low for anonymous clients, form-sized for signed-in people.
 
-Without it, Django stores a body in memory, then on disk, before it checks who sends it.
+Without it, Django would store a body in memory, then on disk, before it checks who sent it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TooLargeError(Exception):
 
 
 class BodyLimit:
-    """Answers 413 in the application's place once a body is, or declares itself, too large."""
+    """Answers 413 instead of the application once a body is, or declares itself, too large."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class BodyLimit:
         bytes_max: int,
         bytes_max_below: Mapping[str, int],
     ) -> None:
-        """`bytes_max_below` maps the beginnings of paths to their own limits."""
+        """`bytes_max_below` maps path prefixes to separate limits."""
         self._application = application
         self._is_signed_in = is_signed_in
         self._bytes_max = bytes_max
@@ -53,7 +53,7 @@ class BodyLimit:
             nonlocal limit
             if size <= limit:
                 return
-            # Looked up only now: most bodies fit within a stranger's limit.
+            # Check the session only now: most bodies fit the anonymous limit.
             if size <= self._limit_of(scope["path"]) and await self._is_signed_in(scope):
                 limit = self._limit_of(scope["path"])
                 return
@@ -76,7 +76,7 @@ class BodyLimit:
             await require(declared_bytes(scope))
             await self._application(scope, counted, noted)
         except TooLargeError:
-            # Too late for another answer; the server ends the connection.
+            # Too late for another response; the server closes the connection.
             if started:
                 raise
             await refuse(send)
@@ -89,7 +89,7 @@ class BodyLimit:
 
 
 def declared_bytes(scope: Scope) -> int:
-    """Return the Content-Length, 0 without one; the server refuses one that is not a number."""
+    """Return the Content-Length, or 0 without one; the server rejects invalid values."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             return int(value)
@@ -100,7 +100,7 @@ async def refuse(send: Send) -> None:
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"content-length", str(len(TOO_LARGE_TEXT)).encode()),
-        # Nobody will read the rest of the body.
+        # The rest of the body won't be read.
         (b"connection", b"close"),
     ]
     await send({"type": "http.response.start", "status": 413, "headers": headers})

@@ -1,8 +1,8 @@
-"""Door: limits the number of connections and the time that each may stall.
+"""Door: limits the number of connections and how long each may stall.
 
-uvicorn limits the requests in progress and closes a connection that stays idle after an answer.
-But it waits without limit for a peer to finish its headers, its body or its reading, and lets one
-peer take all connections. The door counts connections, in all and by network, and checks each of
+uvicorn limits the requests in progress and closes a connection that stays idle after a response.
+But it waits indefinitely for a peer to finish its headers, its body or its reading, and lets one
+peer take all connections. The door counts connections, in total and by network, and checks each of
 them every SWEEP_S: a phase that exceeds its limit ends the connection.
 """
 
@@ -43,7 +43,7 @@ class Phase(Enum):
 PHASE_SECONDS_MAX: dict[Phase, float] = {
     Phase.HEADERS: 10.0,
     Phase.BODY: 30.0,
-    # Our own work: the requests of pages to brokers have time-outs of their own.
+    # Our own work; requests to brokers have their own timeouts.
     Phase.ANSWER: float("inf"),
     Phase.READER: 30.0,
     Phase.CLOSE: 5.0,
@@ -51,18 +51,18 @@ PHASE_SECONDS_MAX: dict[Phase, float] = {
 
 
 class Connection(Protocol):
-    """A protocol object of the server, as the door sees it."""
+    """The door's view of a server connection."""
 
     transport: asyncio.Transport
 
     def phase(self) -> tuple[Phase, object]:
-        """Return the phase and a token that differs for each phase of the same kind."""
+        """Return the phase, and a token that distinguishes phases of the same kind."""
         ...
 
 
 @dataclass(slots=True)
 class Stay:
-    """An admitted connection: its network, its phase, and when that began."""
+    """An admitted connection: its network, its phase, and when the phase began."""
 
     network: str
     phase: tuple[Phase, object]
@@ -81,7 +81,7 @@ class Door:
     ) -> None:
         self._connections_max = connections_max
         self._network_connections_max = network_connections_max
-        # All visitors share these addresses: the proxy has to limit its own peers.
+        # All visitors share these addresses; the proxy must limit its own clients.
         self._proxies = tuple(proxies)
         self._stays: dict[Connection, Stay] = {}
         self._by_network: dict[str, int] = {}
@@ -97,7 +97,7 @@ class Door:
             if loop.time() - self._reminded_at >= REMIND_EVERY_S:
                 self._reminded_at = loop.time()
                 logger.warning(
-                    "connection refused: network=%s network_connections=%d connections=%d",
+                    "connection refused network=%s network_connections=%d connections=%d",
                     network,
                     inside,
                     len(self._stays),
@@ -110,7 +110,7 @@ class Door:
         return True
 
     def hand_over(self, old: Connection, new: Connection) -> None:
-        """Let `new` take the place of `old` after an upgrade of the connection."""
+        """Replace `old` with `new` after an upgrade of the connection."""
         self._stays[new] = self._stays.pop(old)
 
     def leave(self, connection: Connection) -> None:

@@ -1,7 +1,7 @@
-"""SameOrigin: lets only this console's pages open a WebSocket, by scheme, host and port.
+"""SameOrigin: only lets this console's pages open a WebSocket, by scheme, host and port.
 
-Browsers send a host's cookies to all its ports. Without this rule, a page of any other program on
-the host could read with the visitor's session. Django has the same rule for forms.
+Browsers send a host's cookies to all its ports. Without this check, a page of any other program on
+the host could read with the visitor's session. Django has the same check for forms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ORIGIN_CHARACTERS_MAX = 200
 
 
 class SameOrigin:
-    """Refuses WebSockets that pages of other sites open; audits attempts with a session."""
+    """Refuses WebSockets from pages of other sites; audits attempts that have a session."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -36,12 +36,12 @@ class SameOrigin:
             await self._application(scope, receive, send)
             return
         if scope["user"].is_authenticated:
-            # The page used somebody's session: that person should learn of it.
+            # The page used a person's session, so that person should learn of it.
             await database_sync_to_async(refused)(
                 request_of(scope),
                 "socket.refused",
                 scope["path"],
-                _("A page of %(origin)s wanted to read with this session.")
+                _("A page at %(origin)s tried to read with this session.")
                 % {"origin": origin[:ORIGIN_CHARACTERS_MAX] or _("an unknown origin")},
             )
         # Before `accept`, the server turns this into a 403.
@@ -57,9 +57,10 @@ def request_of(scope: Scope) -> ASGIRequest:
 
 
 def is_allowed(scope: Scope, origin: str) -> bool:
-    """Return whether the origin is the requested address, or one that settings trust.
+    """Return whether the origin is the requested address or trusted in the settings.
 
-    A missing origin and `null` are refused: every browser sends one, and only a browser has the
+    A missing origin and `null` are refused: every browser sends an origin, and only a browser has
+    the
     cookie.
     """
     request = request_of(scope)
@@ -76,7 +77,7 @@ def is_allowed(scope: Scope, origin: str) -> bool:
 
 
 def normal(origin: str) -> tuple[str, str, int | None] | None:
-    """Return scheme, host and port of an origin, None if the text is not one."""
+    """Return scheme, host and port of an origin, or None if it isn't valid."""
     try:
         parts = urlsplit(origin.lower())
         port = parts.port
@@ -88,7 +89,7 @@ def normal(origin: str) -> tuple[str, str, int | None] | None:
 
 
 def matches(origin: str, pattern: str) -> bool:
-    """Return whether a pattern trusts an origin; `https://*.example.org` is every subdomain."""
+    """Return whether a pattern matches an origin; `https://*.example.org` is any subdomain."""
     found, wanted = normal(origin), normal(pattern.replace("://*.", "://", 1))
     if found is None or wanted is None:
         return False

@@ -1,4 +1,4 @@
-"""uvicorn's protocols (h11, websockets), watched by the door."""
+"""uvicorn's protocols (h11, websockets), monitored by the door."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ AMBIGUOUS_LENGTH = (
 
 
 class StrictConnection(h11.Connection):
-    """Refuses requests whose end a proxy in front could see elsewhere (RFC 9112, section 6.3)."""
+    """Refuses requests whose end a proxy in front could interpret differently (RFC 9112, section
+    6.3).
+    """
 
     advice = ""
-    """What the client should send instead of the request that was refused."""
+    """What the client should send instead of the refused request."""
 
     def next_event(self) -> Any:
         """Return the next event.
@@ -53,7 +55,7 @@ class StrictConnection(h11.Connection):
 
 
 def is_length_ambiguous(request: h11.Request) -> bool:
-    """Whether a request has both headers about its length, or one that its version doesn't know."""
+    """Whether a request has both length headers, or one that its HTTP version doesn't define."""
     names = {name for name, _value in request.headers}
     return b"transfer-encoding" in names and (
         b"content-length" in names or request.http_version < b"1.1"
@@ -61,7 +63,7 @@ def is_length_ambiguous(request: h11.Request) -> bool:
 
 
 class WatchedHttp(H11Protocol):
-    """One HTTP connection, counted and watched by the door."""
+    """One HTTP connection, counted and monitored by the door."""
 
     def __init__(
         self,
@@ -99,14 +101,14 @@ class WatchedHttp(H11Protocol):
         super().send_400_response(self._requests.advice or msg)
 
     def phase(self) -> tuple[Phase, object]:
-        # The token is the request: each has its own phases of headers and body.
+        # The token is the request, since each request has its own phases.
         if self.transport.is_closing():
             return Phase.CLOSE, None
         if self.flow.write_paused:
             return Phase.READER, self.cycle
         if self.conn.their_state is h11.SEND_BODY:
             return Phase.BODY, self.cycle
-        # Before the first request it is None, against uvicorn's declaration.
+        # None before the first request, contrary to uvicorn's type annotation.
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete:
             return Phase.HEADERS, self.cycle
@@ -114,7 +116,7 @@ class WatchedHttp(H11Protocol):
 
 
 class WatchedWebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket, which takes the place of its HTTP connection at the door."""
+    """A WebSocket, which replaces its HTTP connection at the door."""
 
     def __init__(
         self,

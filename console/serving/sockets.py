@@ -1,4 +1,4 @@
-"""The answer to a WebSocket at an unknown address."""
+"""The response to a WebSocket at an unknown URL."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 404, as pages do."""
+    """Return 404, as for pages."""
     await send({"type": "websocket.http.response.start", "status": 404, "headers": []})
     await send({"type": "websocket.http.response.body", "body": b"No WebSocket lives here.\n"})

@@ -1,1 +1,1 @@
-"""SQL over the lake: a page to ask in, and the processes that answer."""
+"""SQL over the lake: the query page, and the processes that run queries."""

@@ -1,4 +1,4 @@
-"""Who may see the SQL page: administrators, and those who were given the permission."""
+"""Access to the SQL page, for administrators and people with the permission."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 def guarded(
     view: Callable[Concatenate[HttpRequest, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
-    """Refuse those who may not ask the lake, with 403."""
+    """Return 403 to people who can't query the lake."""
 
     @wraps(view)
     def asked(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
@@ -37,12 +37,12 @@ def guarded(
 def sql_page(
     view: Callable[Concatenate[HttpRequest, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
-    """Let those look who may ask the lake."""
+    """Allow GET requests from people who can query the lake."""
     return guarded(require_safe(never_cache(view)))
 
 
 def sql_action(
     view: Callable[Concatenate[HttpRequest, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
-    """Let those POST who may ask the lake."""
+    """Allow POST requests from people who can query the lake."""
     return guarded(require_POST(never_cache(view)))

@@ -6,7 +6,7 @@ from django.apps import AppConfig
 
 
 class SqlConfig(AppConfig):
-    """Registers the SQL page and the queries that people keep."""
+    """Registers the SQL page and the saved queries."""
 
     name = "console.sql"
     label = "sql"

@@ -1,4 +1,4 @@
-"""The quick chart of a result: numbers over time, or bars by name, where its columns say so."""
+"""A quick chart of a result: numbers over time, or bars by name, if its columns allow it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIME_KINDS = ("moment", "time", "date")
 POINTS_MAX = 2_000
 SERIES_MAX = 5
 BARS_MAX = 30
-# Whole messages are no figures.
+# Results with more columns are whole messages rather than figures.
 COLUMNS_MAX = 5
 LENGTH_MAX = 1_000
 
@@ -25,12 +25,12 @@ Rows = list[list[Any]]
 
 
 def place_of(columns: tuple[Column, ...], kinds: tuple[str, ...]) -> int | None:
-    """Return the place of the first column of these kinds."""
+    """Return the index of the first column of these kinds."""
     return next((at for at, column in enumerate(columns) if column.kind in kinds), None)
 
 
 def number_of(value: Any) -> float:
-    """Return a cell as a number for a chart; what is none counts nothing."""
+    """Return a cell as a number for a chart, or 0."""
     try:
         found = float(value)
     except (TypeError, ValueError):
@@ -39,10 +39,11 @@ def number_of(value: Any) -> float:
 
 
 def over_time(columns: tuple[Column, ...], rows: Rows) -> dict[str, Any] | None:
-    """Return the points of a chart over time, None where the result is none.
+    """Return the points of a chart over time, or None if the result doesn't fit one.
 
-    The first column of times is the axis, the first number what is drawn, the first text a line
-    each: the largest, and one for all others.
+    The first time column is the axis, the first number the value. The first text column gives a
+    line
+    for each of the largest values, and one for all others.
     """
     at_time, at_value = place_of(columns, TIME_KINDS), value_place(columns)
     at_name = place_of(columns, ("text",))
@@ -87,7 +88,7 @@ def value_place(columns: tuple[Column, ...]) -> int | None:
 
 
 def bars(columns: tuple[Column, ...], rows: Rows) -> list[dict[str, Any]]:
-    """Return a bar for each row of a short result of names with numbers, else none."""
+    """Return a bar for each row of a short result of names with numbers, else an empty list."""
     at_name, at_value = place_of(columns, ("text", "date", "boolean")), value_place(columns)
     if at_name is None or at_value is None or len(columns) > COLUMNS_MAX:
         return []

@@ -1,6 +1,6 @@
-"""Desk: starts the process that runs a query, follows it, ends it. One of them in this process.
+"""Desk: starts, monitors and ends query processes. There is one per console process.
 
-A query's process ends with this one: it watches its standard input.
+A query process ends with the console because it watches its standard input.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ DESCRIBE_SECONDS_MAX = 30
 
 
 class DeskError(Exception):
-    """The query cannot be started; the text is a sentence."""
+    """The query can't be started; the text is a sentence."""
 
 
 @dataclass(slots=True)
 class Working:
-    """A run whose process has not ended."""
+    """A run whose process is still active."""
 
     run: Run
     process: subprocess.Popen[bytes]
@@ -56,7 +56,7 @@ class Working:
 
 
 class Desk:
-    """Runs queries, AT_ONCE_MAX of them at a time and one for each person."""
+    """Runs queries, at most AT_ONCE_MAX at a time and one per person."""
 
     def __init__(self, seconds_max: float = SECONDS_MAX) -> None:
         self._seconds_max = seconds_max
@@ -67,20 +67,24 @@ class Desk:
         """Start a run.
 
         Raises:
-            DeskError: others run, or it cannot be started.
+            DeskError: too many others are running, or the process can't be started.
         """
         with self._lock:
             if any(each.run.user_id == run.user_id for each in self._working.values()):
-                raise DeskError(_("A query of yours still runs: wait for it, or cancel it."))
+                raise DeskError(
+                    _("You already have a query running. Wait for it to finish, or cancel it.")
+                )
             if len(self._working) >= AT_ONCE_MAX:
-                raise DeskError(_("Others ask the lake just now: try again in a moment."))
+                raise DeskError(
+                    _("Other people are querying the lake right now. Try again in a moment.")
+                )
             try:
                 forget_old()
                 run.make()
                 working = Working(run, _start(run))
             except OSError as error:
                 raise DeskError(
-                    _("The query cannot be started: %s.") % (error.strerror or error)
+                    _("Couldn't start the query: %s.") % (error.strerror or error)
                 ) from error
             self._working[run.id] = working
         late = Outcome("failed", 0, _late(self._seconds_max))
@@ -90,17 +94,17 @@ class Desk:
         threading.Thread(target=self._follow, args=(working, timer), daemon=True).start()
 
     def working(self, run_id: str) -> Working | None:
-        """Return a run that has not ended."""
+        """Return a run that hasn't ended."""
         return self._working.get(run_id)
 
     def wait(self, run_id: str, seconds: float) -> None:
-        """Wait for a run to end, but not for longer than this."""
+        """Wait for a run to end, with a timeout."""
         working = self._working.get(run_id)
         if working is not None:
             working.ended.wait(seconds)
 
     def cancel(self, run_id: str) -> bool:
-        """End a run now; return whether it still ran."""
+        """End a run now; return whether it was still running."""
         working = self._working.get(run_id)
         if working is None:
             return False
@@ -110,7 +114,7 @@ class Desk:
     def _end(self, working: Working, because: Outcome) -> None:
         if working.ended_because is None:
             working.ended_because = because
-        # It has nothing to put away: what it leaves is removed with the run.
+        # The process needs no cleanup; its files are deleted with the run.
         with contextlib.suppress(ProcessLookupError):
             working.process.kill()
 
@@ -129,13 +133,13 @@ class Desk:
             said = process.stderr.read(4_096).decode("utf-8", "replace").strip()
         timer.cancel()
         if said:
-            # It may name files of the lake, which are not for everybody who may query.
+            # The text may name files of the lake, which not everyone with SQL access may see.
             logger.warning("query process wrote errors run=%s text=%r", working.run.id, said)
         outcome = _outcome(last, process.returncode)
         because = working.ended_because
         if because is not None and outcome.state != "done":
             outcome = Outcome(because.state, now_ms(), because.sentence)
-        # A run that was forgotten meanwhile has no place for its end.
+        # The run's directory may have been deleted in the meantime.
         with contextlib.suppress(OSError):
             working.run.end(outcome)
         with self._lock:
@@ -179,7 +183,7 @@ def _start(run: Run) -> subprocess.Popen[bytes]:
 
 
 def program() -> list[str]:
-    """Return the command of the analytics program that asks this console's lake."""
+    """Return the analytics command that queries this console's lake."""
     command = [sys.executable, "-m", "analytics.query", "--lake", settings.TREBUCHET_LAKE]
     state = lake_state()
     return command if state is None else [*command, "--state", str(state)]
@@ -203,13 +207,13 @@ def _outcome(last: dict[str, Any], code: int) -> Outcome:
 
 def _late(seconds: float) -> str:
     return _(
-        "The query took longer than %(seconds)d s and was ended. Ask for a shorter time, by the "
-        "column day, or for fewer topics."
+        "The query took longer than %(seconds)d s and was stopped. Use a shorter time range "
+        "(column day) or fewer topics."
     ) % {"seconds": seconds}
 
 
 def tables() -> dict[str, Any]:
-    """Return the tables of the lake with their columns, or `problem`: why they are not known."""
+    """Return the lake's tables with their columns, or `problem`: why they are unknown."""
     key = f"sql-tables-{hash(settings.TREBUCHET_LAKE)}"
     found: dict[str, Any] | None = cache.get(key)
     if found is None:
@@ -231,7 +235,10 @@ def _described(command: Callable[[], list[str]]) -> dict[str, Any]:
         )
         found: dict[str, Any] = json.loads(said.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError):
-        return {"tables": [], "problem": _("The analytics program does not say what the lake has.")}
+        return {
+            "tables": [],
+            "problem": _("The analytics program didn't report which tables the lake has."),
+        }
     if "tables" not in found:
         return {"tables": [], "problem": str(found.get("message", ""))}
     return found

@@ -1,4 +1,4 @@
-"""A result as a file: CSV for spreadsheets, JSON lines for programs, Parquet as it is."""
+"""A result as a file: CSV for spreadsheets, JSON lines for programs, or the original Parquet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def csv_lines(run: Run, columns: tuple[Column, ...]) -> Iterator[str]:
-    """Return the lines of the result as CSV, the column names first; NULL is an empty cell."""
+    """Return the result as CSV lines with a header; NULL is an empty cell."""
     rows = (
         [
             None if value is None else text_of(value, column.kind)
@@ -27,7 +27,7 @@ def csv_lines(run: Run, columns: tuple[Column, ...]) -> Iterator[str]:
 
 
 def json_lines(run: Run, columns: tuple[Column, ...]) -> Iterator[str]:
-    """Yield the result as a JSON object a line; whole numbers of 64 bits and more are text."""
+    """Yield the result as one JSON object per line; integers of 64 bits and more are text."""
     wide = {column.name for column in columns if _is_wide(column)}
     for row in run.rows():
         named = {column.name: value for column, value in zip(columns, row, strict=True)}

@@ -1,4 +1,4 @@
-"""What the editor sends."""
+"""Forms of the query editor."""
 
 from __future__ import annotations
 
@@ -17,37 +17,40 @@ if TYPE_CHECKING:
 
 
 class QueryForm(forms.Form):
-    """A query, and the time zone in which its days begin."""
+    """A query, and the time zone for its days."""
 
     sql = forms.CharField(label=_("Query"), max_length=SQL_CHARACTERS_MAX)
     zone = forms.CharField(required=False, max_length=100)
 
     def clean_zone(self) -> str:
-        """Return a zone that this machine knows: the browser's, else the person's."""
+        """Return the browser's time zone if this machine knows it, else the person's."""
         zone = str(self.cleaned_data.get("zone", ""))
         return zone if zone in zone_names() else timezone.get_current_timezone_name()
 
 
 class SaveForm(QueryForm):
-    """A query with a name to keep it by."""
+    """A query, and the name to save it under."""
 
     name = forms.CharField(label=_("Name"), max_length=NAME_CHARACTERS_MAX)
     is_shared = forms.BooleanField(label=_("Shared"), required=False)
 
 
 class RightForm(forms.Form):
-    """Who may ask the lake, about which topics."""
+    """Who can query the lake, and which topics."""
 
     who = forms.ChoiceField(label=_("Who"))
     scope = forms.ChoiceField(
-        label=_("May ask about"),
-        choices=[("all", _("all topics")), ("some", _("these topics"))],
+        label=_("Topics"),
+        choices=[("all", _("all topics")), ("some", _("selected topics"))],
     )
     topics = forms.CharField(
         label=_("Topics"),
         required=False,
         max_length=TOPICS_MAX * 128,
-        help_text=_("Names, separated by blanks or commas; * stands for any characters: shop-*"),
+        help_text=_(
+            "Topic names separated by spaces or commas. * matches any characters, for example "
+            "shop-*"
+        ),
     )
 
     def __init__(self, *args: Any, whom: Mapping[str, str], **kwargs: Any) -> None:
@@ -57,7 +60,7 @@ class RightForm(forms.Form):
         who.choices = [("", "—"), *whom.items()]
 
     def clean(self) -> dict[str, Any]:
-        """Put the topics as a list into `wanted`, None for all."""
+        """Set `wanted` to the list of topics, or None for all."""
         found = self.cleaned_data
         found["wanted"] = None
         if found.get("scope") == "some":

@@ -1,4 +1,4 @@
-"""What the SQL page keeps: queries with a name, and which topics somebody may ask about."""
+"""Saved queries, their scheduled runs, and the topics that people may query."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SQL_CHARACTERS_MAX = 20_000
 NAME_CHARACTERS_MAX = 120
 SAVED_MAX = 200
 RUN_MS_MAX = 90_000
-"""A query's process is ended before."""
+"""A query's process is ended before this."""
 
 
 class SavedQuery(models.Model):
-    """A query that somebody keeps; a shared one is read by all who may ask the lake."""
+    """A saved query; if shared, everyone who can query the lake can read it."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
     name = models.CharField(max_length=NAME_CHARACTERS_MAX)
@@ -46,7 +46,7 @@ class SavedQuery(models.Model):
 
 
 class QueryRight(models.Model):
-    """The topics that a person's or a group's permission to ask is for; without one, all."""
+    """The topics that a person's or group's permission covers; without one, all topics."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="query_right"
@@ -68,13 +68,13 @@ class QueryRight(models.Model):
 
 
 class QueryRun(models.Model):
-    """One time of a query's schedule, and what came of it; `run_id` names the rows.
+    """One scheduled run of a query and its outcome; `run_id` identifies the rows.
 
-    `slot` is unique, so that a time has one run, even if it was sent twice.
+    `slot` is unique, so that each scheduled time has one run, even if it is sent twice.
     """
 
     class State(models.TextChoices):
-        """How far it is."""
+        """The state of the run."""
 
         RUNNING = "running", _("Running")
         DONE = "done", _("Done")
@@ -97,7 +97,7 @@ class QueryRun(models.Model):
 
     @property
     def is_lost(self) -> bool:
-        """Whether it began so long ago that nobody can be at work at it."""
+        """Whether it started so long ago that its worker must be gone."""
         return self.state == self.State.RUNNING and now_ms() - self.began_ms > RUN_MS_MAX
 
     @property
@@ -106,9 +106,13 @@ class QueryRun(models.Model):
 
     @property
     def shown_sentence(self) -> str:
-        return gettext("Its worker ended while it ran.") if self.is_lost else self.sentence
+        return (
+            gettext("The worker stopped while the query was running.")
+            if self.is_lost
+            else self.sentence
+        )
 
 
 def visible_to(user: User) -> QuerySet[SavedQuery]:
-    """Return a person's own queries, and those that others share."""
+    """Return a person's own queries and the shared ones."""
     return SavedQuery.objects.select_related("owner").filter(Q(owner=user) | Q(is_shared=True))

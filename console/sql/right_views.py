@@ -1,4 +1,4 @@
-"""The page of rights: who may ask the lake, and about which topics."""
+"""The page of SQL access rights: who can query which topics."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def key_of(who: User | Group) -> str:
     return f"{'group' if isinstance(who, Group) else 'person'}:{who.pk}"
 
 
-def whom() -> dict[str, str]:
-    """Return who can be given the permission: administrators have it anyway."""
+def possible_grantees() -> dict[str, str]:
+    """Return the people and groups that can be granted the permission; administrators always have
+    it.
+    """
     people = get_user_model().objects.filter(is_staff=False, is_active=True, is_superuser=False)
     return {
         **{key_of(each): each.get_username() for each in people.order_by("username")[:LISTED_MAX]},
@@ -39,14 +41,14 @@ def whom() -> dict[str, str]:
     }
 
 
-def found(key: str) -> User | Group:
+def get_grantee(key: str) -> User | Group:
     kind, _colon, number = key.partition(":")
     model: Any = {"group": Group, "person": get_user_model()}.get(kind)
     who: User | Group | None = None
     if model is not None and number.isascii() and number.isdecimal() and len(number) < 19:
         who = model.objects.filter(pk=int(number)).first()
     if who is None:
-        raise Http404(_("There is no such person or group any more."))
+        raise Http404(_("This person or group no longer exists."))
     return who
 
 
@@ -56,13 +58,15 @@ def audited(topics: Topics) -> dict[str, Any]:
 
 @administrators_form
 def rights(request: HttpRequest) -> HttpResponse:
-    """Show who may ask the lake, and let somebody ask."""
+    """Show who can query the lake, and grant access."""
     is_post = request.method == "POST"
     form = RightForm(
-        request.POST if is_post else None, whom=whom(), initial={"scope": "some", "topics": ""}
+        request.POST if is_post else None,
+        whom=possible_grantees(),
+        initial={"scope": "some", "topics": ""},
     )
     if is_post and form.is_valid():
-        messages.success(request, given_by(request, form))
+        messages.success(request, grant_right(request, form))
         return redirect("sql:rights")
     rows = [
         {"key": key_of(who), "name": str(who), "is_group": isinstance(who, Group), "topics": topics}
@@ -73,24 +77,24 @@ def rights(request: HttpRequest) -> HttpResponse:
 
 
 @administrators_action
-def take_away(request: HttpRequest) -> HttpResponse:
-    """Take the permission from a person or a group."""
-    messages.success(request, taken(request, found(request.POST.get("who", ""))))
+def revoke(request: HttpRequest) -> HttpResponse:
+    """Revoke a person's or group's permission."""
+    messages.success(request, revoke_right(request, get_grantee(request.POST.get("who", ""))))
     return redirect("sql:rights")
 
 
-def given_by(request: HttpRequest, form: RightForm) -> str:
-    """Let whom a form names ask the lake; return what was done."""
-    who, wanted = found(form.cleaned_data["who"]), form.cleaned_data["wanted"]
+def grant_right(request: HttpRequest, form: RightForm) -> str:
+    """Grant the access that a form specifies; return a sentence about it."""
+    who, wanted = get_grantee(form.cleaned_data["who"]), form.cleaned_data["wanted"]
     given = {key_of(one): topics for one, topics in every_right()}
     before = audited(given[key_of(who)]) if key_of(who) in given else None
     with change(request, "account.sql", str(who), before=before, after=audited(wanted)):
         give(who, wanted)
-    return _("%(name)s may ask the lake.") % {"name": who}
+    return _("%(name)s can now query the lake.") % {"name": who}
 
 
-def taken(request: HttpRequest, who: User | Group) -> str:
-    """Let somebody ask the lake no more; return what was done."""
+def revoke_right(request: HttpRequest, who: User | Group) -> str:
+    """Revoke access to the lake; return a sentence about it."""
     with change(request, "account.sql", str(who), before=audited(given_to(who)), after=None):
         take(who)
-    return _("%(name)s may not ask the lake any more.") % {"name": who}
+    return _("%(name)s can no longer query the lake.") % {"name": who}

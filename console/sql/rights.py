@@ -1,7 +1,7 @@
-"""Rights: which topics of the lake somebody may ask about.
+"""Rights: the lake topics that a person may query.
 
-The permission `sql.query_lake` lets a person or a group ask. It is for all topics, or for those of
-a QueryRight beside it. Who has it more than once may ask about all of them together.
+The permission `sql.query_lake` lets a person or group run queries, on all topics or on those of an
+accompanying QueryRight. Several grants add up.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TOPICS_MAX = 50
 PATTERN = re.compile(r"[%|\w*-]{1,127}", re.ASCII)
 
 Topics = tuple[str, ...] | None
-"""Names of topics, with `*` for any characters; None is all of them."""
+"""Topic names, with `*` for any characters; None is all topics."""
 
 
 class RightError(Exception):
-    """A right cannot be as it was given; the text is a sentence."""
+    """A right is invalid; the text is a sentence."""
 
 
 def may_query(user: User | AnonymousUser) -> bool:
@@ -38,7 +38,7 @@ def may_query(user: User | AnonymousUser) -> bool:
 
 
 def topics_of(user: User) -> Topics:
-    """Return the topics that a person may ask about; none without the permission."""
+    """Return the topics that a person may query; empty without the permission."""
     if user.is_staff or user.is_superuser:
         return None
     if not user.is_active:
@@ -57,7 +57,7 @@ def topics_of(user: User) -> Topics:
 
 
 def covers(topics: Topics, others: Topics) -> bool:
-    """Whether who may ask about topics may see what was read of others, by their patterns."""
+    """Whether a right to `topics` covers rows that were read from other topics, by pattern."""
     return topics is None or (others is not None and set(others) <= set(topics))
 
 
@@ -66,7 +66,7 @@ def permission() -> Permission:
 
 
 def people_that_may() -> QuerySet[User]:
-    """Return those who were given the permission themselves."""
+    """Return the people who were granted the permission directly."""
     return get_user_model().objects.filter(user_permissions=permission()).order_by("username")
 
 
@@ -75,7 +75,7 @@ def groups_that_may() -> QuerySet[Group]:
 
 
 def every_right() -> Iterator[tuple[User | Group, Topics]]:
-    """Yield who was given the permission, with its topics."""
+    """Yield each person and group with the permission, and its topics."""
     for person in people_that_may():
         yield person, given_to(person)
     for group in groups_that_may():
@@ -83,50 +83,53 @@ def every_right() -> Iterator[tuple[User | Group, Topics]]:
 
 
 def given_to(who: User | Group) -> Topics:
-    """Return the topics of the permission that somebody was given."""
+    """Return the topics granted directly to a person or group."""
     right = QueryRight.objects.filter(**_key(who)).first()
     return None if right is None else tuple(right.topics)
 
 
 def give(who: User | Group, topics: Topics) -> None:
-    """Give the permission, in the place of what was given before.
+    """Grant the permission, replacing an earlier grant.
 
     Raises:
-        RightError: a topic is none, or they are too many.
+        RightError: a topic is invalid, or there are too many.
     """
     if topics is None:
         QueryRight.objects.filter(**_key(who)).delete()
     else:
         kept = checked(topics)
-        # First the limit, then what it limits.
+        # Store the limit before the permission it restricts.
         QueryRight.objects.update_or_create(**_key(who), defaults={"topics": kept})
     _permissions_of(who).add(permission())
 
 
 def take(who: User | Group) -> None:
-    """Take the permission away."""
+    """Revoke the permission."""
     _permissions_of(who).remove(permission())
     QueryRight.objects.filter(**_key(who)).delete()
 
 
 def checked(topics: Iterable[str]) -> list[str]:
-    """Return patterns in order, each once.
+    """Return the patterns, sorted and without duplicates.
 
     Raises:
-        RightError: one is none, there is none, or there are too many.
+        RightError: a pattern is invalid, there are none, or too many.
     """
     kept = sorted(set(topics))
     if not kept:
-        raise RightError(_("Name at least one topic."))
+        raise RightError(_("Enter at least one topic."))
     if len(kept) > TOPICS_MAX:
         raise RightError(
-            _("These are %(count)d topics; a right has at most %(max)d. Use * for several.")
+            _("You entered %(count)d topics; the limit is %(max)d. Use * to match several.")
             % {"count": len(kept), "max": TOPICS_MAX}
         )
     for each in kept:
         if not PATTERN.fullmatch(each):
             raise RightError(
-                _("%(text)s is no topic: letters, digits, %%, -, _ and | make one, * any of them.")
+                _(
+                    "“%(text)s” isn't a valid topic name. Use letters, digits, %%, -, _ and |, "
+                    "and * for any characters."
+                )
                 % {"text": each[:130]}
             )
     return kept

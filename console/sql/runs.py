@@ -1,6 +1,6 @@
-"""Run: one query that was asked, and what came of it, in a directory of its own.
+"""Run: one executed query and its outcome, in its own directory.
 
-Rows never reach the database: they are files, as JSON lines and as Parquet, of the newest runs.
+Rows are never stored in the database. The newest runs keep them as JSON lines and Parquet files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from console.gateway.moment import now_ms
-from console.masking.seeing import every_rule
+from console.masking.access import every_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ PRIVATE = 0o700
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a result; `kind` is how its cells are shown (analytics.query.cells)."""
+    """A column of a result; `kind` is the cell format (analytics.query.cells)."""
 
     name: str
     type: str
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: done, failed or cancelled; `cut` names the limit that ended the rows."""
+    """How a run ended: done, failed or cancelled; `cut` is the limit that truncated the rows."""
 
     state: str
     ended_ms: int
@@ -57,12 +57,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A query that was asked.
+    """An executed query.
 
     Attributes:
-        topics: those that its rows may be of, by console.sql.rights.
-        masks: the rules of masking that held then, under which its rows were read.
-        scheduled: the number of the kept query that its schedule ran, 0 where a person asked.
+        topics: the topics that its rows may come from (console.sql.rights).
+        masks: the masking rules in force when its rows were read.
+        scheduled: the ID of the saved query whose schedule ran it, 0 if a person ran it.
     """
 
     id: str
@@ -81,7 +81,7 @@ class Run:
 
     @property
     def is_masked(self) -> bool:
-        """Whether all that is hidden now was hidden when it read its rows."""
+        """Whether everything that is masked now was already masked when the rows were read."""
         return all(rule.as_kept in self.masks for rule in every_rule())
 
     @property
@@ -89,10 +89,10 @@ class Run:
         return " ".join(self.sql.split())[:160]
 
     def make(self) -> None:
-        """Make its directory.
+        """Create the directory.
 
         Raises:
-            OSError: the disk refuses.
+            OSError: the directory can't be written.
         """
         runs_directory().mkdir(parents=True, exist_ok=True, mode=PRIVATE)
         self.directory.mkdir(mode=PRIVATE)
@@ -111,7 +111,7 @@ class Run:
         (self.directory / QUERY).write_text(text, encoding="utf-8")
 
     def end(self, outcome: Outcome) -> None:
-        """Keep how it ended; readers see nothing of it, or all."""
+        """Store the outcome atomically."""
         draft = self.directory / f"{OUTCOME}.new"
         found = {name: getattr(outcome, name) for name in Outcome.__slots__}
         found["columns"] = [[each.name, each.type, each.kind] for each in outcome.columns]
@@ -119,7 +119,7 @@ class Run:
         draft.replace(self.directory / OUTCOME)
 
     def outcome(self) -> Outcome | None:
-        """Return how it ended, None before that."""
+        """Return the outcome, or None while the query runs."""
         found = _read(self.directory / OUTCOME)
         if found is None:
             return None
@@ -127,7 +127,7 @@ class Run:
         return Outcome(**found, columns=columns)
 
     def rows(self, count: int | None = None) -> Iterator[list[Any]]:
-        """Yield the first rows of the result, all without a number."""
+        """Yield the first rows of the result, or all without a limit."""
         with (self.directory / ROWS).open("rb") as file:
             for line in islice(file, count):
                 yield json.loads(line)
@@ -150,25 +150,25 @@ def runs_directory() -> Path:
 
 
 def run_of(run_id: str) -> Run | None:
-    """Return a run that is kept."""
+    """Return a stored run."""
     found = _read(runs_directory() / run_id / QUERY)
     if found is None:
         return None
-    # Runs of before there were rights to topics read all of them.
+    # Runs from before topic rights read all topics.
     topics = found.pop("topics", None)
     masks = tuple(found.pop("masks", ()))
     return Run(run_id, **found, topics=None if topics is None else tuple(topics), masks=masks)
 
 
 def newest(user_id: int, count: int) -> list[Run]:
-    """Return a person's newest runs, the newest first."""
+    """Return a person's newest runs, newest first."""
     found = (run_of(path.parent.name) for path in runs_directory().glob(f"*/{QUERY}"))
     own = [run for run in found if run is not None and run.user_id == user_id and not run.scheduled]
     return sorted(own, key=lambda run: -run.began_ms)[:count]
 
 
 def forget_old() -> None:
-    """Keep the newest runs only: of those that people asked, and of each schedule."""
+    """Keep only the newest runs: those started by people, and those of each schedule."""
     found = (run_of(path.parent.name) for path in runs_directory().glob(f"*/{QUERY}"))
     seen: Counter[int] = Counter()
     for run in sorted((run for run in found if run is not None), key=lambda run: -run.began_ms):
@@ -178,7 +178,7 @@ def forget_old() -> None:
 
 
 def lost() -> Outcome:
-    """Return the end of a run whose console stopped meanwhile."""
+    """Return the outcome of a run whose console stopped before it ended."""
     return Outcome("failed", 0, _("The console stopped while the query ran. Run it again."))
 
 

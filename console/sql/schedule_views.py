@@ -1,4 +1,4 @@
-"""The page of a kept query's schedule: when it runs, what it found, who is told."""
+"""The schedule page of a saved query: timing, results and notification channels."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ RUNS_SHOWN = 30
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def schedule(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show and change when a kept query runs."""
+    """Show and change when a saved query runs."""
     query = own_query(request, pk)
     found = schedule_of(query)
     given = found or new_schedule(query)
     posted = request.POST if request.method == "POST" else None
-    # It is called by its query: the form asks for no name.
+    # The schedule has the query's name, so the form needs none.
     form = ScheduleForm(
         posted,
         initial=initial_of(found),
@@ -47,8 +47,8 @@ def schedule(request: HttpRequest, pk: int) -> HttpResponse:
         may_tell=may_administer(request.user),
     )
     if posted is not None and form.is_valid():
-        kept(request, query, given, form)
-        messages.success(request, _("The schedule of %(name)s is kept.") % {"name": query.name})
+        save_schedule(request, query, given, form)
+        messages.success(request, _("Schedule of %(name)s saved.") % {"name": query.name})
         return redirect("sql:schedule", pk=query.pk)
     now = timezone.now()
     context = {
@@ -66,14 +66,16 @@ def schedule(request: HttpRequest, pk: int) -> HttpResponse:
 
 @sql_action
 def end_schedule(request: HttpRequest, pk: int) -> HttpResponse:
-    """Let a kept query run no more by itself."""
+    """Delete a saved query's schedule."""
     query = own_query(request, pk)
-    messages.success(request, ended(request, query))
+    messages.success(request, delete_schedule(request, query))
     return redirect("sql:schedule", pk=query.pk)
 
 
-def kept(request: HttpRequest, query: SavedQuery, given: PeriodicTask, form: ScheduleForm) -> None:
-    """Keep a query's schedule as the form says."""
+def save_schedule(
+    request: HttpRequest, query: SavedQuery, given: PeriodicTask, form: ScheduleForm
+) -> None:
+    """Save a query's schedule from the form."""
     found = schedule_of(query)
     before = None if found is None else initial_of(found)
     with change(request, "sql.schedule", query.name, before=before) as entry:
@@ -81,17 +83,17 @@ def kept(request: HttpRequest, query: SavedQuery, given: PeriodicTask, form: Sch
         entry.after = initial_of(given)
 
 
-def ended(request: HttpRequest, query: SavedQuery) -> str:
-    """Take a query's schedule away; return what was done."""
+def delete_schedule(request: HttpRequest, query: SavedQuery) -> str:
+    """Delete a query's schedule; return a sentence about it."""
     found = schedule_of(query)
     before = None if found is None else initial_of(found)
     with change(request, "sql.unschedule", query.name, before=before):
         unschedule(query)
-    return _("%(name)s runs by itself no more.") % {"name": query.name}
+    return _("%(name)s is no longer scheduled.") % {"name": query.name}
 
 
 def initial_of(found: PeriodicTask | None) -> dict[str, Any]:
-    """Return the values of the form."""
+    """Return the form's initial values."""
     if found is None:
         zone = timezone.get_current_timezone_name()
         known: dict[str, Any] = {"enabled": True, "catch_up": True, "kind": "interval"}
@@ -106,10 +108,10 @@ def initial_of(found: PeriodicTask | None) -> dict[str, Any]:
 
 
 def save(found: PeriodicTask, form: ScheduleForm) -> None:
-    """Write what the form says."""
+    """Store the form's values."""
     given = form.cleaned_data
     arguments = schedules.arguments(found)
-    # Who may not choose channels leaves them as they are.
+    # People who can't choose channels leave them unchanged.
     channels = given.get("channels", schedules.channels_of(found))
     changed = {"catch_up": given["catch_up"], "channels": channels}
     found.kwargs = json.dumps({**arguments, **changed})

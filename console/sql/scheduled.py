@@ -1,7 +1,7 @@
-"""Scheduled queries: a kept query that runs by itself, once for each time of its schedule.
+"""Scheduled queries: saved queries that run once for each time of a schedule.
 
-The schedule is django-celery-beat's, as a report's is. A QueryRun stands for each of its times;
-the rows are a Run's, made with the rights that the query's owner has then.
+The schedule is a django-celery-beat row, as for reports. Each scheduled time has a QueryRun; its
+rows belong to a Run made with the rights that the query's owner has at that time.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ NAME = "query "
 RUNS_KEPT = 100
 LATE_INTERVALS = 2
 AGAIN = " again"
-"""Ends the slot of a run that stands in for one whose worker ended: there is one of them."""
+"""Suffix of the slot of a run that replaces one whose worker died; at most one exists."""
 
 
 def new_schedule(query: SavedQuery) -> PeriodicTask:
-    """Return a schedule that is not stored yet."""
+    """Return an unsaved schedule."""
     return PeriodicTask(
         name=f"{NAME}{query.pk}",
         task=QUERY_TASK,
@@ -54,35 +54,35 @@ def schedule_of(query: SavedQuery) -> PeriodicTask | None:
 
 
 def scheduled_queries() -> QuerySet[SavedQuery]:
-    """Return the kept queries that have a schedule."""
+    """Return the saved queries with a schedule."""
     names = PeriodicTask.objects.filter(task=QUERY_TASK).values_list("name", flat=True)
     numbers = [int(name.removeprefix(NAME)) for name in names if name.startswith(NAME)]
     return SavedQuery.objects.filter(pk__in=numbers)
 
 
 def unschedule(query: SavedQuery) -> None:
-    """Delete the schedule of a query; what it found stays."""
+    """Delete the schedule of a query, keeping its results."""
     PeriodicTask.objects.filter(task=QUERY_TASK, name=f"{NAME}{query.pk}").delete()
 
 
 def run_slot(query: SavedQuery, schedule: PeriodicTask, now: datetime) -> QueryRun | None:
-    """Run a query for the time that it is now, None where somebody has done or does so."""
+    """Run a query for the current slot; return None if another worker has taken the slot."""
     last = query.runs.first()
     if last is not None and last.shown_state == QueryRun.State.RUNNING:
-        logger.warning("slot skipped, the last run is still active: schedule=%s", schedule.name)
+        logger.warning("slot skipped, the last run is still active schedule=%s", schedule.name)
         return None
     return _run_once(query, schedule, schedules.slot(schedule, now))
 
 
 def run_again(lost: QueryRun, schedule: PeriodicTask) -> QueryRun | None:
-    """Run once more what ended with its worker, None where somebody has done or does so."""
+    """Repeat a run whose worker died; return None if another worker has taken it."""
     return _run_once(lost.query, schedule, f"{lost.slot}{AGAIN}")
 
 
 def lost_runs(now: datetime) -> Iterator[QueryRun]:
-    """Yield the runs that ended because their worker did, and have to be made again.
+    """Yield the runs that ended because their worker died, and must be repeated.
 
-    Nobody watches a schedule: without that, what it should find is missed for that time.
+    Nobody watches a schedule, so its findings for that time would be missed.
     """
     oldest_ms = int((now - timedelta(seconds=QUEUED_SECONDS_MAX)).timestamp() * 1_000)
     running = QueryRun.objects.filter(state=QueryRun.State.RUNNING, began_ms__gt=oldest_ms)
@@ -102,26 +102,34 @@ def _run_once(query: SavedQuery, schedule: PeriodicTask, slot: str) -> QueryRun 
         slot=slot, defaults={"query": query, "began_ms": now_ms()}
     )
     if not is_new:
-        logger.warning("slot ran already: slot=%s", run.slot)
+        logger.warning("slot ran already slot=%s", run.slot)
         return None
     try:
         perform(run, schedules.zone_of(schedule))
     except Exception:
         # The boundary: after any failure here, the page must not show a run that never ends.
-        logger.exception("scheduled query failed: run=%s", run.pk)
-        finish(run, QueryRun.State.FAILED, _("The worker failed unexpectedly; its log says why."))
+        logger.exception("scheduled query failed run=%s", run.pk)
+        finish(
+            run,
+            QueryRun.State.FAILED,
+            _("The worker failed unexpectedly. See its log for details."),
+        )
     forget_old_runs(query)
     return run
 
 
 def perform(run: QueryRun, zone: str) -> None:
-    """Ask the lake, as the query's owner."""
+    """Run the query with its owner's rights."""
     query, owner = run.query, run.query.owner
     if not settings.TREBUCHET_LAKE:
-        finish(run, QueryRun.State.FAILED, _("There is no lake: nothing can be asked."))
+        finish(
+            run,
+            QueryRun.State.FAILED,
+            _("This appliance has no lake, so there's nothing to query."),
+        )
         return
     if not (owner.is_active and may_query(owner)):
-        sentence = _("%(name)s, whose query this is, may not ask the lake any more.")
+        sentence = _("%(name)s, who owns this query, no longer has access to the lake.")
         finish(run, QueryRun.State.FAILED, sentence % {"name": owner.get_username()})
         return
     asked = new_run(query.sql, zone, owner.pk, owner.get_username(), topics_of(owner), query.pk)
@@ -137,7 +145,7 @@ def perform(run: QueryRun, zone: str) -> None:
     outcome = asked.outcome()
     if outcome is None:
         desk.cancel(asked.id)
-        finish(run, QueryRun.State.FAILED, _("The query's process did not end."))
+        finish(run, QueryRun.State.FAILED, _("The query process didn't stop."))
     elif outcome.state == "done":
         finish(run, QueryRun.State.DONE, "", outcome.rows)
     else:
@@ -151,13 +159,13 @@ def finish(run: QueryRun, state: str, sentence: str, rows: int = 0) -> None:
 
 
 def forget_old_runs(query: SavedQuery) -> None:
-    """Keep the newest runs of a query only."""
+    """Keep only a query's newest runs."""
     for oldest in query.runs.values_list("pk", flat=True)[RUNS_KEPT - 1 : RUNS_KEPT]:
         query.runs.filter(pk__lt=oldest).delete()
 
 
 def last_word(query: SavedQuery, now: datetime) -> QueryRun | None:
-    """Return the run that says what holds now; None: none does, or its time has passed."""
+    """Return the run with the current result, or None if there is none or its time has passed."""
     schedule = schedule_of(query)
     if schedule is None or not schedule.enabled:
         return None

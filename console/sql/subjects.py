@@ -1,4 +1,4 @@
-"""The query for the messages of a topic and a time, as other pages lead to it."""
+"""Queries that other pages link to, for a topic's messages in a time range."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = 1_000
 
 
 def query_of(asked: Mapping[str, str]) -> str:
-    """Return the query that an address asks for, "" where it names no topic and time."""
+    """Return the query for a URL's parameters, or "" without a topic and time."""
     topic = asked.get("topic", "").strip()[:NAME_CHARACTERS_MAX]
     low, high = whole(asked.get("from", "")), whole(asked.get("to", ""))
     if not topic or low is None or high is None or not low < high <= MS_MAX:

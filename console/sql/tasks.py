@@ -1,4 +1,4 @@
-"""The Celery tasks of scheduled queries; they check their arguments, ids and names, again."""
+"""Celery tasks for scheduled queries; they validate their arguments, IDs and names again."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 from kombu.exceptions import OperationalError
 
-from console.alerts.telling import tell
+from console.alerts.result_delivery import queue_result
 from console.celery import app
 from console.reports import schedules
 from console.sql.models import QueryRun, SavedQuery
+from console.sql.notifications import result_of
 from console.sql.scheduled import QUERY_TASK, lost_runs, run_again, run_slot, schedule_of
-from console.sql.telling import result_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,21 +37,22 @@ def run_scheduled_query(
     channels: Sequence[int] = (),
     only_rows: bool = True,
 ) -> None:
-    """Run a kept query, once for each time of its schedule, unless its last run still goes on.
+    """Run a saved query, once per slot, unless its last run is still active.
 
-    Without `catch_up`, a time that passed while beat or every worker was down gets no run. The
-    channels are told what it found; with `only_rows` only when it found something.
+    Without `catch_up`, times that passed while beat or every worker was down are skipped. The
+    results
+    are sent to the channels; with `only_rows`, only if there are any rows.
     """
     kept = SavedQuery.objects.select_related("owner").filter(pk=int(query)).first()
     if kept is None:
         PeriodicTask.objects.filter(task=QUERY_TASK, name=f"query {int(query)}").delete()
-        logger.warning("scheduled query is gone: query=%s", query)
+        logger.warning("scheduled query not found query=%s", query)
         return
     schedule, now = schedule_of(kept), timezone.now()
     if schedule is None:
         return
     if not catch_up and schedules.is_late(schedule, now):
-        logger.warning("slot skipped, its time has passed: schedule=%s", schedule.name)
+        logger.warning("slot skipped, its time has passed schedule=%s", schedule.name)
         return
     run = run_slot(kept, schedule, now)
     if run is not None:
@@ -60,11 +61,11 @@ def run_scheduled_query(
 
 @app.task(name="console.sql.run_lost_query")
 def run_lost_query(run_id: int) -> None:
-    """Run once more a query whose worker ended while it ran; a second delivery does nothing."""
+    """Repeat a query whose worker died while it ran; a second delivery does nothing."""
     lost = QueryRun.objects.select_related("query__owner").filter(pk=int(run_id)).first()
     schedule = None if lost is None else schedule_of(lost.query)
     if lost is None or schedule is None:
-        logger.warning("what was lost is gone: run=%s", run_id)
+        logger.warning("lost query run not found run=%s", run_id)
         return
     run = run_again(lost, schedule)
     if run is not None:
@@ -74,19 +75,19 @@ def run_lost_query(run_id: int) -> None:
 
 def tell_of(run: QueryRun, channels: Sequence[int], *, only_rows: bool) -> None:
     if run.state == QueryRun.State.DONE and (run.rows or not only_rows):
-        tell(channels, lambda: result_of(run))
+        queue_result(channels, lambda: result_of(run))
 
 
 def look_for_lost() -> None:
-    """Have the queue run what ended with its worker; what cannot be asked for is, the next time."""
+    """Requeue runs whose worker died; if that fails, they are retried next time."""
     try:
         for run in lost_runs(timezone.now()):
-            logger.warning("run again, its worker had ended: slot=%s", run.slot)
+            logger.warning("run queued again, its worker ended slot=%s", run.slot)
             run_lost_query.apply_async(args=(run.pk,), expires=LOST_LOOKED_FOR_S, retry=False)
     except (OperationalError, redis.RedisError, OSError) as error:
-        logger.warning("queries that lost their worker run later: %s", error)
+        logger.warning("lost queries not queued, will retry error=%s", error)
     except Exception:
-        logger.exception("couldn't look for queries that lost their worker")
+        logger.exception("lost queries not checked")
     finally:
         # Processes that the pool forks later must not share this connection.
         connections.close_all()

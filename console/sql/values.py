@@ -1,4 +1,4 @@
-"""Cells of a result as a page shows them: whole, NULL seen, times in the person's zone."""
+"""Result cells for display: unmodified, with visible NULLs and times in the person's zone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHARACTERS_SHOWN = 300
 
 
 def shown(value: Any, kind: str) -> SafeString | str:
-    """Return a cell; what is shortened is whole on hover, and in every export."""
+    """Return a cell; a shortened one is complete on hover and in every export."""
     if value is None:
         return format_html('<span class="sql-null">{}</span>', "NULL")
     if kind == "moment":
@@ -29,7 +29,7 @@ def shown(value: Any, kind: str) -> SafeString | str:
 
 
 def text_of(value: Any, kind: str) -> str:
-    """Return a cell that is not NULL as text, nothing left out."""
+    """Return a cell that isn't NULL as complete text."""
     if kind == "bytes":
         return _bytes(str(value))
     if kind == "boolean":
@@ -40,7 +40,7 @@ def text_of(value: Any, kind: str) -> str:
 
 
 def _bytes(digits: str) -> str:
-    """Bytes that are text are shown as text: most bodies are."""
+    """Return bytes as text if they are valid text, as most bodies are."""
     try:
         text = bytes.fromhex(digits).decode("utf-8")
     except ValueError:
@@ -49,7 +49,9 @@ def _bytes(digits: str) -> str:
 
 
 def milliseconds(text: str) -> int | None:
-    """Return a time of a result as ms since epoch, None where no calendar of ours has it."""
+    """Return a result's time as ms since the epoch, or None if Python's calendar can't represent
+    it.
+    """
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -62,7 +64,7 @@ def _moment(text: str) -> SafeString | str:
     ms = milliseconds(text)
     if ms is None:
         return text
-    # Seconds are shown as on all pages; what is smaller stands behind them.
+    # Seconds use the format of all pages; the fraction follows them.
     fraction = text.partition(".")[2].rstrip("Z").rstrip("0")
     element = time_element(ms - ms % 1_000, "moment")
     if not fraction:

@@ -1,4 +1,4 @@
-"""The SQL page: an editor beside the lake's tables, and what came of a query."""
+"""The SQL page: an editor next to the lake's tables, and the results of queries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ROWS_SHOWN = 500
 RUNS_SHOWN = 12
-# A quick answer is there with the first page.
+# A quick result appears on the first page load.
 WAITED_S = 1.5
 SUBJECT_CHARACTERS = 300
 EXAMPLE = (
@@ -72,7 +72,7 @@ def page_of(
 
 @sql_page
 def editor(request: HttpRequest) -> HttpResponse:
-    """Show the editor: empty, or with a query that is kept."""
+    """Show the editor, empty or with a saved query."""
     assert request.user.is_authenticated
     saved = request.GET.get("saved", "")
     if saved.isascii() and saved.isdecimal() and len(saved) < 19:
@@ -83,26 +83,26 @@ def editor(request: HttpRequest) -> HttpResponse:
 
 @sql_action
 def run(request: HttpRequest) -> HttpResponse:
-    """Start a query and show its result, or how far it is."""
+    """Start a query and show its result or progress."""
     form = QueryForm(request.POST)
     if not settings.TREBUCHET_LAKE:
-        messages.error(request, _("There is no lake: nothing can be asked."))
+        messages.error(request, _("This appliance has no lake, so there's nothing to query."))
         return redirect("sql:editor")
     if not form.is_valid():
         return refused(request, form)
     try:
-        asked = started(request, form)
+        asked = start_query(request, form)
     except DeskError as error:
         sql = form.cleaned_data["sql"]
         return page_of(request, sql, {"problem": str(error)}, status=409)
     return redirect("sql:result", run_id=asked.id)
 
 
-def started(request: HttpRequest, form: QueryForm) -> Run:
-    """Start a query, and wait for a quick answer.
+def start_query(request: HttpRequest, form: QueryForm) -> Run:
+    """Start a query, and wait briefly for its result.
 
     Raises:
-        DeskError: it cannot be started now.
+        DeskError: it can't be started now.
     """
     user = request.user
     assert user.is_authenticated
@@ -119,11 +119,12 @@ def refused(request: HttpRequest, form: Form) -> HttpResponse:
     return page_of(request, request.POST.get("sql", ""), {"problem": problem}, status=422)
 
 
-def found_run(request: HttpRequest, run_id: UUID) -> tuple[Run, Outcome | None]:
-    """Return a run with how it ended, None while it goes on.
+def get_run(request: HttpRequest, run_id: UUID) -> tuple[Run, Outcome | None]:
+    """Return a run with its outcome, None while it runs.
 
-    Who may ask about all topics may see what others were answered; everybody else their own, as
-    long as they may ask about these topics.
+    People with access to all topics may see every result. Everyone else sees their own, as long as
+    they
+    have access to its topics.
     """
     found, user = run_of(str(run_id)), request.user
     assert user.is_authenticated
@@ -132,11 +133,12 @@ def found_run(request: HttpRequest, run_id: UUID) -> tuple[Run, Outcome | None]:
         topics is None or (found.user_id == user.pk and covers(topics, found.topics))
     )
     if found is None or not is_seen:
-        raise Http404(_("This result is not kept any more: run the query again."))
+        raise Http404(_("This result is no longer stored. Run the query again."))
     if not found.is_masked:
-        said = _("This result is older than a rule of masking that holds now: run the query again.")
+        said = _("A masking rule was added after this result was created. Run the query again.")
         raise Http404(said)
-    # In this order: a run that ends in between has an outcome. A schedule's is another process's.
+    # Check in this order, since a run that ends in between has an outcome. Scheduled runs belong to
+    # another process.
     is_new = found.scheduled and now_ms() - found.began_ms < RUN_MS_MAX
     is_working = is_new or desk.working(found.id) is not None
     outcome = found.outcome()
@@ -145,8 +147,8 @@ def found_run(request: HttpRequest, run_id: UUID) -> tuple[Run, Outcome | None]:
 
 @sql_page
 def run_page(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    """Show a query in the editor, and its result below."""
-    found, outcome = found_run(request, run_id)
+    """Show a query in the editor, with its result below."""
+    found, outcome = get_run(request, run_id)
     more: dict[str, Any] = {"run": found, "outcome": outcome}
     if outcome is None:
         more |= progress_of(found)
@@ -181,8 +183,8 @@ def progress_of(found: Run) -> dict[str, Any]:
 
 @sql_page
 def progress(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    """Show only how far a query is; once it has ended, make the page load its result."""
-    found, outcome = found_run(request, run_id)
+    """Show only a query's progress; once it has ended, make the page load its result."""
+    found, outcome = get_run(request, run_id)
     context = {"run": found, "outcome": outcome, "seconds_max": SECONDS_MAX, **progress_of(found)}
     response = render(request, "sql/_progress.html", context)
     if outcome is not None:
@@ -193,7 +195,7 @@ def progress(request: HttpRequest, run_id: UUID) -> HttpResponse:
 @sql_page
 def chart(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """Return the points of the chart over time."""
-    found, outcome = found_run(request, run_id)
+    found, outcome = get_run(request, run_id)
     points = None
     if outcome is not None and outcome.state == "done":
         points = charts.over_time(outcome.columns, list(found.rows()))
@@ -204,12 +206,12 @@ def chart(request: HttpRequest, run_id: UUID) -> HttpResponse:
 
 @sql_action
 def cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    """End a query now; its own author's, or anybody's for an administrator."""
-    found, _outcome = found_run(request, run_id)
+    """Cancel a query: one's own, or anyone's as an administrator."""
+    found, _outcome = get_run(request, run_id)
     if not may_cancel(request, found):
-        messages.error(request, _("Only its author and administrators cancel a query."))
-    elif not cancelled(request, found):
-        messages.info(request, _("The query had ended already."))
+        messages.error(request, _("Only the author and administrators can cancel a query."))
+    elif not cancel_query(request, found):
+        messages.info(request, _("The query had already finished."))
     return redirect("sql:result", run_id=run_id)
 
 
@@ -217,8 +219,8 @@ def may_cancel(request: HttpRequest, found: Run) -> bool:
     return found.user_id == request.user.pk or bool(request.user.is_staff)
 
 
-def cancelled(request: HttpRequest, found: Run) -> bool:
-    """End a query; return whether it was running."""
+def cancel_query(request: HttpRequest, found: Run) -> bool:
+    """Cancel a query; return whether it was running."""
     with change(request, "sql.cancel", found.first_line[:SUBJECT_CHARACTERS]):
         is_ending = desk.cancel(found.id)
         if is_ending:
@@ -228,14 +230,14 @@ def cancelled(request: HttpRequest, found: Run) -> bool:
 
 @sql_action
 def export(request: HttpRequest, run_id: UUID, kind: str) -> HttpResponseBase:
-    """Return the rows of a result as a file, and write down who took them."""
+    """Return a result's rows as a file, and record the export in the audit log."""
     return exported(request, run_id, kind)
 
 
 def exported(request: HttpRequest, run_id: UUID, kind: str) -> HttpResponseBase:
-    found, outcome = found_run(request, run_id)
+    found, outcome = get_run(request, run_id)
     if outcome is None or outcome.state != "done" or kind not in {"csv", "jsonl", "parquet"}:
-        raise Http404(_("There is no such file."))
+        raise Http404(_("This file doesn't exist."))
     name = f"query-{found.id[:8]}.{kind}"
     after = {"format": kind, "rows": outcome.rows, "sql": found.sql}
     with change(request, "sql.export", found.first_line[:SUBJECT_CHARACTERS], after=after):
@@ -251,31 +253,31 @@ def exported(request: HttpRequest, run_id: UUID, kind: str) -> HttpResponseBase:
 
 @sql_action
 def save(request: HttpRequest) -> HttpResponse:
-    """Keep a query under a name; one's own of that name is replaced."""
+    """Save a query under a name, replacing one's own query of that name."""
     form = SaveForm(request.POST)
     if not form.is_valid():
         return refused(request, form)
     try:
-        kept = saved(request, form)
+        kept = save_query(request, form)
     except TooManyError as error:
         return page_of(request, form.cleaned_data["sql"], {"problem": str(error)}, status=422)
-    messages.success(request, _("The query %(name)s is kept.") % {"name": kept.name})
+    messages.success(request, _("Query %(name)s saved.") % {"name": kept.name})
     return redirect(f"{request.path.removesuffix('save/')}?saved={kept.pk}")
 
 
 class TooManyError(Exception):
-    """Somebody keeps as many queries as there may be."""
+    """The person has the maximum number of saved queries."""
 
     def __init__(self) -> None:
-        said = _("You keep %(count)d queries already: delete one first.")
+        said = _("You already have %(count)d saved queries. Delete one first.")
         super().__init__(said % {"count": SAVED_MAX})
 
 
-def saved(request: HttpRequest, form: SaveForm) -> SavedQuery:
-    """Keep a query.
+def save_query(request: HttpRequest, form: SaveForm) -> SavedQuery:
+    """Save a query.
 
     Raises:
-        TooManyError: there is no room for another.
+        TooManyError: the person has too many saved queries.
     """
     data, user = form.cleaned_data, request.user
     assert user.is_authenticated
@@ -293,13 +295,13 @@ def saved(request: HttpRequest, form: SaveForm) -> SavedQuery:
 
 @sql_action
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
-    """Delete a query that is kept: one's own, or any as an administrator."""
-    messages.success(request, deleted(request, own_query(request, pk)))
+    """Delete a saved query: one's own, or any as an administrator."""
+    messages.success(request, delete_query(request, own_query(request, pk)))
     return redirect("sql:editor")
 
 
 def own_query(request: HttpRequest, pk: int) -> SavedQuery:
-    """Return a kept query that may be changed: one's own, or any as an administrator."""
+    """Return a saved query that the person may change: their own, or any as an administrator."""
     assert request.user.is_authenticated
     kept = get_object_or_404(visible_to(request.user), pk=pk)
     if kept.owner_id != request.user.pk and not request.user.is_staff:
@@ -307,9 +309,9 @@ def own_query(request: HttpRequest, pk: int) -> SavedQuery:
     return kept
 
 
-def deleted(request: HttpRequest, query: SavedQuery) -> str:
-    """Delete a kept query with its schedule; return what was done."""
+def delete_query(request: HttpRequest, query: SavedQuery) -> str:
+    """Delete a saved query with its schedule; return a sentence about it."""
     with change(request, "sql.delete", query.name, before={"sql": query.sql}):
         unschedule(query)
         query.delete()
-    return _("The query %(name)s is deleted.") % {"name": query.name}
+    return _("Query %(name)s deleted.") % {"name": query.name}

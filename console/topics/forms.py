@@ -1,4 +1,4 @@
-"""The form of a topic's configuration."""
+"""The topic configuration form."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ QUEUE_NUMS_DEFAULT = 8
 
 PERMISSIONS = [
     (6, _("Read and write")),
-    (4, _("Read only: producers are refused")),
-    (2, _("Write only: consumers get nothing")),
+    (4, _("Read only: messages from producers are rejected")),
+    (2, _("Write only: consumers receive nothing")),
 ]
 
 
@@ -27,13 +27,16 @@ class TopicForm(ConfigForm[TopicConfig]):
 
     name_field = "topic"
     name_length_max = names.TOPIC_LENGTH_MAX
-    name_missing = _("Give the topic a name.")
-    name_taken = _("A topic of this name exists.")
+    name_missing = _("Enter a topic name.")
+    name_taken = _("A topic with this name already exists.")
 
     topic = forms.CharField(
         label=_("Name"),
         max_length=names.RETRY_TOPIC_LENGTH_MAX,
-        help_text=_("Letters, digits and % | - _, at most 127 characters; cannot change later."),
+        help_text=_(
+            "Letters, digits and % | - _ only, at most 127 characters. The name can't be "
+            "changed later."
+        ),
         widget=forms.TextInput(
             attrs={"autocomplete": "off", "spellcheck": "false", "placeholder": "OrderEvents"}
         ),
@@ -43,20 +46,23 @@ class TopicForm(ConfigForm[TopicConfig]):
         min_value=1,
         max_value=QUEUE_NUMS_MAX,
         initial=QUEUE_NUMS_DEFAULT,
-        help_text=_("On each broker. More queues let more consumers of a group work side by side."),
+        help_text=_("Per broker. More queues allow more consumers of a group to work in parallel."),
     )
     read_queue_nums = forms.IntegerField(
         label=_("Read queues"),
         min_value=1,
         max_value=QUEUE_NUMS_MAX,
         initial=QUEUE_NUMS_DEFAULT,
-        help_text=_("Keep it equal to the write queues; to shrink, lower the write queues first."),
+        help_text=_(
+            "Use the same number as write queues. To shrink the topic, reduce the write queues "
+            "first."
+        ),
     )
     perm = forms.TypedChoiceField(label=_("Permission"), choices=PERMISSIONS, coerce=int, initial=6)
     order = forms.BooleanField(
         label=_("Ordered topic"),
         required=False,
-        help_text=_("A note for clients; order itself comes from sending to one queue."),
+        help_text=_("A hint for clients. Ordering itself comes from sending to one queue."),
     )
 
     def __init__(self, *args: Any, original: TopicConfig | None = None, **kwargs: Any) -> None:
@@ -65,7 +71,7 @@ class TopicForm(ConfigForm[TopicConfig]):
             if original.perm not in dict(PERMISSIONS):
                 perm = self.fields["perm"]
                 assert isinstance(perm, forms.TypedChoiceField)
-                perm.choices = [(original.perm, _("As it is now")), *PERMISSIONS]
+                perm.choices = [(original.perm, _("Keep current value")), *PERMISSIONS]
             self.initial.update(
                 topic=original.topic,
                 write_queue_nums=original.write_queue_nums,
@@ -76,7 +82,7 @@ class TopicForm(ConfigForm[TopicConfig]):
 
     def reserved(self, name: str) -> str | None:
         if topic_kind(name) is not TopicKind.NORMAL:
-            return gettext("This name is reserved for the broker's own topics.")
+            return gettext("This name is reserved for internal broker topics.")
         return None
 
     def clean_topic(self) -> str:
@@ -88,7 +94,10 @@ class TopicForm(ConfigForm[TopicConfig]):
         if self.original is None and write is not None and read is not None and read < write:
             self.add_error(
                 "read_queue_nums",
-                gettext("With fewer read than write queues, the last ones are never read."),
+                gettext(
+                    "With fewer read queues than write queues, messages in the last queues are "
+                    "never read."
+                ),
             )
         return cleaned
 

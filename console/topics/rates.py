@@ -1,4 +1,4 @@
-"""How fast queues fill: the difference of two readings of their ends."""
+"""Write rates of queues: the difference between two readings of their maximum offsets."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
     from console.gateway.answers import BrokerQueue, QueueStatus
 
-# A rate over less time than this would jump.
+# A rate over a shorter time would be too noisy.
 INTERVAL_MS = 4_000
 KEPT_S = 120
 
 
 def queue_rates(topic: str, rows: Iterable[QueueStatus], now_ms: int) -> dict[BrokerQueue, float]:
-    """Return messages a second by queue since an earlier reading; empty at the first one."""
+    """Return messages per second by queue since an earlier reading; empty for the first one."""
     ends = {row.queue: row.max_offset for row in rows}
     key = f"queue-ends:{topic.encode().hex()}"
     readings: list[tuple[int, dict[BrokerQueue, int]]] = cache.get(key, [])

@@ -1,4 +1,4 @@
-"""Queues that a topic is to lose: first nobody writes to them, then they are read, then they go."""
+"""Removing queues of a topic: stop writes, wait until consumers have read them, then delete."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """Queues that take no messages any more and are still read; `unread` by group.
+    """Queues that are closed for writing but still read; `unread` is by group.
 
-    `queue_nums` is how many the topic has when they are gone.
+    `queue_nums` is the topic's number of queues after their removal.
     """
 
     queue_nums: int
@@ -32,7 +32,7 @@ class Draining:
 
     @property
     def waiting(self) -> list[tuple[str, int]]:
-        """The groups that have not read them to their end."""
+        """The groups that haven't read the queues to the end."""
         return sorted((group, count) for group, count in self.unread.items() if count)
 
     @property
@@ -41,9 +41,9 @@ class Draining:
 
 
 def unread_in(topic: str, going: Mapping[BrokerQueue, QueueStatus]) -> dict[str, int]:
-    """Return how many messages of some queues each group has not read.
+    """Return each group's number of unread messages in the given queues.
 
-    Where it never committed, these are all that the queue retains.
+    For a queue without a committed offset, this is the number of retained messages.
     """
     groups = gateway().topics.consumers(topic)
     progresses = gateway().groups.progress_of(groups) if groups else {}
@@ -58,7 +58,7 @@ def unread_in(topic: str, going: Mapping[BrokerQueue, QueueStatus]) -> dict[str,
 
 
 def draining_of(topic: Topic, status: Sequence[QueueStatus]) -> Draining | None:
-    """Return the queues that a topic is about to lose, None where all take messages."""
+    """Return the queues that are being removed, or None if all are writable."""
     shrinking = {
         name: config.write_queue_nums
         for name, config in topic.configs.items()
@@ -75,7 +75,7 @@ def draining_of(topic: Topic, status: Sequence[QueueStatus]) -> Draining | None:
 
 
 def objection(befores: Mapping[str, TopicConfig], after: TopicConfig) -> str | None:
-    """Return what would be lost from sight with the queues that a change takes away."""
+    """Return why queues can't be removed: the messages that would become unreachable."""
     brokers = {
         broker
         for broker, before in befores.items()
@@ -86,9 +86,9 @@ def objection(befores: Mapping[str, TopicConfig], after: TopicConfig) -> str | N
     write_queue_nums = max(befores[broker].write_queue_nums for broker in brokers)
     if after.read_queue_nums < write_queue_nums:
         return _(
-            "Producers write to %(writes)d queues until they hear of the change, and nobody would "
-            "read what they put into the queues from %(first)d on. Lower the write queues first, "
-            "and the read queues when those are read to their end."
+            "Producers use %(writes)d queues until they learn about the change, and messages "
+            "sent to queues from %(first)d on would never be read. Reduce the write queues "
+            "first, then the read queues once the last queues are empty."
         ) % {"writes": write_queue_nums, "first": after.read_queue_nums}
     topic = after.topic
     going = {
@@ -101,16 +101,16 @@ def objection(befores: Mapping[str, TopicConfig], after: TopicConfig) -> str | N
     if waiting:
         each = ", ".join(f"{group} ({count})" for group, count in sorted(waiting.items()))
         return _(
-            "The queues from %(first)d on hold messages that these groups have not read and "
-            "would not see any more: %(groups)s. Wait until they are read."
+            "Queues from %(first)d on hold messages that these groups haven't read and would "
+            "lose: %(groups)s. Wait until they've read them."
         ) % {"first": after.read_queue_nums, "groups": each}
     stored = sum(row.message_count for row in going.values())
     if stored and not unread:
         return ngettext(
-            "The queues from %(first)d on hold %(count)d message that no group has read yet; "
-            "none could read it any more.",
-            "The queues from %(first)d on hold %(count)d messages that no group has read yet; "
-            "none could read them any more.",
+            "Queues from %(first)d on hold %(count)d message that no group has read and that "
+            "would become unreadable.",
+            "Queues from %(first)d on hold %(count)d messages that no group has read and that "
+            "would become unreadable.",
             stored,
         ) % {"first": after.read_queue_nums, "count": stored}
     return None

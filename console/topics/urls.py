@@ -1,4 +1,4 @@
-"""Addresses of the topic pages."""
+"""URLs of the topic pages."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ from console.history.pages import history_context
 from console.history.reading import Spark, fill_sparks, last_of, sparks, subject_sparks
 from console.history.series import Line
 from console.history.topic_lags import TopicLag, topic_lags
-from console.history.without_brokers import or_its_history
+from console.history.without_brokers import with_history_fallback
 from console.topics.as_file import topics_file
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
-from console.topics.retained import oldest_of
+from console.topics.retention import oldest_of
 from console.topics.shrinking import draining_of, objection
 from console.ui.copies import (
     CopyText,
@@ -51,8 +51,8 @@ from console.ui.copies import (
     name_servers,
     plain_text,
 )
-from console.ui.danger import Danger, Effect, ask, unanswered
-from console.ui.lists import Chip, asked_text, page_of, shortened
+from console.ui.danger import Danger, Effect, ask, confirmation
+from console.ui.lists import Chip, page_of, search_text, shorten
 from console.ui.missing import MissingError
 from console.ui.table_file import file_address, is_file_asked
 from console.ui.tables import Column, Table
@@ -78,11 +78,11 @@ KIND_LABELS = {
 WORDS = Words(
     plural=gettext_lazy("Topics"),
     new=gettext_lazy("New topic"),
-    created=gettext_lazy("Topic %(name)s is created."),
+    created=gettext_lazy("Topic %(name)s was created."),
     edit=gettext_lazy("Edit topic"),
-    changed=gettext_lazy("Topic %(name)s is changed."),
-    deleted=gettext_lazy("Topic %(name)s is deleted."),
-    undone=gettext_lazy("Topic %(name)s is as it was before."),
+    changed=gettext_lazy("Topic %(name)s was changed."),
+    deleted=gettext_lazy("Topic %(name)s was deleted."),
+    undone=gettext_lazy("Topic %(name)s was restored."),
 )
 
 
@@ -119,7 +119,7 @@ TILES = {"received": Line("", PUT), "retained": Line("", RETAINED)}
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A line of the list."""
+    """A row of the list."""
 
     topic: Topic
     traffic: Traffic | None
@@ -138,7 +138,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue's ends; how fast it fills, now and in the last hour; its part of that hour."""
+    """A queue's offsets, its write rate now and in the last hour, and its share of that hour."""
 
     status: QueueStatus
     rate: float | None
@@ -149,7 +149,7 @@ class QueueRow:
 
 @page
 def listing(request: HttpRequest) -> HttpResponse:
-    query = asked_text(request)
+    query = search_text(request)
     kind = request.GET.get("kind", TopicKind.NORMAL)
     every = list(gateway().topics.all().values())
     said = labels_of(TOPIC)
@@ -167,13 +167,13 @@ def listing(request: HttpRequest) -> HttpResponse:
     shown = [topic for topic in matching if kind in {"all", topic.kind}]
     table = Table(request, COLUMNS, sort="topic")
     received = Line("received", PUT)
-    # One read of the history for the order of all of them, else only for those of the page.
+    # Sorting needs the history of all topics; otherwise the current page's is enough.
     trends = (
         sparks(TOPIC, [topic.name for topic in shown], received, now_ms())
         if table.sort_name == "trend"
         else {}
     )
-    # The same for the lag.
+    # The same applies to the lag.
     every_lag = (
         topic_lags([topic.name for topic in shown], now_ms()) if table.sort_name == "lag" else {}
     )
@@ -224,12 +224,15 @@ def lag_in(found: TopicLag | None) -> int | None:
     return None if found is None else found.lag
 
 
-def found(name: str) -> Topic:
+def get_topic(name: str) -> Topic:
     """Return a topic by name, or the 404 page."""
     topic = gateway().topics.all().get(name)
     if topic is None:
         raise MissingError(
-            _("No broker has a topic named %(name)s. It may have been deleted; names are exact.")
+            _(
+                "No broker has a topic named %(name)s. It may have been deleted. Names are "
+                "case-sensitive."
+            )
             % {"name": name}
         )
     return topic
@@ -267,7 +270,7 @@ def queue_context(topic: Topic) -> dict[str, Any]:
 
 
 def shares_of(hours: Mapping[BrokerQueue, Spark | None]) -> dict[BrokerQueue, float]:
-    """Return which part of the last hour's messages each queue got; nothing where none came."""
+    """Return each queue's share of the last hour's messages; empty if there were none."""
     sums = {
         queue: sum(value or 0 for value in spark.values)
         for queue, spark in hours.items()
@@ -278,7 +281,7 @@ def shares_of(hours: Mapping[BrokerQueue, Spark | None]) -> dict[BrokerQueue, fl
 
 
 def copies_of(topic: Topic) -> list[CopyText]:
-    """Return what makes the topic again, and what reads it, elsewhere."""
+    """Return texts that recreate or read the topic elsewhere."""
     made = []
     for address, config in addressed(topic.configs):
         made.append(
@@ -300,9 +303,9 @@ def copies_of(topic: Topic) -> list[CopyText]:
         f'    .option("subscribe", {json.dumps(topic.name)})\n    .load()\n)'
     )
     return [
-        mqadmin_text(made, _("mqadmin: make it like this")),
-        mqadmin_text([mqadmin("topicStatus", {"t": topic.name})], _("mqadmin: its queues")),
-        CopyText(_("Python: its messages, by Spark"), read),
+        mqadmin_text(made, _("mqadmin: create an identical group")),
+        mqadmin_text([mqadmin("topicStatus", {"t": topic.name})], _("mqadmin: queue status")),
+        CopyText(_("Python: read messages with Spark"), read),
         *api_texts("topic", topic.name),
         json_text(state_of(topic)),
         plain_text(topic.name),
@@ -310,9 +313,9 @@ def copies_of(topic: Topic) -> list[CopyText]:
 
 
 @page
-@or_its_history(TOPIC, lambda topic: topic)
+@with_history_fallback(TOPIC, lambda topic: topic)
 def detail(request: HttpRequest, topic: str) -> HttpResponse:
-    subject = found(topic)
+    subject = get_topic(topic)
     groups = gateway().topics.consumers(topic)
     progresses = gateway().groups.progress_of(groups) if groups else {}
     connections = gateway().groups.connections_of(groups) if groups else {}
@@ -345,7 +348,7 @@ def detail(request: HttpRequest, topic: str) -> HttpResponse:
 @page
 def queues(request: HttpRequest, topic: str) -> HttpResponse:
     """Show the part of the page that refreshes itself."""
-    return render(request, "topics/_queues.html", queue_context(found(topic)))
+    return render(request, "topics/_queues.html", queue_context(get_topic(topic)))
 
 
 def every() -> Mapping[str, Topic]:
@@ -361,19 +364,19 @@ def remove(topic: str) -> None:
 
 
 def in_use(topic: str) -> str | None:
-    """Return why a topic that was just made cannot simply go again."""
+    """Return why a topic that was just created can't simply be deleted."""
     stored = sum(row.message_count for row in gateway().topics.status(topic))
     if not stored:
         return None
     return ngettext(
-        "The topic holds %(count)d message by now. Delete it on its page if that may go.",
-        "The topic holds %(count)d messages by now. Delete it on its page if they may go.",
+        "The topic now holds %(count)d message. To delete it anyway, open the topic's page.",
+        "The topic now holds %(count)d messages. To delete them anyway, open the topic's page.",
         stored,
     ) % {"count": stored}
 
 
 def danger_of(topic: Topic) -> Danger:
-    """Return what goes with a topic, and what has to be said before."""
+    """Return the effects of deleting a topic, and the required confirmation."""
     detail_page = reverse("topics:detail", args=[topic.name])
     status = gateway().topics.status(topic.name)
     groups = gateway().topics.consumers(topic.name)
@@ -382,23 +385,23 @@ def danger_of(topic: Topic) -> Danger:
     return Danger(
         title=_("Delete topic %(name)s?") % {"name": topic.name},
         text=_(
-            "The brokers forget its queues and what the groups have read there. From then on they "
-            "refuse its producers, unless they create topics by themselves."
+            "The brokers delete its queues and all consumer offsets in it. They then reject "
+            "its producers, unless topic auto-creation is on."
         ),
         effects=(
             Effect(
                 _("Messages retained"),
                 sum(row.message_count for row in status),
-                _("gone for good"),
+                _("lost permanently"),
                 is_bad=True,
             ),
             Effect(_("Queues"), len(status), ", ".join(topic.configs)),
-            Effect(_("Groups that lose their offsets here"), len(groups), shortened(groups)),
-            Effect(_("Of these with members now"), online, is_bad=True),
+            Effect(_("Groups that lose their offsets here"), len(groups), shorten(groups)),
+            Effect(_("Groups with connected consumers"), online, is_bad=True),
         ),
-        undo=_("The messages cannot be brought back. Undo makes the topic again, empty."),
+        undo=_("The messages can't be restored. Undo recreates the topic, empty."),
         action=_("Delete topic"),
-        keep=_("Keep it"),
+        keep=_("Cancel"),
         address=reverse("topics:delete", args=[topic.name]),
         back=detail_page,
         name=topic.name,
@@ -406,17 +409,17 @@ def danger_of(topic: Topic) -> Danger:
 
 
 def purge_danger(topic: Topic) -> Danger:
-    """Return what goes when a topic is emptied, and what has to be said before."""
+    """Return the effects of purging a topic, and the required confirmation."""
     of_delete = danger_of(topic)
     return replace(
         of_delete,
         title=_("Purge topic %(name)s?") % {"name": topic.name},
         text=_(
-            "The topic is deleted and made again as it is, since brokers cannot empty one: its "
-            "queues begin at 0. Producers may be refused for a moment in between, and members "
-            "that are connected find their new places within half a minute."
+            "Brokers can't empty a topic, so the console deletes it and creates it again with "
+            "the same settings. Its queues start at 0. Producers may be rejected for a moment, "
+            "and connected consumers find the new queues within 30 seconds."
         ),
-        undo=_("The messages cannot be brought back."),
+        undo=_("The messages can't be restored."),
         action=_("Purge topic"),
         icon="eraser",
         address=reverse("topics:purge", args=[topic.name]),
@@ -425,33 +428,33 @@ def purge_danger(topic: Topic) -> Danger:
 
 @form_for(Action.TOPIC, "topic")
 def purge(request: HttpRequest, topic: str) -> HttpResponse:
-    """Empty a topic: delete it, and make it again as it was on each broker."""
-    subject = found(topic)
+    """Purge a topic: delete it, and recreate it with the same configuration on each broker."""
+    subject = get_topic(topic)
     if subject.is_system or subject.kind is not TopicKind.NORMAL:
         raise PermissionDenied
     danger = purge_danger(subject)
-    question = unanswered(request, danger)
+    question = confirmation(request, danger)
     if question is not None:
         return question
     deleted: list[Entry] = []
     try:
-        emptied(request, subject, deleted)
+        purge_topic(request, subject, deleted)
     except GatewayError as error:
         problem = f"{error.what} {error.advice}".strip()
         if not deleted:
             return ask(request, replace(danger, problem=problem))
-        said = _("Topic %(name)s is deleted, and is not made again everywhere: %(problem)s")
+        said = _("Topic %(name)s was deleted, but wasn't recreated on every broker: %(problem)s")
         messages.error(request, said % {"name": topic, "problem": problem})
         return redirect(undo_address(deleted[0]))
-    messages.success(request, _("Topic %(name)s is empty.") % {"name": topic})
+    messages.success(request, _("Topic %(name)s was purged.") % {"name": topic})
     return redirect("topics:detail", topic)
 
 
-def emptied(request: HttpRequest, subject: Topic, deleted: list[Entry]) -> Entry:
-    """Delete a topic and make it again under an audit entry, which `deleted` gets in between.
+def purge_topic(request: HttpRequest, subject: Topic, deleted: list[Entry]) -> Entry:
+    """Delete and recreate a topic under an audit entry, which `deleted` gets in between.
 
     Raises:
-        GatewayError: a broker refused; where `deleted` has the entry, the topic is gone.
+        GatewayError: a broker refused; if `deleted` has the entry, the topic is gone.
     """
     before = {"configs": state_of(subject)}
     with change(request, "topic.purge", subject.name, before=before) as entry:
@@ -479,7 +482,7 @@ def create(request: HttpRequest) -> HttpResponse:
 
 @form_for(Action.TOPIC, "topic")
 def edit(request: HttpRequest, topic: str) -> HttpResponse:
-    return PAGES.edit(request, found(topic))
+    return PAGES.edit(request, get_topic(topic))
 
 
 @form_for(Action.TOPIC)
@@ -489,7 +492,7 @@ def undo(request: HttpRequest, entry: int) -> HttpResponse:
 
 @form_for(Action.TOPIC, "topic")
 def delete(request: HttpRequest, topic: str) -> HttpResponse:
-    subject = found(topic)
+    subject = get_topic(topic)
     return PAGES.delete(
         request,
         subject,
@@ -501,7 +504,7 @@ def delete(request: HttpRequest, topic: str) -> HttpResponse:
 
 @form_for(Action.TOPIC, "topic")
 def label(request: HttpRequest, topic: str) -> HttpResponse:
-    subject = found(topic)
+    subject = get_topic(topic)
     refuse_system(subject)
     return labels.edit(request, PAGES, topic)
 

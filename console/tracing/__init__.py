@@ -1,1 +1,1 @@
-"""Live tracing: the river of messages in the browser."""
+"""Live tracing: the stream of messages in the browser."""

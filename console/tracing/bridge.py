@@ -1,7 +1,7 @@
-"""The bridge between brokers and viewers: one watch a broker, one bounded queue a viewer.
+"""The bridge between brokers and viewers: one watch per broker, one bounded queue per viewer.
 
-The bridge watches brokers only while a Live page is open. It touches neither Redis, nor a channel
-layer, nor the database. A viewer that does not keep up loses its oldest events; the page shows how
+The bridge watches brokers only while a Live page is open. It uses neither Redis, nor a channel
+layer, nor the database. A viewer that can't keep up loses its oldest events; the page shows how
 many.
 
     broker --TRACE_EVENTS--> TraceBridge --filter--> Viewer queue --batch--> WebSocket
@@ -43,29 +43,30 @@ BATCH_EVENTS_MAX = 500
 BATCH_EVERY_S = 0.1
 VIEWERS_PER_USER_MAX = 20
 FILTERS_MAX = 256
-"""Different ones at a time; a broker takes no more."""
+"""Maximum number of different filters at a time; this is the brokers' limit."""
 TEXT_CHARS_MAX = 240
 
 PARKED_S = 30.0
-"""So long a page whose connection broke may come back to what waited meanwhile."""
+"""How long a page with a lost connection can return to its queued events."""
 DISCOVER_EVERY_S = 10.0
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 8.0
 
 
-# Lazy, since each viewer reads it in a language of its own.
+# Lazy, since viewers read it in different languages.
 Sentence = str | Promise
 
 
 class TooManyViewersError(Exception):
-    """This user watches in VIEWERS_PER_USER_MAX windows already."""
+    """This user already has VIEWERS_PER_USER_MAX windows open."""
 
 
 class Kept(NamedTuple):
-    """An event that waits for a viewer or was sent to it, with the round that it came in.
+    """An event queued for a viewer or sent to it, with its round.
 
-    A page's is the text that it gets, which all pages share: as an object it takes three times as
-    much, and a page that stands still keeps thousands. Whoever wants the event itself has no text.
+    For pages it holds the text to send, which all pages share: objects take three times the memory,
+    and
+    a paused page keeps thousands. Viewers that want the event itself have no text.
     """
 
     round: int
@@ -75,16 +76,20 @@ class Kept(NamedTuple):
 
 
 class Viewer:
-    """One open Live page, or an export, which is none. Event loop only.
+    """One open Live page, or an export. Event loop only.
 
-    `seen` events matched its filter; `dropped` of them never reached the page, since the queue
-    overflowed or there were more in a second than the filter asks for; the broker's own ring
-    lost `broker_dropped` before the filter. `lost` has both by stage, as far as stages are
-    known: a broker tells them once nothing waits. `round` numbers the page's filters and
-    clearings: events from before the last filter carry an older number, and the page picks from
-    them itself. Messages of topics that it may not see are nothing to it. By its `token` a page
-    that lost its connection comes back; what was sent last is kept until then, since nobody
-    knows how much of it arrived.
+    `seen` events matched its filter. `dropped` of them never reached the page, because the queue
+    overflowed or the filter's rate limit was exceeded; `broker_dropped` were lost in the broker's
+    ring
+    buffer before filtering. `lost` has both by stage, as far as stages are known: a broker reports
+    them
+    once its queue is empty. `round` numbers the page's filters and clearings: events from before
+    the
+    last filter have an older number, and the page selects from them itself. Messages of topics that
+    the
+    viewer may not see are ignored. A page that lost its connection returns with its `token`; the
+    last
+    events sent are kept until then, because it is unknown how many arrived.
     """
 
     def __init__(
@@ -119,7 +124,7 @@ class Viewer:
         return self.rights is None or self.rights.may(Action.SEE, topic)
 
     def see_with(self, rights: Rights | None) -> None:
-        """Show what these rights allow from now on; drop what waits if they are new."""
+        """Apply new rights from now on; drop queued events if the rights changed."""
         if rights == self.rights:
             return
         self.rights = rights
@@ -131,7 +136,7 @@ class Viewer:
         self._news.set()
 
     def offer(self, event: TraceEvent, text: bytes = b"") -> None:
-        """Let an event wait; `text` is what a page gets of it, where it was made already."""
+        """Queue an event; `text` is the page's version of it, if it was already rendered."""
         self.seen += 1
         if self.filter.rate_max and not self._has_room():
             self.dropped += 1
@@ -149,7 +154,7 @@ class Viewer:
         self._news.set()
 
     def _has_room(self) -> bool:
-        """Count an event of this second; return whether so many are asked for."""
+        """Count an event in the current second; return whether it is within the rate limit."""
         second = int(self._monotonic())
         if second != self._second:
             self._second, self._this_second = second, 0
@@ -165,19 +170,19 @@ class Viewer:
         self._news.set()
 
     def broker_lost_of(self, stages: Mapping[str, int]) -> None:
-        """Take note of what stages those were that a broker lost."""
+        """Record the stages of events that a broker lost."""
         self.lost.update(stages)
         self._news.set()
 
     def clear(self, number: int = 0) -> None:
-        """Drop what waits and count from zero, as for a page just opened."""
+        """Drop queued events and reset the counters, as for a new page."""
         self.round = number
         self._queue.clear()
         self.seen = 0
         self._count_anew()
 
     def show(self, wanted: WatchFilter, number: int = 0) -> None:
-        """Show what another filter matches from now on; what waits keeps its round."""
+        """Apply another filter from now on; queued events keep their round."""
         self.filter = wanted
         self.round = number
         self.seen = len(self._queue)
@@ -189,7 +194,7 @@ class Viewer:
         self._news.set()
 
     def go_back_to(self, count: int) -> None:
-        """Send once more what followed the first `count` events; what is gone counts as dropped."""
+        """Resend the events after the first `count`; events already gone count as dropped."""
         missing = max(0, self._sent_count - count)
         again = [self._sent.pop() for _ in range(min(missing, len(self._sent)))]
         self._queue.extendleft(again)
@@ -205,7 +210,7 @@ class Viewer:
         await self._news.wait()
 
     def drain(self) -> list[TraceEvent]:
-        """Return all events that wait, for a viewer that is no page."""
+        """Return all queued events, for a viewer that isn't a page."""
         self._news.clear()
         events = [one.event for one in self._queue if one.event is not None]
         self._queue.clear()
@@ -216,7 +221,7 @@ class Viewer:
         self._news.clear()
         frames = []
         if self._status is not None:
-            # Its sentences are lazy: the sender of the frame decides on the language.
+            # Its sentences are translated lazily, in the language of the sender of the frame.
             frames.append(msgspec.json.encode(self._status, enc_hook=str))
             self._status = None
         number = self.round
@@ -250,7 +255,7 @@ class Viewer:
 
 @dataclass(slots=True)
 class WatchedBroker:
-    """One broker, and the state of its watch: what came of it, and whether it missed nothing."""
+    """One broker and the state of its watch: its position, and whether it is gapless."""
 
     name: str
     address: str
@@ -296,7 +301,7 @@ class TraceBridge:
         self._leaving: asyncio.Task[None] | None = None
 
     def join(self, viewer: Viewer) -> None:
-        """Let a viewer see events from now on.
+        """Add a viewer.
 
         Raises:
             TooManyViewersError: its user has too many.
@@ -312,7 +317,7 @@ class TraceBridge:
         self.refilter()
 
     async def leave(self, viewer: Viewer) -> None:
-        """Forget a viewer; the last one ends every watch."""
+        """Remove a viewer; the last one ends every watch."""
         self._viewers.discard(viewer)
         if self._viewers:
             self.refilter()
@@ -320,13 +325,13 @@ class TraceBridge:
             await self.shutdown()
 
     def park(self, viewer: Viewer) -> None:
-        """Go on for a viewer whose connection broke, for a while."""
+        """Keep a viewer whose connection was lost for a while."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._parked_s, self._give_up, viewer)
         self._parked[viewer.token] = viewer, timer
 
     def unpark(self, token: str, user_id: object) -> Viewer | None:
-        """Return a user's viewer that was parked, None when it is not there (any more)."""
+        """Return a user's parked viewer, or None if it is unknown or has expired."""
         viewer, timer = self._parked.get(token, (None, None))
         if viewer is None or timer is None or viewer.user_id != user_id:
             return None
@@ -342,22 +347,22 @@ class TraceBridge:
         )
 
     def viewers_of(self, user_id: object) -> int:
-        """Count a user's open pages; those that may come back are none."""
+        """Count a user's open pages, not including parked ones."""
         open_ones = (each for each in self._viewers if each.token not in self._parked)
         return Counter(viewer.user_id for viewer in open_ones)[user_id]
 
     def has_room_for(self, wanted: WatchFilter) -> bool:
-        """Return whether brokers can be asked for this filter, too: each costs at every event."""
+        """Return whether the brokers have room for this filter; each one costs time per event."""
         return wanted in self._names or len(self._names) < FILTERS_MAX
 
     def refilter(self) -> None:
-        """Ask the brokers for other events, if the viewers want others now."""
+        """Update the brokers' filters if the viewers' filters have changed."""
         names = {
             wanted: self._names.get(wanted) or str(next(self._numbers))
             for wanted in dict.fromkeys(viewer.filter for viewer in self._viewers)
         }
         if names != self._names:
-            # A name is never used again: what is on its way for an old filter is for nobody.
+            # Names are never reused, so events still in transit for an old filter reach nobody.
             self._names = names
             for broker in self._brokers.values():
                 broker.refilter.set()
@@ -377,7 +382,7 @@ class TraceBridge:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _discover(self) -> None:
-        """Keep one watch for each broker that the name server knows."""
+        """Keep one watch for each broker that is registered with the name server."""
         while True:
             wait_s = self._discover_every_s
             try:
@@ -389,13 +394,15 @@ class TraceBridge:
             except Exception as error:  # noqa: BLE001  the next look is seconds away
                 FAILURES.report("looking for brokers to watch", "", error)
             else:
-                self._problem = "" if found else _("The name server knows no broker yet.")
+                self._problem = (
+                    "" if found else _("No broker is registered with the name server yet.")
+                )
                 self._follow_exactly(found)
                 wait_s = wait_s if found else min(wait_s, 2.0)
             await asyncio.sleep(wait_s)
 
     async def _masters(self) -> dict[str, str]:
-        """Return the address of each master by its name."""
+        """Return the address of each master by name."""
         read = sync_to_async(self._cluster.registered, thread_sensitive=False)
         return {node.broker_name: node.address for node in (await read()).masters}
 
@@ -415,7 +422,7 @@ class TraceBridge:
         self._tell()
 
     async def _follow(self, broker: WatchedBroker) -> None:
-        """Hold the watch of one broker; after a loss try again, each time later."""
+        """Hold the watch of one broker; after a loss, retry with increasing delays."""
         backoff_s = self._backoff_first_s
         while True:
             watch = self._watches.open(broker.address, lambda batch: self._arrived(broker, batch))
@@ -425,18 +432,18 @@ class TraceBridge:
                 backoff_s = self._backoff_first_s
                 self._set(broker, "watching", "")
                 await self._hold(broker, watch)
-                self._set(broker, "away", _("The connection to the broker ended; trying again."))
+                self._set(broker, "away", _("The connection to the broker was lost. Reconnecting."))
             except RequestFailedError as refusal:
-                # A broker of another make, or one with too many watchers.
+                # A RocketMQ broker, or a broker with too many watchers.
                 backoff_s = BACKOFF_MAX_S
-                sentence = _("The broker refuses the watch: {reason}")
+                sentence = _("The broker rejected the trace request: {reason}")
                 self._set(broker, "away", format_lazy(sentence, reason=str(refusal)))
             except GatewayError as error:
-                sentence = _("The watch failed, trying again: {reason}")
+                sentence = _("Tracing failed. Retrying: {reason}")
                 self._set(broker, "away", format_lazy(sentence, reason=str(error)))
             except Exception as error:  # noqa: BLE001  one of many brokers; the bridge tries again
                 FAILURES.report("watching a broker", broker.name, error)
-                sentence = _("The watch failed, trying again: {reason}")
+                sentence = _("Tracing failed. Retrying: {reason}")
                 self._set(broker, "away", format_lazy(sentence, reason=type(error).__name__))
             finally:
                 await watch.close()
@@ -450,7 +457,7 @@ class TraceBridge:
         return await watch.ask_for({name: wanted for wanted, name in self._names.items()}, after)
 
     async def _hold(self, broker: WatchedBroker, watch: Watch) -> None:
-        """Renew the watch whenever the filter changes; return when the connection has ended."""
+        """Update the watch whenever the filter changes; return when the connection ends."""
         closed = asyncio.get_running_loop().create_task(watch.until_closed())
         try:
             while not closed.done():
@@ -465,7 +472,7 @@ class TraceBridge:
             closed.cancel()
 
     def _arrived(self, broker: WatchedBroker, batch: TraceBatch) -> None:
-        """Hand a batch on to the viewers whose filters the broker says match."""
+        """Pass a batch to the viewers whose filters match according to the broker."""
         if batch.watch_id != broker.watch_id:
             # A new watch counts from zero.
             broker.watch_id = batch.watch_id
@@ -503,7 +510,7 @@ class TraceBridge:
             viewer.offer(event, text)
 
     def _tell_lost_stages(self, broker: WatchedBroker, batch: TraceBatch) -> None:
-        """Say what stages a broker has lost: while events wait there, nobody knows."""
+        """Report the stages of lost events, once the broker's queue is empty and they are known."""
         if broker.received + broker.dropped != sum(batch.offered.values()):
             return
         lost = Counter(batch.offered)
@@ -517,7 +524,7 @@ class TraceBridge:
     def _set(self, broker: WatchedBroker, state: str, message: Sentence) -> None:
         if (state, message) != (broker.state, broker.message):
             if state == "away":
-                logger.warning("trace watch lost: broker=%s %s", broker.name, message)
+                logger.warning("trace watch lost broker=%s reason=%s", broker.name, message)
             broker.state, broker.message = state, message
             self._tell()
 
@@ -544,7 +551,7 @@ class TraceBridge:
 
 
 def text_of(event: TraceEvent) -> bytes:
-    """Return what a page gets of an event: long texts are cut."""
+    """Return the page's version of an event, with long texts cut."""
     return msgspec.json.encode(
         {
             name: value[:TEXT_CHARS_MAX] + "…"

@@ -1,9 +1,9 @@
 """The WebSocket of the Live page.
 
-Frames to the browser: `viewer` (its token), `status`, `events` (with counters), `problem`; from the
-browser: `filter`, `pause`, `resume`, `clear`, and first of all, where a connection broke,
-`resume_viewer`. The socket ends within seconds of its session, and goes by the person's rights of
-that moment (console/accounts/session_watch.py).
+Frames to the browser: `viewer` (its token), `status`, `events` (with counters), `problem`. Frames
+from the browser: `filter`, `pause`, `resume`, `clear`, and as the first one after a lost
+connection, `resume_viewer`. The socket closes within seconds of its session's end, and always
+applies the person's current rights (console/accounts/session_watch.py).
 """
 
 from __future__ import annotations
@@ -64,17 +64,19 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
     async def connect(self) -> None:
         user = self.scope.get("user")
         if user is None or not user.is_authenticated:
-            # Closed before `accept`, the socket is answered with 403.
+            # Closing before `accept` answers the request with 403.
             await self.close()
             return
         await self.accept()
-        # For this socket's tasks only: each has a context of its own.
+        # For this socket's tasks only: each has its own context.
         translation.activate(language_of(self.scope))
         viewer = Viewer(user.pk, await database_sync_to_async(rights_of)(user))
         try:
             self._bridge.join(viewer)
         except TooManyViewersError:
-            await self._problem(gettext("You watch in too many windows; close one, then reload."))
+            await self._problem(
+                gettext("You have live tracing open in too many windows. Close one, then reload.")
+            )
             await self.close(code=CLOSE_TOO_MANY)
             return
         self._viewer = viewer
@@ -109,20 +111,20 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         except FilterError as error:
             await self._problem(str(error))
         except (ValueError, RecursionError):
-            await self._problem(gettext("The console does not understand this message."))
+            await self._problem(gettext("The console doesn't understand this message."))
 
     async def _announce(self) -> None:
-        """Tell the page, once, by which token it may come back."""
+        """Send the page, once, the token with which it can return."""
         if self._viewer is not None and not self._is_announced:
             self._is_announced = True
             frame = msgspec.json.encode({"type": "viewer", "token": self._viewer.token})
             await self.send(text_data=frame.decode())
 
     async def _go_on(self, viewer: Viewer, content: dict[str, Any]) -> None:
-        """Take the place of a connection that broke, if that is not too long ago."""
+        """Resume a recently lost connection."""
         token, up_to = content.get("token"), content.get("upTo")
         if not isinstance(token, str) or type(up_to) is not int or self._is_announced:
-            raise FilterError(gettext("The console does not understand this message."))
+            raise FilterError(gettext("The console doesn't understand this message."))
         former = self._bridge.unpark(token, viewer.user_id)
         if former is None:
             return
@@ -143,7 +145,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
                 await database_sync_to_async(require_visible)(wanted)
                 if not self._bridge.has_room_for(wanted):
                     raise FilterError(
-                        gettext("Too many different filters are in use; try again later.")
+                        gettext("Too many different filters are in use. Try again later.")
                     )
                 viewer.show(wanted, number)
                 self._bridge.refilter()
@@ -154,17 +156,19 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             case "clear":
                 viewer.clear(round_of(content))
             case _:
-                raise FilterError(gettext("The message's type is filter, pause, resume or clear."))
+                raise FilterError(
+                    gettext("The message's type must be filter, pause, resume or clear.")
+                )
 
     async def _pump(self, viewer: Viewer) -> None:
-        """Send what waits, at most one batch every `batch_every_s`."""
+        """Send queued events, at most one batch every `batch_every_s`."""
         await closing_on_failure(self, self._send_forever(viewer))
 
     async def _send_forever(self, viewer: Viewer) -> None:
         while True:
             await viewer.until_news()
             for frame in viewer.take():
-                # Waits while the browser reads slowly; meanwhile the queue drops its oldest.
+                # Waits while the browser reads slowly; meanwhile the queue drops its oldest events.
                 await self.send(text_data=frame.decode())
             await asyncio.sleep(self._bridge.batch_every_s)
 
@@ -177,7 +181,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         await self.close(code=CLOSE_SIGNED_OUT)
 
     async def _require_visible(self, viewer: Viewer) -> None:
-        """End a filter on what a rule of masking hides by now."""
+        """Remove a filter on a property that a masking rule now hides."""
         try:
             await database_sync_to_async(require_visible)(viewer.filter)
         except FilterError as error:
@@ -196,20 +200,20 @@ async def closing_on_failure(
 ) -> None:
     """Await a socket's background work; if it fails, close the socket, so that the page reconnects.
 
-    A socket that stayed open would show nothing new, or outlive its session.
+    An open socket would show nothing new, or outlive its session.
     """
     try:
         await work
     except PEER_GONE:
         return
     except Exception:
-        logger.exception("socket closed because its background work failed")
+        logger.exception("socket closed, its background work failed")
         with contextlib.suppress(Exception):
             await consumer.close(code=CLOSE_FAILED)
 
 
 async def ended(*tasks: asyncio.Task[None] | None) -> None:
-    """Cancel tasks and wait for their end."""
+    """Cancel tasks and wait for them to end."""
     running = [task for task in tasks if task is not None]
     for task in running:
         task.cancel()
@@ -220,9 +224,9 @@ def round_of(content: dict[str, Any]) -> int:
     """Return the number that the page gave this message; the events that follow carry it.
 
     Raises:
-        FilterError: the number is not one that a browser counts exactly.
+        FilterError: a browser can't represent the number exactly.
     """
     number = content.get("round", 0)
     if not isinstance(number, int) or not 0 <= number < ROUND_MAX:
-        raise FilterError(gettext("The message's round is not a whole number."))
+        raise FilterError(gettext("The message's round must be a whole number."))
     return number

@@ -1,7 +1,7 @@
-"""Export: the stages that brokers tell of as spans, handed to a collector by OpenTelemetry's SDK.
+"""Export of brokers' trace events as spans to a collector, with the OpenTelemetry SDK.
 
-The console imports this only where TREBUCHET_OTLP_ENDPOINT is set. The export is one more viewer of
-the bridge: it holds up nobody, and what it cannot take is dropped.
+The console only imports this if TREBUCHET_OTLP_ENDPOINT is set. The export is one more viewer of
+the bridge: it slows nothing down, and spans that it can't send are dropped.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ logger = logging.getLogger(__name__)
 
 VIEWER = "otlp"
 SPANS_MAX = 8_192
-"""What waits for the collector; the oldest spans go first."""
+"""Spans queued for the collector; the oldest are dropped first."""
 EXPORT_EVERY_MS = 1_000.0
 ANSWER_SECONDS = 5.0
 LAST_SECONDS = 2.0
-"""So long the end of the console waits for a collector."""
+"""How long the console waits for a collector when it stops."""
 AT_ONCE = 100
-"""Spans of one turn of the loop."""
+"""Spans per iteration of the loop."""
 NS_A_MS, NS_A_US = 1_000_000, 1_000
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 OF_TRANSACTIONS = frozenset({"withheld", "checked", "committed", "rolled_back"})
@@ -49,7 +49,7 @@ SCOPE = InstrumentationScope("trebuchet")
 
 
 class Collector(NamedTuple):
-    """Where traces go, and what of them."""
+    """The address for traces, and which ones to send."""
 
     endpoint: str
     headers: Mapping[str, str]
@@ -58,7 +58,7 @@ class Collector(NamedTuple):
 
 
 class Reporting(SpanExporter):
-    """Says once that the collector is away, and once that it is back. The SDK's thread."""
+    """Logs once when the collector goes down, and once when it is back. SDK thread only."""
 
     def __init__(self, exporter: SpanExporter, endpoint: str) -> None:
         self._exporter = exporter
@@ -70,13 +70,13 @@ class Reporting(SpanExporter):
         if result is not SpanExportResult.SUCCESS:
             if not self._lost:
                 logger.warning(
-                    "The collector %s does not take traces; they are lost until it does.",
+                    "trace collector unreachable, spans are lost endpoint=%s",
                     self._endpoint,
                 )
             self._lost += len(spans)
         elif self._lost:
             logger.warning(
-                "The collector %s takes traces again; %d spans were lost.",
+                "trace collector reachable again endpoint=%s spans_lost=%d",
                 self._endpoint,
                 self._lost,
             )
@@ -88,10 +88,10 @@ class Reporting(SpanExporter):
 
 
 class OtlpExport:
-    """Hands what one viewer of the bridge sees to a collector. Event loop only."""
+    """Sends the events of one viewer to a collector. Event loop only."""
 
     def __init__(self, bridge: TraceBridge, collector: Collector) -> None:
-        # Of what goes wrong each time, one sentence is enough.
+        # The SDK would log every failure; one message is enough.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._bridge = bridge
         self._viewer = Viewer(VIEWER, is_page=False)
@@ -104,19 +104,19 @@ class OtlpExport:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to watch; tasks need the running loop."""
+        """Start watching; requires a running loop."""
         self._bridge.join(self._viewer)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="otlp export")
 
     async def shutdown(self) -> None:
-        """Stop watching, and hand over what waits if the collector is there."""
+        """Stop watching, and send queued spans if the collector is up."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             await self._bridge.leave(self._viewer)
         last = asyncio.get_running_loop().run_in_executor(None, self._processor.shutdown)
         await asyncio.wait({last}, timeout=LAST_SECONDS)
-        # Ends the attempts of a thread that still waits for an answer.
+        # Ends the retries of a thread that is still waiting for an answer.
         self._exporter.shutdown()
 
     async def _run(self) -> None:
@@ -159,7 +159,7 @@ def span_of(event: TraceEvent) -> ReadableSpan:
 
 
 def identity_of(event: TraceEvent) -> str:
-    """Return what all stages of a message share; what is no message's is by itself."""
+    """Return the ID shared by all stages of a message; other events are on their own."""
     return str(
         event.get("messageId")
         or event.get("uniqKey")
@@ -176,7 +176,7 @@ def reference(trace_id: str, span_id: str) -> SpanContext:
 
 
 def attributes_of(event: TraceEvent, operation: str, kind: str) -> Iterator[tuple[str, Any]]:
-    """Yield attributes; what the event does not know is left out."""
+    """Yield the attributes that are known."""
     topic, stage = str(event.get("topic", "")), str(event["stage"])
     keys = str(event.get("keys") or "").split()
     queue_id, broker_name = event.get("queueId"), event.get("brokerName", "")
@@ -204,19 +204,19 @@ def attributes_of(event: TraceEvent, operation: str, kind: str) -> Iterator[tupl
 
 
 def message_type_of(event: TraceEvent) -> str | None:
-    """Return what kind of message that is, where only one kind has such a stage."""
+    """Return the message type, if only one type has such a stage."""
     if event["stage"] in OF_TRANSACTIONS:
         return "transaction"
-    # A copy that a group gave back is deferred, too, whatever it was.
+    # A message that a group sends back for retry is also deferred, whatever its type.
     return "delay" if event["stage"] == "deferred" and not event.get("group") else None
 
 
 def steps_of(event: TraceEvent, end_ns: int) -> Iterator[Event]:
-    """Yield the steps of a put as events of its span; the last one is its end."""
+    """Yield the steps of a put as span events; the last one is its end."""
     steps: Mapping[str, int] = event.get("steps") or {}
     last_us = max(steps.values(), default=0)
     if event["stage"] == "refused":
-        # That was no step: all of them came before.
+        # The end isn't a step: all steps came before.
         last_us = int(event.get("latencyUs") or 0)
     for name, at_us in steps.items():
         yield Event(name, timestamp=end_ns - (last_us - at_us) * NS_A_US)

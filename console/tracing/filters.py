@@ -1,4 +1,4 @@
-"""What a viewer of the river wants to see."""
+"""Filters of the Live page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext as _
 
 from console.gateway.answers import TracedMessage, WatchFilter
+from console.masking.access import every_rule
 from console.masking.engine import rule_hiding_property
-from console.masking.seeing import every_rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ LATENCY_MS_MAX = 7 * 86_400_000
 LEAST_STAGES_MAX = 32
 SAMPLE_MAX = 1_000_000
 RATE_MAX = 1_000_000
-"""Events a second; nobody has as many."""
+"""Events per second; above any realistic rate."""
 FIELDS = {
     *("type", "round", "topic", "group", "tag", "key", "client", "property"),
     *("stages", "errorsOnly", "minLatencyMs", "minLatencyUs"),
@@ -42,14 +42,14 @@ FIELDS = {
 
 
 class FilterError(ValueError):
-    """A filter that cannot be used; the text is a sentence for the viewer."""
+    """An invalid filter; the text is a sentence for the viewer."""
 
 
 def parse_filter(content: Mapping[str, Any]) -> WatchFilter:
-    """Return the filter a browser asks for.
+    """Return the filter that a browser requests.
 
     Raises:
-        FilterError: a field is unknown, no text, or too long.
+        FilterError: a field is unknown, too long or not text.
     """
     if unknown := set(content) - FIELDS:
         raise FilterError(_("The filter has no field %(field)r.") % {"field": min(unknown)})
@@ -57,7 +57,7 @@ def parse_filter(content: Mapping[str, Any]) -> WatchFilter:
     if stages is not None and not (
         isinstance(stages, list) and all(stage in STAGES for stage in stages)
     ):
-        raise FilterError(_("Stages are a list of %(stages)s.") % {"stages": ", ".join(STAGES)})
+        raise FilterError(_("Stages must be a list of %(stages)s.") % {"stages": ", ".join(STAGES)})
     return WatchFilter(
         topic=word(content, "topic"),
         group=word(content, "group"),
@@ -82,12 +82,12 @@ def _property_of(content: Mapping[str, Any]) -> tuple[str, str] | None:
         return None
     name, _sign, value = (part.strip() for part in text.partition("="))
     if not name or not value:
-        raise FilterError(_("A property is asked for as name=value."))
+        raise FilterError(_("Enter a property as name=value."))
     return name, value
 
 
 def _least_by_stage(content: object) -> tuple[tuple[str, int], ...]:
-    """Return how many microseconds each of some stages takes at least, by stage."""
+    """Return the minimum duration in microseconds, by stage."""
     if content is None:
         return ()
     if (
@@ -95,16 +95,17 @@ def _least_by_stage(content: object) -> tuple[tuple[str, int], ...]:
         or not 0 < len(content) <= LEAST_STAGES_MAX
         or not all(stage in STAGES for stage in content)
     ):
-        raise FilterError(_("Stages are a list of %(stages)s.") % {"stages": ", ".join(STAGES)})
+        raise FilterError(_("Stages must be a list of %(stages)s.") % {"stages": ", ".join(STAGES)})
     most = LATENCY_MS_MAX * 1_000
     return tuple((stage, _number(content, stage, 0, most)) for stage in sorted(content))
 
 
 def require_visible(wanted: WatchFilter) -> None:
-    """Refuse a filter on a property that a rule of masking hides: its events would tell the value.
+    """Refuse a filter on a property that a masking rule hides, since matches would reveal its
+    value.
 
     Raises:
-        FilterError: a rule hides it.
+        FilterError: a rule hides the property.
     """
     if wanted.named is None:
         return
@@ -125,23 +126,23 @@ def _number(content: Mapping[str, Any], name: str, least: int, most: int) -> int
         return least
     if type(value) is not int or not least <= value <= most:
         raise FilterError(
-            _("The filter's %(field)s is not a whole number from %(least)d to %(most)d.")
+            _("The filter's %(field)s must be a whole number from %(least)d to %(most)d.")
             % {"field": name, "least": least, "most": most}
         )
     return value
 
 
 def traced_message(content: object) -> TracedMessage | None:
-    """Return the message that a browser asks for: {topic, queueId, queueOffset, uniqKey}.
+    """Return the message that a browser requests: {topic, queueId, queueOffset, uniqKey}.
 
     Offsets are decimal text, for JavaScript.
 
     Raises:
-        FilterError: it is no place of a message.
+        FilterError: the fields don't identify a message.
     """
     if content is None:
         return None
-    refusal = FilterError(_("The filter's message is not a topic, queue and offset."))
+    refusal = FilterError(_("The filter's message must be a topic, queue and offset."))
     if not isinstance(content, dict):
         raise refusal
     topic, uniq_key = word(content, "topic"), word(content, "uniqKey")
@@ -159,11 +160,11 @@ def word(content: Mapping[str, Any], name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise FilterError(_("The filter's %(field)s is not text.") % {"field": name})
+        raise FilterError(_("The filter's %(field)s must be text.") % {"field": name})
     value = value.strip()
     if len(value) > WORD_CHARS_MAX:
         raise FilterError(
-            _("The filter's %(field)s is longer than %(max)d characters.")
+            _("The filter's %(field)s can have at most %(max)d characters.")
             % {"field": name, "max": WORD_CHARS_MAX}
         )
     return value or None

@@ -1,4 +1,4 @@
-"""Lifespan: what runs beside the web server from its start to its end."""
+"""Lifespan: background services that start and stop with the web server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from console.tracing.bridge import TraceBridge
 
 
-class Beside(Protocol):
-    """What is started and ended with the server."""
+class Service(Protocol):
+    """A service that starts and stops with the server."""
 
     def start(self) -> None: ...
 
@@ -23,9 +23,9 @@ class Beside(Protocol):
 
 
 class Lifespan:
-    """The ASGI application of the protocol "lifespan"."""
+    """The ASGI application for the "lifespan" protocol."""
 
-    def __init__(self, make: Callable[[], Beside | None]) -> None:
+    def __init__(self, make: Callable[[], Service | None]) -> None:
         self._make = make
 
     async def __call__(
@@ -34,7 +34,7 @@ class Lifespan:
         receive: Callable[[], Awaitable[dict[str, Any]]],
         send: Callable[[dict[str, Any]], Awaitable[None]],
     ) -> None:
-        beside: Beside | None = None
+        beside: Service | None = None
         while True:
             said = (await receive())["type"]
             if said == "lifespan.startup":
@@ -52,8 +52,8 @@ class Lifespan:
                 return
 
 
-def export_to_collector(bridge: TraceBridge) -> Beside | None:
-    """Return the export of traces, None where no collector is named.
+def export_to_collector(bridge: TraceBridge) -> Service | None:
+    """Return the trace export, or None if no collector is configured.
 
     Raises:
         ImproperlyConfigured: OpenTelemetry's SDK is not installed.
@@ -64,8 +64,8 @@ def export_to_collector(bridge: TraceBridge) -> Beside | None:
         export = import_module("console.tracing.export")
     except ModuleNotFoundError as error:
         raise ImproperlyConfigured(
-            f"TREBUCHET_OTLP_ENDPOINT is set, and {error.name} is not installed: "
-            "pip install --require-hashes -r deploy/requirements-otlp.lock, or start by deploy/up."
+            f"TREBUCHET_OTLP_ENDPOINT is set, but {error.name} isn't installed. Run pip install "
+            "--require-hashes -r deploy/requirements-otlp.lock, or start with deploy/up."
         ) from error
     collector = export.Collector(
         settings.TREBUCHET_OTLP_ENDPOINT,
@@ -73,5 +73,5 @@ def export_to_collector(bridge: TraceBridge) -> Beside | None:
         settings.TREBUCHET_OTLP_TOPIC or None,
         settings.TREBUCHET_OTLP_SAMPLE,
     )
-    made: Beside = export.OtlpExport(bridge, collector)
+    made: Service = export.OtlpExport(bridge, collector)
     return made

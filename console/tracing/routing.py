@@ -1,4 +1,4 @@
-"""The WebSocket route of the Live page, with the one bridge of this process."""
+"""The WebSocket route of the Live page, with this process's bridge."""
 
 from __future__ import annotations
 

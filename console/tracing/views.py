@@ -1,4 +1,4 @@
-"""The Live page; its data comes over the WebSocket of `consumers`."""
+"""The Live page; its data comes over the WebSocket in `consumers`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES_OFFERED_MAX = 2_000
 
 @page
 def river(request: HttpRequest) -> HttpResponse:
-    """Show messages as they pass; the address holds the filter, so that people can share it."""
+    """Show messages live; the URL contains the filter, so that people can share it."""
     asked = {name: request.GET.get(name, "")[:WORD_CHARS_MAX] for name in NAMES}
     context = {"line": line_of(asked), "stages": STAGES, "scripts": SCRIPTS}
     return render(request, "tracing/river.html", context)
@@ -48,7 +48,7 @@ def line_of(asked: Mapping[str, str]) -> str:
 
 @page
 def topics(request: HttpRequest) -> JsonResponse:
-    """Return the topics and groups that the filter offers; none while no broker answers."""
+    """Return the topics and groups that the filter suggests; empty while no broker responds."""
     try:
         names, groups = sorted(gateway().topics.all()), sorted(gateway().groups.all())
     except GatewayError:

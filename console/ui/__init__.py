@@ -1,1 +1,1 @@
-"""What all pages share."""
+"""Shared parts of all pages."""

@@ -1,4 +1,4 @@
-"""What the frame of every page shows: navigation, theme, name server."""
+"""Template context of every page: navigation, theme, name server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NavigationEntry:
-    """A line of the navigation, current on pages of its namespace; `g` and `key` lead there."""
+    """An entry of the navigation, current on pages of its namespace; `g` then `key` opens it."""
 
     label: Promise | str
     icon: str
@@ -38,7 +38,7 @@ class NavigationEntry:
         return self.url_name.partition(":")[0]
 
 
-# Pages without a line of their own, by whose line they are reached.
+# Pages without their own entry, and the entry they belong to.
 BELONGS = {
     "broker_accounts": "people",
     "brokers": "overview",
@@ -87,7 +87,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
 
 
 def may_see(user: User | AnonymousUser | None, entry: NavigationEntry) -> bool:
-    """Whether somebody who is no administrator has this entry, by permission or freely."""
+    """Whether a person who isn't an administrator has this entry."""
     if entry.for_staff:
         return False
     return not entry.permission or (user is not None and user.has_perm(entry.permission))

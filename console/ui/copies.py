@@ -1,4 +1,4 @@
-"""What a page shows or does, as text for elsewhere: command lines, Python, JSON."""
+"""The content or action of a page as text to copy: command lines, Python, JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN = "TREBUCHET_TOKEN"
 
 @dataclass(frozen=True, slots=True)
 class CopyText:
-    """One thing to copy; the label says as what."""
+    """A text to copy; the label names its format."""
 
     label: str
     text: str
@@ -30,10 +30,10 @@ def name_servers() -> str:
 
 
 def mqadmin(command: str, options: dict[str, object]) -> str:
-    """Return a command line of mqadmin 4.9.7, as a shell takes it.
+    """Return a command line for mqadmin 4.9.7, quoted for a shell.
 
-    A value of None is an option without one. Which options a command has is tried against the
-    original in tests/interop/mqadmin_cases.py; use no others.
+    A value of None is an option without a value. The options of each command are tested against the
+    original in tests/interop/mqadmin_cases.py; don't use others.
     """
     words = ["mqadmin", command, "-n", name_servers()]
     for option, value in options.items():
@@ -58,7 +58,7 @@ def json_text(value: object) -> CopyText:
 
 
 def api_texts(operation: str, *arguments: object) -> list[CopyText]:
-    """Return what asks the REST API for what a page shows, with a token in the environment."""
+    """Return a REST API request for a page's data, with the token in the environment."""
     address = settings.TREBUCHET_URL + reverse(f"api:v1:{operation}", args=arguments)
     python = (
         "import json, os\nfrom urllib.request import Request, urlopen\n\n"

@@ -1,7 +1,7 @@
-"""The question before something is taken away: what goes, how much, whether it comes back.
+"""Confirmation of destructive actions: what is deleted, how much, and whether it can be undone.
 
 A link with `data-danger` leads to the page that `ask` renders; the frame's script shows the same
-form as a dialog over the page that the link is on.
+form as a dialog over the current page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REASON_CHARACTERS_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One kind of things that goes, counted; a value of None is not known."""
+    """One kind of affected things and their number; None if it is unknown."""
 
     label: str
     value: int | None
@@ -31,7 +31,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Something that may be done as well."""
+    """An optional additional action."""
 
     name: str
     label: str
@@ -42,9 +42,9 @@ class Choice:
 class Danger:
     """A destructive action.
 
-    `undo` says whether and how it can be taken back. Where it cannot, `name` is what has to be
-    typed; `wants_reason` asks why, for the audit. `refusal` is why it cannot be done now: then
-    there is no button. `problem` is why the last attempt did nothing.
+    `undo` says whether and how the action can be undone. If it can't, the person must type `name`.
+    `wants_reason` asks for a reason, for the audit log. `refusal` explains why the action isn't
+    possible now; there is then no button. `problem` is why the last attempt failed.
     """
 
     title: str
@@ -65,29 +65,29 @@ class Danger:
 
 
 def ask(request: HttpRequest, danger: Danger) -> HttpResponse:
-    """Render the question; 422 where the last answer to it did nothing."""
+    """Render the confirmation; status 422 if the last attempt failed."""
     status = 422 if danger.problem else 200
     return render(request, "ui/danger.html", {"danger": danger}, status=status)
 
 
-def unanswered(request: HttpRequest, danger: Danger) -> HttpResponse | None:
-    """Return the question until it is answered as it asks; None: what it asks about may be done."""
+def confirmation(request: HttpRequest, danger: Danger) -> HttpResponse | None:
+    """Return the confirmation page, or None if the request confirms the action."""
     if request.method != "POST":
         return ask(request, danger)
     if not is_confirmed(request, danger):
-        problem = _("The name typed is another one; nothing was deleted.")
+        problem = _("The name you typed doesn't match, so nothing was deleted.")
         return ask(request, replace(danger, problem=problem))
     if danger.wants_reason and not reason_of(request):
-        problem = _("Say why; nothing was done.")
+        problem = _("Enter a reason. Nothing was changed.")
         return ask(request, replace(danger, problem=problem))
     return None
 
 
 def reason_of(request: HttpRequest) -> str:
-    """Return why somebody does it, as they wrote."""
+    """Return the reason that the person gave."""
     return request.POST.get("reason", "").strip()[:REASON_CHARACTERS_MAX]
 
 
 def is_confirmed(request: HttpRequest, danger: Danger) -> bool:
-    """Whether the form was sent with the name that it asks for."""
+    """Whether the form was submitted with the required name."""
     return not danger.name or request.POST.get("name") == danger.name

@@ -1,4 +1,4 @@
-"""What the console says when its own database cannot be used."""
+"""Messages for failures of the console's own database."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 IS_LOCKED = "locked"
 NO_ROOM = ("full", "No space left", "could not extend")
-"""Words of SQLite and PostgreSQL."""
+"""Error texts of SQLite and PostgreSQL."""
 
 
 def sentence_for(error: OperationalError) -> str:
-    """Return what has happened and what to do; brokers do not depend on this database."""
+    """Return what happened and what to do; brokers don't depend on this database."""
     said = str(error)
     if IS_LOCKED in said:
-        why = _("Another process keeps the console's database locked.")
-        advice = _("Nothing was changed; try again in a moment.")
+        why = _("Another process has locked the console's database.")
+        advice = _("Nothing was changed. Try again in a moment.")
     elif any(words in said for words in NO_ROOM):
-        why = _("The disk with the console's database is full.")
-        advice = _("Nothing was changed; make room there, then try again.")
+        why = _("The disk that holds the console's database is full.")
+        advice = _("Nothing was changed. Free some space, then try again.")
     else:
-        why = _("The console's database does not answer: %(error)s.") % {
+        why = _("The console's database isn't responding: %(error)s.") % {
             "error": said.strip().splitlines()[0].rstrip(".") if said.strip() else "-"
         }
-        advice = _("Nothing was changed; see that it runs, then try again.")
-    return " ".join((why, advice, _("Messages are not affected.")))
+        advice = _("Nothing was changed. Check that the database is running, then try again.")
+    return " ".join((why, advice, _("Messages aren't affected.")))

@@ -1,4 +1,4 @@
-"""The page for developers that shows every component in every state."""
+"""The developer page that shows every component in every state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from console.ui.tables import Column, Table
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
-# Its words are examples for those who write pages: no catalogue holds them.
+# These texts are examples for developers, so they aren't translated.
 DANGER = Danger(
     title="Delete topic orders?",
     text="One sentence on what the action does.",
@@ -61,7 +61,7 @@ FALLING = Spark([float(90 - at) for at in range(60)], -1)
 
 
 class ExampleForm(forms.Form):
-    """One field of each kind, one of them wrong."""
+    """One field of each kind, one of them with an error."""
 
     name = forms.CharField(label="Name", help_text="Help stands under the field.")
     wrong = forms.IntegerField(label="Wrong", max_value=16)

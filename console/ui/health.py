@@ -1,4 +1,4 @@
-"""Probes for supervisors."""
+"""Health endpoints for supervisors."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from django.views.decorators.http import require_safe
 @login_not_required
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Answer; that says the process lives, and nothing else."""
+    """Return 200 while the process is alive."""
     return JsonResponse({"status": "ok"})
 
 
 @login_not_required
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Say whether pages can be served: the database answers and its tables are current.
+    """Return whether pages can be served: the database responds and its tables are current.
 
-    The console is ready while a broker is down: its pages explain that.
+    The console is ready even if a broker is down: its pages explain that.
     """
     try:
         executor = MigrationExecutor(connection)

@@ -1,4 +1,4 @@
-"""The language of a WebSocket: Django's middleware sees HTTP requests only."""
+"""The language of a WebSocket, since Django's middleware only handles HTTP requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def language_of(scope: dict[str, Any]) -> str:
-    """Return the language that a page of the same browser would have."""
+    """Return the language that the same browser's pages use."""
     headers = dict(scope["headers"])
     asked = headers.get(b"accept-language", b"").decode("latin-1")
     request = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""What pages with a list share: the filter's text, chips of kinds, pages of rows."""
+"""Shared parts of pages with a list: filter text, chips, pagination."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ Stored = TypeVar("Stored", bound="Model")
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A kind that the list can be narrowed to, above it."""
+    """A filter chip above the list, for one kind of rows."""
 
     value: str
     label: str
     count: int
 
 
-def asked_text(request: HttpRequest) -> str:
-    """Return what the search field says."""
+def search_text(request: HttpRequest) -> str:
+    """Return the text in the search field."""
     return request.GET.get("q", "").strip()[:FILTER_CHARACTERS_MAX]
 
 
 def page_of(request: HttpRequest, rows: Sequence[Row]) -> Page[Row]:
-    """Return the page of rows that the address asks for, the nearest when there is none."""
+    """Return the requested page of rows, or the nearest one."""
     return Paginator(rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
 
 
 def stored_page_of(request: HttpRequest, rows: QuerySet[Stored]) -> Page[Stored]:
-    """Return the page of stored rows that the address asks for; only they are read."""
+    """Return the requested page of database rows, reading only these."""
     return Paginator(rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
 
 
-def shortened(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
+def shorten(names: Sequence[str]) -> str:
+    """Return the first names, and the number of remaining ones."""
     shown = ", ".join(names[:NAMES_SHOWN])
     more = len(names) - NAMES_SHOWN
     return (

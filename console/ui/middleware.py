@@ -1,4 +1,4 @@
-"""Turns a broker that does not answer into a page that says so."""
+"""Turns gateway errors into pages that explain them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GatewayProblems:
-    """Renders a GatewayError that a view did not handle: a page, or the part that asked."""
+    """Renders a GatewayError that a view didn't handle, as a page or as a part of one."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -28,7 +28,7 @@ class GatewayProblems:
             return None
         context = {"problem": exception}
         if request.headers.get("HX-Request") == "true":
-            # htmx leaves the page as it is unless the answer says success.
+            # htmx only updates the page if the response is a success.
             return render(request, "ui/broker_problem.html", context)
         status = 404 if isinstance(exception, NotFoundError) else 503
         return render(request, "broker_problem.html", context, status=status)

@@ -1,4 +1,4 @@
-"""MissingError: the page that says what there is none of."""
+"""MissingError: renders a page about something that doesn't exist."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from django.http import Http404
 
 
 class MissingError(Http404):
-    """No such thing; the text is a sentence for people, with what to look at."""
+    """It doesn't exist; the text is a sentence for people, with a next step."""

@@ -1,4 +1,4 @@
-"""Static files: hashed names once they are collected, plain names before."""
+"""Static files: hashed names after `collectstatic`, plain names before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
-    """Names plain files until `collectstatic` has run, and only hashed ones afterwards."""
+    """Uses plain names until `collectstatic` has run, and only hashed names afterwards."""
 
     def stored_name(self, name: str) -> str:
         if not self.hashed_files:
@@ -23,7 +23,7 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[m
 
 
 class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]
-    """Answers static files whole: under ASGI a file that is streamed blocks the loop and warns.
+    """Returns static files in one piece: under ASGI, streaming a file blocks the loop and warns.
 
     Our largest file has 50 KB.
     """
@@ -32,12 +32,12 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]
     def serve(static_file: StaticFile, request: HttpRequest) -> HttpResponse:
         answer = static_file.get_response(request.method, request.META)
         body = b""
-        # A response of Django's around the file would say at its end that the request has ended.
+        # A Django response around the file would send request_finished when it closes.
         if answer.file is not None:
             with answer.file as file:
                 body = file.read()
         whole = HttpResponse(body, status=answer.status)
-        # What is not said is not there: a 304 describes no body.
+        # A 304 has no body, so it must not have a content type.
         del whole["content-type"]
         for name, value in answer.headers:
             whole[name] = value

@@ -1,4 +1,4 @@
-"""A list as a file: all rows of its filter in its order, with what the console knows at once."""
+"""A list as a file: all rows of its filter and order, with values that need no requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_file_asked(request: HttpRequest) -> bool:
 
 
 def file_address(request: HttpRequest) -> str:
-    """Return the address of the same list, filter and order, as a file of all pages."""
+    """Return the URL of the same list, filter and order, as a file of all pages."""
     query = request.GET.copy()
     query.pop("page", None)
     query[AS] = "csv"
@@ -29,7 +29,7 @@ def file_address(request: HttpRequest) -> str:
 
 
 def csv_file(name: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> HttpResponse:
-    """Answer CSV, the names first; what is not known is empty, no text a spreadsheet's formula."""
+    """Return a CSV response with a header; unknown values are empty, formulas are escaped."""
     text = "".join(csv_lines(head, rows))
     answer = HttpResponse(text, content_type="text/csv; charset=utf-8")
     answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'

@@ -1,4 +1,4 @@
-"""Tables whose columns people choose and sort; what they choose stands in the page's address."""
+"""Tables with selectable, sortable columns; the selection is in the page's URL."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ KEPT_FIELDS_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. The one that a table names first is always shown: it says what a row is.
+    """A column. A table's first column is always shown because it names the row.
 
-    `is_fact` puts a column before the others in the card that a row is on a phone; `is_sorted`
-    lets people sort by it, downwards first where it `is_number`; `is_extra` hides it until chosen.
+    On phones, where rows are cards, `is_fact` puts a column before the others. `is_sorted` makes it
+    sortable, descending first if it `is_number`; `is_extra` hides it by default.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Column:
 
 
 class Head(NamedTuple):
-    """A column with how it stands in a page: its state, and the `sort` that a click asks for."""
+    """A column with its state on a page, and the `sort` parameter of its link."""
 
     column: Column
     aria_sort: str
@@ -44,7 +44,7 @@ class Head(NamedTuple):
 
 
 class Table:
-    """Columns as an address asks for them. What makes no sense in an address is ignored."""
+    """The columns that a URL selects. Invalid parameters are ignored."""
 
     def __init__(self, request: HttpRequest, columns: Sequence[Column], sort: str = "") -> None:
         self.columns = tuple(columns)
@@ -58,7 +58,7 @@ class Table:
         is_known = name in by_name and by_name[name].is_sorted
         self.sort = wanted if is_known else sort
         own = {SORT, COLUMNS, "page"}
-        # The form that chooses columns keeps the rest of the address.
+        # The column form preserves the other parameters of the URL.
         self.kept = [
             (key, value)
             for key, values in request.GET.lists()
@@ -76,17 +76,17 @@ class Table:
 
     @property
     def choices(self) -> list[tuple[Column, bool]]:
-        """Return each column that can be hidden, and whether it is shown."""
+        """Return each optional column, and whether it is shown."""
         return [(column, column.name in self._shown) for column in self.columns[1:]]
 
     def shown(self, name: str) -> Column | None:
-        """Return a column, None while it is hidden."""
+        """Return a column, or None if it is hidden."""
         if name not in self._shown:
             return None
         return next(column for column in self.columns if column.name == name)
 
     def sorted(self, rows: Iterable[Row], keys: dict[str, Callable[[Row], Any]]) -> list[Row]:
-        """Return the rows in the order asked for; those without a value (None) come last."""
+        """Return the sorted rows; rows without a value (None) come last."""
         key = keys.get(self.sort_name)
         rows = list(rows)
         if key is None:

@@ -1,4 +1,4 @@
-"""Pages for requests that go wrong."""
+"""Error pages."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def problem(request: HttpRequest, status: int, title: str, text: str) -> HttpRes
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return problem(request, 400, _("Bad request"), _("The request could not be understood."))
+    return problem(request, 400, _("Bad request"), _("The server couldn't understand the request."))
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     record_refusal(request, "access.refused", str(exception))
-    text = _("Your account may look at this console but not change things. Ask an administrator.")
+    text = _("Your account has read-only access. Ask an administrator if you need to make changes.")
     if isinstance(exception, NotAllowedError):
-        text = _("This takes the role %(role)s. Ask an administrator.") % {
+        text = _("You need the role %(role)s. Ask an administrator.") % {
             "role": exception.role.label.lower()
         }
         if exception.action is not None:
-            more = _("A role made here may allow it, too: %(action)s.")
+            more = _("A custom role that allows this action also works: %(action)s.")
             about = f" ({exception.name})" if exception.name else ""
             text += " " + more % {"action": f"{exception.action.label}{about}"}
     return problem(request, 403, _("Not allowed"), text)
@@ -44,12 +44,12 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     record_refusal(request, "form.refused", reason)
-    text = _("The form was open for too long or came from another page. Go back and send it again.")
-    return problem(request, 403, _("The form has expired"), text)
+    text = _("The form expired or came from another page. Go back and submit it again.")
+    return problem(request, 403, _("Form expired"), text)
 
 
 def record_refusal(request: HttpRequest, action: str, reason: str) -> None:
-    """Record what the console refused somebody who has signed in; strangers are sent to sign in."""
+    """Record refused requests of people who are signed in; redirect others to sign in."""
     user = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
         match = request.resolver_match
@@ -58,16 +58,19 @@ def record_refusal(request: HttpRequest, action: str, reason: str) -> None:
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     is_ours = isinstance(exception, MissingError)
-    text = str(exception) if is_ours else _("No page lives at this address.")
-    return problem(request, 404, _("Nothing here"), text)
+    text = str(exception) if is_ours else _("There's no page at this address.")
+    return problem(request, 404, _("Page not found"), text)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exception()
     if isinstance(error, OperationalError):
         return database_problem(request, error)
-    text = _("The console failed to make this page. Its log says why; the broker is not affected.")
-    return problem(request, 500, _("Something broke"), text)
+    text = _(
+        "The console couldn't render this page. See the console log for details. The broker "
+        "isn't affected."
+    )
+    return problem(request, 500, _("Something went wrong"), text)
 
 
 def database_problem(request: HttpRequest, error: OperationalError) -> HttpResponse:
@@ -75,5 +78,5 @@ def database_problem(request: HttpRequest, error: OperationalError) -> HttpRespo
     try:
         return problem(request, 503, title, text)
     except DatabaseError:
-        # The frame of a page asks who is signed in.
+        # The page frame would query the database for the signed-in user.
         return HttpResponse(f"{title}\n\n{text}\n", "text/plain; charset=utf-8", 503)

@@ -1,4 +1,4 @@
-"""What the scripts say: Django's catalogue of a language, as JavaScript that browsers keep."""
+"""The scripts' translations: Django's catalogue of a language, as cacheable JavaScript."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS_A_YEAR = 365 * 86_400
 
 @lru_cache
 def script(language: str) -> bytes:
-    """Return the script that defines `gettext` and its kin for a language."""
+    """Return the script that defines `gettext` and related functions for a language."""
     with translation.override(language):
         response = JavaScriptCatalog().get(HttpRequest())
     assert isinstance(response, HttpResponse)
@@ -27,7 +27,7 @@ def script(language: str) -> bytes:
 
 
 def address(language: str) -> str:
-    """Return where the script is; it changes with what the script says."""
+    """Return the URL of the script; it changes with the script's content."""
     digest = hashlib.sha256(script(language)).hexdigest()
     return reverse("words", args=[language]) + f"?v={digest[:12]}"
 
@@ -36,7 +36,7 @@ def address(language: str) -> str:
 @require_safe
 @cache_control(public=True, max_age=SECONDS_A_YEAR, immutable=True)
 def words(request: HttpRequest, language: str) -> HttpResponse:
-    """Answer the script of a language; the sign-in page needs it too."""
+    """Return the script for a language; the sign-in page needs it too."""
     if language not in dict(settings.LANGUAGES):
         raise Http404
     return HttpResponse(script(language), content_type="text/javascript; charset=utf-8")

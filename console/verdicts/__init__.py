@@ -1,1 +1,1 @@
-"""Verdicts: rules that look at the history and say what goes wrong, why, and what to do."""
+"""Verdicts: rules that check the history for problems, with causes and next steps."""

@@ -1,4 +1,4 @@
-"""The evidence of a verdict: one sentence made of its numbers, for each rule."""
+"""The evidence of a verdict: for each rule, one sentence made of its numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    # Numbers, and the names that show what they are of.
+    # Numbers, and names of the things they belong to.
     Evidence = Mapping[str, Any]
 
 
@@ -26,36 +26,36 @@ def span(milliseconds: float) -> str:
 
 
 def came_back(seen: Evidence) -> str:
-    """Return which message came back most often, in a sentence; nothing where none is known."""
+    """Return a sentence about the most redelivered message, or ""."""
     times = int(seen.get("times", "0"))
     if not times or not seen.get("message"):
         return ""
     return " " + ngettext(
-        "Message %(message)s came back %(times)d time.",
-        "Message %(message)s came back %(times)d times.",
+        "Message %(message)s was redelivered %(times)d time.",
+        "Message %(message)s was redelivered %(times)d times.",
         times,
     ) % {"message": seen["message"], "times": times}
 
 
 def poison(seen: Evidence) -> str:
-    """Return the message at which a queue stands, in a sentence."""
+    """Return a sentence about the message that blocks a queue."""
     if "offset" not in seen:
         return ""
     said = {
-        "message": seen.get("message") or _("without an id"),
+        "message": seen.get("message") or _("without an ID"),
         "offset": seen["offset"],
         "size": bytes_text(int(seen["bytes"])),
         "host": seen["host"],
     }
-    first = _("It is message %(message)s at offset %(offset)s: %(size)s, from %(host)s.") % said
+    first = _("The message is %(message)s at offset %(offset)s: %(size)s, from %(host)s.") % said
     return f" {first}{came_back(seen)}"
 
 
 def queue_stuck(seen: Evidence) -> str:
     said = ngettext(
-        "Queue %(queue)d has stood at the same message for %(age)s with %(lag)s unread; "
-        "other queues move on.",
-        "%(count)d queues stand still; queue %(queue)d has stood at the same message for %(age)s "
+        "Queue %(queue)d has been stuck at the same message for %(age)s with %(lag)s unread; "
+        "other queues are progressing.",
+        "%(count)d queues are stuck; queue %(queue)d has been at the same message for %(age)s "
         "with %(lag)s unread.",
         int(seen["count"]),
     ) % {
@@ -80,8 +80,8 @@ def stopped(seen: Evidence) -> str:
 
 def stalled(seen: Evidence) -> str:
     return _(
-        "%(members)d members, %(lag)s unread messages, the oldest %(age)s old: "
-        "nothing consumed in half an hour and more."
+        "%(members)d consumers, %(lag)s unread messages, the oldest %(age)s old. Nothing has "
+        "been consumed for over 30 minutes."
     ) % {
         "members": seen["members"],
         "lag": number(seen["lag"]),
@@ -91,7 +91,7 @@ def stalled(seen: Evidence) -> str:
 
 def falling_behind(seen: Evidence) -> str:
     return _(
-        "Lag %(before)s → %(now)s in %(minutes)d min, while %(consumed)s msg/s are consumed."
+        "Lag went from %(before)s to %(now)s in %(minutes)d min, with %(consumed)s msg/s consumed."
     ) % {
         "before": number(seen["before"]),
         "now": number(seen["now"]),
@@ -107,17 +107,23 @@ def retention(seen: Evidence) -> str:
         "left": span(seen["left_ms"]),
     }
     if not seen["left_ms"]:
-        return _("Messages are deleted unread after %(kept)s; %(lag)s are unread now.") % said
+        return (
+            _("Messages are deleted after %(kept)s without being read; %(lag)s are unread now.")
+            % said
+        )
     return (
-        _("In %(left)s the oldest of %(lag)s unread messages is deleted; they are kept %(kept)s.")
+        _(
+            "The oldest of %(lag)s unread messages will be deleted in %(left)s. Retention is "
+            "%(kept)s."
+        )
         % said
     )
 
 
 def rewound(seen: Evidence) -> str:
     return ngettext(
-        "Offsets went back by %(count)s message within %(minutes)d min.",
-        "Offsets went back by %(count)s messages within %(minutes)d min.",
+        "Offsets were rewound by %(count)s message within %(minutes)d min.",
+        "Offsets were rewound by %(count)s messages within %(minutes)d min.",
         round(seen["count"]),
     ) % {
         "count": number(seen["count"]),
@@ -127,8 +133,8 @@ def rewound(seen: Evidence) -> str:
 
 def no_consumer(seen: Evidence) -> str:
     return ngettext(
-        "No member is connected; %(lag)s message is unread, %(age)s old.",
-        "No member is connected; %(lag)s messages are unread, the oldest %(age)s old.",
+        "No consumers are connected. %(lag)s message is unread, %(age)s old.",
+        "No consumers are connected. %(lag)s messages are unread, the oldest %(age)s old.",
         round(seen["lag"]),
     ) % {
         "lag": number(seen["lag"]),
@@ -139,8 +145,8 @@ def no_consumer(seen: Evidence) -> str:
 def dead_letters(seen: Evidence) -> str:
     count = round(seen["count"])
     said = ngettext(
-        "%(count)s message was given up within %(minutes)d min.",
-        "%(count)s messages were given up within %(minutes)d min.",
+        "%(count)s message became a dead letter within %(minutes)d min.",
+        "%(count)s messages became dead letters within %(minutes)d min.",
         count,
     ) % {"count": grouped(count), "minutes": seen["minutes"]}
     return said + came_back(seen)
@@ -148,7 +154,7 @@ def dead_letters(seen: Evidence) -> str:
 
 def many_retries(seen: Evidence) -> str:
     said = _(
-        "%(count)s messages came back within %(minutes)d min: %(share)d %% of those consumed."
+        "%(count)s messages were retried within %(minutes)d min: %(share)d %% of those consumed."
     ) % {
         "count": number(seen["count"]),
         "minutes": seen["minutes"],
@@ -159,8 +165,8 @@ def many_retries(seen: Evidence) -> str:
 
 def requests_refused(seen: Evidence) -> str:
     return ngettext(
-        "The broker refused %(count)s request within %(minutes)d min.",
-        "The broker refused %(count)s requests within %(minutes)d min.",
+        "The broker rejected %(count)s request within %(minutes)d min.",
+        "The broker rejected %(count)s requests within %(minutes)d min.",
         round(seen["count"]),
     ) % {
         "count": number(seen["count"]),
@@ -170,8 +176,8 @@ def requests_refused(seen: Evidence) -> str:
 
 def puts_fail(seen: Evidence) -> str:
     return ngettext(
-        "%(count)s message could not be stored within %(minutes)d min.",
-        "%(count)s messages could not be stored within %(minutes)d min.",
+        "%(count)s message couldn't be stored within %(minutes)d min.",
+        "%(count)s messages couldn't be stored within %(minutes)d min.",
         round(seen["count"]),
     ) % {
         "count": number(seen["count"]),
@@ -181,10 +187,13 @@ def puts_fail(seen: Evidence) -> str:
 
 def disk_fills(seen: Evidence) -> str:
     if not seen["days"]:
-        return _("The disk is %(used)d %% full: old messages are deleted before their time.") % {
-            "used": math.floor(seen["used"] * 100)
-        }
-    return _("The disk is %(used)d %% full and takes %(pace)s a day more: 85 %% in %(left)s.") % {
+        return _(
+            "The disk is %(used)d %% full. The broker is deleting messages before their "
+            "retention ends."
+        ) % {"used": math.floor(seen["used"] * 100)}
+    return _(
+        "The disk is %(used)d %% full and growing by %(pace)s a day. It reaches 85 %% in %(left)s."
+    ) % {
         "used": round(seen["used"] * 100),
         "pace": bytes_text(seen["a_day"]),
         "left": duration(seen["days"] * 86_400),
@@ -192,28 +201,28 @@ def disk_fills(seen: Evidence) -> str:
 
 
 def slow_flush(seen: Evidence) -> str:
-    return _("One flush of a hundred takes %(p99)d ms and more, half of them %(p50)d ms.") % {
+    return _("1 in 100 flushes takes %(p99)d ms or longer; the median is %(p50)d ms.") % {
         "p99": round(seen["p99_ms"]),
         "p50": round(seen["p50_ms"]),
     }
 
 
 def half_messages(seen: Evidence) -> str:
-    return _("%(count)s transactions are undecided, the oldest for %(age)s.") % {
+    return _("%(count)s transactions are pending, the oldest for %(age)s.") % {
         "count": number(seen["count"]),
         "age": span(seen["age_ms"]),
     }
 
 
 def few_replicas(seen: Evidence) -> str:
-    return _("%(now)d of %(least)d replicas are in sync, this broker included.") % {
+    return _("%(now)d of %(least)d replicas are in sync, including this broker.") % {
         "now": seen["now"],
         "least": seen["least"],
     }
 
 
 def slave_gone(seen: Evidence) -> str:
-    return _("Slaves %(before)d → %(now)d, for %(minutes)d min.") % {
+    return _("Slaves dropped from %(before)d to %(now)d, %(minutes)d min ago.") % {
         "before": seen["before"],
         "now": seen["now"],
         "minutes": seen["minutes"],
@@ -221,7 +230,9 @@ def slave_gone(seen: Evidence) -> str:
 
 
 def slave_behind(seen: Evidence) -> str:
-    return _("%(lag)s of the log are lacking, the oldest for %(age)s.") % {
+    return _(
+        "The slave is missing %(lag)s of the log; the oldest part has been missing for %(age)s."
+    ) % {
         "lag": bytes_text(seen["lag"]),
         "age": span(seen["age_ms"]),
     }
@@ -234,8 +245,8 @@ def percent(share: float) -> int:
 def mismatch(seen: Evidence) -> str:
     count = round(seen["odd"])
     said = ngettext(
-        "%(count)s of %(members)s members subscribes to something else than the others.",
-        "%(count)s of %(members)s members subscribe to something else than the others.",
+        "%(count)s of %(members)s consumers has a different subscription from the others.",
+        "%(count)s of %(members)s consumers have different subscriptions from the others.",
         count,
     ) % {"count": grouped(count), "members": number(seen["members"])}
     if seen.get("wants"):
@@ -246,7 +257,7 @@ def mismatch(seen: Evidence) -> str:
 
 
 def many_versions(seen: Evidence) -> str:
-    said = _("The members' clients have %(versions)d versions.") % {
+    said = _("The consumers run %(versions)d different client versions.") % {
         "versions": round(seen["versions"])
     }
     return f"{said} {seen['kinds']}." if seen.get("kinds") else said
@@ -262,12 +273,12 @@ def hot_queue(seen: Evidence) -> str:
     if seen.get("queues"):
         return (
             _(
-                "Queue %(queue)d gets %(share)d %% of the topic's %(rate)s msg/s; there are "
-                "%(queues)s queues."
+                "Queue %(queue)d receives %(share)d %% of the topic's %(rate)s msg/s. The "
+                "topic has %(queues)s queues."
             )
             % said
         )
-    return _("Queue %(queue)d gets %(share)d %% of the topic's %(rate)s msg/s.") % said
+    return _("Queue %(queue)d receives %(share)d %% of the topic's %(rate)s msg/s.") % said
 
 
 def hot_key(seen: Evidence) -> str:
@@ -278,36 +289,38 @@ def hot_key(seen: Evidence) -> str:
 
 
 def near_limit(seen: Evidence) -> str:
-    said = _("A message of %(size)s came; the broker takes %(limit)s at most.") % {
+    said = _("A message of %(size)s was received. The broker's limit is %(limit)s.") % {
         "size": bytes_text(seen["size"]),
         "limit": bytes_text(seen["limit"]),
     }
     if "message_offset" not in seen:
         return said
     place = {"queue": seen["message_queue"], "offset": seen["message_offset"]}
-    return said + " " + _("It is in queue %(queue)s at offset %(offset)s.") % place
+    return said + " " + _("It's in queue %(queue)s at offset %(offset)s.") % place
 
 
 def clock_off(seen: Evidence) -> str:
     if not seen.get("host"):
-        return _("The clock of a client is off by %(off)s.") % {"off": span(seen["off_ms"])}
+        return _("A client's clock is off by %(off)s.") % {"off": span(seen["off_ms"])}
     said = {"host": seen["host"], "off": span(seen["off_ms"]), "topic": seen.get("topic", "")}
     text = (
-        _("The clock of %(host)s is %(off)s ahead of the broker's; it sends to %(topic)s.")
+        _("The clock of %(host)s, which sends to %(topic)s, is %(off)s ahead of the broker's.")
         if seen.get("way") == "ahead"
-        else _("The clock of %(host)s is %(off)s behind the broker's; it sends to %(topic)s.")
+        else _("The clock of %(host)s, which sends to %(topic)s, is %(off)s behind the broker's.")
     )
     more = int(seen.get("hosts", "1")) - 1
     if more > 0:
         text += " " + ngettext(
-            "%(more)d other client, too.", "%(more)d other clients, too.", more
+            "%(more)d other client is affected too.",
+            "%(more)d other clients are affected too.",
+            more,
         ) % {"more": more}
     return text % said
 
 
 def cold_reads(seen: Evidence) -> str:
     return _(
-        "%(count)s messages came from the disk within %(minutes)d min: %(share)d %% of those "
+        "%(count)s messages were read from disk within %(minutes)d min: %(share)d %% of those "
         "consumed."
     ) % {
         "count": number(seen["count"]),

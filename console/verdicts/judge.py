@@ -1,9 +1,9 @@
-"""Judge: applies the rules to what the collector has kept, once a minute, and keeps what they say.
+"""Judge: applies the rules to the collector's data once a minute, and stores the verdicts.
 
-It looks at every broker, at what a verdict stands of, and at groups and topics of which something
-was noticed within RECENT_MS: they lag, went back, retried, gave up or are odd. After a start it
-looks at all of them once. What a rule no longer says goes on while the rule sees it worsen
-(`Rule.goes_on`), and is kept for HELD_MS, so that a number at its threshold does not blink.
+It checks all brokers, subjects with a verdict, and groups and topics with an event in the last
+RECENT_MS: lag, rewinds, retries, dead letters or anomalies. After a start it checks all of them
+once. A verdict that its rule no longer reaches continues while the problem gets worse
+(`Rule.goes_on`), and then for HELD_MS, so that a number at its threshold doesn't flicker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 VERDICTS = "verdicts"
-"""The note that holds them."""
+"""The note with the verdicts."""
 EVERY_MS = MINUTE_MS
 HELD_MS = 2 * MINUTE_MS + 30_000
 RECENT_MS = 20 * MINUTE_MS
@@ -43,14 +43,14 @@ KEPT_MAX = 500
 DISK_DAYS = 3
 ORDER = {"bad": 0, "warn": 1}
 JUDGED = {metrics.GROUP, metrics.PROGRESS, metrics.TOPIC}
-"""Kinds that are looked at when something was noticed; brokers always are."""
+"""Kinds that are only checked after an event; brokers are always checked."""
 RULES_OF = {
     kind: [rule for rule in RULES if rule.kind == kind] for kind in (*JUDGED, metrics.BROKER)
 }
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a rule says of a subject: since when, and the numbers that show it."""
+    """A rule's verdict on a subject: since when, and the numbers that show it."""
 
     rule: str
     severity: str
@@ -61,7 +61,7 @@ class Verdict(msgspec.Struct, frozen=True):
     seen_ms: int
     evidence: dict[str, float]
     names: dict[str, str] = {}
-    """What shows it besides numbers: a client, a key, the offset of a message."""
+    """Evidence besides numbers: a client, a key, the offset of a message."""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -69,14 +69,14 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Verdicts(msgspec.Struct):
-    """All of them by urgency, and when the judge looked."""
+    """All verdicts by urgency, and when they were computed."""
 
     at_ms: int
     verdicts: list[Verdict]
 
 
 class Judge:
-    """One thread only: the collector's."""
+    """Used by one thread only: the collector's."""
 
     def __init__(self, store: HistoryStore) -> None:
         self._store = store
@@ -89,11 +89,11 @@ class Judge:
         noticed: Mapping[Subject, int],
         facts: Callable[[Subject], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """Look again if a minute has passed.
+        """Check again if a minute has passed.
 
-        `noticed` says when each subject was noticed last, `facts` what is known of one in words.
+        `noticed` is the time of each subject's last event, `facts` its facts as text.
         """
-        # A clock that was set back is no reason to wait for it.
+        # If the clock was set back, don't wait for it to catch up.
         if 0 <= now_ms - self._judged_ms < EVERY_MS:
             return
         self._judged_ms = now_ms
@@ -108,7 +108,7 @@ class Judge:
             or subject in standing
             or (subject.kind in JUDGED and (first or now_ms - noticed.get(subject, 0) <= RECENT_MS))
         ]
-        # A crowd must not hide a broker, or the end of what stands.
+        # Many subjects must not crowd out a broker, or the end of an existing verdict.
         looked_at.sort(key=lambda each: each.kind != metrics.BROKER and each not in standing)
         now = self._found(looked_at[:LOOKED_AT_MAX], ids, before, now_ms)
         for key, verdict in now.items():
@@ -159,7 +159,7 @@ class Judge:
                 for rule in RULES
                 if (was := before.get((rule.name, *subject))) is not None
             }
-            for name, said in said_of(RULES_OF[subject.kind], seen, standing).items():
+            for name, said in verdicts_on(RULES_OF[subject.kind], seen, standing).items():
                 with isolated("storing the evidence of a verdict", (name, *subject)):
                     evidence = {key: float(value) for key, value in said.evidence.items()}
                     found[name, *subject] = Verdict(
@@ -168,19 +168,19 @@ class Judge:
         return found
 
     def _kept(self) -> dict[Key, Verdict]:
-        """Return what the last collector said: a restart does not make troubles young."""
+        """Return the last collector's verdicts, so that a restart doesn't reset their age."""
         return {verdict.key: verdict for verdict in verdicts_of(self._store).verdicts}
 
 
 def group_of(progress: Subject) -> Subject:
-    """Return the group on the same broker: groups of one name may be strangers elsewhere."""
+    """Return the group on the same broker; groups of the same name elsewhere may be unrelated."""
     return progress._replace(kind=metrics.GROUP, name=progress.name.partition("@")[0])
 
 
-def said_of(
+def verdicts_on(
     rules: Iterable[Rule], seen: Seen, standing: Mapping[str, Evidence]
 ) -> dict[str, Found]:
-    """Return what rules say of a subject; `standing` has the evidence of what they said before."""
+    """Return the verdicts on a subject; `standing` has the evidence of its earlier verdicts."""
     said = {}
     for rule in rules:
         with isolated("applying a rule to the history", (rule.name, seen.own.subject)):
@@ -190,13 +190,13 @@ def said_of(
             if found is not None:
                 said[rule.name] = found
     if "stopped" in said:
-        # Of a group that stopped over an hour ago both are true: the graver one is said.
+        # Both apply to a group that stopped over an hour ago; report the more severe one.
         said.pop("stalled", None)
     return said
 
 
 def disk_used(store: HistoryStore, number: int, now_ms: int, days: int = 0) -> Values:
-    """Return how much of a broker's disk was used, by ten minutes, over DISK_DAYS and `days`."""
+    """Return a broker's disk use in ten-minute steps, over DISK_DAYS and `days`."""
     slots = (DISK_DAYS + days) * DAY_MS // COARSE.step_ms
     first = now_ms // COARSE.step_ms - slots
     return values_of(
@@ -205,7 +205,7 @@ def disk_used(store: HistoryStore, number: int, now_ms: int, days: int = 0) -> V
 
 
 def names_of(verdict: Verdict, facts: Mapping[str, str]) -> dict[str, str]:
-    """Return the facts that a verdict's rule wants; a message only if it is of the same queue."""
+    """Return the facts that a verdict's rule wants; a message only if it is in the same queue."""
     queue = facts.get("head_queue")
     if queue is not None and float(queue) != verdict.evidence.get("queue"):
         return {}
@@ -213,12 +213,12 @@ def names_of(verdict: Verdict, facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def verdicts_of(store: HistoryStore) -> Verdicts:
-    """Return what the judge said last; at_ms 0: nothing yet."""
+    """Return the latest verdicts; at_ms is 0 if there are none yet."""
     data = store.noted(VERDICTS)
     if data is None:
         return Verdicts(0, [])
     try:
         return msgspec.json.decode(data, type=Verdicts)
     except msgspec.DecodeError as error:
-        logger.warning("the verdicts cannot be read: %s", error)
+        logger.warning("verdicts unreadable error=%s", error)
         return Verdicts(0, [])

@@ -1,4 +1,4 @@
-"""What pages read of the verdicts: those of now, in words, by urgency."""
+"""Current verdicts for pages, worded and sorted by urgency."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ LISTED_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What stands beside the flow, the most urgent first.
+    """Verdicts to show next to the flow, most urgent first.
 
-    `is_judged` False: the rules have not looked lately, so that no verdict is no good news.
+    If `is_judged` is False, the rules haven't run recently, so an empty list doesn't mean all is
+    well.
     """
 
     verdicts: list[Shown]
@@ -65,22 +66,22 @@ class Said:
 
 
 def current_verdicts() -> list[Shown]:
-    """Return what the rules say; nothing where the history cannot be read, which pages say."""
+    """Return the current verdicts; empty if the history can't be read, which pages report."""
     try:
         return in_words(verdicts_of(history_store()).verdicts)
     except HistoryError as error:
-        logger.warning("verdicts cannot be read: %s", error)
+        logger.warning("verdicts unreadable error=%s", error)
         return []
 
 
 def said_beside(now_ms: int) -> Said:
-    """Return what the overview shows beside the flow.
+    """Return the verdicts that the overview shows next to the flow.
 
     Raises:
-        HistoryError: the history cannot be read.
+        HistoryError: the history can't be read.
     """
     found = verdicts_of(history_store())
-    # One page for all who watch: keys are for those who may see the topic's messages.
+    # All viewers share one page, but only people who can see the topic's messages may see keys.
     for_all = [replace(each, detail="") for each in in_words(found.verdicts)]
     return Said(for_all, now_ms - found.at_ms < HELD_MS)
 
@@ -90,7 +91,7 @@ def in_words(verdicts: Iterable[Verdict]) -> list[Shown]:
 
 
 def verdicts_about(kind: str, name: str) -> list[Shown]:
-    """Return the verdicts of a page's subject: a group's are those of its progress, too."""
+    """Return the verdicts on a page's subject; a group's include those on its progress."""
     return [each for each in current_verdicts() if is_about(each.verdict, kind, name)]
 
 

@@ -1,7 +1,7 @@
-"""The rules, as one table: each looks at one kind of subject and answers with its evidence.
+"""The rules, as one table: each checks one kind of subject and returns its evidence.
 
-A rule says something only where it is sure: about trends, ages and rates, never about a single
-number. Its thresholds stand here, with the reason.
+A rule only reports a problem that is certain, based on trends, ages and rates rather than single
+numbers. The thresholds are here, with their reasons.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     Evidence = dict[str, float]
 
 TREND_MINUTES = 10
-"""Long enough that a deployment or a garbage collection is over."""
+"""Long enough for a deployment or a garbage collection to be over."""
 STILL_MINUTES = 5
-"""A consumer that works on one message for longer than this would be strange."""
+"""A consumer rarely works on one message for longer than this."""
 RECENT_MINUTES = 15
 LAG_MIN = 100
-"""Messages that a group which keeps up has unread now and then."""
+"""A group that keeps up can have this many unread messages at times."""
 GROWTH = 1.5
 CALLS_MIN = 20
 REFUSED_MIN = 50
@@ -39,39 +39,39 @@ SLOW_FLUSH_MS, VERY_SLOW_FLUSH_MS = 100.0, 1_000.0
 HALF_MIN = 100
 HALF_AGE_MS = 30 * MINUTE_MS
 FULL_SHARE = 0.85
-"""RocketMQ deletes messages early from here on, and refuses them at 0.90."""
+"""From here on RocketMQ deletes messages early; from 0.90 on it refuses them."""
 DISK_DAYS_WARN, DISK_DAYS_BAD = 7.0, 1.0
 DISK_HOURS_MIN = 6
 BEHIND_MS, VERY_BEHIND_MS = float(MINUTE_MS), 10.0 * MINUTE_MS
 GONE_MINUTES = 3
-"""Long enough that a slave was not merely restarted."""
+"""Long enough to rule out a restart of the slave."""
 SLOTS_AN_HOUR = 6
-"""Of the disk's values, which are by ten minutes."""
+"""Disk values are stored every ten minutes."""
 
 
 NEAR_LIMIT, VERY_NEAR_LIMIT = 0.8, 0.95
-"""Of maxMessageSize: from the second on, a little more text is refused."""
+"""Shares of maxMessageSize; above the second, slightly longer messages are refused."""
 HOT_KEY_SHARE = 0.5
 CLOCK_OFF_MS = 5_000.0
-"""Clocks that are kept by NTP differ by milliseconds; a slow network by a second."""
+"""Clocks synchronised by NTP differ by milliseconds; a slow network adds up to a second."""
 VERSIONS_MANY = 3
 VERSIONS_MINUTES = 54
-"""Of the hour: a deployment is over by then, and a restart of the broker hides a minute."""
+"""Within an hour: a deployment is over by then, and a broker restart hides a minute."""
 COLD_MIN = 1_000
 COLD_SHARE = 0.5
 GONE_AT_MOST_MS = 24.0 * HOUR_MS
-"""After a day a slave that is away is not wanted any more."""
+"""A slave that has been gone for a day is assumed to be removed."""
 
 
 class Severity(StrEnum):
-    """How urgent, from worst to least."""
+    """Severity, worst first."""
 
     BAD = "bad"
     WARN = "warn"
 
 
 class Found(NamedTuple):
-    """What a rule says: how urgent, and the numbers that show it."""
+    """A rule's finding: its severity, and the numbers that show it."""
 
     severity: Severity
     evidence: Evidence
@@ -79,9 +79,9 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a rule looks at: a subject, its group (of a progress), its broker; None: not kept.
+    """Input of a rule: a subject, its group (for progress) and its broker; None: not stored.
 
-    `disk_used` and `disk_total` are the broker's last days by ten minutes.
+    `disk_used` and `disk_total` are the broker's last days in ten-minute steps.
     """
 
     own: Window
@@ -91,16 +91,18 @@ class Seen:
 
 
 class Rule(NamedTuple):
-    """A row: the rule's name, the kind of subject it looks at, and how it judges."""
+    """A row: the rule's name, the kind of subject it checks, and its function."""
 
     name: str
     kind: str
     judge: Callable[[Seen], Found | None]
     goes_on: Callable[[Seen, Evidence], Found | None] | None = None
-    """Whether a verdict with this evidence stands though `judge` would not begin it: it must not
-    end while something worsens."""
+    """Whether a verdict with this evidence continues although `judge` wouldn't start it, because it
+    must
+    not end while the problem gets worse.
+    """
     names: tuple[str, ...] = ()
-    """Which facts show it besides numbers."""
+    """Facts that are evidence besides numbers."""
 
 
 def members(seen: Seen) -> float | None:
@@ -108,18 +110,19 @@ def members(seen: Seen) -> float | None:
 
 
 def falling_behind(seen: Seen) -> Found | None:
-    """Judge: the lag grew by half and more in ten minutes, though the group consumes."""
+    """Judge: the lag grew by at least half in ten minutes, although the group consumes."""
     lags = seen.own.values(metrics.LAG)
     before, now = mean_of(lags, TREND_MINUTES, TREND_MINUTES + 3), mean_of(lags, 0, 3)
     consumed = seen.own.mean(metrics.CONSUMED, 0, STILL_MINUTES)
     if before is None or now is None or not consumed:
         return None
     age = seen.own.last(metrics.LAG_AGE) or 0.0
-    # A long lag that grows evenly grows by less and less of itself, and is no better for that.
+    # A long lag that grows steadily grows ever more slowly in relative terms, but is no better for
+    # it.
     older = is_older(seen)
     if now - before < LAG_MIN or (now < before * GROWTH and not older):
         return None
-    # A peak that is being worked off is no trend: the last minutes must climb, too.
+    # A peak that is shrinking isn't a trend: the last minutes must rise too.
     middle = mean_of(lags, 3, 6)
     if middle is None or now <= middle:
         return None
@@ -130,7 +133,7 @@ def falling_behind(seen: Seen) -> Found | None:
 
 
 def is_older(seen: Seen) -> bool:
-    """Whether the oldest unread message is minutes old, and older than that of ten minutes ago."""
+    """Whether the oldest unread message is minutes old, and older than ten minutes ago."""
     ages = seen.own.values(metrics.LAG_AGE)
     before, now = mean_of(ages, TREND_MINUTES, TREND_MINUTES + 3), mean_of(ages, 0, 3)
     if before is None or now is None:
@@ -139,12 +142,12 @@ def is_older(seen: Seen) -> bool:
 
 
 def does_not_shrink(seen: Seen, evidence: Evidence) -> Found | None:
-    """Go on while the lag is long and not shorter than ten minutes ago."""
+    """Continue while the lag is long and not shorter than ten minutes ago."""
     lags = seen.own.values(metrics.LAG)
     before, now = mean_of(lags, TREND_MINUTES, TREND_MINUTES + 3), mean_of(lags, 0, 3)
     if before is None or now is None or now < max(before, LAG_MIN):
         return None
-    # One that consumes nothing at all does not fall behind any more: it has stopped.
+    # A group that consumes nothing has stopped rather than fallen behind.
     if "before" in evidence and unread_and_still(seen):
         return None
     age = seen.own.last(metrics.LAG_AGE) or 0.0
@@ -154,12 +157,12 @@ def does_not_shrink(seen: Seen, evidence: Evidence) -> Found | None:
 
 
 def still_stands(seen: Seen, evidence: Evidence) -> Found | None:
-    """Go on while nothing is consumed, also where nobody knows the members."""
+    """Continue while nothing is consumed, even if the consumers are unknown."""
     gone = seen.group.values(metrics.MEMBERS)[-GONE_MINUTES - 1 :] if seen.group is not None else []
     lag = seen.own.last(metrics.LAG)
     if not lag or seen.own.sum(metrics.CONSUMED, STILL_MINUTES) != 0:
         return None
-    # Without members for minutes another rule speaks.
+    # If there have been no consumers for minutes, another rule applies.
     if len(gone) > GONE_MINUTES and all(count == 0 for count in gone):
         return None
     age = seen.own.last(metrics.LAG_AGE)
@@ -171,7 +174,7 @@ def still_stands(seen: Seen, evidence: Evidence) -> Found | None:
 
 
 def queue_still_stuck(seen: Seen, evidence: Evidence) -> Found | None:
-    """Go on while the queue's first unread message grows older, whatever other queues do."""
+    """Continue while the queue's first unread message gets older, regardless of other queues."""
     queue = round(evidence["queue"])
     ages = seen.own.values(metrics.LAG_AGE, part=queue)[-STILL_MINUTES:]
     known = [age for age in ages if age is not None]
@@ -182,12 +185,12 @@ def queue_still_stuck(seen: Seen, evidence: Evidence) -> Found | None:
 
 
 def unread_and_still(seen: Seen) -> float | None:
-    """Return the lag of a group with members that has consumed nothing for some minutes."""
+    """Return the lag of a group with consumers that has consumed nothing for some minutes."""
     own = seen.own
     lag, count = own.last(metrics.LAG), members(seen)
     if not lag or count == 0 or not own.known(metrics.CONSUMED, STILL_MINUTES):
         return None
-    # The message must have waited as long: a group without traffic is still, too.
+    # The message must have waited as long, since a group without traffic also consumes nothing.
     age = own.last(metrics.LAG_AGE)
     if age is None or age < STILL_MINUTES * MINUTE_MS:
         return None
@@ -195,7 +198,7 @@ def unread_and_still(seen: Seen) -> float | None:
 
 
 def stopped(seen: Seen) -> Found | None:
-    """Judge: it consumed within the hour, and does no longer, though messages are unread."""
+    """Judge: the group consumed within the hour and has stopped, with unread messages."""
     lag = unread_and_still(seen)
     consumed = seen.own.sum(metrics.CONSUMED, MINUTES)
     if lag is None or not consumed:
@@ -206,7 +209,9 @@ def stopped(seen: Seen) -> Found | None:
 
 
 def stalled(seen: Seen) -> Found | None:
-    """Judge: it has members and unread messages, and consumed nothing in half an hour and more."""
+    """Judge: the group has consumers and unread messages, but has consumed nothing for half an
+    hour.
+    """
     lag = unread_and_still(seen)
     if lag is None or seen.own.sum(metrics.CONSUMED, MINUTES):
         return None
@@ -217,13 +222,13 @@ def stalled(seen: Seen) -> Found | None:
 
 
 def rewound(seen: Seen) -> Found | None:
-    """Judge: offsets went back, so messages are consumed again."""
+    """Judge: offsets were rewound, so messages are consumed again."""
     count = seen.own.sum(metrics.REWOUND, RECENT_MINUTES)
     return Found(Severity.WARN, {"count": count, "minutes": RECENT_MINUTES}) if count else None
 
 
 def one_queue_stuck(seen: Seen) -> Found | None:
-    """Judge: the first unread message of a queue stays the same while other queues move on."""
+    """Judge: a queue's first unread message stays the same while other queues progress."""
     own = seen.own
     if not own.sum(metrics.CONSUMED, STILL_MINUTES):
         return None
@@ -246,7 +251,7 @@ def one_queue_stuck(seen: Seen) -> Found | None:
 
 
 def no_consumer(seen: Seen) -> Found | None:
-    """Judge: nobody is connected, messages are unread and more come."""
+    """Judge: no consumer is connected, and unread messages accumulate."""
     own = seen.own
     counts = own.values(metrics.MEMBERS)[-3:]
     lag, before = own.last(metrics.LAG), own.mean(metrics.LAG, TREND_MINUTES, TREND_MINUTES + 3)
@@ -259,7 +264,7 @@ def no_consumer(seen: Seen) -> Found | None:
 
 
 def dead_letters(seen: Seen) -> Found | None:
-    """Judge: messages were given up."""
+    """Judge: messages became dead letters."""
     count = seen.own.sum(metrics.DEAD, RECENT_MINUTES)
     if not count:
         return None
@@ -268,7 +273,7 @@ def dead_letters(seen: Seen) -> Found | None:
 
 
 def many_retries(seen: Seen) -> Found | None:
-    """Judge: more than a tenth of what a group consumes comes back."""
+    """Judge: more than a tenth of the messages a group consumes are retries."""
     retried = seen.own.sum(metrics.RETRIED, RECENT_MINUTES)
     consumed = seen.own.sum(metrics.CONSUMED, RECENT_MINUTES)
     if not retried or not consumed or retried < CALLS_MIN or retried < consumed * 0.1:
@@ -278,21 +283,21 @@ def many_retries(seen: Seen) -> Found | None:
 
 
 def retention_is_near(seen: Seen) -> Found | None:
-    """Judge: the oldest unread message will be deleted before long."""
+    """Judge: the oldest unread message will expire soon."""
     age = seen.own.last(metrics.LAG_AGE)
     kept = seen.broker.last(metrics.RETENTION) if seen.broker is not None else None
     lag = seen.own.last(metrics.LAG)
     if age is None or not kept or not lag or age < kept * 0.75:
         return None
     left = kept - age
-    # What is deleted unread of a group that nobody runs is no loss.
+    # Unread messages of a group that nobody runs are no loss.
     is_left_alone = left <= 0 and members(seen) == 0
     severity = Severity.BAD if left < HOUR_MS and not is_left_alone else Severity.WARN
     return Found(severity, {"lag": lag, "left_ms": max(0.0, left), "kept_ms": kept})
 
 
 def slow_flush(seen: Seen) -> Found | None:
-    """Judge: one flush of a hundred takes long, for some minutes."""
+    """Judge: one flush in a hundred is slow, for some minutes."""
     counts = seen.own.histogram(metrics.FLUSH_TOOK, STILL_MINUTES)
     p99 = quantile_ms(counts, 0.99)
     if p99 is None or sum(counts) < CALLS_MIN or p99 < SLOW_FLUSH_MS:
@@ -303,13 +308,13 @@ def slow_flush(seen: Seen) -> Found | None:
 
 
 def puts_fail(seen: Seen) -> Found | None:
-    """Judge: the broker could not store messages."""
+    """Judge: the broker failed to store messages."""
     count = seen.own.sum(metrics.PUT_FAILED, STILL_MINUTES)
     return Found(Severity.BAD, {"count": count, "minutes": STILL_MINUTES}) if count else None
 
 
 def requests_refused(seen: Seen) -> Found | None:
-    """Judge: access control refuses requests again and again."""
+    """Judge: access control keeps refusing requests."""
     count = seen.own.sum(metrics.REFUSED, RECENT_MINUTES)
     if not count or count < REFUSED_MIN:
         return None
@@ -317,7 +322,7 @@ def requests_refused(seen: Seen) -> Found | None:
 
 
 def half_messages(seen: Seen) -> Found | None:
-    """Judge: more and more transactions are undecided, or one for long."""
+    """Judge: the number of undecided transactions grows, or one has been undecided for long."""
     now = seen.own.last(metrics.HALF_PENDING)
     before = seen.own.mean(metrics.HALF_PENDING, 27, 33)
     age = seen.own.last(metrics.HALF_AGE)
@@ -328,7 +333,7 @@ def half_messages(seen: Seen) -> Found | None:
 
 
 def disk_fills(seen: Seen) -> Found | None:
-    """Judge: at the pace of the last days the disk is full soon."""
+    """Judge: at the rate of the last days, the disk will be full soon."""
     used, total = seen.disk_used or [], seen.own.last(metrics.DISK_TOTAL)
     now = seen.own.last(metrics.DISK_USED)
     if total and now is not None and now >= total * FULL_SHARE:
@@ -338,7 +343,7 @@ def disk_fills(seen: Seen) -> Found | None:
         return None
     pace = pace_a_day(used, known)
     room = total * FULL_SHARE - known[-1][1]
-    # It must still climb: a disk that was filled once and stays so is no trend.
+    # Usage must still be rising: a disk that was filled once and stays full isn't a trend.
     recent = slope_of(known[-DISK_HOURS_MIN * SLOTS_AN_HOUR :])
     if room <= 0 or pace <= 0 or recent <= 0:
         return None
@@ -350,9 +355,9 @@ def disk_fills(seen: Seen) -> Found | None:
 
 
 def pace_a_day(used: Values, known: list[tuple[int, float]]) -> float:
-    """Return by how much a disk fills a day: 0 where it is also emptied, and nothing is sure.
+    """Return a disk's daily growth, or 0 if it also shrinks, so that there is no clear trend.
 
-    Two whole days are compared: what is deleted each night is no growth.
+    Compares two whole days, so that files deleted every night don't count as growth.
     """
     day = 24 * SLOTS_AN_HOUR
     last, before = mean_of(used, 0, day), mean_of(used, day, 2 * day)
@@ -367,7 +372,7 @@ def pace_a_day(used: Values, known: list[tuple[int, float]]) -> float:
 
 
 def slope_of(known: list[tuple[int, float]]) -> float:
-    """Return the slope of the line through these points with the least squares."""
+    """Return the slope of the least-squares line through these points."""
     count = len(known)
     middle, mean = sum(x for x, _ in known) / count, sum(y for _, y in known) / count
     spread = sum((x - middle) ** 2 for x, _ in known)
@@ -375,12 +380,12 @@ def slope_of(known: list[tuple[int, float]]) -> float:
 
 
 def slave_behind(seen: Seen) -> Found | None:
-    """Judge: a slave has lacked a message for minutes, and does not catch up."""
+    """Judge: a slave has been behind for minutes and isn't catching up."""
     lags, ages = seen.own.values(metrics.REPLICATION_BEHIND), recent_ages(seen)
     if not ages or min(ages) < BEHIND_MS:
         return None
     now, before = mean_of(lags, 0, 1), mean_of(lags, STILL_MINUTES, STILL_MINUTES + 1)
-    # One that is new, or was away, has much to get, and gets it.
+    # A new or returning slave has much to copy, but is progressing.
     if now is None or (before is not None and now < 0.95 * before):
         return None
     severity = Severity.BAD if ages[-1] >= VERY_BEHIND_MS else Severity.WARN
@@ -388,14 +393,14 @@ def slave_behind(seen: Seen) -> Found | None:
 
 
 def recent_ages(seen: Seen) -> list[float]:
-    """Return how far behind a slave was in the last minutes; nothing if one is not known."""
+    """Return a slave's delay in the last minutes; empty if any of them is unknown."""
     values = seen.own.values(metrics.REPLICATION_AGE)[-GONE_MINUTES:]
     known = [value for value in values if value is not None]
     return known if len(known) == GONE_MINUTES else []
 
 
 def slave_gone(seen: Seen) -> Found | None:
-    """Judge: a slave that was connected within the hour has been away for minutes."""
+    """Judge: a slave that was connected within the hour has been gone for minutes."""
     counts = seen.own.values(metrics.SLAVES)
     recent = [count for count in counts[-GONE_MINUTES:] if count is not None]
     most = max((count for count in counts if count is not None), default=0.0)
@@ -407,7 +412,7 @@ def slave_gone(seen: Seen) -> Found | None:
 
 
 def slave_still_gone(seen: Seen, evidence: Evidence) -> Found | None:
-    """Go on for a day while there are fewer slaves than there were."""
+    """Continue for a day while there are fewer slaves than before."""
     count = seen.own.last(metrics.SLAVES)
     minutes = evidence["minutes"] + 1
     if count is None or count >= evidence["before"] or minutes * MINUTE_MS > GONE_AT_MOST_MS:
@@ -417,7 +422,7 @@ def slave_still_gone(seen: Seen, evidence: Evidence) -> Found | None:
 
 
 def few_replicas(seen: Seen) -> Found | None:
-    """Judge: the master takes no messages, since too few slaves are in sync."""
+    """Judge: the master rejects messages because too few slaves are in sync."""
     least = seen.own.last(metrics.REPLICAS_MIN)
     synced = seen.own.values(metrics.SLAVES_IN_SYNC)[-2:]
     if least is None or len(synced) < 2 or None in synced:
@@ -427,7 +432,7 @@ def few_replicas(seen: Seen) -> Found | None:
 
 
 def mismatch(seen: Seen) -> Found | None:
-    """Judge: members of a group have subscribed to different things for minutes."""
+    """Judge: consumers of a group have had different subscriptions for minutes."""
     counts = seen.own.values(metrics.MISMATCHED)
     if not all(counts[-STILL_MINUTES:]):
         return None
@@ -441,7 +446,7 @@ def members_of(seen: Seen) -> float:
 
 
 def many_versions(seen: Seen) -> Found | None:
-    """Judge: three versions for minutes, or two for an hour: no deployment takes as long."""
+    """Judge: three versions for minutes, or two for an hour, which is longer than a deployment."""
     counts = seen.own.values(metrics.VERSIONS)
     recent = [count or 0.0 for count in counts[-TREND_MINUTES:]]
     known = [count for count in counts if count]
@@ -453,7 +458,7 @@ def many_versions(seen: Seen) -> Found | None:
 
 
 def hot_queue(seen: Seen) -> Found | None:
-    """Judge: a queue gets many times what the other queues of its topic get."""
+    """Judge: a queue gets many times the messages of its topic's other queues."""
     found = []
     for part in seen.own.parts(metrics.HOT_QUEUE):
         shares = seen.own.values(metrics.HOT_QUEUE, part=part)[-STILL_MINUTES:]
@@ -467,7 +472,7 @@ def hot_queue(seen: Seen) -> Found | None:
 
 
 def hot_key(seen: Seen) -> Found | None:
-    """Judge: half of a topic's messages have the same key, for minutes."""
+    """Judge: half of a topic's messages have had the same key, for minutes."""
     shares = seen.own.values(metrics.HOT_KEY)[-STILL_MINUTES:]
     known = [share / 1000 for share in shares if share is not None]
     rate = seen.own.mean(metrics.PUT, 0, STILL_MINUTES)
@@ -477,7 +482,7 @@ def hot_key(seen: Seen) -> Found | None:
 
 
 def near_limit(seen: Seen) -> Found | None:
-    """Judge: a message was nearly as large as the broker takes."""
+    """Judge: a message was close to the broker's size limit."""
     sizes = seen.own.values(metrics.LARGEST, How.PEAK)[-RECENT_MINUTES:]
     limit = seen.broker.last(metrics.MESSAGE_MAX) if seen.broker is not None else None
     size = max((each for each in sizes if each is not None), default=0.0)
@@ -488,7 +493,7 @@ def near_limit(seen: Seen) -> Found | None:
 
 
 def clock_off(seen: Seen) -> Found | None:
-    """Judge: a client's clock has been seconds away from the broker's for minutes."""
+    """Judge: a client's clock has differed from the broker's by seconds, for minutes."""
     off = seen.own.values(metrics.CLOCK_OFF)[-STILL_MINUTES:]
     known = [each for each in off if each is not None]
     if len(known) < STILL_MINUTES or min(known) < CLOCK_OFF_MS:
@@ -497,7 +502,7 @@ def clock_off(seen: Seen) -> Found | None:
 
 
 def cold_reads(seen: Seen) -> Found | None:
-    """Judge: most of what a group reads comes from the disk."""
+    """Judge: a group reads mostly from disk."""
     cold = seen.own.sum(metrics.GOT_COLD, RECENT_MINUTES)
     consumed = seen.own.sum(metrics.CONSUMED, RECENT_MINUTES)
     if not cold or not consumed or cold < COLD_MIN or cold < consumed * COLD_SHARE:

@@ -1,6 +1,6 @@
-"""Window: the last hour of one subject by the minute, for rules to look at.
+"""Window: the last hour of one subject by the minute, as input for rules.
 
-A rule asks for what is known. What is not known is None, and a rule that needs it stays silent.
+Unknown values are None; a rule that needs one reports nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MINUTES = 60
 
 
 class Window:
-    """The last MINUTES of a subject; the last value is the newest whole minute."""
+    """The last MINUTES of a subject; the last value is the newest complete minute."""
 
     def __init__(self, subject: Subject, points: Points, now_ms: int) -> None:
         self.subject = subject
@@ -30,7 +30,7 @@ class Window:
         return values_of([self._points], Line("", metric, how, part))
 
     def parts(self, metric: Metric) -> list[int]:
-        """Return the parts, such as queues, of which a figure is known."""
+        """Return the parts, such as queues, for which a figure is known."""
         return [
             column.part
             for column in self._points.columns
@@ -38,19 +38,19 @@ class Window:
         ]
 
     def last(self, metric: Metric, part: int = WHOLE) -> float | None:
-        """Return the newest value, None when it is not known."""
+        """Return the newest value, or None if it is unknown."""
         values = self.values(metric, part=part)
         return values[-1] if values else None
 
     def mean(self, metric: Metric, low: int, high: int, part: int = WHOLE) -> float | None:
-        """Return the mean over minutes, counted back from now: `high` of them, without `low`.
+        """Return the mean over the minutes from `high` to `low` minutes ago.
 
-        None where less than half of these minutes are known.
+        None if less than half of these minutes are known.
         """
         return mean_of(self.values(metric, part=part), low, high)
 
     def sum(self, metric: Metric, minutes: int) -> float | None:
-        """Return what a counter counted in the last minutes, None when nothing of it is known."""
+        """Return a counter's total over the last minutes, or None if all are unknown."""
         known = [v for v in self.values(metric, How.SUM)[-minutes:] if v is not None]
         return sum(known) if known else None
 
@@ -60,7 +60,7 @@ class Window:
         return len(values) == minutes and all(value is not None for value in values)
 
     def histogram(self, metric: Metric, minutes: int) -> list[int]:
-        """Return the calls in each bucket over the last minutes."""
+        """Return the number of calls in each bucket over the last minutes."""
         found: dict[int, int] = {}
         for part in self.parts(metric):
             row = self._points.sum(Column(metric.code, part))

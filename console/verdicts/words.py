@@ -1,4 +1,4 @@
-"""What a verdict says in words: its name, its evidence, a likely cause, the next step, a link."""
+"""The wording of a verdict: its name, evidence, likely cause, next step and links."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Words(NamedTuple):
-    """A rule's words; `evidence` makes the sentence of the numbers."""
+    """A rule's texts; `evidence` builds the sentence from the numbers."""
 
     title: Promise
     evidence: Callable[[evidence.Evidence], str]
@@ -30,7 +30,7 @@ class Words(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A page that shows what a verdict speaks of."""
+    """A page with details about a verdict."""
 
     label: str
     url: str
@@ -38,7 +38,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A verdict as pages show it."""
+    """A verdict as displayed on pages."""
 
     verdict: Verdict
     subject: str
@@ -49,7 +49,7 @@ class Shown:
     url: str
     links: tuple[Link, ...] = ()
     detail: str = ""
-    """What names the trouble and is no sentence: a key, for those who may see messages of it."""
+    """The culprit if it isn't a sentence: a key, for people who can see messages with it."""
 
     @property
     def state(self) -> str:
@@ -58,239 +58,243 @@ class Shown:
 
 WORDS: dict[str, Words] = {
     "mismatch": Words(
-        gettext_lazy("Members subscribe to different things"),
+        gettext_lazy("Consumers have different subscriptions"),
         evidence.mismatch,
         gettext_lazy(
-            "Programs of one group that are not the same, or an old version that still runs. The "
-            "broker keeps the last heartbeat's subscription for all of them, so messages are "
-            "skipped or stay unread."
+            "The group contains different programs, or an old version is still running. The "
+            "broker applies the most recent heartbeat's subscription to the whole group, so "
+            "messages are skipped or stay unread."
         ),
-        gettext_lazy("Let all members subscribe to the same, or give each kind its own group."),
+        gettext_lazy(
+            "Give all consumers the same subscription, or use a separate group for each program."
+        ),
     ),
     "many-versions": Words(
-        gettext_lazy("Clients of many versions"),
+        gettext_lazy("Many client versions"),
         evidence.many_versions,
         gettext_lazy(
-            "A deployment that did not reach every member. Versions may share out the queues in "
-            "different ways."
+            "A deployment didn't reach every consumer. Client versions may assign queues "
+            "differently."
         ),
-        gettext_lazy("Bring all members to one version."),
+        gettext_lazy("Upgrade all consumers to the same version."),
     ),
     "hot-queue": Words(
-        gettext_lazy("A hot queue"),
+        gettext_lazy("Hot queue"),
         evidence.hot_queue,
         gettext_lazy(
-            "Producers choose the queue by a value that is mostly the same, or one of them sends "
-            "to a single queue."
+            "Producers pick the queue by a value that is mostly the same, or one producer "
+            "sends to a single queue."
         ),
         gettext_lazy(
-            "Choose queues by a value with many different ones; only one member of a group reads "
-            "a queue."
+            "Pick queues by a value with many distinct values. Only one consumer of a group "
+            "reads each queue."
         ),
     ),
     "hot-key": Words(
-        gettext_lazy("A hot key"),
+        gettext_lazy("Hot key"),
         evidence.hot_key,
         gettext_lazy(
-            "Producers set a constant or a category as key, or one customer sends most of it."
+            "Producers use a constant or a category as the key, or one customer accounts for "
+            "most of the traffic."
         ),
         gettext_lazy(
-            "Use as key what tells messages apart: a search by this one finds too many, and "
-            "messages in order by it wait for each other."
+            "Use a key that is different for each message. Searching for this key returns too "
+            "many messages, and ordered messages with the same key wait for each other."
         ),
     ),
     "near-limit": Words(
         gettext_lazy("Messages near the size limit"),
         evidence.near_limit,
-        gettext_lazy("Bodies that grow, such as lists or documents without a bound."),
         gettext_lazy(
-            "Send a reference to what is large, or raise maxMessageSize here and in producers "
-            "and consumers."
+            "Message bodies are growing, for example lists or documents without a size limit."
+        ),
+        gettext_lazy(
+            "Send a reference to large data, or raise maxMessageSize here and in producers and "
+            "consumers."
         ),
     ),
     "clock-off": Words(
-        gettext_lazy("A client's clock is wrong"),
+        gettext_lazy("Wrong client clock"),
         evidence.clock_off,
         gettext_lazy(
-            "Its machine does not keep time (NTP); when all clients are off, it is the broker's."
+            "The client's machine isn't synchronised (NTP). If all clients are off, the "
+            "broker's clock is wrong."
         ),
-        gettext_lazy("Set the clock right: latencies and searches by time are wrong until then."),
+        gettext_lazy("Correct the clock. Until then, latencies and searches by time are wrong."),
     ),
     "cold-reads": Words(
-        gettext_lazy("Reads from the disk"),
+        gettext_lazy("Reads from disk"),
         evidence.cold_reads,
         gettext_lazy(
-            "What the group reads has left memory: it is far behind, after a reset or a long "
-            "stop, or something else on the machine needed the memory."
+            "The messages the group reads are no longer in memory. The group is far behind, "
+            "was reset or stopped for a long time, or another program used the memory."
         ),
         gettext_lazy(
-            "Wait if the lag shrinks. Otherwise add members, or let slaves serve such reads "
-            "(slaveReadEnable)."
+            "If the lag is shrinking, wait. Otherwise add consumers, or let slaves serve these "
+            "reads (slaveReadEnable)."
         ),
     ),
     "few-replicas": Words(
         gettext_lazy("Not enough replicas in sync"),
         evidence.few_replicas,
         gettext_lazy(
-            "Slaves are down or too far behind, and the master refuses messages that too few "
-            "brokers would have (minInSyncReplicas)."
+            "Slaves are down or too far behind, so the master rejects messages that too few "
+            "replicas would store (minInSyncReplicas)."
         ),
         gettext_lazy(
-            "Bring slaves back. If messages must be taken before that, lower minInSyncReplicas."
+            "Restore the slaves. If messages must be accepted sooner, lower minInSyncReplicas."
         ),
     ),
     "slave-gone": Words(
-        gettext_lazy("A slave is gone"),
+        gettext_lazy("Slave disconnected"),
         evidence.slave_gone,
-        gettext_lazy("It has ended, its disk is full, or the network between the two is cut."),
-        gettext_lazy("Look at the slave's log. Until it is back, messages are on fewer disks."),
+        gettext_lazy(
+            "The slave stopped, its disk is full, or the network between master and slave is down."
+        ),
+        gettext_lazy("Check the slave's log. Until it's back, messages are on fewer disks."),
     ),
     "slave-behind": Words(
-        gettext_lazy("A slave is behind"),
+        gettext_lazy("Slave behind"),
         evidence.slave_behind,
-        gettext_lazy("Its disk or the network is slower than what the master takes."),
+        gettext_lazy("The slave's disk or network is slower than the master's write rate."),
         gettext_lazy(
-            "Compare the disks and the network of both. After a promotion, what it lacks would "
-            "be missing."
+            "Compare disk and network on both machines. If you promote this slave now, the "
+            "missing messages are lost."
         ),
     ),
     "queue-stuck": Words(
-        gettext_lazy("One queue is stuck"),
+        gettext_lazy("Queue stuck"),
         evidence.queue_stuck,
-        gettext_lazy("Most often one message that its consumer cannot finish (a poison message)."),
         gettext_lazy(
-            "Look at the message at the group's offset of this queue, and at the log of "
-            "the member that has the queue."
+            "Usually a single message that the consumer can't process (a poison message)."
+        ),
+        gettext_lazy(
+            "Check the message at the group's offset in this queue, and the log of the "
+            "consumer that owns the queue."
         ),
     ),
     "stopped": Words(
-        gettext_lazy("Consuming has stopped"),
+        gettext_lazy("Consumption stopped"),
         evidence.stopped,
         gettext_lazy(
-            "The members are connected and take nothing: blocked threads, a full pool, a "
-            "database that they wait for."
+            "Consumers are connected but aren't processing messages: blocked threads, an "
+            "exhausted pool, or a slow database."
         ),
-        gettext_lazy("Take a thread dump of a member, or start it anew."),
+        gettext_lazy("Take a thread dump of a consumer, or restart it."),
     ),
     "stalled": Words(
-        gettext_lazy("Connected and not consuming"),
+        gettext_lazy("Connected but not consuming"),
         evidence.stalled,
         gettext_lazy(
-            "Consuming is switched off or paused, or the members subscribe to another "
-            "topic or tag than the group has unread messages of."
+            "Consuming is off or paused, or the consumers subscribe to a different topic or "
+            "tag than the unread messages have."
         ),
         gettext_lazy(
-            "Compare the group's subscriptions with its unread topics; see whether consuming is on."
+            "Compare the group's subscriptions with its unread topics, and check that "
+            "consuming is allowed."
         ),
     ),
     "falling-behind": Words(
-        gettext_lazy("Falls behind"),
+        gettext_lazy("Falling behind"),
         evidence.falling_behind,
         gettext_lazy(
-            "More comes than the members manage: fewer members, slower work on each "
-            "message, or more traffic."
+            "More messages arrive than the consumers can process: fewer consumers, slower "
+            "processing, or more traffic."
         ),
         gettext_lazy(
-            "Compare members and rates in the history below; add members up to the "
-            "number of queues."
+            "Compare consumers and rates in the history below. Add consumers, up to the number "
+            "of queues."
         ),
     ),
     "retention": Words(
-        gettext_lazy("Unread messages are about to be deleted"),
+        gettext_lazy("Unread messages about to be deleted"),
         evidence.retention,
-        gettext_lazy(
-            "The group is further behind than the broker keeps messages (fileReservedTime)."
-        ),
-        gettext_lazy(
-            "Let the group catch up, or keep messages longer: raise fileReservedTime "
-            "while the disk has room."
-        ),
+        gettext_lazy("The group is further behind than the broker's retention (fileReservedTime)."),
+        gettext_lazy("Let the group catch up, or raise fileReservedTime while there's disk space."),
     ),
     "rewound": Words(
-        gettext_lazy("Consumes again"),
+        gettext_lazy("Rewound"),
         evidence.rewound,
         gettext_lazy(
-            "Somebody reset the offsets, or a member committed an older one than another "
-            "had before."
+            "Someone reset the offsets, or a consumer committed an older offset than another "
+            "consumer had."
         ),
         gettext_lazy(
-            "If nobody meant it, see the audit for a reset and let members start with "
-            "one client version."
+            "If this wasn't intended, check the audit log for a reset and make sure all "
+            "consumers use the same client version."
         ),
     ),
     "no-consumer": Words(
-        gettext_lazy("Nobody consumes"),
+        gettext_lazy("No consumers"),
         evidence.no_consumer,
-        gettext_lazy("All members have ended or lost their connection."),
+        gettext_lazy("All consumers have stopped or lost their connection."),
         gettext_lazy(
-            "Start a member. If the group is not needed any more, delete it with its offsets."
+            "Start a consumer. If the group is no longer needed, delete it with its offsets."
         ),
     ),
     "dead-letters": Words(
-        gettext_lazy("Dead letters grow"),
+        gettext_lazy("Dead letters growing"),
         evidence.dead_letters,
         gettext_lazy(
-            "The consumer failed on these messages each time, up to the retries that the "
-            "group allows."
+            "The consumer failed on these messages every time, up to the group's retry limit."
         ),
-        gettext_lazy("Look at the group's dead letter topic: what do these messages share?"),
+        gettext_lazy(
+            "Open the group's dead-letter topic and look for what these messages have in common."
+        ),
     ),
     "many-retries": Words(
         gettext_lazy("Many retries"),
         evidence.many_retries,
+        gettext_lazy("The consumer fails on these messages: a service it calls is down or slow."),
         gettext_lazy(
-            "The consumer fails on them: something that it calls is down, or answers slowly."
-        ),
-        gettext_lazy(
-            "Look at the consumer's log. What is retried too often becomes a dead letter."
+            "Check the consumer's log. A message that exceeds its retry limit becomes a dead "
+            "letter."
         ),
     ),
     "puts-fail": Words(
-        gettext_lazy("Messages are not stored"),
+        gettext_lazy("Messages not stored"),
         evidence.puts_fail,
-        gettext_lazy("The disk is full or fails, or the broker is being stopped."),
-        gettext_lazy("Look at the broker's log and at its disk at once."),
+        gettext_lazy("The disk is full or failing, or the broker is shutting down."),
+        gettext_lazy("Check the broker's log and disk now."),
     ),
     "requests-refused": Words(
-        gettext_lazy("Requests are refused"),
+        gettext_lazy("Requests rejected"),
         evidence.requests_refused,
         gettext_lazy(
-            "A client has a wrong access key or lacks a permission, or somebody is guessing keys."
+            "A client has a wrong access key or lacks a permission, or someone is guessing keys."
         ),
         gettext_lazy(
-            'Search the broker\'s log for "request refused": it names the reason, the access key '
-            "and the address."
+            'Search the broker\'s log for "request refused". The line names the reason, the '
+            "access key and the address."
         ),
     ),
     "disk-fills": Words(
-        gettext_lazy("The disk fills"),
+        gettext_lazy("Disk filling up"),
         evidence.disk_fills,
-        gettext_lazy("More is stored than is deleted after fileReservedTime."),
+        gettext_lazy("More data is stored than fileReservedTime deletes."),
         gettext_lazy(
-            "Keep messages for a shorter time, or add space: from 85 % on the broker deletes early."
+            "Reduce the retention or add space. From 85 % on, the broker deletes messages early."
         ),
     ),
     "slow-flush": Words(
-        gettext_lazy("The disk is slow"),
+        gettext_lazy("Slow disk"),
         evidence.slow_flush,
-        gettext_lazy("Another program writes to the same disk, or the disk itself slows down."),
-        gettext_lazy("See who writes (iotop), and the disk's own health."),
+        gettext_lazy("Another program is writing to the same disk, or the disk itself is slow."),
+        gettext_lazy("Find out what is writing (iotop), and check the disk's health."),
     ),
     "half-messages": Words(
-        gettext_lazy("Transactions pile up"),
+        gettext_lazy("Transactions piling up"),
         evidence.half_messages,
         gettext_lazy(
-            "Producers do not end their transactions and do not answer the broker's checks."
+            "Producers don't complete their transactions and don't answer the broker's checks."
         ),
-        gettext_lazy(
-            "Look at the producers of transactions: are members of their group connected?"
-        ),
+        gettext_lazy("Check the producer group: is at least one producer connected?"),
     ),
 }
 
 
 def shown(verdict: Verdict) -> Shown | None:
-    """Return a verdict in words; None for a rule that this version does not know."""
+    """Return a verdict in words, or None for a rule that this version doesn't have."""
     words = WORDS.get(verdict.rule)
     if words is None:
         return None
@@ -313,7 +317,7 @@ def shown(verdict: Verdict) -> Shown | None:
 
 
 def links_of(verdict: Verdict) -> tuple[Link, ...]:
-    """Return the pages that show what a verdict speaks of, besides its subject's."""
+    """Return the pages with details about a verdict, besides its subject's page."""
     group, _at, topic = verdict.name.partition("@")
     query = urlencode({"group": group, "topic": topic})
     offsets = Link(_("Offsets"), f"{reverse('offsets:index')}?{query}")
@@ -336,7 +340,7 @@ def links_of(verdict: Verdict) -> tuple[Link, ...]:
 
 
 def message_link(verdict: Verdict, topic: str = "") -> list[Link]:
-    """Return the page of the message that a verdict names; nothing where it names none."""
+    """Return a link to the message that a verdict names, if any."""
     names = verdict.names
     topic = topic or names.get("message_topic", "")
     queue = names.get("message_queue", f"{verdict.evidence.get('queue', -1):.0f}")
@@ -344,4 +348,4 @@ def message_link(verdict: Verdict, topic: str = "") -> list[Link]:
     if not (topic and queue.isdecimal() and offset.isdecimal()):
         return []
     arguments = [verdict.broker, int(queue), int(offset), topic]
-    return [Link(_("The message"), reverse("browse:message", args=arguments))]
+    return [Link(_("Message"), reverse("browse:message", args=arguments))]

@@ -1,4 +1,4 @@
-"""Queries that run until nothing is left, however slow the machine is."""
+"""Run queries until there is no data left, however slow the machine is."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-# Spark gives a Python process of a stream ten seconds to start, and no setting changes that.
+# Spark gives a Python process of a stream ten seconds to start, which can't be configured.
 TOO_SLOW = "Python worker failed to connect back"
 ATTEMPTS = 20
 
 
 def drained(stream: DataStreamWriter, *target: str) -> StreamingQuery:
-    """Run a query with a checkpoint over all that is there; one that could not start goes on."""
+    """Run a query with a checkpoint over all available data; retry if it couldn't start."""
     for _ in range(ATTEMPTS):
         query = stream.trigger(availableNow=True).start(*target)
         try:

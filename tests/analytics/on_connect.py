@@ -1,6 +1,6 @@
-"""Works in a Spark Connect server: `python -m tests.analytics.on_connect MASTER STORE SCRATCH`.
+"""Run work in a Spark Connect server: `python -m tests.analytics.on_connect MASTER STORE SCRATCH`.
 
-A process of its own: PySpark takes a whole process for a client once it has been one.
+A separate process, because PySpark treats a process as a client forever once it has been one.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 
 from analytics.engine import start_engine
+from analytics.frames import each
 from analytics.request import LOOPBACK
+from analytics.sources.commitlog import CommitLogDataSource
 
-# Nobody waits for so long: what ends sooner was cancelled.
+# Longer than any wait, so that an earlier end means cancellation.
 ASLEEP_SECONDS = 600
 
 
 def main(master: str, store: str, scratch: str) -> None:
     spark = start_engine(Path(scratch), master=master, driver_host=LOOPBACK)
+    spark.session.dataSource.register(CommitLogDataSource)
     messages = spark.session.read.format("commitlog").load(store)
     rows = messages.select("topic", "keys", "properties").toArrow().to_pylist()
     keys = [row["keys"] for row in rows]
-    made = spark.each(str, [-3, 0, 7])
+    made = each(spark.session, str, [-3, 0, 7])
 
     spark.begin("sleeping, for long")
     ended = threading.Event()
@@ -33,7 +36,7 @@ def main(master: str, store: str, scratch: str) -> None:
     canceller.start()
     cancelled = ""
     try:
-        spark.each(asleep, [ASLEEP_SECONDS])
+        each(spark.session, asleep, [ASLEEP_SECONDS])
     except PySparkException as error:
         cancelled = str(error)
     ended.set()
@@ -56,7 +59,7 @@ def asleep(seconds: int) -> str:
 
 def _cancel_until(cancel: object, ended: threading.Event) -> None:
     assert callable(cancel)
-    # What comes before the server has the query does nothing.
+    # Cancelling before the server has the query does nothing.
     while not ended.wait(0.5):
         cancel()
 

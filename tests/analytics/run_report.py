@@ -1,4 +1,4 @@
-"""`python -m analytics` as people and workers run it."""
+"""`python -m analytics` as users and workers run it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analytics import guest
+from tests.support.quick_java import QUICK_SPARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,10 +24,9 @@ def start(
     return subprocess.Popen(
         [sys.executable, "-m", "analytics", *map(str, arguments)],
         cwd=cwd,
-        # A guest gets nothing of a machine that is busy with other tests.
         env={
             "PYTHONPATH": str(ROOT),
-            guest.VARIABLE: "false",
+            **QUICK_SPARK,
             **(os.environ if environment is None else environment),
         },
         stdout=subprocess.PIPE,
@@ -40,7 +39,7 @@ def start(
 def run(
     *arguments: object, environment: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> tuple[int, list[dict[str, Any]], str]:
-    """Return the exit code, the events on standard output, and what standard error says."""
+    """Return the exit code, the events on standard output, and standard error."""
     process = start(*arguments, environment=environment, cwd=cwd)
     output, errors = process.communicate(timeout=RUN_SECONDS_MAX)
     return process.returncode, [json.loads(line) for line in output.splitlines()], errors

@@ -1,4 +1,4 @@
-"""Stores made by our own encoders: small files, every byte under the test's control."""
+"""Stores written by our own encoders: small files, with every byte controlled by the test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ V6_HOST = host_bytes("2001:db8::7", 10911)
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was put, and where it went."""
+    """A message and its location."""
 
     topic: str
     body: bytes
@@ -32,7 +32,7 @@ class Stored:
 
 @dataclass(slots=True)
 class StoreBuilder:
-    """Puts messages into the files of a store; `write` makes them real."""
+    """Puts messages into the files of a store; `write` writes them to disk."""
 
     root: Path
     file_bytes: int = FILE_BYTES

@@ -1,4 +1,4 @@
-"""A cluster of Spark that does not see the log: reports from the brokers, or a sentence."""
+"""A Spark cluster without access to the log: reports from the brokers, or an error message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.analytics import run_report
 from tests.analytics.store_builder import StoreBuilder
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
-from tests.support.spark_cluster import patiently
+from tests.support.spark_cluster import retry_slow_workers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,8 +58,8 @@ def test_a_setting_names_the_brokers(text: str, options: dict[str, str]) -> None
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("a:1 secretKey=s3cret", "names secretKey; it may name namesrvAddr"),
-        ("a:1 subscribe=orders", "names subscribe"),
+        ("a:1 secretKey=s3cret", "has the unknown option secretKey. Use namesrvAddr"),
+        ("a:1 subscribe=orders", "has the unknown option subscribe"),
         ("here", "namesrvAddr is 'here'; it must be host:port"),
         ("tls=true", "needs the option namesrvAddr"),
     ],
@@ -70,7 +70,7 @@ def test_a_setting_that_names_no_brokers_is_refused(text: str, wrong: str) -> No
 
 
 def test_reports_that_need_more_than_messages_say_why() -> None:
-    of_messages = [name for name, report in REPORTS.items() if report.samples is None]
+    of_messages = [name for name, report in REPORTS.items() if not report.samples]
     assert {name for name in of_messages if not brokers.why_not(REPORTS[name])} == FROM_BROKERS
     assert "keeps for itself" in brokers.why_not(REPORTS["delays"])
     by_group = REPORTS["origins"].with_parameters({"by": "group"})
@@ -84,8 +84,8 @@ def test_reports_that_need_more_than_messages_say_why() -> None:
 @pytest.mark.parametrize(
     ("report", "setting", "sentence"),
     [
-        ("traffic", "", "share the store with each worker under the same path, or set TREBUCHET_"),
-        ("lag", NAMESRV, "not made from the brokers instead: it needs the offsets and queues"),
+        ("traffic", "", "Share the store with every worker under the same path, or set TREBUCHET_"),
+        ("lag", NAMESRV, "can't read the brokers instead: it needs the offsets and queues"),
     ],
 )
 def test_a_worker_that_does_not_see_the_log_is_named_with_what_would_help(
@@ -102,17 +102,17 @@ def test_a_worker_that_does_not_see_the_log_is_named_with_what_would_help(
     )
     plan = StoreReader(store).plan()
 
-    assert brokers.brokers_instead(running_spark, request, plan) == ""
-    # In this process alone: workers look for themselves.
+    assert brokers.name_servers_to_read(running_spark, request, plan) == ""
+    # Only in this process: workers check for themselves.
     monkeypatch.setattr(brokers, "fingerprint_seen", lambda *_: 1)
     with pytest.raises(ReportError, match=sentence) as refused:
-        brokers.brokers_instead(running_spark, request, plan)
+        brokers.name_servers_to_read(running_spark, request, plan)
 
     assert os.uname().nodename in str(refused.value)
 
 
 class BusyCluster:
-    """The Spark of a cluster whose workers take no task until the work is cancelled."""
+    """The Spark of a cluster whose workers accept no task until the work is cancelled."""
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
@@ -126,7 +126,11 @@ class BusyCluster:
     def width(self) -> int:
         return 2
 
-    def each(self, _: object, __: object) -> list[str]:
+    @property
+    def session(self) -> BusyCluster:
+        return self
+
+    def range(self, *_: object) -> None:
         assert self._cancelled.wait(60)
         raise PySparkException("cancelled as part of cancelled job group")
 
@@ -139,8 +143,8 @@ def test_workers_that_do_not_say_what_they_see_end_in_a_sentence_within_thirty_s
     store = StoreBuilder(tmp_path / "store").put_many(20).write()
     request = Request(REPORTS["traffic"], store, tmp_path, master="spark://cluster:7077")
 
-    with pytest.raises(ReportError, match=r"did not say within .* whether they see the log at"):
-        brokers.brokers_instead(
+    with pytest.raises(ReportError, match=r"didn't report within .* whether they see the log at"):
+        brokers.name_servers_to_read(
             BusyCluster(),  # type: ignore[arg-type]
             request,
             StoreReader(store).plan(),
@@ -155,12 +159,12 @@ def test_a_cluster_that_does_not_see_the_log_reads_the_brokers(
     broker.start()
     try:
         sent = _send(broker, {"orders": 30, "bills": 12})
-        # To this program a directory, and to the workers, which run elsewhere, nothing.
+        # A directory for this program, but missing for the workers, which run elsewhere.
         store = "/proc/self/cwd/store"
 
         environment = {**os.environ, session.SECRET_FILE_VARIABLE: str(spark_cluster.secret)}
 
-        code, events, errors = patiently(
+        code, events, errors = retry_slow_workers(
             lambda: run_report.run(
                 "traffic",
                 *("--store", store, "--out", tmp_path / "out", "--master", spark_cluster.master),

@@ -7,25 +7,24 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import AnalysisException
 
 from analytics.collect import collect
 from analytics.errors import ReportError
+from analytics.inputs import log_input
 from analytics.progress import ProgressLines
 from analytics.reports import traffic
 from analytics.reports.report import step_for
 from analytics.request import Request
 from analytics.session import require_executor
 from analytics.store.decode import FILE_GONE
-from analytics.store.reader import StoreReader
 from tests.analytics.store_builder import FILE_BYTES, START_MS, StoreBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from analytics.collect import Outcome
+    from analytics.inputs import Input
     from analytics.session import Spark
-    from analytics.store.plan import ReadPlan
 
 HOUR_MS = 3_600_000
 
@@ -34,12 +33,8 @@ def request_of(root: Path, **values: Any) -> Request:
     return Request(report=traffic.REPORT, store=root, out=root / "out", **values)
 
 
-def plan_of(request: Request) -> ReadPlan:
-    return StoreReader(request.store).plan(from_ms=request.from_ms, to_ms=request.to_ms)
-
-
-def collected(spark: Spark, request: Request, plan: ReadPlan | None = None) -> Outcome:
-    return collect(spark, request, plan or plan_of(request), ProgressLines(io.StringIO()))
+def collected(spark: Spark, request: Request, given: Input | None = None) -> Outcome:
+    return collect(spark, request, given or log_input(request), ProgressLines(io.StringIO()))
 
 
 @pytest.mark.spark
@@ -71,16 +66,6 @@ def test_a_report_that_finds_nothing_has_no_row_and_no_error(
 
 
 @pytest.mark.spark
-def test_a_report_on_a_topic_that_does_not_exist_names_the_topic(
-    running_spark: Spark, tmp_path: Path
-) -> None:
-    root = StoreBuilder(tmp_path).put_many(300).write()
-
-    with pytest.raises(AnalysisException, match="There is no topic unknown"):
-        collected(running_spark, request_of(root, parameters={"topic": "unknown"}))
-
-
-@pytest.mark.spark
 def test_a_long_range_is_cut_by_longer_steps_and_loses_nothing(
     running_spark: Spark, tmp_path: Path
 ) -> None:
@@ -94,7 +79,7 @@ def test_a_long_range_is_cut_by_longer_steps_and_loses_nothing(
     step_seconds = step_for(traffic.REPORT, 30 * 86_400)
     found = collected(running_spark, request)
 
-    # Of a range that ends in the future, what has passed counts.
+    # For a range that ends in the future, only elapsed time counts.
     assert 60 <= found.step_seconds <= step_seconds
     assert sum(found.table["messages"].to_pylist()) == 720
     assert {at.timestamp() % found.step_seconds for at in found.table["time"].to_pylist()} == {0}
@@ -106,10 +91,10 @@ def test_what_expires_after_the_plan_is_a_range_that_the_result_names(
 ) -> None:
     builder = StoreBuilder(tmp_path).put_many(400)
     request = request_of(builder.write())
-    plan = plan_of(request)
+    given = log_input(request)
 
     builder.path_of(0).unlink()
-    found = collected(running_spark, request, plan)
+    found = collected(running_spark, request, given)
 
     left = [one for one in builder.stored if one.commit_log_offset >= FILE_BYTES]
     assert found.rows_read == sum(found.table["messages"].to_pylist()) == len(left)
@@ -119,7 +104,7 @@ def test_what_expires_after_the_plan_is_a_range_that_the_result_names(
 
 
 class Workers:
-    """A cluster's Spark whose first executor comes after some seconds, by a clock of its own."""
+    """A cluster's Spark whose first executor arrives after some seconds, by a manual clock."""
 
     def __init__(self, come_after: float) -> None:
         self.now = 100.0
@@ -146,8 +131,8 @@ def test_a_cluster_without_a_worker_is_told_in_a_sentence_after_thirty_seconds(
         require_executor(workers, "spark://127.0.0.1:7077")  # type: ignore[arg-type]
 
     assert str(refused.value) == (
-        "No worker of the Spark cluster at spark://127.0.0.1:7077 took the work within 30 s: it "
-        "needs one with a free core and 1g of memory."
+        "No worker of the Spark cluster at spark://127.0.0.1:7077 accepted work within 30 s. "
+        "Reports need a worker with a free core and 1g of memory."
     )
     assert 30 < workers.now - 100.0 < 31
 

@@ -1,4 +1,4 @@
-"""Reports and the lake by a Spark Connect server, to which our code is brought by its client."""
+"""Reports and the lake with a Spark Connect server, to which the client uploads our code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from analytics import connect, guest, session
+from analytics import connect, session
 from analytics.errors import ReportError
 from analytics.reports.catalog import REPORTS
 from analytics.request import Request
@@ -22,9 +22,11 @@ from analytics.run import sentence_of
 from tests.analytics import run_report
 from tests.analytics.lake.lakes import Lake, put_offsets, traffic_of
 from tests.analytics.store_builder import StoreBuilder
+from tests.analytics.test_spark_writer import run_ingest
 from tests.support.ports import free_port
+from tests.support.quick_java import QUICK_SPARK
 from tests.support.sources import ROOT
-from tests.support.spark_cluster import patiently
+from tests.support.spark_cluster import retry_slow_workers
 from tests.support.spark_connect import connect_server
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def started(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=ROOT,
-        env={**os.environ, guest.VARIABLE: "false"},
+        env={**os.environ, **QUICK_SPARK},
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -57,7 +59,7 @@ def started(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def report(name: str, server: str, store: Path, out: Path) -> tuple[int, list[dict[str, Any]], str]:
     arguments = (name, "--store", store, "--out", out, "--master", server)
-    return patiently(lambda: run_report.run(*arguments), lambda ended: str(ended[1]))
+    return retry_slow_workers(lambda: run_report.run(*arguments), lambda ended: str(ended[1]))
 
 
 def keyed_store(root: Path) -> StoreBuilder:
@@ -107,21 +109,14 @@ def test_an_empty_store_is_a_report_without_a_row_there_too(server: str, tmp_pat
 
 
 @pytest.mark.spark
-def test_a_connect_server_fills_bronze_and_gold(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connect_server_fills_bronze_and_gold(server: str, tmp_path: Path) -> None:
     builder = StoreBuilder(tmp_path / "store", file_bytes=64 * 1024).put_many(3000)
     builder.write()
     lake = Lake(tmp_path / "lake", builder.root)
-    monkeypatch.setenv("TREBUCHET_SPARK_MASTER", server)
 
-    done = started(
-        *("analytics.lake_on_spark", "ingest"),
-        *("--store", str(builder.root), "--lake", str(lake.directory)),
-    )
+    done, said = run_ingest(server, builder, lake)
 
-    assert done.returncode == 0, done.stderr
-    assert "3000 messages in 1 batches" in done.stdout
+    assert (done["event"], done.get("rows"), done.get("batches")) == ("done", 3000, 1), said
     assert lake.offsets() == put_offsets(builder)
     assert lake.traffic() == traffic_of(builder.stored)
 
@@ -149,9 +144,9 @@ def test_a_server_that_does_not_see_the_log_is_told_with_what_would_help(
 ) -> None:
     StoreBuilder(tmp_path / "store").put_many(20).write()
 
-    # To the client a directory; to the server, which works elsewhere, nothing.
+    # A directory for the client; missing for the server, which runs elsewhere.
     arguments = ("traffic", "--store", "/proc/self/cwd/store", "--out", tmp_path / "out")
-    code, events, _ = patiently(
+    code, events, _ = retry_slow_workers(
         lambda: run_report.run(*arguments, "--master", server, cwd=tmp_path),
         lambda ended: str(ended[1]),
     )
@@ -178,10 +173,11 @@ def test_an_address_has_a_host_and_a_port(master: str, address: tuple[str, str])
 def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
     master = f"sc://127.0.0.1:{free_port()}"
 
-    with pytest.raises(ReportError, match="The Spark Connect server does not answer at sc://"):
+    with pytest.raises(ReportError, match=r"The Spark Connect server at sc://.* doesn't respond"):
         connect.start_remote(tmp_path, master)
 
-    gone = connect.RemoteSpark(SimpleNamespace(), master)  # type: ignore[arg-type]
+    nobody = SimpleNamespace(registerProgressHandler=lambda _: None)
+    gone = connect.RemoteSpark(nobody, master)  # type: ignore[arg-type]
     assert gone.why_gone() == (
         f"The Spark Connect server at {master} went away in the middle of the run."
     )
@@ -202,7 +198,7 @@ def test_a_token_comes_from_a_file_and_is_quoted(
 
 
 class Builder:
-    """PySpark's, of sessions that end in an error before there is one."""
+    """PySpark's builder, for sessions that fail before they exist."""
 
     def __init__(self, create: Callable[[], object]) -> None:
         self.create = create
@@ -226,7 +222,7 @@ def test_packages_that_are_missing_are_named_with_a_command(
 
 
 class Refusing:
-    """A session that no setting can be made in."""
+    """A session that rejects every setting."""
 
     def __init__(self, said: str) -> None:
         self._said = said
@@ -236,6 +232,9 @@ class Refusing:
         self.release_session_on_close = True
 
     def set_retry_policies(self, _: object) -> None:
+        pass
+
+    def registerProgressHandler(self, _: object) -> None:  # noqa: N802 - Spark's name
         pass
 
     def set(self, _: str, __: str) -> None:
@@ -257,7 +256,7 @@ def test_a_server_that_takes_no_session_is_told_in_a_sentence(
 ) -> None:
     refusing = Refusing(said)
     monkeypatch.setattr(session, "require_master", lambda _: None)
-    monkeypatch.setattr(connect, "be_impatient", lambda _: None)
+    monkeypatch.setattr(connect, "limit_retries", lambda _: None)
     builder = Builder(lambda: refusing)
     monkeypatch.setattr(connect, "SparkSession", SimpleNamespace(builder=builder))
 
@@ -267,19 +266,20 @@ def test_a_server_that_takes_no_session_is_told_in_a_sentence(
     assert refusing.is_stopped
 
 
-def test_progress_is_that_of_the_first_stage() -> None:
+def test_progress_is_what_the_server_told_last_of_each_stage() -> None:
     stages = connect.Stages()
     first, second = (
         SimpleNamespace(stage_id=stage, num_completed_tasks=done)
         for stage, done in ((4, 3), (5, 0))
     )
 
-    assert stages.first() == (0, 0)
+    assert stages.tasks == {}
     stages([second, first], 1, None, done=False)
-    assert stages.first() == (3, 0)
-    # The last call may know of none.
+    # The last call may not know the number of stages.
     stages(None, 0, None, done=True)
-    assert stages.first() == (3, 0)
+    assert stages.tasks == {4: 3, 5: 0}
+    stages.clear()
+    assert stages.tasks == {}
 
 
 @pytest.mark.parametrize(

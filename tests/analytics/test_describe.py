@@ -102,7 +102,7 @@ def test_its_needs_can_be_checked_by_the_command_it_names() -> None:
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=list(REPORTS))
 def test_its_words_are_true_of_what_it_reads(report) -> None:
-    """A report of samples has no log to speak of, and the newest hour is not sampled yet."""
+    """A report of samples has no log to describe, and the newest hour isn't sampled yet."""
     said = [
         text
         for parameter in report.parameters
@@ -110,13 +110,13 @@ def test_its_words_are_true_of_what_it_reads(report) -> None:
     ]
 
     assert not any("log is read" in text for text in said)
-    if report.samples is not None:
+    if report.samples:
         assert not any("log" in text.split() for text in said)
         assert any("samples are up to an hour old" in text for text in said)
         assert report.chart.is_reading
 
 
-# Names, figures' units and words of ours; to call another column one of these is a decision.
+# Our own names, units and words; adding another column here is a decision.
 OF_NO_MESSAGE = {
     *("topic", "origin_topic", "consumer_group", "producer_group", "client", "host", "owner"),
     *("change", "direction", "kind", "language", "reason", "role", "size", "state", "version"),
@@ -124,7 +124,7 @@ OF_NO_MESSAGE = {
 
 
 def test_a_text_that_only_messages_tell_says_of_which_topic_s() -> None:
-    """Keys and tags are for those who may see the messages of their topic."""
+    """Keys and tags are only for users who can see the messages of their topic."""
     telling = {}
     for report in REPORTS.values():
         columns = {column.name: column for column in report.columns}

@@ -1,4 +1,4 @@
-"""Pulling and sending where the broker answers what it likes."""
+"""Pulling and sending with arbitrary answers from the broker."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_queue_that_ended_or_stands_still_ends_the_pulling(code: int, followin
 def test_an_answer_without_a_next_offset_is_a_sentence(fields: dict[str, str]) -> None:
     cluster = ScriptedCluster(lambda _: (ResponseCode.SUCCESS, fields, b""))
 
-    with pytest.raises(ReportError, match="does not say where to go on"):
+    with pytest.raises(ReportError, match="has no next offset"):
         pulled(cluster, 0, 5)
 
 
@@ -181,7 +181,7 @@ def test_messages_with_a_sharding_key_go_to_one_queue_one_after_the_other() -> N
     for (queue, _), body in zip(cluster.asked, cluster.bodies, strict=True):
         if keys[int(body) % 5]:
             by_queue.setdefault(queue.queue_id, []).append(int(body))
-    # What Java's "…".hashCode() gives, modulo three queues.
+    # The value of Java's "…".hashCode(), modulo three queues.
     assert {keys[number % 5]: queue for queue, found in by_queue.items() for number in found} == {
         "a": 97 % 3,
         "key-17": abs(-1134722988) % 3,

@@ -1,4 +1,4 @@
-"""docs/spark.md: its examples run, and its tables name the options and columns that there are."""
+"""docs/spark.md: its examples run, and its tables list all options and columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEAD = "| option | default | |\n|---|---|---|\n"
 
 
 def rows_under(head: str, start: int) -> set[str]:
-    """The names in the first column of the table that follows."""
+    """Return the names in the first column of the table under a heading."""
     at = DOCUMENT.index(head, start) + len(head)
     table = DOCUMENT[at : DOCUMENT.index("\n\n", at)]
     return {
@@ -70,7 +70,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def wheel_beside_it(wheel: Path, spark: SparkSession, tmp_path: Path) -> Iterator[None]:
-    """The wheel in the test's directory; the session has the checkout's sources afterwards."""
+    """The wheel in the test's directory; the session uses the checkout's sources afterwards."""
     shutil.copy(wheel, tmp_path)
     before = list(sys.path)
     yield
@@ -95,7 +95,7 @@ def test_its_examples_run(spark: SparkSession, broker: BrokerProcess, tmp_path: 
         if "readStream" in example:
             # Spark ships no files to the process of a stream.
             register_those_of_the_checkout(spark)
-        # The examples about damage read a store that has some.
+        # The examples about damage read a damaged store.
         store = builder.write() if "damage" in example else sound
         text = example.replace(STORE, str(store)).replace(NAMESRV, broker.namesrv)
         text = text.replace('"trebuchet_spark', f'"{tmp_path}/trebuchet_spark')

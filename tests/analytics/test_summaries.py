@@ -1,4 +1,4 @@
-"""What a page shows of all rows: equal to a recount, however many rows there are."""
+"""A page's summary of all rows equals a recount, however many rows there are."""
 
 from __future__ import annotations
 

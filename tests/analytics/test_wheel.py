@@ -1,4 +1,4 @@
-"""The sources as a package of their own, beside nothing but what it depends on."""
+"""The sources as a separate package, with only its dependencies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.analytics.store_builder import StoreBuilder
 
 RUN_SECONDS_MAX = 900
 NEEDED = ("pyspark", "py4j", "pyarrow", "numpy", "msgspec")
-# Other packages of these names may be anywhere.
+# Unrelated packages of these names may be installed.
 STRANGERS = ("analytics", "broker_core")
 LOADED = """
 import importlib, importlib.util, sys
@@ -46,7 +46,7 @@ README = (ROOT / "analytics" / "packaging" / "README.md").read_text()
 
 @pytest.fixture(scope="module")
 def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory for PYTHONPATH: the wheel, links to its dependencies, and strangers."""
+    """A directory for PYTHONPATH: the wheel, links to its dependencies, and unrelated packages."""
     directory = tmp_path_factory.mktemp("site")
     install = ("install", "--no-index", "--no-deps", "--target", directory, wheel)
     _run("-m", "pip", "--disable-pip-version-check", *install, environment=dict(os.environ))
@@ -110,7 +110,7 @@ def test_its_metadata_says_what_it_is(wheel: Path) -> None:
 
 
 def test_building_it_again_gives_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
-    # By another user, at another time, with a source distribution between.
+    # Built by another user, at another time, from a source distribution.
     before = os.umask(0o077)
     try:
         for what, where in (("sdist", ROOT), ("wheel", None)):

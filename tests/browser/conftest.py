@@ -1,4 +1,4 @@
-"""Chromium, and an appliance that has something to show."""
+"""Chromium, and an appliance with data to show."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, BrowserContext
 
-# A machine stalls for seconds, and a wait that is met costs none.
+# A machine stalls for seconds, and a wait ends as soon as its condition holds.
 expect.set_options(timeout=60_000)
 
 ARTIFACTS = Path(__file__).resolve().parent.parent / "artifacts"
@@ -46,7 +46,7 @@ UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """An appliance in use, and the keys of what pages show, by the names in their addresses."""
+    """An appliance in use, and the keys for its pages, by parameter name."""
 
     appliance: Appliance
     keys: dict[str, int | str]
@@ -56,7 +56,7 @@ class World:
 def browser(chromium: str) -> Iterator[Browser]:
     """Chromium for one file of tests.
 
-    While it is open playwright's event loop runs in this thread, and no other test's could.
+    While it's open, Playwright's event loop runs in this thread, which prevents other loops.
     """
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
@@ -66,7 +66,7 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def appliance(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
-    """Run the appliance; Chromium is looked for first, so that it is not started in vain."""
+    """Run the appliance; check for Chromium first, to avoid a useless start."""
     started = Appliance(tmp_path_factory.mktemp("appliance"))
     started.start()
     yield started
@@ -75,7 +75,7 @@ def appliance(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def world(appliance: Appliance) -> World:
-    """Make a topic with messages, a group that has read some, alerts; a report begins."""
+    """Create a topic with messages, a group that has read some, alerts; start a report."""
     traffic(appliance.port)
     with RawClient(appliance.namesrv_port) as client:
         order = {"namespace": str(KEYS["namespace"]), "key": TOPIC, "value": "broker-a:4"}
@@ -97,7 +97,7 @@ def world(appliance: Appliance) -> World:
 
 
 def member(port: int, client_id: str, group: str, topic: str, tag: str = "*") -> RawClient:
-    """Return a client of this id that reads a tag in a group; its connection stays open."""
+    """Return a client with this ID that reads a tag in a group; its connection stays open."""
     client = RawClient(port)
     subscription = {"topic": topic, "subString": tag, "expressionType": "TAG", "tagsSet": [tag]}
     body = {
@@ -114,14 +114,14 @@ def member(port: int, client_id: str, group: str, topic: str, tag: str = "*") ->
         "producerDataSet": [{"groupName": f"{group}-producers"}],
     }
     client.send_request(HEART_BEAT, body=json.dumps(body).encode())
-    # Before the answer it may be told that there is one more member: itself.
+    # Before the answer it may be notified of a new member: itself.
     while client.read_answer().code != raw_remoting.SUCCESS:
         continue
     return client
 
 
 def wait_for_report(appliance: Appliance) -> None:
-    """Wait for the run that `world` began, seldom asking: the console shares the machine."""
+    """Wait for the run that `world` started; poll rarely, to spare the shared machine."""
     visitor = Visitor(appliance.url)
     visitor.sign_in(then=RUN_PATH)
     until(

@@ -1,4 +1,4 @@
-"""What is wrong with how a page looks, and its pictures."""
+"""Checks of a page's appearance and accessibility, and screenshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 AXE = Axe()
 EVERYTHING: dict[str, object] = {"resultTypes": ["violations"]}
-# The other theme differs by its colours alone.
+# The other theme only differs in colours.
 COLOURS: dict[str, object] = {**EVERYTHING, "runOnly": ["color-contrast"]}
 WITHOUT_ADDRESS = """
 [...document.querySelectorAll('main a:not([href]), main a[href=""]')]
@@ -55,12 +55,12 @@ FOCUSED = """
     found.slice(0, 3).map((one) => `${what} ${one.outerHTML.slice(0, 200)}`))
 """
 FOCUS_SPARE = 10
-"""Parts that scroll take the focus, too."""
+"""Scrollable parts take the focus, too."""
 PHONE = {"width": 390, "height": 900}
 
 
 def inaccessible(page: Page, scheme: Scheme, rules: dict[str, object]) -> list[str]:
-    """Return what axe finds, be it of little weight."""
+    """Return all of axe's findings, including minor ones."""
     return [
         f"{scheme}: {found['id']}: {node['html'][:200]} {node['failureSummary']}"
         for found in AXE.run(page, options=rules).response["violations"]
@@ -74,19 +74,19 @@ def too_wide(page: Page) -> str | None:
 
 
 def pointless(page: Page) -> list[str]:
-    """Return the links that lead to the page that they are on, since they have no address."""
+    """Return links without an address, which lead to the same page."""
     return list(page.evaluate(WITHOUT_ADDRESS))
 
 
 def out_of_reach(page: Page) -> list[str]:
-    """Go through a page by the Tab key; return what that leaves out."""
+    """Walk through a page with the Tab key; return unreachable elements."""
     for _ in range(page.evaluate(WATCH_FOCUS) + FOCUS_SPARE):
         page.keyboard.press("Tab")
     return list(page.evaluate(FOCUSED))
 
 
 def problems_of(page: Page, name: str) -> list[str]:
-    """Keep the pictures of a page as it is, wide and narrow, in both themes; say what is wrong."""
+    """Save screenshots of a page, wide and narrow, in both themes; return the problems."""
     wide, found = page.viewport_size, pointless(page)
     assert wide is not None
     for size in (wide, PHONE):

@@ -1,4 +1,4 @@
-"""What is reset, undone, sent, committed, replayed on the pages: what a Java consumer meets of it.
+"""Resets, undos, sends, commits and replays on the pages, as a Java consumer experiences them.
 
 The stories share one appliance.
 """
@@ -30,16 +30,16 @@ pytestmark = [pytest.mark.browser, pytest.mark.interop]
 
 QUEUES = 4
 FIRST, MORE = 10, 3
-# The page looks for two minutes; a member stands still for ten seconds of them.
+# The page polls for two minutes, and a member pauses for ten seconds of them.
 WATCHED_MS = 150_000
 REPLAY_MS = 60_000
 BIG = "12345678901234567890"
-"""Does not fit into 64 bits, nor into a browser's number."""
+"""Too large for 64 bits, and for a browser's number."""
 POLL_S = 0.25
 
 
 class Told(NamedTuple):
-    """What a preview says of a queue."""
+    """A preview's row for a queue."""
 
     old: int
     new: int
@@ -58,7 +58,7 @@ def key_of(queue_id: int, offset: int) -> str:
 
 
 def send_to_all(client: RawClient, topic: str, low: int, high: int) -> set[str]:
-    """Send the messages of these offsets to each queue; return their keys."""
+    """Send messages at these offsets to each queue; return their keys."""
     keys = set()
     for queue_id in range(QUEUES):
         for offset in range(low, high):
@@ -88,7 +88,7 @@ def wait_for_commits(client: RawClient, topic: str, group: str, offset: int) -> 
 
 
 def told(page: Page) -> dict[int, Told]:
-    """Return what the preview on a page says, by queue."""
+    """Return the rows of a page's preview, by queue."""
     rows = page.locator("main table tbody tr")
     expect(rows).to_have_count(QUEUES)
     found = {}
@@ -100,7 +100,7 @@ def told(page: Page) -> dict[int, Told]:
 
 
 def applied(page: Page, follower: Follower) -> int:
-    """Carry out the preview on a page; return how much the consumer had received by then."""
+    """Apply the preview on a page; return how many messages the consumer had received by then."""
     received = len(follower.keys)
     page.get_by_role("button", name="Reset offsets").click()
     expect(page.locator("#following")).to_be_visible()
@@ -108,13 +108,13 @@ def applied(page: Page, follower: Follower) -> int:
 
 
 def wait_until_followed(page: Page, picture: str) -> None:
-    """Watch the page until it says by itself that no member is waited for."""
+    """Wait until the page reports, without a reload, that all consumers moved."""
     chip = page.locator("#following .card__head .chip")
     expect(chip).to_have_attribute("data-state", re.compile("ok|warn"), timeout=WATCHED_MS)
-    # A page that a stalled machine has held for two minutes gives up, and says so.
-    if "not all" in chip.inner_text():
+    # After a two-minute stall of the machine a page gives up, and says so.
+    if "haven't" in chip.inner_text():
         page.reload()
-    expect(chip).to_have_text(re.compile(r"all have followed|past (its|their) old place"))
+    expect(chip).to_have_text(re.compile(r"all consumers moved|past (its|their) old offset"))
     page.screenshot(path=ARTIFACTS / picture, full_page=True)
 
 
@@ -132,12 +132,12 @@ def test_members_read_again_what_the_preview_says_and_by_undo_what_it_says_then(
         until(lambda: set(follower.keys) >= first, "the messages", seconds=SECONDS)
         wait_for_commits(client, topic, group, FIRST)
 
-        # Everything again: by time, as any broker can tell its members.
+        # Everything again: by time, as any broker can announce to its members.
         page = context.new_page()
         sign_in(page, appliance.url)
         page.goto(f"{appliance.url}/offsets/?group={group}&topic={topic}")
-        expect(page.get_by_text("1 member", exact=True)).to_be_visible()
-        page.get_by_label("The earliest retained message").check()
+        expect(page.get_by_text("1 consumer", exact=True)).to_be_visible()
+        page.get_by_label("Earliest retained message").check()
         page.get_by_role("button", name="Preview").click()
         expect(page.get_by_text("The group is consuming")).to_be_visible()
         assert told(page) == {each: Told(FIRST, 0, FIRST, 0) for each in range(QUEUES)}
@@ -147,14 +147,14 @@ def test_members_read_again_what_the_preview_says_and_by_undo_what_it_says_then(
         assert set(follower.keys[received:]) == first
         wait_until_followed(page, "offsets-followed-1280.png")
 
-        # They read on, and are then undone from the audit: it says what they read once more.
+        # They continue reading, then the undo from the audit log shows how much they read again.
         more = send_to_all(client, topic, FIRST, FIRST + MORE)
         until(lambda: set(follower.keys) >= more, "what came since", seconds=SECONDS)
         wait_for_commits(client, topic, group, FIRST + MORE)
         page.goto(f"{appliance.url}/audit/")
         resets = page.locator("tr", has_text="offset.reset")
         resets.first.get_by_role("link", name="Undo").click()
-        expect(page.get_by_role("heading", name="Undo preview")).to_be_visible()
+        expect(page.get_by_role("heading", name="Preview undo")).to_be_visible()
         assert told(page) == {each: Told(FIRST + MORE, FIRST, MORE, 0) for each in range(QUEUES)}
         received = applied(page, follower)
         until(lambda: set(follower.keys[received:]) >= more, "these again", seconds=SECONDS)
@@ -164,7 +164,7 @@ def test_members_read_again_what_the_preview_says_and_by_undo_what_it_says_then(
 
 
 def fill(page: Page, appliance: Appliance, topic: str, keys: str, **more: str) -> None:
-    """Fill in the form for sending, with keys that tell the message."""
+    """Fill in the form for sending, with keys that identify the message."""
     page.goto(f"{appliance.url}/messages/send/?topic={topic}")
     page.get_by_label("Body", exact=True).fill(f'{{"order": {BIG}}}')
     page.get_by_label("Keys", exact=True).fill(keys)
@@ -173,7 +173,7 @@ def fill(page: Page, appliance: Appliance, topic: str, keys: str, **more: str) -
 
 
 def send(page: Page, topic: str) -> None:
-    """Send what the form says, and wait for the page that says so."""
+    """Submit the form, and wait for the page that confirms it."""
     with page.expect_navigation():
         page.get_by_role("button", name="Send", exact=True).click()
     expect(page.get_by_role("heading", name=f"Last sent to {topic}")).to_be_visible()
@@ -190,7 +190,7 @@ def is_acknowledged(page: Page, group: str) -> bool:
 
 
 def give_up(client: RawClient, topic: str, group: str, offset: int) -> None:
-    """Have the broker put a message among the dead letters, as a consumer's last retry does."""
+    """Turn a message into a dead letter, as a consumer's last retry does."""
     fields = {
         "offset": str(offset),
         "group": group,
@@ -215,11 +215,11 @@ def test_what_is_sent_committed_and_replayed_from_the_pages_reaches_a_consumer(
         sign_in(page, appliance.url)
 
         # Sent, several at a time.
-        fill(page, appliance, topic, "several", Tag="paid", How_many="3")
+        fill(page, appliance, topic, "several", Tag="paid", Number_of_messages="3")
         send(page, topic)
         received(follower, "several", 3)
 
-        # They are found by key and by what they say; each says who has it, numbers as sent.
+        # They are found by key and by content; each shows its consumers, and numbers as sent.
         for asked in (
             f"find/?by=key&topic={topic}&text=several",
             f"?topic={topic}&range=15m&text={BIG}",
@@ -231,10 +231,9 @@ def test_what_is_sent_committed_and_replayed_from_the_pages_reaches_a_consumer(
         until(lambda: is_acknowledged(page, group), "the page to say that the group has it")
         page.screenshot(path=ARTIFACTS / "message-acknowledged-1280.png", full_page=True)
 
-        # A transaction is seen by nobody before it is committed.
-        # The form remembers what was sent last.
-        fill(page, appliance, topic, "half", How_many="1")
-        page.get_by_label("As a transaction").check()
+        # A transaction is invisible until it's committed. The form remembers the previous message.
+        fill(page, appliance, topic, "half", Number_of_messages="1")
+        page.get_by_label("Send as a transaction").check()
         send(page, topic)
         fill(page, appliance, topic, "behind")
         send(page, topic)
@@ -244,7 +243,7 @@ def test_what_is_sent_committed_and_replayed_from_the_pages_reaches_a_consumer(
         page.get_by_role("button", name="Commit", exact=True).click()
         received(follower, "half")
 
-        # One that the group gave up comes again, once; nothing is open then.
+        # A dead letter of the group is delivered again, once; no replay is pending then.
         record = raw_remoting.read_queue(appliance.port, topic, 0)[0]
         sent = client.ask(
             raw_remoting.SEND_MESSAGE,
@@ -268,5 +267,5 @@ def test_what_is_sent_committed_and_replayed_from_the_pages_reaches_a_consumer(
         expect(page.locator("#replay")).to_contain_text("1 of 1", timeout=REPLAY_MS)
         page.screenshot(path=ARTIFACTS / "replayed-1280.png", full_page=True)
         page.goto(f"{appliance.url}/dead-letters/g/{group}/")
-        expect(page.get_by_role("heading", name="Nothing is open")).to_be_visible()
+        expect(page.get_by_role("heading", name="No open dead letters")).to_be_visible()
         assert follower.keys.count("dead") == 2

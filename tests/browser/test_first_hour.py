@@ -1,4 +1,4 @@
-"""What a newcomer does in the first hour, and an analyst in the second, in a real browser."""
+"""A new user's first hour, and an analyst's second, in a real browser."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ DEMO_TOPICS = ("orders", "payments", "telemetry")
 
 @pytest.fixture(scope="module")
 def appliance(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
-    """The appliance with a lake: its reports are answered from there."""
-    started = Appliance(tmp_path_factory.mktemp("appliance"), TREBUCHET_LAKE="true")
+    """The appliance with a lake, from which its reports are made."""
+    started = Appliance(tmp_path_factory.mktemp("appliance"))
     started.start()
     yield started
     started.stop()
@@ -46,7 +46,7 @@ def test_from_signing_in_to_a_report_that_counts_what_was_sent(
     navigation.get_by_role("link", name="Topics").click()
     page.get_by_role("link", name="New topic").first.click()
     page.fill("input[name=topic]", TOPIC)
-    page.get_by_role("button", name="Review the change").click()
+    page.get_by_role("button", name="Review changes").click()
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("heading", name=TOPIC)).to_be_visible()
 
@@ -66,7 +66,7 @@ def test_from_signing_in_to_a_report_that_counts_what_was_sent(
     expect(page.locator("#river-dropped")).to_have_text("0")
     page.screenshot(path=ARTIFACTS / "live-with-messages-1280.png")
 
-    # Pausing holds the rows that are there.
+    # Pausing keeps the current rows.
     page.locator("#river-pause").click()
     expect(page.locator("#river-pause")).to_have_attribute("aria-pressed", "true")
     java_4.send(appliance.namesrv, TOPIC, modes="sync", count=1, tags="A", prefix="while-paused")
@@ -75,7 +75,7 @@ def test_from_signing_in_to_a_report_that_counts_what_was_sent(
     page.locator("#river-pause").click()
     expect(rows.filter(has_text="while-paused").first).to_be_visible()
 
-    # One message: its row stays, the others step aside until all are wanted again.
+    # One message: its row stays, and the others are hidden until the filter is cleared.
     shown = page.locator("#river-rows tr")
     shown.filter(has_text="while-paused").first.click(position={"x": 20, "y": 8})
     page.locator("#river-follow").click()
@@ -85,7 +85,7 @@ def test_from_signing_in_to_a_report_that_counts_what_was_sent(
     page.locator("#river-only").click()
     expect(shown.nth(1)).to_be_visible()
 
-    # The report counts exactly what was sent.
+    # The report counts exactly the sent messages.
     navigation.get_by_role("link", name="Reports").click()
     page.get_by_role("button", name="Run a report").first.click()
     dialog = page.locator("dialog#start-report")
@@ -122,17 +122,17 @@ def test_from_demo_traffic_over_reports_and_sql_to_a_schedule(
     page = context.new_page()
     sign_in(page, appliance.url)
 
-    # Traffic, and what the lake has of it at once instead of within a minute.
+    # Traffic, and the lake's tables that fill by themselves.
     start = page.get_by_role("button", name="Start demo traffic").first
     if start.count():
         start.click()
     page.goto(f"{appliance.url}/live/")
     expect(page.locator("#river-rows tr").first).to_be_visible(timeout=60_000)
-    appliance.in_django(
-        "from console.lake.management.commands.lake import Command; Command().handle('ingest')"
-    )
+    page.goto(f"{appliance.url}/lake/")
+    minutes = page.locator("tr", has_text="gold.traffic_minute").locator("td.num").first
+    expect(minutes).to_have_text(re.compile(r"[1-9]"), timeout=REPORT_SECONDS * 1_000)
 
-    # Three reports, each with its sentence, from the lake.
+    # Three reports, each with its summary, made by Spark from the lake.
     for report in ("sizes", "keys", "traffic"):
         page.goto(f"{appliance.url}/reports/")
         page.get_by_role("button", name="Run a report").first.click()
@@ -141,7 +141,9 @@ def test_from_demo_traffic_over_reports_and_sql_to_a_schedule(
         dialog.locator(f"select[name={report}-hours]").select_option("1")
         dialog.get_by_role("button", name="Run", exact=True).click()
         expect(page.locator("#report-finding")).to_be_visible(timeout=REPORT_SECONDS * 1_000)
-        expect(page.locator("#report-engine")).to_contain_text("DuckDB made this from the lake")
+        expect(page.locator("#report-engine")).to_contain_text(
+            "Computed by Spark from the lake table"
+        )
     page.wait_for_load_state("networkidle")
     page.screenshot(path=ARTIFACTS / "report-from-lake-1280.png", full_page=True)
     with page.expect_download() as picture:
@@ -155,7 +157,7 @@ def test_from_demo_traffic_over_reports_and_sql_to_a_schedule(
     message.click()
     expect(page.get_by_text("UNIQ_KEY").first).to_be_visible()
 
-    # The same by SQL; kept, and asked again each hour.
+    # The same by SQL; saved, and scheduled for each hour.
     page.goto(f"{appliance.url}/sql/")
     names = ", ".join(f"'{topic}'" for topic in DEMO_TOPICS)
     page.locator("#sql-text").fill(
@@ -167,7 +169,7 @@ def test_from_demo_traffic_over_reports_and_sql_to_a_schedule(
     expect(page.locator("#sql-result")).to_contain_text(DEMO_TOPICS[0])
     page.locator(".sql-save summary").click()
     page.fill("#sql-name", "what the demo sent")
-    page.get_by_role("button", name="Keep this query").click()
+    page.get_by_role("button", name="Save this query").click()
     page.get_by_role("link", name="Schedule what the demo sent").click()
     page.get_by_role("button", name="Save").click()
     expect(page.locator("#report-next li")).to_have_count(5)

@@ -1,4 +1,4 @@
-"""What producers and clients say of themselves is text on every page, whatever it looks like."""
+"""Producers' and clients' texts are shown as text on every page, whatever they look like."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.browser
 TOPIC, GROUP = "Hostile", "hostile-readers"
 DEAD = f"%DLQ%{GROUP}"
 SHOWN_SECONDS = 60
-# Each would leave an element <x-probe> behind, set a global, or open a dialogue.
+# Each would leave an element <x-probe> behind, set a global, or open a dialog.
 TEXTS = (
     "<x-probe>a</x-probe>",
     "<img src=x onerror=window.probed=1><x-probe></x-probe>",
@@ -51,12 +51,12 @@ PROBED = """
 })
 """
 ANSWERS = (200, 404)
-"""Some pages are about what this topic or group does not have."""
+"""Some pages are about objects that this topic or group doesn't have."""
 CLEAN = {"elements": 0, "global": None, "handlers": 0, "links": 0}
 
 
 class Watched:
-    """What a page said and did that no text may make it do."""
+    """Script effects of a page that no text may cause."""
 
     def __init__(self, page: Page) -> None:
         self.problems: list[str] = []
@@ -74,7 +74,7 @@ class Watched:
 
 
 def properties_of(text: str, number: int) -> str:
-    """Return the properties of a message in which everything that may be free text is `text`."""
+    """Return a message's properties with `text` in every free-text field."""
     table = {"KEYS": f"{text} key-{number}", "TAGS": text, "UNIQ_KEY": text, text: text}
     table |= {"PGROUP": text, "RETRY_TOPIC": TOPIC, "ORIGIN_MESSAGE_ID": text}
     return "".join(f"{name}\x01{value}\x02" for name, value in table.items())
@@ -94,7 +94,7 @@ def send_all(port: int) -> None:
 
 
 def paths(keys: dict[str, int | str]) -> list[str]:
-    """Return every page about the topic and its group, and more of those that show texts."""
+    """Return every page about the topic and its group, and others that show texts."""
     span = urlencode({"topic": TOPIC, "range": "1h"})
     pages = ["/", "/topics/", f"/topics/t/{TOPIC}/", "/groups/", f"/groups/g/{GROUP}/"]
     pages += ["/producers/", f"/messages/?{span}", f"/messages/?{span}&field=list"]
@@ -111,7 +111,7 @@ def paths(keys: dict[str, int | str]) -> list[str]:
 
 
 def settled(page: Page) -> dict[str, object]:
-    """Return what is found of the texts, once what the page asks for is there."""
+    """Return the texts on the page, once its requests are done."""
     page.wait_for_load_state("networkidle")
     found: dict[str, object] = page.evaluate(PROBED)
     return found
@@ -124,7 +124,7 @@ def test_what_clients_say_is_text_on_each_page_and_over_the_socket(
     port = appliance.port
     for topic, queues in ((TOPIC, 2), (DEAD, 1)):
         create_topic(port, topic, queues=queues)
-    # Twice, so that each page of a place has a message there.
+    # Twice, so that each paged list has a message there.
     for _ in range(2):
         send_all(port)
     context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB")
@@ -152,7 +152,7 @@ def test_what_clients_say_is_text_on_each_page_and_over_the_socket(
         page.goto(f"{appliance.url}/live/")
         page.wait_for_selector("[data-state=live], [data-live=on], #river-rows", state="attached")
 
-        # The watch begins a moment after the page is there.
+        # The watch begins a moment after the page is loaded.
         def are_shown() -> bool:
             send_all(port)
             page.wait_for_timeout(300)
@@ -168,5 +168,5 @@ def test_what_clients_say_is_text_on_each_page_and_over_the_socket(
             problems["/live/"] = (found, watched.problems)
 
     assert problems == {}
-    # The texts were there to be read, on most of the pages.
+    # The texts were visible on most of the pages.
     assert shown > len(TEXTS)

@@ -1,4 +1,4 @@
-"""The live page in Chromium, a real broker and the real console behind it: bursts and crashes."""
+"""The live page in Chromium, with a real broker and console: bursts and crashes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COMMITS, TAKES_SUBSCRIPTION = 1, 4
 SETTLED_SECONDS = 120
 POLL_S = 0.25
 STAGES = ("stored", "flushed", "delivered", "acknowledged")
-# What each stage of the page's table adds up to.
+# The sums of each stage in the page's table.
 COUNTS = """
   Object.fromEntries([...document.querySelectorAll("#river-stages tr")].map((row) => [
     row.dataset.stage,
@@ -57,7 +57,7 @@ COUNTS = """
 
 @pytest.fixture
 def web(chromium: str, broker_process: BrokerProcess, tmp_path: Path) -> Iterator[WebProcess]:
-    """Run the console's web server before a broker of its own."""
+    """Run the console's web server with a separate broker."""
     started = WebProcess(tmp_path / "console", TREBUCHET_NAMESRV=broker_process.namesrv)
     (tmp_path / "console").mkdir()
     started.start()
@@ -66,7 +66,7 @@ def web(chromium: str, broker_process: BrokerProcess, tmp_path: Path) -> Iterato
 
 
 def send_burst(client: RawClient, first: int) -> None:
-    """Offer a burst in one write, and take the answers as fast as they come."""
+    """Send a burst in one write, and read the answers as fast as they arrive."""
     frames = [
         send(fields_of(TOPIC, 0, f"UNIQ_KEY\x01U{number}\x02"), b"", number)
         for number in range(first, first + BURST)
@@ -78,7 +78,7 @@ def send_burst(client: RawClient, first: int) -> None:
 
 
 def send_batches(client: RawClient) -> None:
-    """Offer a burst as batches in one go; of each batch all messages are put in one turn."""
+    """Send a burst as batches in one write; all messages of a batch are put in one turn."""
     for begin in range(0, BURST, AT_ONCE):
         items = (
             batch_item(b"", b"UNIQ_KEY\x01V%d\x02" % number)
@@ -91,7 +91,7 @@ def send_batches(client: RawClient) -> None:
 
 
 def pause(page: Page, client: RawClient) -> int:
-    """Have a page pause; return how many messages were sent until its console knew."""
+    """Pause a page; return how many messages were sent until its console noticed."""
     page.locator("#river-pause").click()
     sent = 0
 
@@ -109,7 +109,7 @@ def pause(page: Page, client: RawClient) -> int:
 def consume(client: RawClient, first: int, end: int) -> int:
     """Read messages, and acknowledge them with the next pull, as clients do.
 
-    Returns in how many milliseconds they were stored, the last few left out, by the broker's clock.
+    Returns the milliseconds in which they were stored, without the last few, by the broker's clock.
     """
     stored_ms = []
     for offset in range(first, end + PULLED, PULLED):
@@ -132,13 +132,13 @@ def lost_in(counts: dict[str, tuple[int, int]]) -> int:
 
 
 def counts_of(page: Page, sent: int) -> dict[str, tuple[int, int]]:
-    """Wait until a page shows or counts all that was sent; return that by stage."""
+    """Wait until a page shows or counts everything that was sent; return that by stage."""
     counts: dict[str, tuple[int, int]] = {}
 
     def is_settled() -> bool:
         counts.clear()
         counts.update(page.evaluate(COUNTS))
-        # Without a stage stands what is dropped and not told apart yet.
+        # Dropped events not yet assigned to a stage have an empty stage.
         return "" not in counts and sum(map(sum, counts.values())) >= len(STAGES) * sent
 
     until(
@@ -148,10 +148,10 @@ def counts_of(page: Page, sent: int) -> dict[str, tuple[int, int]]:
 
 
 def bursts_until_one_lasts_less_than_a_second(page: Page, client: RawClient) -> int:
-    """Send and consume bursts, all shown or counted; return how many messages that were.
+    """Send and consume bursts, all shown or counted; return the number of messages.
 
-    How long one lasted the broker's own stamps say. A busy machine has BURSTS_MAX tries, and then
-    bursts that last longer: what must hold of them is the same.
+    The broker's own timestamps measure the duration. A busy machine has BURSTS_MAX attempts, then
+    longer bursts, for which the same must hold.
     """
     for end in range(BURST, BURST * BURSTS_MAX + 1, BURST):
         send_burst(client, end - BURST)
@@ -169,7 +169,7 @@ def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_f
     broker_process: BrokerProcess,
 ) -> None:
     create_topic(broker_process.port, TOPIC)
-    # Three servers and a browser begin at once: a busy machine takes its time.
+    # Three servers and a browser start at once, which takes time on a busy machine.
     context.set_default_timeout(1_000 * SETTLED_SECONDS)
     page = context.new_page()
     sign_in(page, web.url)
@@ -180,7 +180,7 @@ def test_of_a_burst_what_the_page_shows_and_counts_as_dropped_is_what_was_sent_f
     with RawClient(broker_process.port) as client:
         first = bursts_until_one_lasts_less_than_a_second(page, client)
         shown = counts_of(page, first)
-        # For a page that pauses the console keeps QUEUE_EVENTS_MAX events, and drops the others.
+        # For a paused page the console keeps QUEUE_EVENTS_MAX events, and drops the others.
         paused_at = first + pause(page, client)
         sent = paused_at + BURST
         send_batches(client)

@@ -1,6 +1,6 @@
-"""What an operator changes on the pages, Java clients of 4.9.7 meet: accounts, files, topics.
+"""An operator's changes on the pages, as Java clients of 4.9.7 see them: accounts, files, topics.
 
-The stories share one appliance, with access control, and look at the pages that they go through.
+The stories share one appliance, with access control, and check the pages on their way.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FOLLOWED_MS = 90_000
 
 
 class Producer:
-    """A running Java producer that sends what it is asked to. A context manager."""
+    """A running Java producer that sends messages on demand. A context manager."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -69,7 +69,7 @@ class Producer:
         self._process.stdout.close()
 
     def send(self, topic: str, key: str) -> str:
-        """Send a message; return its status, or the code with which it was refused."""
+        """Send a message; return its status, or the code of its rejection."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{topic} {key}\n")
@@ -81,7 +81,7 @@ class Producer:
 
 @pytest.fixture(scope="module")
 def guarded(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
-    """Run an appliance whose broker lets in two accounts: the console's, and one of clients."""
+    """Run an appliance whose broker has two accounts: the console's, and one of clients."""
     directory = tmp_path_factory.mktemp("guarded")
     accounts = directory / "plain_acl.yml"
     accounts.write_text(yaml.safe_dump(ACCOUNTS))
@@ -99,7 +99,7 @@ def guarded(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def session(browser: Browser, guarded: Appliance) -> dict[str, object]:
-    """The administrator's, signed in once for all stories."""
+    """The administrator's session, signed in once for all stories."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB")
     sign_in(context.new_page(), guarded.url)
     state = context.storage_state()
@@ -132,7 +132,7 @@ def follower(java: JavaClients, guarded: Appliance, topic: str, group: str) -> F
 
 
 def sent(sending: Producer, topic: str, key: str) -> None:
-    """Send a message; a topic that was made, or opened, a moment ago takes its time."""
+    """Send a message, retrying because a new or reopened topic takes time to work."""
     until(lambda: sending.send(topic, key) == SENT, f"{key} to be sent", seconds=SECONDS)
 
 
@@ -141,18 +141,18 @@ def received(followed: Follower, *keys: str) -> None:
 
 
 def press(page: Page, name: str) -> None:
-    """Press a button, and wait for the page that it leads to."""
+    """Press a button, and wait for the resulting page."""
     with page.expect_navigation():
         page.get_by_role("button", name=name, exact=True).click()
 
 
 def review(page: Page) -> None:
-    press(page, "Review the change")
-    expect(page.get_by_text("Nothing changes before you apply it.").first).to_be_visible()
+    press(page, "Review changes")
+    expect(page.get_by_text("Nothing changes until you apply it.").first).to_be_visible()
 
 
 def apply(page: Page) -> None:
-    """Apply a plan: a page that says what was done comes behind it."""
+    """Apply a plan, and wait for the page that confirms it."""
     press(page, "Apply")
     expect(page.locator(".toast, #secret-key").first).to_be_visible()
     expect(page.get_by_role("button", name="Apply", exact=True)).to_have_count(0)
@@ -173,7 +173,7 @@ def create_topic(page: Page, url: str, topic: str, queues: int) -> None:
 
 
 def edit_file(page: Page, url: str, file: str, entry: str, **values: object) -> None:
-    """Open a file's editor and set values of an entry, without going on to the plan."""
+    """Open a file's editor and set values of an entry, without continuing to the plan."""
     page.goto(f"{url}/files/b/broker-a/{file}/edit/")
     text = page.locator("#file-text")
     whole = json.loads(text.input_value())
@@ -189,7 +189,7 @@ def test_an_account_made_on_the_page_sends_until_its_permission_is_taken(
     create_topic(page, url, "ShopOrders", 1)
     create_topic(page, url, "Payroll", 1)
 
-    # The account is made, and its secret is shown once.
+    # The account is created, and its secret is shown once.
     page.goto(f"{url}/brokers/accounts/")
     page.get_by_role("link", name="New account").click()
     page.get_by_label("Access key", exact=True).fill(SHOP)
@@ -199,7 +199,7 @@ def test_an_account_made_on_the_page_sends_until_its_permission_is_taken(
     apply(page)
     secret = page.locator("#secret-key").inner_text()
     problems += problems_of(page, "story-account-secret")
-    page.get_by_role("link", name="I have it").click()
+    page.get_by_role("link", name="Done").click()
     expect(page.locator("tr", has_text=SHOP)).to_contain_text("ShopOrders=PUB")
     assert secret not in page.content()
 
@@ -207,7 +207,7 @@ def test_an_account_made_on_the_page_sends_until_its_permission_is_taken(
         sent(shop, "ShopOrders", "allowed")
         assert shop.send("Payroll", "curious") != SENT
 
-        # Its permission is taken: the connected client is refused at once, and by undo no more.
+        # The permission is revoked: the connected client is rejected at once, until the undo.
         page.goto(f"{url}/brokers/accounts/a/{SHOP}/edit/")
         page.get_by_label("Topics", exact=True).fill("ShopOrders=DENY")
         review(page)
@@ -220,14 +220,14 @@ def test_an_account_made_on_the_page_sends_until_its_permission_is_taken(
         page.goto(
             f"{url}/brokers/accounts/may/?access_key={SHOP}&address=127.0.0.1&action=send&name=ShopOrders"
         )
-        expect(page.locator("main table")).to_contain_text("refused")
+        expect(page.locator("main table")).to_contain_text("denied")
         problems += problems_of(page, "story-account-may")
         page.goto(f"{url}/audit/")
         page.locator("tr", has_text=SHOP).get_by_role("link", name="Undo").first.click()
         apply_undo(page)
         assert shop.send("ShopOrders", "again") == SENT
 
-        # A new secret locks out whoever has the old one.
+        # A new secret locks out clients with the old one.
         page.goto(f"{url}/brokers/accounts/a/{SHOP}/secret/")
         problems += problems_of(page, "story-account-renew")
         page.locator("#danger-name").fill(SHOP)
@@ -269,7 +269,7 @@ def test_somebody_with_a_role_by_pattern_sees_messages_of_these_topics_alone(
     page.get_by_label("Name", exact=True).fill(PERSON)
     page.get_by_label("Role", exact=True).select_option("limited")
     page.get_by_label("Order team").check()
-    press(page, "Make the link")
+    press(page, "Create invitation")
     link = page.locator("#invitation").inner_text()
     problems += problems_of(page, "story-invitation")
 
@@ -307,17 +307,17 @@ def test_what_files_say_after_their_plan_clients_obey_and_by_undo_no_more(
     problems: list[str] = []
     url, topic, group, witness = guarded.url, "Configured", "configured-group", "witness-group"
 
-    # A topic and its group come from YAML.
+    # A topic and its group are imported from YAML.
     page.goto(f"{url}/files/import/")
     wanted = {
         "trebuchet": 1,
         "topics": {topic: {"readQueueNums": 2, "writeQueueNums": 2}},
         "groups": {group: {}, witness: {}},
     }
-    page.get_by_label("Or its text").fill(yaml.safe_dump(wanted))
+    page.get_by_label("Or paste its content").fill(yaml.safe_dump(wanted))
     review(page)
     problems += problems_of(page, "story-files-import")
-    page.get_by_label("Why").fill("the shop opens")
+    page.get_by_label("Reason (saved").fill("the shop opens")
     apply(page)
 
     with (
@@ -328,20 +328,20 @@ def test_what_files_say_after_their_plan_clients_obey_and_by_undo_no_more(
         sent(sending, topic, "first")
         received(followed, "first")
 
-        # Without permission to write the producer is refused; by undo it sends again.
+        # Without write permission the producer is rejected; after the undo it can send again.
         edit_file(page, url, "topics.json", topic, perm=4)
         problems += problems_of(page, "story-files-editor")
         review(page)
         expect(page.locator("main")).to_contain_text(topic)
         problems += problems_of(page, "story-files-plan")
         apply(page)
-        # It learns that from its next look at the route.
+        # It notices with its next route update.
         until(lambda: sending.send(topic, "closed") != SENT, "a refusal", seconds=SECONDS)
         undo(page)
         sent(sending, topic, "open")
         received(followed, "open")
 
-        # A group that may not consume gets nothing; another one does; by undo it has it all.
+        # A disabled group gets nothing, while another one does; after the undo it gets everything.
         edit_file(page, url, "subscriptionGroup.json", group, consumeEnable=False)
         review(page)
         apply(page)
@@ -351,14 +351,16 @@ def test_what_files_say_after_their_plan_clients_obey_and_by_undo_no_more(
         undo(page)
         received(followed, "held")
 
-        # Who was slower sees both, and changes nothing.
+        # The slower user sees both versions, and changes nothing.
         edit_file(page, url, "topics.json", topic, writeQueueNums=4, readQueueNums=4)
         faster = page.context.new_page()
         edit_file(faster, url, "topics.json", topic, readQueueNums=3, writeQueueNums=3)
         review(faster)
         apply(faster)
         review(page)
-        expect(page.get_by_role("alert")).to_contain_text("Somebody changed it since you looked")
+        expect(page.get_by_role("alert")).to_contain_text(
+            "Someone else changed this after you opened it"
+        )
         problems += problems_of(page, "story-files-overtaken")
         faster.goto(f"{url}/files/b/broker-a/topics.json/?q={topic}")
         expect(faster.locator("#file-text")).to_contain_text(re.compile(r'"writeQueueNums":\s*3\b'))
@@ -383,13 +385,13 @@ def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
         for key in keys:
             assert sending.send(topic, key) == SENT
 
-        # Both at once would lose what producers still send to the queues that go.
+        # Changing both at once would lose messages still sent to the removed queues.
         page.goto(f"{url}/topics/t/{topic}/edit/")
         for label in ("Write queues", "Read queues"):
             page.get_by_label(label, exact=True).fill(str(KEPT_QUEUES))
         review(page)
         warning = page.locator("main .banner[data-state=warn]")
-        expect(warning).to_contain_text("Lower the write queues first")
+        expect(warning).to_contain_text("Reduce the write queues first")
         problems += problems_of(page, "story-shrink-at-once")
 
         # First the write queues.
@@ -399,10 +401,10 @@ def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
         apply(page)
         page.goto(f"{url}/topics/t/{topic}/")
         draining = page.locator("#draining")
-        expect(draining).to_contain_text("not read yet")
+        expect(draining).to_contain_text("not fully read")
         expect(draining).to_contain_text(f"{UNREAD_GONE} msg to read")
         problems += problems_of(page, "story-shrink-draining")
-        page.get_by_role("link", name="Second step: read queues").click()
+        page.get_by_role("link", name="Step 2: reduce read queues").click()
         review(page)
         expect(warning).to_contain_text(re.compile(rf"\b{UNREAD_GONE}\b"))
         problems += problems_of(page, "story-shrink-too-early")
@@ -412,9 +414,10 @@ def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
         with follower(java_4, guarded, topic, group) as followed:
             received(followed, "between", *keys)
             # The page follows by itself; then the read queues.
-            expect(draining).to_contain_text("read to their end", timeout=FOLLOWED_MS)
+            read = draining.locator(".chip[data-state=ok]")
+            expect(read).to_have_text("fully read", timeout=FOLLOWED_MS)
             problems += problems_of(page, "story-shrink-drained")
-            page.get_by_role("link", name="Second step: read queues").click()
+            page.get_by_role("link", name="Step 2: reduce read queues").click()
             review(page)
             expect(warning).to_have_count(0)
             apply(page)
@@ -424,7 +427,7 @@ def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
             page.goto(f"{url}/topics/t/{topic}/")
             expect(draining).to_have_count(0)
 
-            # Emptied, it goes on for both; deleted, it is gone.
+            # Purged, it still works for both; deleted, it's gone.
             page.get_by_role("link", name="Purge").click()
             confirm(page, topic)
             sent(sending, topic, "emptied")
@@ -442,7 +445,7 @@ def test_a_topic_shrinks_in_two_steps_while_clients_go_on(
 
 
 def confirm(page: Page, name: str) -> None:
-    """Type the name that a danger's dialog asks for, and do it."""
+    """Type the name that a confirmation requests, and confirm."""
     danger = page.locator("form.danger:visible")
     expect(danger).to_be_visible()
     if danger.locator("#danger-name").count():

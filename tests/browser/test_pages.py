@@ -1,4 +1,4 @@
-"""Every page: it fits, it holds still, it asks nobody else, and everybody can read it."""
+"""Every page fits, stays still, contacts no other host, and is accessible."""
 
 from __future__ import annotations
 
@@ -44,16 +44,24 @@ SHIFT_MAX = 0.02
 QUIET_ROUNDS, ROUND_MS = 3, 40
 COUNT_SHIFTS = """
 window.layoutShift = 0;
+window.shiftedElements = [];
 new PerformanceObserver((list) => {
-  for (const each of list.getEntries()) if (!each.hadRecentInput) window.layoutShift += each.value;
+  for (const each of list.getEntries()) {
+    if (each.hadRecentInput) continue;
+    window.layoutShift += each.value;
+    for (const { node } of each.sources) {
+      const element = node?.nodeType === Node.TEXT_NODE ? node.parentElement : node;
+      if (element) window.shiftedElements.push(element.cloneNode(false).outerHTML);
+    }
+  }
 }).observe({ type: "layout-shift", buffered: true });
 """
 MAIN_PAGES = ("/", "/topics/", f"/groups/g/{GROUP}/", f"/messages/?topic={TOPIC}&range=1h")
 PAINT_MS_MAX = 1_000
 THROTTLE = 4
 PAINT_TRIES = 6
-# What 20 million turns of an empty loop take on a machine at rest, throttled: a busier one, or one
-# of another make, is slower with everything by as much.
+# Time for 20 million turns of an empty loop on an idle machine, throttled; a slower machine's
+# limits scale with it.
 LOOP_MS = 150
 LOOP = """
 (() => {
@@ -68,13 +76,13 @@ new Promise((done) => new PerformanceObserver((list) => done(list.getEntries().a
   .observe({ type: "largest-contentful-paint", buffered: true }))
 """
 BETWEEN = 1_024
-"""A tablet held upright, or half of a screen; looked at as far as width and picture go."""
+"""A tablet in portrait mode, or half a screen; only width and screenshot are checked."""
 PAINTED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 MISSING = "/no-such-page/"
 
 
 class Listener:
-    """What a page does that it should not."""
+    """Unwanted effects of a page."""
 
     def __init__(self, page: Page, url: str) -> None:
         self.problems: list[str] = []
@@ -97,7 +105,7 @@ class Listener:
         )
         page.on("pageerror", lambda error: self.problems.append(f"script error: {error}"))
         page.on("request", lambda request: check_request(request.url))
-        # Methods of built-in types cannot be listeners.
+        # Methods of built-in types can't be listeners.
         page.on("request", lambda request: self._waiting.add(request))
         page.on("requestfinished", lambda request: self._waiting.discard(request))
         page.on("requestfailed", lambda request: self._waiting.discard(request))
@@ -112,7 +120,7 @@ class Listener:
         )
 
     def settle(self) -> None:
-        """Wait until nothing is on its way and what came is painted."""
+        """Wait until all requests are done and the result is painted."""
         quiet = 0
         while quiet < QUIET_ROUNDS:
             self._page.wait_for_timeout(ROUND_MS)
@@ -121,7 +129,7 @@ class Listener:
 
 
 def look_at(page: Page, url: str, path: str, name: str, schemes: Sequence[Scheme]) -> list[str]:
-    """Open a page, keep its picture in each scheme, return what is wrong with it."""
+    """Open a page, save its screenshot in each scheme, return the problems."""
     listener = Listener(page, url)
     page.emulate_media(color_scheme=schemes[0])
     page.add_init_script(COUNT_SHIFTS)
@@ -129,7 +137,8 @@ def look_at(page: Page, url: str, path: str, name: str, schemes: Sequence[Scheme
     listener.settle()
     problems = listener.problems
     if (shift := page.evaluate("window.layoutShift")) > SHIFT_MAX:
-        problems.append(f"its layout shifts by {shift:.3f}")
+        moved = page.evaluate("window.shiftedElements.join(' ')")
+        problems.append(f"its layout shifts by {shift:.3f}: {moved}")
     if (problem := too_wide(page)) is not None:
         problems.append(problem)
     if page.url != f"{url}{path}":
@@ -142,7 +151,7 @@ def look_at(page: Page, url: str, path: str, name: str, schemes: Sequence[Scheme
 
 
 def look_between(page: Page, name: str, schemes: Sequence[Scheme]) -> list[str]:
-    """Keep a page's pictures at BETWEEN, return what is wrong with it there."""
+    """Save a page's screenshots at BETWEEN, return its problems there."""
     page.set_viewport_size({"width": BETWEEN, "height": 900})
     page.evaluate(PAINTED)
     for scheme in schemes:
@@ -159,7 +168,7 @@ def file_name(path: str, width: int) -> str:
 
 @pytest.fixture(scope="module")
 def signed_in(world: World, browser: Browser) -> Iterator[dict[int, BrowserContext]]:
-    """One context a window width; signing in is slow on purpose, and done once."""
+    """One context per window width; signing in is slow on purpose, and done once."""
     first = browser.new_context()
     sign_in(first.new_page(), world.appliance.url)
     session = first.storage_state()
@@ -192,7 +201,7 @@ def test_a_page_fits_keeps_to_itself_and_is_for_everyone(
     path = path_of(name, query, keys)
     page = signed_in[width].new_page()
     stays = (str(keys["member"]), str(keys["member_group"]), TOPIC)
-    # A broker forgets who says nothing for two minutes, and nobody else is to be in the way.
+    # A broker forgets clients after two minutes of silence, and other clients must not interfere.
     is_about_it = name == "clients:disconnect"
     connected = member(world.appliance.port, *stays) if is_about_it else nullcontext()
     with connected, closing(page):
@@ -248,7 +257,7 @@ def test_the_result_of_a_report_of_samples_fits_and_is_for_everyone(
 def test_no_page_is_wider_than_a_phone_in_chinese(
     world: World, browser: Browser, signed_in: dict[int, BrowserContext]
 ) -> None:
-    """Looked at only as far as its width goes: the rest is the same in every language."""
+    """Only the width is checked, because the rest is the same in every language."""
     context = browser.new_context(
         viewport={"width": 390, "height": 900},
         locale="zh-CN",
@@ -261,7 +270,7 @@ def test_no_page_is_wider_than_a_phone_in_chinese(
     try:
         for name, queries in PAGES.items():
             if name == "clients:disconnect":
-                # Nobody is connected; it is the question of kv-delete in other words.
+                # Without a connected client it has the same text as kv-delete.
                 continue
             path = path_of(name, queries[0], OWN | world.keys)
             page.goto(f"{world.appliance.url}{path}")
@@ -279,7 +288,7 @@ def test_no_page_is_wider_than_a_phone_in_chinese(
 def test_a_main_page_is_painted_within_a_second_by_a_quarter_of_a_processor(
     world: World, signed_in: dict[int, BrowserContext], path: str
 ) -> None:
-    """The best of some tries: whatever else runs on the machine only adds."""
+    """The best of some attempts, because other load only adds time."""
     best = float("inf")
     for _ in range(PAINT_TRIES):
         page = signed_in[1280].new_page()
@@ -332,7 +341,7 @@ def test_a_page_that_does_not_exist_says_so_in_our_own_words(
 def test_a_verdict_that_comes_moves_nothing_but_its_own_column(
     world: World, signed_in: dict[int, BrowserContext]
 ) -> None:
-    """The keyboard stays where it was, and so does what was unfolded."""
+    """The focus stays where it was, and so do expanded sections."""
     page = signed_in[1280].new_page()
     sockets: list[WebSocketRoute] = []
     page.route_web_socket("**/overview/flow/", lambda each: sockets.append(each))
@@ -346,7 +355,7 @@ def test_a_verdict_that_comes_moves_nothing_but_its_own_column(
         begun = page.evaluate("window.layoutShift")
 
         column = '<div class="board__list">'
-        came = '<ul class="troubles"><li class="trouble" data-rule="came">Falls behind</li></ul>'
+        came = '<ul class="troubles"><li class="trouble" data-rule="came">Falling behind</li></ul>'
         fold = f'<details class="board__more"><summary>9 more</summary>{came}</details>'
         sockets[0].send(html.replace(column, column + 9 * came + fold))
         page.wait_for_selector('[data-rule="came"]')
@@ -388,7 +397,7 @@ def test_a_click_on_a_point_of_a_chart_opens_the_messages_of_its_time(
 
         asked = parse_qs(urlsplit(page.url).query)
         begin, end = int(asked["from"][0]), int(asked["to"][0])
-        # A point is two pixels wide, and the chart may have had a sample more than was read here.
+        # A point is two pixels wide, and the chart may have one more sample than was read here.
         assert abs(begin - slot) <= 3 * step
         assert end - begin == step
         times = [int(each.get_attribute("data-moment") or 0) for each in messages.all()]
@@ -464,7 +473,7 @@ def test_a_chart_is_zoomed_by_dragging_and_saved_as_picture_and_table(
 
 
 def test_while_the_broker_is_away_every_page_says_so(world: World, context: BrowserContext) -> None:
-    """A broker that does not answer is a sentence on the page, never an error of the server."""
+    """A broker that doesn't answer is a message on the page, never a server error."""
     page = context.new_page()
     url = world.appliance.url
     sign_in(page, url)
@@ -473,7 +482,7 @@ def test_while_the_broker_is_away_every_page_says_so(world: World, context: Brow
         for path in ("/", "/topics/", "/groups/", "/offsets/", "/live/"):
             answer = page.goto(f"{url}{path}")
             assert answer is not None
-            # 503 when there is nothing else to show; in our own frame either way.
+            # 503 when there is nothing else to show; in our own layout either way.
             assert answer.status in (200, 503), path
             assert "Trebuchet" in page.title()
             assert page.get_by_role("navigation", name="Main").is_visible()

@@ -1,4 +1,4 @@
-"""The sign-in page in a browser: while it waits, when it refuses, when it knows the browser."""
+"""The sign-in page in a browser: while it waits, when it rejects, with a known browser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fill(page: Page, web: WebProcess, password: str) -> None:
 
 
 def sign_in(page: Page, web: WebProcess, password: str) -> str:
-    """Try a password; return what the page says, nothing when it opens."""
+    """Try a password; return the page's message, empty when it opens."""
     fill(page, web, password)
     with page.expect_navigation():
         page.click("button.button--primary")
@@ -89,7 +89,7 @@ def test_a_locked_page_says_what_helps_and_a_known_browser_comes_in(
     locked = sign_in(stranger, web, PASSWORD)
     picture(stranger, "locked")
 
-    assert wrong == "Name and password do not match."
+    assert wrong == "Wrong name or password."
     assert locked.startswith("Too many failed attempts. Wait 15 minutes")
     assert "manage.py unlock_sign_in" in locked
     width = stranger.evaluate("document.documentElement.scrollWidth")

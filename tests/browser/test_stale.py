@@ -1,4 +1,4 @@
-"""What refreshes itself says so when nobody answers: old numbers never look like new ones."""
+"""Parts that refresh themselves report missing answers: old numbers never look like new ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE = """<!doctype html><html lang="en"><head><title>x</title>
 
 
 class Console:
-    """Serves a page whose part is answered when the test says so."""
+    """Serves a page whose part is answered when the test triggers it."""
 
     def __init__(self, page: Page) -> None:
         self.held: list[Route] = []
@@ -51,7 +51,7 @@ class Console:
             self.held.append(route)
 
     def answer_all(self, body: str) -> None:
-        """Answer what waits and whatever comes."""
+        """Answer pending and later requests."""
         self.answer = body
         for route in self.held:
             route.fulfill(body=body, content_type="text/html")
@@ -65,7 +65,7 @@ def test_a_part_that_is_not_answered_is_marked_until_it_is(context: BrowserConte
     note, part = page.locator("#part > .stale-note"), page.locator("#part")
 
     # The broker hangs: the request waits, and the old numbers stay.
-    expect(note).to_contain_text("No answer yet", timeout=60_000)
+    expect(note).to_contain_text("No response", timeout=60_000)
     expect(part).to_contain_text("1 204 msg")
     expect(part).to_have_attribute("data-stale", "true")
 
@@ -73,8 +73,8 @@ def test_a_part_that_is_not_answered_is_marked_until_it_is(context: BrowserConte
     expect(part).to_have_text("1 300 msg", timeout=60_000)
     expect(part).not_to_have_attribute("data-stale", "true", timeout=60_000)
 
-    # The console itself is gone: the same, at once.
+    # The console itself is down: the same, at once.
     console.answer = "gone"
-    expect(note).to_contain_text("No answer yet", timeout=60_000)
+    expect(note).to_contain_text("No response", timeout=60_000)
     expect(note).to_have_count(1)
     expect(part).to_contain_text("1 300 msg")

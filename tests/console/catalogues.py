@@ -1,4 +1,4 @@
-"""Message catalogues without GNU gettext: what the sources say, what a catalogue holds, a new one.
+"""Message catalogues without GNU gettext: extract, read and write.
 
 Django's `makemessages` calls xgettext, which few machines have. These readers find the same words.
 """
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 CONSOLE = Path(__file__).resolve().parents[2] / "console"
 CATALOGUES = CONSOLE / "locale" / "en" / "LC_MESSAGES"
 PYTHON_CALLS = {"_", "gettext", "gettext_lazy", "gettext_noop", "ngettext"}
-CALL = re.compile(r"""\b(_|gettext|ngettext)\(\s*u?((?:"(?:[^"\\]|\\.)*")|(?:'(?:[^'\\]|\\.)*'))""")
+CALL = re.compile(
+    r"""\b(_|gettext|ngettext|pgettext)\((?:(?<=pgettext\()\s*u?'[^']*',)?"""
+    r"""\s*u?((?:"(?:[^"\\]|\\.)*")|(?:'(?:[^'\\]|\\.)*'))"""
+)
 REPORTS = CONSOLE.parent / "analytics" / "reports"
-FROM_LAKE = CONSOLE.parent / "analytics" / "report_from_lake.py"
+INPUTS = CONSOLE.parent / "analytics" / "inputs.py"
 
 
 def words_of_python() -> Iterator[tuple[str, str]]:
@@ -52,15 +55,15 @@ def words_of_scripts() -> Iterator[tuple[str, str]]:
 
 
 def sources(pattern: str) -> Iterator[Path]:
-    """Yield the files of the console, and of the reports, whose words it translates."""
+    """Yield the files of the console, and of the reports, with translatable text."""
     for folder in (CONSOLE, REPORTS):
         yield from (path for path in sorted(folder.rglob(pattern)) if "vendor" not in path.parts)
-    if FROM_LAKE.match(pattern):
-        yield FROM_LAKE
+    if INPUTS.match(pattern):
+        yield INPUTS
 
 
 def msgids(file: Path) -> set[str]:
-    """Return what a `.po` file offers for translation."""
+    """Return the message IDs of a `.po` file."""
     found = set()
     for block in file.read_text().split("\n\n"):
         if match := re.search(r'^msgid ((?:"(?:[^"\\]|\\.)*"\n?)+)', block, re.MULTILINE):

@@ -23,7 +23,7 @@ LABEL = {**UNLABELLED, "owner": "team-pay"}
 
 
 def files_world() -> dict[str, str]:
-    """Keep a version of a file; return the addresses that change the file."""
+    """Store a version of a file; return the addresses that change the file."""
     orders = {"Orders": {**ORDERS, "perm": 4}}
     version = keep("broker-a", ConfigFile.TOPICS, {**orders, "%DLQ%audit": ORDERS})
     return {

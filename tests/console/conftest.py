@@ -1,4 +1,4 @@
-"""Four actors in front of one broker: an administrator, an operator, a reader, a stranger."""
+"""Four actors with one broker: an administrator, an operator, a reader, a stranger."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PASSWORD = "correct horse battery"
 
 @dataclass(frozen=True)
 class Actors:
-    """A browser each. A stranger has no account; a reader is a viewer, who may look."""
+    """One browser each. A stranger has no account; a reader is a viewer with read access."""
 
     admin: Client
     operator: Client
@@ -45,14 +45,14 @@ class Actors:
 
 @pytest.fixture(autouse=True)
 def language() -> Iterator[None]:
-    """A page leaves its language with the thread that made it; the next test begins without."""
+    """Reset the language, which a page leaves set in its thread."""
     yield
     translation.deactivate()
 
 
 @pytest.fixture
 def brokers(settings, tmp_path) -> Iterator[FakeBroker]:
-    """What the pages under test see of the world: their gateway is replaced at its protocols."""
+    """The fake brokers that pages under test see: they replace the gateway at its protocols."""
     settings.TREBUCHET_CONFIRMED_BROKERS_FILE = tmp_path / "confirmed_brokers.json"
     settings.TREBUCHET_HISTORY_FILE = tmp_path / "history.sqlite3"
     settings.TREBUCHET_GATEWAY = "console.gateway.fakes.gateway.fake_gateway"
@@ -70,7 +70,7 @@ def brokers(settings, tmp_path) -> Iterator[FakeBroker]:
 
 @pytest.fixture(scope="session")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Thirty messages of orders and bills in a lake: to read, not to change."""
+    """A read-only lake with thirty messages of orders and bills."""
     directory = tmp_path_factory.mktemp("lake")
     builder = StoreBuilder(directory / "store").put_many(30, ("orders", "orders", "bills"))
     builder.write()
@@ -81,13 +81,13 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def collector(brokers) -> None:
-    """A collector that samples: without one nothing on the overview is good."""
+    """A sampling collector, without which the overview shows nothing as good."""
     history_store().note(STATUS, msgspec.json.encode(Status(at_ms=now_ms(), process=None)))
 
 
 @pytest.fixture
 def quick_passwords(settings) -> None:
-    """Argon2 is slow on purpose; accounts of tests need not be safe."""
+    """Replace Argon2, which is slow on purpose, because test accounts needn't be safe."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
@@ -117,7 +117,7 @@ def limited_account(db, quick_passwords) -> User:
 
 @pytest.fixture
 def limited(limited_account) -> Client:
-    """Return the browser of somebody who may do what roles made here allow, and else nothing."""
+    """Return the browser of a user with only the permissions of the given custom roles."""
     browser = Client()
     browser.force_login(limited_account)
     return browser

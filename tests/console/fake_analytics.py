@@ -1,7 +1,7 @@
-"""A program with the interface of `python -m analytics`; the topic tells it what to do.
+"""A program with the interface of `python -m analytics serve`; the topic selects its behaviour.
 
-It describes two reports that no code of the console knows: `traffic`, as the real program has it,
-and `handovers`, which has other parameters, columns, totals, another chart and a need of its own.
+It describes two reports that the console has no code for: `traffic`, as in the real program, and
+`handovers`, with other parameters, columns, totals, another chart and a separate requirement.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ RUN_OPTIONS = (
     "--store",
     "--out",
     "--commit-log",
-    "--master",
-    "--driver-host",
     "--brokers",
     "--lake",
+    "--lake-state",
 )
 
 HOURS = {
@@ -114,7 +113,7 @@ def say(event: dict[str, object]) -> None:
 
 
 def oracle() -> int:
-    """The need of `handovers`: met where the environment says so."""
+    """The requirement of `handovers`: met if the environment says so."""
     if "ORACLE" in os.environ:
         return 0
     say({"sentence": "No oracle answers.", "remedy": "Ask one:", "command": "delphi --ask"})
@@ -149,7 +148,7 @@ def handovers(group: str) -> dict[str, Any]:
 
 
 def summaries(report: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The breakdown and the chart, as the real program makes them of all its rows."""
+    """The breakdown and the chart, as the real program computes them from all rows."""
     chart, by = report["chart"], report["breakdown"]["by"]
     times = sorted({seconds(row[chart["time"]]) for row in rows})
     step, count = chart["step_seconds"], 0
@@ -190,6 +189,21 @@ def main() -> int:
     if sys.argv[1:] == ["describe"]:
         say({"format": 1, "reports": list(REPORTS.values())})
         return 0
+    assert sys.argv[1:] == ["serve"], sys.argv
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "job" in message:
+            code = report_of(message["job"])
+            if code:
+                return code
+    return 0
+
+
+def report_of(words: list[str]) -> int:
+    """Run one job; return the program's exit code, or 0 to continue."""
+    if words[0] == "lake":
+        say({"event": "done", "rows": 7, "batches": 1, "is_all": True, "is_warm": False})
+        return 0
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="report", required=True)
     for name, report in REPORTS.items():
@@ -197,21 +211,27 @@ def main() -> int:
         parameters = [f"--{each['name']}" for each in report["parameters"]]
         for option in (*RUN_OPTIONS, *parameters):
             one.add_argument(option)
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     out, topic = Path(given.out), getattr(given, "topic", None) or "orders"
-    sys.stderr.write(f"Spark says hello to {' '.join(sys.argv[1:])}\n")
+    sys.stderr.write(f"Spark says hello to {' '.join(words)}\n")
     say({"event": "progress", "stage": "reading", "done": 1, "total": 4, "rows": 10, "bytes": 99})
     if topic == "fails":
         say({"event": "failed", "message": "The store directory is empty."})
-        return 1
+        return 0
+    if topic == "ends":
+        say({"event": "failed", "message": "Java is gone.", "is_last": True})
+        signal.pause()
     if topic == "crashes":
         sys.stderr.write("java.lang.OutOfMemoryError\n")
         return 3
-    if topic == "stubborn":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if topic in {"hangs", "stubborn"}:
         (out / "pid").write_text(str(os.getpid()))
-        signal.pause()
+        while topic == "stubborn":
+            signal.pause()
+        while not json.loads(sys.stdin.readline() or sys.exit(0)).get("cancel"):
+            continue
+        say({"event": "failed", "message": "The report was cancelled."})
+        return 0
     if topic == "chats":
         for number in range(5_000):
             sys.stderr.write(f"line {number}\n")

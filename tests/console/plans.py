@@ -1,4 +1,4 @@
-"""What a person does with a form that shows a plan first: look at it, apply it."""
+"""The steps of a user with a form that shows a plan first: review it, apply it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def token_on(response: Any) -> str:
 
 
 def applied(client: Client, url: str, data: Mapping[str, Any], **more: Any) -> Any:
-    """Send a form, then apply the plan that it leads to; `more` goes with it."""
+    """Send a form, then apply the resulting plan; `more` is sent along."""
     plan = client.post(url, data)
     return client.post(url, {"token": token_on(plan), **more})

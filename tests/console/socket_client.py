@@ -1,6 +1,6 @@
 """A browser's end of a WebSocket, over ASGI without a network.
 
-`channels.testing` has one too, but its package cannot be imported without Daphne.
+`channels.testing` has one too, but its package can't be imported without Daphne.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SocketClient:
         )
 
     async def connect(self) -> bool:
-        """Open the socket; say whether it was accepted."""
+        """Open the socket; return whether it was accepted."""
         await self._app.send_input({"type": "websocket.connect"})
         answer = await self._app.receive_output(WAIT_S)
         return bool(answer["type"] == "websocket.accept")
@@ -33,7 +33,7 @@ class SocketClient:
         await self._app.send_input({"type": "websocket.receive", "text": text})
 
     async def frame(self, kind: str) -> dict[str, Any]:
-        """Return the next frame of a kind, passing others over."""
+        """Return the next frame of a kind, and skip others."""
         while True:
             output = await self._app.receive_output(WAIT_S)
             frame: dict[str, Any] = json.loads(output["text"])

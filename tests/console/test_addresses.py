@@ -1,4 +1,4 @@
-"""Every address of the console: who may come in, what GET may do."""
+"""Every address of the console: access, and the effects of GET."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tests.support.addresses import every_address
 
 pytestmark = pytest.mark.django_db
 
-# All that answers without an account; a longer list is a decision, not an accident.
+# All addresses without sign-in; a longer list is a decision, not an accident.
 PUBLIC = {"accounts:sign-in", "healthz", "readyz", "words"}
-# What a browser without an account may post: the language it wants.
+# A browser without an account can post its language.
 POSTED_BY_STRANGERS = {"preferences:language"}
-# What a token in a header lets in, without an account.
+# Addresses that accept a token in a header instead of an account.
 BY_TOKEN = {"marks:api"}
-# What a setting lets in, and nobody by default.
+# Addresses that are off by default and need a setting.
 OFF = {"metrics", "accounts:oidc", "accounts:oidc-callback"}
-# What a signature in the address lets in; who comes with another one is told that it is none.
+# Addresses with a signature; an invalid signature gets an error.
 SIGNED = {"accounts:join", "alerts:silence-link"}
 ARGUMENTS = {
     "topic": "Orders",

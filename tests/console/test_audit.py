@@ -1,4 +1,4 @@
-"""The audit: every change leaves an entry, whatever becomes of it."""
+"""The audit log: every change leaves an entry, whatever its outcome."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_export_holds_what_the_filter_shows_and_is_itself_an_entry(
         pass
 
     html = actors.admin.get(reverse("audit:list"), {"q": "Orders"}).content.decode()
-    # A change of the filter replaces the list alone: the form must be in it.
+    # A change of the filter replaces only the list, so the form must be in it.
     form = html[html.index('id="list"') :].split("/audit/export/csv/")[1]
     assert re.search(r'name="q" value="Orders"', form)
 

@@ -1,4 +1,4 @@
-"""The chain of the audit: whatever is done to a row behind the console's back is found."""
+"""The chain of the audit log: any change of a row outside of the console is detected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 
 def entries(count: int = 4) -> list[Entry]:
-    """Write entries as changes do: before the change, and once more with its outcome."""
+    """Write entries as changes do: before the change, and again with its outcome."""
     for number in range(count):
         entry = Entry.objects.create(
             action="topic.update",
@@ -70,7 +70,7 @@ def test_an_entry_that_was_changed_is_named(changed) -> None:
     Entry.objects.filter(pk=second.pk).update(**changed)
 
     assert f"Entry {second.pk} (" in broken()
-    assert "is not what link 4 says" in broken()
+    assert "doesn't match link 4" in broken()
     assert verify().broken == 1
 
 
@@ -80,7 +80,7 @@ def test_an_entry_that_was_removed_or_inserted_is_named() -> None:
     Entry.objects.bulk_create([Entry(action="topic.create", subject="Forged")])
     forged = Entry.objects.get(subject="Forged")
 
-    assert f"Entry {second.pk} is missing, which link 4 holds." in broken()
+    assert f"Entry {second.pk} is missing, but link 4 exists." in broken()
     assert f"Entry {forged.pk} (" in broken()
     assert "it was inserted" in broken()
 
@@ -99,7 +99,7 @@ def test_a_first_part_that_is_gone_without_a_pruning_is_found() -> None:
     Entry.objects.exclude(pk__in=[each.pk for each in kept]).delete()
     Link.objects.filter(number__lte=2).delete()
 
-    assert "Links before 3 are missing, and no pruning says so." in broken()
+    assert "Links before 3 are missing, and no pruning was recorded." in broken()
 
 
 def test_a_chain_written_anew_or_cut_off_is_found_by_a_link_that_was_noted() -> None:
@@ -115,7 +115,7 @@ def test_a_chain_written_anew_or_cut_off_is_found_by_a_link_that_was_noted() -> 
     assert "the end was cut off" in "\n".join(verify(noted).breaks)
 
     entries(1)
-    assert "Link 8 is another one than was noted." in verify(noted).breaks
+    assert "Link 8 differs from the one given with --noted." in verify(noted).breaks
 
 
 def test_pruning_by_age_leaves_a_chain_that_can_be_checked_from_its_anchor(monkeypatch) -> None:
@@ -195,12 +195,12 @@ def run(*arguments: str) -> str:
 def test_the_command_prints_the_last_link_and_fails_on_a_break() -> None:
     first = entries()[0]
     said = run("verify")
-    noted = said.split("note elsewhere: ")[1].split()[0]
-    assert "The chain is whole." in run("verify", "--noted", noted)
+    noted = said.split("(store it elsewhere): ")[1].split()[0]
+    assert "The chain is intact." in run("verify", "--noted", noted)
 
     Entry.objects.filter(pk=first.pk).update(actor_name="rita")
 
-    with pytest.raises(CommandError, match="not as it was written"):
+    with pytest.raises(CommandError, match="audit log was modified"):
         run("verify")
     with pytest.raises(CommandError, match="nothing was removed"):
         run("prune", "--days", "90")
@@ -209,8 +209,8 @@ def test_the_command_prints_the_last_link_and_fails_on_a_break() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("prune", "--days", "3"), "The last 30 days stay"),
-        (("verify", "--noted", "7"), "--noted takes NUMBER:HASH"),
+        (("prune", "--days", "3"), "Keep at least 30 days"),
+        (("verify", "--noted", "7"), "--noted requires NUMBER:HASH"),
     ],
 )
 def test_what_the_command_cannot_do_it_says(arguments, sentence) -> None:

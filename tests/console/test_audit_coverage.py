@@ -1,4 +1,4 @@
-"""What the audit knows: everything that changes something, everyone who tries to get in."""
+"""Coverage of the audit log: every change, and every attempt to sign in."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ MASKING_RULE: dict[str, object] = {
 }
 CUSTOM_ROLE: dict[str, object] = {"name": "team", "actions": ["message.read"], "topics": "orders-*"}
 SCHEDULE = {"kind": "interval", "every": 2, "period": "hours", "hours": "24", "enabled": "on"}
-# Every address that takes a POST: what to send, what the audit calls it.
+# Every address that accepts a POST: the form data, and the audit action.
 CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "accounts:join": (
         {"new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD},
@@ -205,7 +205,7 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "topics:edit": ({**TOPIC, "perm": 4}, "topic.update"),
     "topics:undo": ({}, "topic.update"),
 }
-# The entry 1 that each of these takes back: action, subject, before, after.
+# The entry 1 that each of these undoes: action, subject, before, after.
 UNDONE: dict[str, tuple[str, str, object, object]] = {
     "broker_accounts:undo": ACCOUNT_UNDONE,
     **NAMING_UNDONE,
@@ -242,9 +242,9 @@ UNDONE: dict[str, tuple[str, str, object, object]] = {
         {"broker-a": asdict(TopicConfig("Orders", 4, 4, 6))},
     ),
 }
-# Whose deed it is where it is not ada's.
+# The user of an action, if it isn't ada.
 WHO = {"accounts:join": "nina"}
-# What only changes how pages look to the one who asks.
+# Changes that only affect how pages look to the same user.
 PERSONAL = {
     "preferences:language",
     "preferences:own",
@@ -267,7 +267,7 @@ class FakeDemo:
 
 @pytest.fixture
 def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> dict[str, str]:
-    """Something of everything that can be changed; returns the addresses where `url_of` errs."""
+    """One of every changeable object; returns the addresses where `url_of` is wrong."""
     brokers.slaves.append(SLAVE)
     brokers.add_topic("Orders")
     brokers.add_group("billing")
@@ -304,7 +304,7 @@ def world(actors, admin_account, brokers, monkeypatch, settings, tmp_path) -> di
 
 
 def sending_world() -> dict[str, str]:
-    """Begin a transaction; return its addresses, and that of a message for a member."""
+    """Begin a transaction; return its addresses, and that of a message for a consumer."""
     queue = MessageQueue("Orders", "broker-a", 0)
     half = NewMessage(queue, b"", {}, is_half=True)
     (begun,) = access.gateway().sending.send([half]).sent
@@ -327,7 +327,7 @@ def sending_world() -> dict[str, str]:
 
 
 def dead_letters_world(brokers, monkeypatch) -> dict[str, str]:
-    """Give a group a dead letter, and others a replay each; replays send nothing."""
+    """Give one group a dead letter, and others a replay each; replays send nothing."""
     monkeypatch.setattr(replaying, "launch", lambda _run: None)
     brokers.add_topic("%RETRY%billing", queue_nums=1)
     brokers.give_up("billing", "Orders", 1_000)
@@ -344,7 +344,7 @@ def dead_letters_world(brokers, monkeypatch) -> dict[str, str]:
 
 
 def session_world(account) -> dict[str, str]:
-    """Make a session of the administrator that is no more; return the addresses that end it."""
+    """Create an ended session of the administrator; return the addresses that end it."""
     now = timezone.now()
     row = SignedIn.objects.create(user=account, session_key="gone", since=now, seen_at=now)
     return {
@@ -354,7 +354,7 @@ def session_world(account) -> dict[str, str]:
 
 
 def alerts_world() -> dict[str, str]:
-    """Make an alert with its rule, a channel, a silence and a window; return their addresses."""
+    """Create an alert with its rule, a channel, a silence and a window; return their addresses."""
     made = make()
     found = {
         **{f"alerts:rule-{word}": made["rule"] for word in ("edit", "switch", "delete")},
@@ -379,7 +379,7 @@ def alerts_world() -> dict[str, str]:
 
 
 def form_of(client: Client, url: str) -> dict[str, str]:
-    """Return the fields of a page's form as it is shown."""
+    """Return the fields of a page's form as shown."""
     html = client.get(url).content.decode()
     found = re.findall(r'name="(\w+)"[^>]*? value="([^"]*)"', html)
     return dict(found)
@@ -441,7 +441,7 @@ def test_the_list_of_changes_is_whole(actors, admin_account, world) -> None:
 
 
 def test_every_page_is_one_that_browsers_look_at(actors, admin_account, world) -> None:
-    """What answers a whole page stands in PAGES, where tests/browser looks at it."""
+    """PAGES has every whole page, because tests/browser opens those in it."""
     assert set(PAGES) <= {name for name, _ in ALL}
     forgotten = []
     for name, parameters in ALL:
@@ -512,14 +512,14 @@ def test_a_failed_sign_in_is_written_down(admin_account) -> None:
     entry = Entry.objects.get()
     assert (entry.action, entry.subject, entry.outcome) == ("account.sign-in", "ada", "refused")
     assert (entry.actor_name, entry.address) == ("", "10.1.2.3")
-    assert entry.remark == "Name and password do not match."
+    assert entry.remark == "Wrong name or password."
 
 
 def test_a_name_that_nobody_has_is_not_written_down(admin_account) -> None:
     guess(username="my-password-typed-too-early")
 
     entry = Entry.objects.get()
-    assert entry.subject == "(no account of that name)"
+    assert entry.subject == "(no account with this name)"
 
 
 def test_failed_sign_ins_of_one_kind_are_counted_in_one_entry(admin_account, actors) -> None:
@@ -553,7 +553,7 @@ def test_a_flood_from_everywhere_writes_a_bounded_number_of_entries(
     assert Entry.objects.count() == 11
     rest = Entry.objects.get(address="")
     assert rest.times == 40
-    assert rest.remark == "Too many different ones to tell them apart."
+    assert rest.remark == "Too many different values to list."
 
 
 def test_old_refusals_are_forgotten_and_changes_are_not(

@@ -1,6 +1,6 @@
-"""Beat on a wall clock that is set, and in zones whose clocks change: each slot has one run.
+"""Beat with clock changes, by hand and by time zone: each slot has one run.
 
-The real scheduler ticks through hours by a clock of the test; a worker takes what it sends at once.
+The real scheduler ticks through hours by a clock of the test; a worker runs its tasks at once.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.django_db
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
 SLEEP_S = 60.0
-"""How long beat sleeps at most here, in place of five seconds."""
+"""Beat's maximum sleep here, in place of five seconds."""
 TICKS_A_HOUR_MAX = 100
 TICK_S = 0.005
-"""What a tick takes: beat wakes up a little early, and asks until the time has come."""
+"""Duration of a tick: beat wakes up a little early, and polls until the time has come."""
 
 
 class Clock:
-    """A wall clock that can be set, beside a monotonic one that cannot."""
+    """A wall clock that can be set, and a monotonic clock that can't."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -70,7 +70,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Beat(beat.Scheduler):
-    """Beat with a worker beside it that needs no time."""
+    """Beat with a worker that takes no time."""
 
     sent: Counter[str]
 
@@ -86,7 +86,7 @@ class Beat(beat.Scheduler):
 def done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     PeriodicTask.objects.all().delete()
     monkeypatch.setattr(Beat, "producer", None)
-    # A database in memory is gone with its connection.
+    # An in-memory database disappears with its connection.
     monkeypatch.setattr(schedulers, "close_old_connections", lambda: None)
     monkeypatch.setattr(tasks, "mark_lost", lambda: 0)
     monkeypatch.setattr(
@@ -103,7 +103,7 @@ def started(sleep_s: float = SLEEP_S) -> Beat:
 
 
 def tick_for(made: Beat, clock: Clock, hours: float) -> None:
-    """Let beat go on for so long by the monotonic clock."""
+    """Run beat for some time by the monotonic clock."""
     end, ticks = clock.monotonic_s + hours * 3_600, 0
     while clock.monotonic_s < end:
         clock.pass_s(max(made.tick(), TICK_S))
@@ -122,7 +122,7 @@ def cron(text: str, zone: str = "UTC") -> PeriodicTask:
 
 
 def slots(schedule: PeriodicTask) -> list[str]:
-    """Return the times that had a run, each as often as it had one."""
+    """Return the times with a run, once per run."""
     runs = ReportRun.objects.filter(schedule=schedule, state=RunState.DONE).order_by("slot")
     return [str(run.slot).partition("@")[2] for run in runs]
 
@@ -130,18 +130,18 @@ def slots(schedule: PeriodicTask) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "zone", "began", "expected"),
     [
-        # At 02:00 it is 03:00; half past two is not on the wall.
+        # At 02:00 the clock jumps to 03:00, so 02:30 doesn't exist.
         ("30 2 * * *", BERLIN, "2026-03-27T23:00", 3),
         ("15 3 * * *", BERLIN, "2026-03-27T23:00", 3),
         ("0 2 * * *", NEW_YORK, "2026-03-07T05:00", 3),
-        # At 03:00 it is 02:00; half past two comes twice.
+        # At 03:00 the clock goes back to 02:00, so 02:30 occurs twice.
         ("30 2 * * *", BERLIN, "2026-10-23T22:00", 3),
         ("0 3 * * *", BERLIN, "2026-10-23T22:00", 3),
         ("30 1 * * *", NEW_YORK, "2026-10-31T04:00", 3),
         # By half an hour only.
         ("15 2 * * *", LORD_HOWE, "2026-10-02T14:00", 3),
         ("45 1 * * *", LORD_HOWE, "2026-04-03T13:00", 3),
-        # Each hour that passes has its run.
+        # Each elapsed hour has its run.
         ("0 * * * *", BERLIN, "2026-03-28T12:00", 24),
         ("0 * * * *", BERLIN, "2026-10-24T12:00", 24),
         ("*/30 * * * *", NEW_YORK, "2026-11-01T00:00", 48),
@@ -154,7 +154,7 @@ def test_each_time_has_one_run_when_the_clocks_of_a_zone_change(
     schedule = cron(text, zone)
     hours = 72 if expected == 3 else 24
 
-    # Nobody sets the clock or changes anything meanwhile.
+    # No clock step or schedule change happens meanwhile.
     tick_for(started(sleep_s=3_600), clock, hours)
 
     found = slots(schedule)
@@ -164,7 +164,7 @@ def test_each_time_has_one_run_when_the_clocks_of_a_zone_change(
 def test_what_ran_before_a_clock_was_set_back_runs_at_its_times_and_none_twice(
     clock: Clock,
 ) -> None:
-    """An hour ahead, then right again: as where a machine's clock was wrong at its start."""
+    """An hour ahead, then correct again, like a machine whose clock was wrong at its start."""
     quarters, daily = cron("*/15 * * * *"), cron("45 9 * * *", BERLIN)
     made = started()
     tick_for(made, clock, 0.25)
@@ -177,7 +177,7 @@ def test_what_ran_before_a_clock_was_set_back_runs_at_its_times_and_none_twice(
     clock.set_by(hours=-1)
     tick_for(made, clock, 3)
 
-    # Half past nine lay in the hour that the clock stepped over; its last time was caught up.
+    # The clock step skipped 09:30, whose last run was caught up.
     hours = [
         "09:15",
         "09:45",

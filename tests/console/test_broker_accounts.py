@@ -1,4 +1,4 @@
-"""Accounts of brokers: listed, changed by plans, explained; their secrets are seen once."""
+"""Broker accounts: list, change by plans, explain; secrets are shown once."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_broker_that_does_not_answer_is_named_beside_those_that_do(actors, acc
 
     page = actors.admin.get(LIST).text
 
-    assert "broker-a:1: The broker at 127.0.0.1:10931 does not answer" in page
+    assert "broker-a:1: The broker at 127.0.0.1:10931 isn&#x27;t responding" in page
     assert "order-service" in page
 
 
@@ -148,7 +148,7 @@ def test_what_somebody_else_changed_meanwhile_is_shown_and_not_overwritten(
 def test_rocketmq_s_own_brokers_get_a_new_secret_at_each_change(actors, accounts) -> None:
     accounts.access[OTHER.address] = BrokerAccess(True, (ORDERS,))
     url = f"{LIST}a/order-service/edit/"
-    assert "A change makes a new secret: broker-a:1" in actors.admin.get(url).text
+    assert "because broker-a:1 is an Apache RocketMQ broker" in actors.admin.get(url).text
 
     made = applied(actors.admin, url, FORM)
 
@@ -263,8 +263,8 @@ def test_where_an_extension_has_to_agree_nothing_is_allowed_for_certain(actors, 
     read = actors.admin.get(f"{LIST}may/", {**asked, "action": "read"})
 
     assert sent.context["told"][0].is_allowed is None
-    assert "plain_acl.yml allows it; badge has to agree, and cannot be asked." in sent.text
-    # One that refuses is enough.
+    assert "plain_acl.yml allows it, but badge also has to allow it" in sent.text
+    # One broker that denies is enough.
     assert read.context["told"][0].is_allowed is False
 
 

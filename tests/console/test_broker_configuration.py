@@ -1,4 +1,4 @@
-"""The configuration of a broker: looked at, and changed by a plan that can be undone."""
+"""The configuration of a broker: view it, and change it by a plan that can be undone."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_key_that_needs_a_restart_cannot_be_changed(actors, brokers) -> None:
     answer = actors.admin.get(f"{KEYS}listenPort/")
 
     assert answer.status_code == 404
-    assert "does not change while broker-a:0 runs" in answer.text
+    assert "be changed while broker-a:0 is running" in answer.text
     assert actors.admin.get(f"{KEYS}noSuchKey/").status_code == 404
     assert actors.admin.get("/brokers/b/broker-x/0/configuration/").status_code == 404
 
@@ -111,13 +111,15 @@ def test_a_refusal_of_the_broker_is_said_and_audited(actors, brokers, monkeypatc
     plan = actors.admin.post(CHECKS, {"value": "30", "seen": "20"})
 
     def refuse(*_arguments: object) -> None:
-        raise RequestFailedError("127.0.0.1:10911", NO_PERMISSION, "not over the wire")
+        raise RequestFailedError(
+            "127.0.0.1:10911", NO_PERMISSION, "can't be changed over the network"
+        )
 
     monkeypatch.setattr(FakeCluster, "configure", refuse)
     answer = actors.admin.post(CHECKS, {"token": token_on(plan)})
 
     assert answer.status_code == 422
-    assert "not over the wire" in answer.text
+    assert "be changed over the network" in answer.text
     assert Entry.objects.get(action="broker.configure").outcome == "failed"
 
 

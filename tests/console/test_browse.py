@@ -1,4 +1,4 @@
-"""The pages of messages: those of a topic and a time, and one."""
+"""The message pages: the list for a topic and time, and a single message."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def test_a_search_finds_what_messages_carry_newest_first(condition, found, actor
     answer = actors.admin.get(SEARCH, span | condition)
 
     assert [int(row.message.keys.split()[0][6:]) for row in answer.context["rows"]] == found
-    assert "Searched all 20 messages of this time." in answer.text
-    assert ("None has this so far." in answer.text) is not bool(found)
+    assert "Searched all 20 messages in this time range." in answer.text
+    assert ("No matches so far." in answer.text) is not bool(found)
 
 
 def test_a_search_stops_after_a_time_and_goes_on_where_it_was(actors, brokers, monkeypatch) -> None:
@@ -160,7 +160,7 @@ def test_a_step_that_cannot_look_says_so_and_can_be_tried_again(actors, brokers)
     )
 
     assert answer.status_code == 200
-    assert "Could not look" in answer.text
+    assert "Search failed" in answer.text
     assert f"before={MOMENT_MS + 9}%3A4%3Abroker-a%3A1" in answer.text
 
 
@@ -171,7 +171,7 @@ def test_who_may_not_see_bodies_does_not_search_through_them(actors, brokers) ->
     for condition in ({"text": "A-7"}, {"path": "$.id"}):
         for actor in (actors.reader, actors.operator):
             answer = actor.get(SEARCH, query | condition)
-            assert "It takes a role that may read bodies" in answer.text
+            assert "you need a role that can read bodies" in answer.text
             assert "rows" not in answer.context
     shown = actors.operator.get(SEARCH, query | {"field": "$.id"})
     assert str(2**63) not in shown.text
@@ -186,7 +186,7 @@ def test_a_field_of_json_is_a_column_with_every_digit(actors, brokers) -> None:
     values = [[value for _name, value in row.fields] for row in answer.context["rows"]]
     assert values == [[str(2**63 + 1), "A-1, B", ""], [str(2**63), "A-0, B", ""]]
     bad = actors.admin.get(SEARCH, query | {"field": "<b>[["})
-    assert "is no path into JSON" in bad.text
+    assert "a valid JSON path" in bad.text
     assert "<b>[[" not in bad.text
 
 
@@ -203,9 +203,9 @@ def test_what_there_is_none_of_says_so(actors, brokers) -> None:
     brokers.add_topic("Orders")
 
     assert "Choose a topic" in actors.reader.get(SEARCH).text
-    assert "No such topic" in actors.reader.get(SEARCH, {"topic": "<b>"}).text
+    assert "Topic not found" in actors.reader.get(SEARCH, {"topic": "<b>"}).text
     empty = actors.reader.get(SEARCH, {"topic": "Orders", "queue": "nonsense", "range": "x"})
-    assert "No message in this time" in empty.text
+    assert "No messages in this time range" in empty.text
 
 
 def test_a_group_leads_to_the_topic_where_it_is_furthest_behind(actors, brokers) -> None:
@@ -231,7 +231,7 @@ def test_a_reader_sees_all_of_a_message_but_its_body(actors, brokers) -> None:
 
     assert "&quot;order&quot;: 0" in admin
     assert "&quot;order&quot;" not in reader
-    assert "Its body is not for you" in reader
+    assert "You don't have access to the body" in reader
     assert "order-0" in reader
     gone = actors.reader.get(reverse("browse:message", args=["broker-a", 0, 7, "Orders"]))
     assert (gone.status_code, "no message at offset 7" in gone.text) == (404, True)
@@ -280,7 +280,7 @@ def test_each_key_of_a_message_finds_it_exactly(key, actors, brokers) -> None:
     part = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": key[:-1]})
 
     assert offsets(found) == [(0, 0)]
-    assert "have no" in part.text
+    assert "No broker's index" in part.text
 
 
 def test_an_id_leads_to_its_message_and_a_unique_key_needs_the_topic(actors, brokers) -> None:
@@ -303,7 +303,7 @@ def test_who_could_not_look_does_not_say_that_there_is_nothing(actors, brokers) 
     gone = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": "order-7"})
 
     assert (stranger.status_code, gone.status_code) == (503, 503)
-    assert "no master of that address" in stranger.text
+    assert "no master with that address" in stranger.text
     assert "Not found" not in stranger.text + gone.text
 
 
@@ -315,7 +315,7 @@ def test_a_place_leads_to_its_message_or_says_what_the_queue_holds(actors, broke
     assert actors.reader.get(FIND, place)["location"] == url
     assert "from offset 0 on" in actors.reader.get(FIND, place | {"offset": "9"}).text
     for bad in ({"queue": "broker-a:7"}, {"queue": "<b>"}, {"offset": "-1"}):
-        assert "No such queue" in actors.reader.get(FIND, place | bad).text
+        assert "Queue not found" in actors.reader.get(FIND, place | bad).text
 
 
 def reader_state(actors) -> tuple[str, str]:
@@ -365,7 +365,7 @@ def test_a_message_is_shown_though_nobody_can_say_who_consumed_it(
     answer = actors.admin.get(reverse("browse:message", args=["broker-a", 0, 0, "Orders"]))
 
     assert answer.status_code == 200
-    assert "Could not look" in answer.text
+    assert "Search failed" in answer.text
 
 
 def test_a_tree_keeps_every_digit_every_name_and_no_markup() -> None:
@@ -455,7 +455,7 @@ def test_a_distribution_counts_what_a_search_finds(actors, brokers) -> None:
     assert spread(whole, 3) == {"128": 20}
     assert sum(spread(whole, 4).values()) == 20
     assert spread(void, 1) == {"void": 7}
-    assert "all that were searched for" in void.text
+    assert "matching messages." in void.text
     assert secret.status_code == 404
 
 

@@ -1,4 +1,4 @@
-"""Chinese: what its catalogues say keeps the placeholders, the markup and the words agreed on."""
+"""Chinese: the catalogues keep placeholders, markup and the agreed terms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRANSLATED = [entry for entry in ENTRIES if all(entry.said)]
 PLACEHOLDER = re.compile(r"%\(\w+\)[a-z]|%[sd%]|</?\w+[^>]*>|\{\w*\}")
 
 
-# A word of the English, and what stands for it (docs/translating.md).
+# An English word and its translation (docs/translating.md).
 GLOSSARY = {
     r"dead[- ]letters?": "死信",
     r"consumer groups?": "消费组",
@@ -40,8 +40,11 @@ GLOSSARY = {
     r"lake": "数据湖",
     r"reports?": "报表",
 }
-# Names in a code's own spelling, and what stands for another word in one sentence.
-OTHERWISE = re.compile(r"%\(\w+\)[sd]|broker-a|brokers is|by=|topic:|too few brokers")
+# Names in a code's own spelling, and exceptions for a single sentence.
+OTHERWISE = re.compile(
+    r"%\(\w+\)[sd]|broker-a|brokers is|by=|topic:|too few brokers|n't report|currently report"
+    r"|(?:It|Consumers|broker) report"
+)
 
 
 def marks(text: str) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Chinese is complete: each sentence of the catalogues, and each page that there is."""
+"""Chinese is complete: each sentence of the catalogues, and each page."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 
-# Two English words beside each other, or one that stands alone as a label does.
+# Two adjacent English words, or a single one used as a label.
 ENGLISH = re.compile(r"[A-Za-z]{2,}(?:,? [A-Za-z]{2,})+|^[A-Z][a-z]{2,}$")
 SILENT = {"code", "pre", "script", "style", "textarea", "template", "kbd", "svg", "time"}
-"""What they hold is data, or for programs."""
+"""These contain data, or text for programs."""
 READ_ALOUD = ("title", "aria-label", "placeholder", "alt", "data-busy", "data-label")
 NAMES = {
     *("Trebuchet", "English", "Slack", "Microsoft Teams", "Topic", "Topics", "Broker", "Tag"),
     *("Key", "Ctrl", "Enter", "Esc", "Space", "Parquet", "Webhook", "Base64", "SQL", "Group"),
     *("Offset", "JSON Schema", "JSON lines", "Java", "Python", "Delta", "Google Authenticator"),
-    *("offset id", "Broker ID"),
+    *("offset id", "Broker ID", "Apache RocketMQ"),
 }
 """Names, which are the same in both languages."""
 DATA = {
     *("Orders", "order-service broker", "The shop's own topics", "late orders"),
-    # It is made with the tables, before anybody has a language.
+    # Created by a migration, without a language.
     "Traffic of the last 24 hours",
 }
-"""What somebody called it."""
+"""Names chosen by users."""
 ZONE = re.compile(r"^[A-Z][A-Za-z]+/[\w /-]+$")
 FOR_AUTHORS = {"gallery"}
-"""Pages for those who write pages."""
+"""Pages for page authors."""
 
 
 class Texts(HTMLParser):
-    """Collects what people read of a page."""
+    """Collects the visible text of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Texts(HTMLParser):
 
 
 def english_of(html: str) -> list[str]:
-    """Return the texts of a page that are English."""
+    """Return the English texts of a page."""
     texts = Texts()
     texts.feed(html.partition("<body")[2])
     return [each for each in texts.found if ENGLISH.search(each) and not is_name(each)]
@@ -90,7 +90,7 @@ def test_each_sentence_is_there_in_chinese() -> None:
 
 @pytest.fixture
 def world(actors, brokers, collector) -> dict[str, object]:
-    """Something of everything that pages show; return what stands in their addresses."""
+    """One of every object on the pages; return the parameters of their addresses."""
     brokers.add_topic("Orders")
     offset = brokers.put_message("Orders", 1, b'{"order": 1}', now_ms(), TAGS="paid", KEYS="o-1")
     brokers.add_group("billing", online=True, topic="Orders")
@@ -128,7 +128,7 @@ def addresses(keys: dict[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def test_no_page_shows_an_english_sentence(actors, world) -> None:
-    """One test for all of them: the world is made once."""
+    """One test for all pages, because the world is created once."""
     seen, wrong = 0, {}
     for name, address in addresses(world):
         answer = actors.admin.get(address, headers={"accept-language": "zh-CN"})

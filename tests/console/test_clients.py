@@ -8,7 +8,7 @@ from django.urls import reverse
 from console.accounts.models import CustomRole
 from console.audit.models import Entry
 from console.gateway.answers import Member
-from console.gateway.connected import INNER_PRODUCER_GROUP, Producer
+from console.gateway.connections import INNER_PRODUCER_GROUP, Producer
 from console.gateway.errors import NameServerDownError, RequestFailedError
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +19,7 @@ WHERE = ("10.0.0.5@17", "10.0.0.5:4411", "JAVA", 407, 1_000, ("broker-a",))
 
 @pytest.fixture
 def clients(brokers):
-    """A member of two groups that also sends, and one that only sends."""
+    """A member of two groups that also sends, and a client that only sends."""
     worker = Member("10.0.0.5@17", "10.0.0.5:4411", "JAVA", 407, ("broker-a",))
     other = Member("10.0.0.6@9", "10.0.0.6:4412", "CPP", 407, ("broker-a",))
     brokers.add_group("billing")
@@ -48,15 +48,15 @@ def test_producers_are_listed_by_group_without_those_inside_clients(actors, clie
     assert ">shop<" in own
     assert INNER_PRODUCER_GROUP not in own
     assert INNER_PRODUCER_GROUP in inner
-    assert "No producer matches" in none
-    assert "data-danger" not in own  # a viewer is offered nothing
+    assert "No matching producers" in none
+    assert "data-danger" not in own  # a viewer gets no buttons
 
 
 def test_an_empty_list_says_how_a_producer_comes_there(actors, brokers, settings) -> None:
     settings.TREBUCHET_NAMESRV = ["10.0.0.1:9876", "10.0.0.2:9876"]
     html = actors.reader.get(reverse("clients:producers")).content.decode()
 
-    assert "No producer is connected" in html
+    assert "No producers connected" in html
     assert 'producer.setNamesrvAddr("10.0.0.1:9876;10.0.0.2:9876");</pre>' in html
     brokers.fails = NameServerDownError(["127.0.0.1:9876"], "connection refused")
     assert actors.reader.get(reverse("clients:producers")).status_code == 503
@@ -67,8 +67,8 @@ def test_the_question_says_what_a_client_leaves_and_promises_no_ban(actors, clie
 
     assert "broker-a ← 10.0.0.5:4411" in html
     assert "audit, billing" in html
-    assert "nobody else reads: audit" in html
-    assert "keeps nobody out" in html
+    assert "no other consumers: audit" in html
+    assert "block the client" in html
     assert len(clients.members["billing"]) == 2
 
 
@@ -79,7 +79,7 @@ def test_a_client_is_disconnected_with_a_reason_which_the_audit_keeps(actors, cl
     assert (silent.status_code, len(clients.members["billing"])) == (422, 2)
     done = actors.operator.post(url_of(), {**data, "reason": "it hangs"}, follow=True)
 
-    assert "10.0.0.5@17 is disconnected; it connects again by itself." in done.content.decode()
+    assert "10.0.0.5@17 was disconnected. It reconnects automatically." in done.content.decode()
     assert [each.client_id for each in clients.members["billing"]] == ["10.0.0.6@9"]
     assert clients.members["audit"] == []
     entry = Entry.objects.get()
@@ -126,7 +126,7 @@ def test_a_broker_that_cannot_disconnect_is_said_before_anybody_tries(actors, cl
 
     html = actors.operator.get(url_of()).content.decode()
 
-    assert "cannot disconnect clients" in html
+    assert "disconnect clients; Apache RocketMQ" in html
     assert "danger-reason" not in html
 
 

@@ -1,4 +1,4 @@
-"""Configurations that travel: YAML and JSON files in and out, drift, `manage.py config`."""
+"""Portable configuration: YAML and JSON import and export, drift, `manage.py config`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from django.urls import reverse
 from console.audit.models import Entry
 from console.files.changing import read
 from console.files.documents import (
-    Wanted,
+    WantedEntry,
     drift_of,
     like,
     plans_of,
     read_document,
-    written,
+    yaml_entry,
     yaml_of,
 )
 from console.files.entries import FileProblemsError
@@ -70,7 +70,7 @@ def orders(brokers: FakeBroker) -> FakeBroker:
 
 @pytest.fixture
 def second(orders: FakeBroker) -> FakeBroker:
-    """A second master, which has Orders with other values, and nothing else."""
+    """A second master that only has Orders, with other values."""
     orders.strangers.append(BrokerNode("DefaultCluster", "broker-b", 0, "127.0.0.1:10921"))
     table = {"Orders": {**ORDERS, "perm": 4}, "broker-b": ORDERS}
     orders.other_files["broker-b"] = {ConfigFile.TOPICS: {"topicConfigTable": table}}
@@ -78,7 +78,7 @@ def second(orders: FakeBroker) -> FakeBroker:
 
 
 def config(*arguments: str) -> tuple[str, int]:
-    """Run the command as a shell does; return what it prints and its exit code."""
+    """Run the command as a shell does; return its output and exit code."""
     out = StringIO()
     try:
         call_command(Command(stdout=out, stderr=out), *arguments)
@@ -161,28 +161,32 @@ def test_a_real_broker_s_files_are_taken_over(orders: FakeBroker) -> None:
 @pytest.mark.parametrize(
     ("text", "said", "line"),
     [
-        ("topics: {}", "The file begins with “trebuchet: 1”", 1),
-        ("trebuchet: 1\nqueues: {}", "There is no section queues.", 2),
-        ("trebuchet: 1\ntopics:\n  A: [", "This is not YAML", 3),
-        ("trebuchet: 1\ntopics:\n  A: {readQueueNums: 1}", "A lacks writeQueueNums.", 3),
+        ("topics: {}", "The file must start with “trebuchet: 1”", 1),
+        ("trebuchet: 1\nqueues: {}", "Unknown section queues.", 2),
+        ("trebuchet: 1\ntopics:\n  A: [", "isn't valid YAML", 3),
+        ("trebuchet: 1\ntopics:\n  A: {readQueueNums: 1}", "A is missing writeQueueNums.", 3),
         ("trebuchet: 1\ngroups:\n  g: {retryTimes: 1}", "g has no retryTimes.", 3),
-        ("trebuchet: 1\ngroups:\n  g: {retryMaxTimes: yes}", "retryMaxTimes is a whole", 3),
-        ("trebuchet: 1\ngroups:\n  1: {}", "put it into quotes", None),
-        ("trebuchet: 1\ngroups:\n  g: {brokers: broker-a}", "brokers is a list of names", 3),
-        ("trebuchet: 1\ngroups:\n  g: {at: [1]}", "at maps names of brokers to values", 3),
-        ("trebuchet: 1\ntopics:\n  TBW102: {}", "is made by brokers themselves", 3),
+        ("trebuchet: 1\ngroups:\n  g: {retryMaxTimes: yes}", "retryMaxTimes must be a whole", 3),
+        ("trebuchet: 1\ngroups:\n  1: {}", "Put it in quotes", None),
+        ("trebuchet: 1\ngroups:\n  g: {brokers: broker-a}", "brokers must be a list of names", 3),
+        ("trebuchet: 1\ngroups:\n  g: {at: [1]}", "at must map broker names to values", 3),
+        ("trebuchet: 1\ntopics:\n  TBW102: {}", "is created by the brokers themselves", 3),
         ("trebuchet: 1\ntopics: &a {}\ngroups: *a", "aliases", None),
-        ("trebuchet: 1\ntopics: !!python/object:os.system {}", "This is not YAML", 2),
+        ("trebuchet: 1\ntopics: !!python/object:os.system {}", "isn't valid YAML", 2),
         ('{"offsetTable":{1:48,"Orders":48}}', "named by topic and group", 1),
-        ('{"offsetTable":{1:-48}}', "Level 1: the offset is a whole number", 1),
+        ('{"offsetTable":{1:-48}}', "Level 1: the offset must be a whole number", 1),
         ("trebuchet: 1\nfilters:\n  Orders: {expression: a > 1}", "topic@group", 3),
-        ("trebuchet: 1\nfilters:\n  O@g: {}", "O@g lacks expression.", 3),
+        ("trebuchet: 1\nfilters:\n  O@g: {}", "O@g is missing expression.", 3),
         ("trebuchet: 1\nfilters:\n  O@g: {expression: a, dead: yes}", "O@g has no dead.", 3),
-        ("trebuchet: 1\ndelays: 7", "maps names of brokers to offsets by level", 2),
-        ("trebuchet: 1\ndelays:\n  broker-a: 7", "maps names of brokers to offsets", 3),
-        ("trebuchet: 1\ndelays:\n  broker-a: {0: 7}", "A delay level is a number from 1 on", None),
-        ("trebuchet: 1\ndelays:\n  broker-a: {3: soon}", "Level 3: the offset is", None),
-        ('{"other":{}}', "has an object topicConfigTable", 1),
+        ("trebuchet: 1\ndelays: 7", "must map broker names to offsets by level", 2),
+        ("trebuchet: 1\ndelays:\n  broker-a: 7", "must map broker names to offsets", 3),
+        (
+            "trebuchet: 1\ndelays:\n  broker-a: {0: 7}",
+            "A delay level is a number, 1 or greater",
+            None,
+        ),
+        ("trebuchet: 1\ndelays:\n  broker-a: {3: soon}", "Level 3: the offset must be", None),
+        ('{"other":{}}', "must have an object topicConfigTable", 1),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_its_line(
@@ -228,7 +232,7 @@ def value_for(key: Any, rng: Random) -> Any:
 def test_an_export_says_where_brokers_differ() -> None:
     other = {**ORDERS, "perm": 4}
 
-    found = written(ConfigFile.TOPICS, {"a": ORDERS, "b": other, "c": ORDERS, "d": None})
+    found = yaml_entry(ConfigFile.TOPICS, {"a": ORDERS, "b": other, "c": ORDERS, "d": None})
 
     assert found == {
         "readQueueNums": 4,
@@ -236,7 +240,7 @@ def test_an_export_says_where_brokers_differ() -> None:
         "brokers": ["a", "b", "c"],
         "at": {"b": {"perm": 4}},
     }
-    wanted = Wanted({**ORDERS}, tuple(found["brokers"]), found["at"])
+    wanted = WantedEntry({**ORDERS}, tuple(found["brokers"]), found["at"])
     assert [wanted.on(name) for name in "abcd"] == [ORDERS, other, ORDERS, None]
 
 
@@ -259,7 +263,7 @@ def test_the_plan_of_a_file_is_what_the_broker_then_has(
         now = read("broker-a", ConfigFile.TOPICS)
         for plan in plans:
             assert {name: now.get(name) for name in plan.wanted} == plan.wanted
-        assert config("plan", str(file), "--whole") == ("nothing differs\n", 0)
+        assert config("plan", str(file), "--whole") == ("no differences\n", 0)
 
 
 def test_drift_names_what_is_missing_and_what_differs(second: FakeBroker) -> None:
@@ -360,7 +364,7 @@ def test_what_costs_messages_is_applied_only_when_asked(orders: FakeBroker, tmp_
     refused, code = config("apply", str(file), "--whole")
 
     assert (code, "Bills" in orders.topic_configs) == (1, True)
-    assert "! 1 topic goes from broker-a, with 2 messages: Bills." in refused
+    assert "! 1 topic will be deleted from broker-a, with 2 messages: Bills." in refused
     said, code = config("apply", str(file), "--whole", "--accept-costs", "--reason", "cleaning")
     assert (code, "Bills" in orders.topic_configs) == (0, False)
     entry = Entry.objects.get()
@@ -372,8 +376,8 @@ def test_what_costs_messages_is_applied_only_when_asked(orders: FakeBroker, tmp_
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["plan", "/nowhere.yaml"], "cannot be read"),
-        (["plan", "/dev/null"], "begins with"),
+        (["plan", "/nowhere.yaml"], "Can't read /nowhere.yaml"),
+        (["plan", "/dev/null"], "must start with"),
         (["drift", "--broker", "broker-z"], "No master named broker-z"),
     ],
 )
@@ -408,7 +412,7 @@ def test_the_command_s_drift_ends_with_2_and_is_json_on_demand(second: FakeBroke
         "missing": ["broker-b"],
         "values": {},
     }
-    assert "topics.json: the same" in alone
+    assert "topics.json: identical" in alone
 
 
 def test_a_change_meanwhile_is_drift_again(orders: FakeBroker, tmp_path: Path) -> None:
@@ -544,8 +548,8 @@ def test_the_command_plans_and_applies_filters_and_delay_offsets(
     done, code = config("apply", str(file), "--accept-costs", "--reason", "release")
 
     assert differs == 2
-    assert "! Level 2: 3 deferred messages are skipped and never delivered." in planned
-    assert "! Orders@billing: no member subscribes now." in planned
+    assert "! Level 2: 3 delayed messages will be skipped and never delivered." in planned
+    assert "! Orders@billing: no consumer is subscribed now." in planned
     assert refused[1] == 1
     assert (done.count("applied: "), code) == (2, 0)
     assert filtered.other_tables[ConfigFile.DELAYS]["2"] == 8

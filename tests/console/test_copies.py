@@ -1,4 +1,4 @@
-"""Copy as: what stands on the pages is what mqadmin takes."""
+"""Copy as: mqadmin accepts the commands shown on pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
-from console.api.tokens import made_token
+from console.api.tokens import new_token
 from console.gateway.answers import GroupConfig, TopicConfig
 from console.gateway.moment import now_ms
 from console.ui.copies import mqadmin
@@ -100,7 +100,7 @@ def test_a_topic_s_line_makes_it_as_it_is(actors: Actors, world: FakeBroker) -> 
 
     assert lines(found)[0].endswith("-b 127.0.0.1:10911 -t Orders -r 4 -w 2 -p 6 -o true")
     assert json.loads(found["JSON"])["broker-a"]["write_queue_nums"] == 2
-    ast.parse(found["Python: its messages, by Spark"])
+    ast.parse(found["Python: read messages with Spark"])
 
 
 def test_a_group_s_line_has_all_of_its_values(actors: Actors, world: FakeBroker) -> None:
@@ -153,7 +153,7 @@ def test_a_line_of_curl_and_its_python_ask_for_what_the_page_shows(
     reader_account: User,
     settings: LazySettings,
 ) -> None:
-    _token, text = made_token(reader_account, "copied", ["*:read"], 1, now_ms())
+    _token, text = new_token(reader_account, "copied", ["*:read"], 1, now_ms())
     found = copies(actors, url)
 
     _curl, _option, header, address = shlex.split(found["curl"])

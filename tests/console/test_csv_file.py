@@ -1,4 +1,4 @@
-"""CSV exports: no text in them becomes a formula, whichever separator a spreadsheet splits at."""
+"""CSV exports: no text becomes a formula, with any separator that a spreadsheet uses."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ HOSTILE = [
 
 
 def cells_of(text: str) -> list[str]:
-    """Return each cell that some spreadsheet makes of a file, by the separator it splits at."""
+    """Return each cell that a spreadsheet reads from a file, by separator."""
     found = []
     for separator in (",", ";", "\t", "|"):
         for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE):
             lines = io.StringIO(text, newline="")
             for row in csv.reader(lines, delimiter=separator, quoting=quoting):
                 found += row
-    # Some end a line at a break within quotation marks, too.
+    # Some also end a line at a break within quotation marks.
     return [line for cell in found for line in (cell, *re.split(r"[\r\n\x0b\x0c\x85\u2028]", cell))]
 
 

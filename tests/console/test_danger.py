@@ -1,4 +1,4 @@
-"""The question before something is taken away."""
+"""The confirmation before something is deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def world(brokers: FakeBroker) -> FakeBroker:
 
 
 def effects(html: str) -> dict[str, str]:
-    """Return what a question counts, by its label."""
+    """Return the counts in a confirmation, by label."""
     found = re.findall(r"<dt>([^<]+)</dt>\s*<dd>([^<]*)", html)
     return {label: value.strip() for label, value in found}
 
@@ -44,9 +44,9 @@ def test_a_question_counts_what_hangs_on_the_topic(actors: Actors, world: FakeBr
         "Messages retained": "3",
         "Queues": "2",
         "Groups that lose their offsets here": "2",
-        "Of these with members now": "1",
+        "Groups with connected consumers": "1",
     }
-    assert "The messages cannot be brought back" in html
+    assert "be restored" in html
     assert 'data-must-equal="Orders"' in html
     assert "Orders" in world.topic_configs
 
@@ -55,7 +55,7 @@ def test_another_name_takes_nothing_away_and_is_said(actors: Actors, world: Fake
     answer = actors.admin.post(DELETE, {"name": "orders"})
 
     assert answer.status_code == 422
-    assert "The name typed is another one" in answer.content.decode()
+    assert "The name you typed" in answer.content.decode()
     assert "Orders" in world.topic_configs
     assert not Entry.objects.exists()
 
@@ -68,7 +68,7 @@ def test_what_changed_while_somebody_looked_is_not_deleted(
 
     for token in (seen, "forged"):
         answer = actors.admin.post(DELETE, {"name": "Orders", "seen": token})
-        assert "Somebody changed it" in answer.content.decode()
+        assert "Someone changed it" in answer.content.decode()
     assert "Orders" in world.topic_configs
 
     seen = actors.admin.get(DELETE).context["danger"].hidden["seen"]
@@ -79,7 +79,7 @@ def test_what_changed_while_somebody_looked_is_not_deleted(
 def test_what_cannot_be_done_now_has_no_button(actors: Actors, world: FakeBroker) -> None:
     html = actors.admin.get(reverse("groups:delete", args=["billing"])).content.decode()
 
-    assert "has members" in html
+    assert "has connected consumers" in html
     assert "button--danger button--primary" not in html
 
 
@@ -98,7 +98,7 @@ def test_a_group_without_a_configuration_asks_for_its_name(
 
 
 def test_every_question_of_the_console_is_the_one_component() -> None:
-    """A dialog of its own would need its own script and would not work without one."""
+    """A separate dialog would need its own script and wouldn't work without one."""
     wrong = [
         path.name
         for path in CONSOLE.rglob("*.html")

@@ -1,4 +1,4 @@
-"""A database that is locked, full or gone: a sentence, and no promise that something was done."""
+"""A database that is locked, full or gone: an error message, and no claim of success."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from console.api import operations
 from console.ui import views
 
 SAID = {
-    "database is locked": "keeps the console&#x27;s database locked",
-    "database or disk is full": "disk with the console&#x27;s database is full",
+    "database is locked": "has locked the console&#x27;s database",
+    "database or disk is full": "disk that holds the console&#x27;s database is full",
     "connection to server failed: refused": "connection to server failed: refused",
 }
 
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """Have signing in, a page that strangers reach, fail in its database."""
+    """Make signing in, a public page, fail in its database."""
 
     def fails(*_arguments: object, **_named: object) -> None:
         raise OperationalError(request.param)
@@ -40,7 +40,7 @@ def test_a_page_says_what_is_wrong_with_the_database_and_that_nothing_was_change
     assert answer.status_code == 503
     assert SAID[broken] in page
     assert "Nothing was changed" in page
-    assert "Messages are not affected." in page
+    assert "Messages aren&#x27;t affected." in page
 
 
 def test_where_even_that_page_asks_the_database_it_is_said_in_plain_text(
@@ -54,7 +54,7 @@ def test_where_even_that_page_asks_the_database_it_is_said_in_plain_text(
     answer = views.database_problem(rf.get("/"), OperationalError("gone"))  # type: ignore[attr-defined]  # pytest-django's
 
     assert (answer.status_code, answer["Content-Type"]) == (503, "text/plain; charset=utf-8")
-    assert "does not answer: gone." in answer.content.decode()
+    assert "responding: gone." in answer.content.decode()
 
 
 def test_the_api_says_the_same(rf: object) -> None:
@@ -63,4 +63,4 @@ def test_the_api_says_the_same(rf: object) -> None:
     answer = operations.on_database_problem(request, OperationalError("database is locked"))
 
     assert answer.status_code == 503
-    assert "database locked" in json.loads(answer.content)["detail"]
+    assert "has locked the console" in json.loads(answer.content)["detail"]

@@ -1,4 +1,4 @@
-"""Dead letters: who has them, what is sent again, what is marked, what is left."""
+"""Dead letters: groups that have them, replays, marks, and the rest."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_without_dead_letters_the_page_says_what_would_be_there(actors, brokers)
     assert "No dead letters" in actors.reader.get(reverse("dead_letters:list")).text
     missing = actors.reader.get(reverse("dead_letters:group", args=["billing"]))
     assert missing.status_code == 404
-    assert "has given up no message" in missing.text
+    assert "has no dead letters" in missing.text
 
 
 def test_dead_letters_are_counted_by_what_they_are(letters) -> None:
@@ -143,7 +143,7 @@ def test_what_the_preview_counts_is_what_is_sent(actors, letters, asked, keys) -
         asked = {"m": [found[each].key for each in asked["ticked"]]}
     shown = preview(actors.operator, **asked)
     if not keys:
-        assert "nothing to send" in shown.text
+        assert "no messages to send" in shown.text
         return
     counted = re.search(r"<dt>Messages sent</dt>\s*<dd>(\d+)", shown.text)
     start(actors.operator, **asked)
@@ -154,7 +154,7 @@ def test_what_the_preview_counts_is_what_is_sent(actors, letters, asked, keys) -
 
 
 def test_whatever_is_chosen_the_preview_counts_what_is_sent(actors, letters, rng) -> None:
-    """Over and over again: what was sent before is left out, unless that is wanted."""
+    """Repeatedly: messages already replayed are left out, unless requested."""
     for number in range(20):
         topic, tag = rng.choice(["Orders", "Refunds"]), rng.choice(["paid", "late", ""])
         letters.give_up("billing", topic, 5_000 + number, tag=tag, key=f"more-{number}")
@@ -175,7 +175,7 @@ def test_whatever_is_chosen_the_preview_counts_what_is_sent(actors, letters, rng
         counted = re.search(r"<dt>Messages sent</dt>\s*<dd>(\d+)", shown.text)
         before = len(letters.resent)
         if counted is None:
-            assert "nothing to send" in shown.text
+            assert "no messages to send" in shown.text
             continue
         start(actors.operator, **asked)
         assert len(letters.resent) - before == int(counted[1]), asked
@@ -189,12 +189,12 @@ def test_a_second_replay_leaves_out_what_was_sent_unless_asked(actors, letters) 
 
     shown = preview(actors.operator)
     start(actors.operator)
-    assert "1 of the chosen ones was seen to before" in shown.text
+    assert "1 selected dead letter was already handled" in shown.text
     assert [t[names.PROPERTY_KEYS] for _t, _b, t in letters.resent] == ["k3", "k1", "k2", "k4"]
-    assert "There is nothing to send" in preview(actors.operator).text
+    assert "There are no messages to send" in preview(actors.operator).text
 
     again = preview(actors.operator, again="on").text
-    assert re.search(r"<dt>Of these sent before</dt>\s*<dd>4", again)
+    assert re.search(r"<dt>Already replayed</dt>\s*<dd>4", again)
 
 
 def test_no_target_is_chosen_for_anybody(actors, letters) -> None:
@@ -215,7 +215,7 @@ def test_looking_at_a_preview_sends_nothing(actors, letters) -> None:
 def test_a_replay_that_was_not_previewed_is_refused(actors, letters, token) -> None:
     url = reverse("dead_letters:start", args=["billing"])
 
-    assert "nothing was done" in actors.operator.post(url, {"token": token}, follow=True).text
+    assert "nothing was changed" in actors.operator.post(url, {"token": token}, follow=True).text
     assert not letters.resent
 
 
@@ -237,9 +237,9 @@ def test_what_a_broker_refuses_is_said_and_stops_after_five(actors, letters) -> 
 
     run = Run.objects.get()
     assert (run.state, Item.objects.filter(outcome=Outcome.FAILED).count()) == (State.STOPPED, 5)
-    assert "5 failed one after the other" in answer.text
+    assert "5 messages in a row failed" in answer.text
     assert "the disk is full" in answer.text
-    assert "5 messages wait and were not sent" in answer.text
+    assert "5 messages are waiting to be sent" in answer.text
 
 
 def test_what_nobody_answered_may_have_been_sent_and_is_not_sent_again_unseen(
@@ -260,8 +260,8 @@ def test_a_topic_that_is_gone_is_counted_before(actors, letters) -> None:
 
     shown = preview(actors.operator, target="origin").text
 
-    assert "takes no messages" in shown
-    assert re.search(r"<dt>Cannot be sent</dt>\s*<dd>1", shown)
+    assert "accept messages" in shown
+    assert re.search(r"<dt>Can&#x27;t be sent</dt>\s*<dd>1", shown)
 
 
 def test_a_cancelled_replay_ends_and_its_rest_can_be_sent(actors, letters, monkeypatch) -> None:
@@ -276,7 +276,7 @@ def test_a_cancelled_replay_ends_and_its_rest_can_be_sent(actors, letters, monke
         patch.setattr(replaying, "launch", cancelled_midway)
         answer = start(actors.operator)
     run = Run.objects.get()
-    assert "Somebody cancelled it" in answer.text
+    assert "The replay was cancelled" in answer.text
     assert run.items.filter(outcome=Outcome.SENT).count() == 2
 
     resumed = actors.operator.post(reverse("dead_letters:resume", args=[run.pk]), follow=True)
@@ -296,7 +296,7 @@ def test_a_replay_whose_process_is_gone_says_so(actors, letters, monkeypatch) ->
 
     page = actors.reader.get(reverse("dead_letters:run", args=[run.pk])).text
 
-    assert "The console stopped while this ran." in page
+    assert "The console stopped during the replay." in page
     assert "1 may have been sent" in page
     assert "hx-get" not in page
 
@@ -309,7 +309,7 @@ def test_the_page_of_a_group_says_that_nothing_is_open_when_all_were_replayed(
     page = actors.reader.get(reverse("dead_letters:group", args=["billing"]))
 
     assert page.status_code == 200
-    assert "Nothing is open" in page.text
+    assert "No open dead letters" in page.text
 
 
 def test_one_group_has_one_replay_at_a_time(actors, letters, monkeypatch) -> None:
@@ -318,7 +318,7 @@ def test_one_group_has_one_replay_at_a_time(actors, letters, monkeypatch) -> Non
 
     second = start(actors.operator)
 
-    assert "runs already" in second.text
+    assert "is already running" in second.text
     assert Run.objects.count() == 1
 
 
@@ -362,7 +362,7 @@ def test_what_is_discarded_needs_a_reason_and_is_open_no_more(actors, letters) -
     assert "tested with wrong data" in actors.reader.get(group).text
     assert (
         "discarded"
-        not in actors.reader.get(group).text.partition("<tbody>")[2].partition("What was done")[0]
+        not in actors.reader.get(group).text.partition("<tbody>")[2].partition("Activity")[0]
     )
     assert ">discarded</a>" in actors.reader.get(group, {"state": "all"}).text
 

@@ -1,4 +1,4 @@
-"""delayOffset.json and consumerFilter.json: edited as plans that say what they mean, undone."""
+"""delayOffset.json and consumerFilter.json: edit by plans that explain the effect, undo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from broker_core.message.names import RMQ_SYS_SCHEDULE_TOPIC
 from console.audit.models import Entry
-from console.files.delays import moved_along
+from console.files.delays import advanced
 from console.files.models import FileVersion
 from console.gateway.access import gateway
 from console.gateway.answers import TopicQueue
@@ -32,7 +32,7 @@ DELAYS, FILTERS = "delayOffset.json", "consumerFilter.json"
 
 @pytest.fixture
 def waiting(brokers: FakeBroker) -> FakeBroker:
-    """Level 1 has delivered 3 of 5 messages, and the first is not stored any more."""
+    """Level 1 has delivered 3 of 5 messages, and the first is no longer stored."""
     brokers.add_topic(RMQ_SYS_SCHEDULE_TOPIC, queue_nums=4)
     queue = brokers.queues[TopicQueue(RMQ_SYS_SCHEDULE_TOPIC, 0)]
     queue.min_offset, queue.store_timestamps = 1, [1_000, 2_000, 3_000, 4_000]
@@ -42,7 +42,7 @@ def waiting(brokers: FakeBroker) -> FakeBroker:
 
 @pytest.fixture
 def filtered(brokers: FakeBroker) -> FakeBroker:
-    """billing reads Orders by an expression, and has not read 2 of 3 messages."""
+    """billing reads Orders by an expression, and has 2 of 3 messages unread."""
     brokers.add_topic("Orders")
     brokers.add_group("billing", online=True, topic="Orders")
     brokers.put("Orders", 0, 1_000, 2_000, 3_000)
@@ -93,7 +93,7 @@ def test_a_level_that_is_moved_ahead_skips_messages_and_undone_it_goes_back(
     actors: Actors, waiting: FakeBroker
 ) -> None:
     plan = planned(actors.admin, DELAYS, "1:3", "1:5")
-    assert costs_of(plan) == ("Level 1: 2 deferred messages are skipped and never delivered.",)
+    assert costs_of(plan) == ("Level 1: 2 delayed messages will be skipped and never delivered.",)
 
     unconfirmed = actors.admin.post(edit_of(DELAYS), {"token": token_on(plan)})
     assert (unconfirmed.status_code, levels(waiting)) == (422, {"1": 3, "2": 0})
@@ -114,7 +114,7 @@ def test_a_level_that_is_moved_ahead_skips_messages_and_undone_it_goes_back(
     undo = reverse("files:undo", args=[entry.pk])
     shown = actors.admin.get(undo)
     assert costs_of(shown) == (
-        "Level 1: 2 deferred messages are delivered again, as new messages.",
+        "Level 1: 2 delayed messages will be delivered again, as new messages.",
     )
     actors.admin.post(undo, {"token": token_on(shown), "accepted": "on"})
     assert levels(waiting) == {"1": 3, "2": 0}
@@ -125,16 +125,18 @@ def test_a_level_that_is_moved_back_delivers_what_is_still_stored(
 ) -> None:
     plan = planned(actors.admin, DELAYS, "1:3", "1:2")
 
-    assert costs_of(plan) == ("Level 1: 1 deferred message is delivered again, as a new message.",)
+    assert costs_of(plan) == (
+        "Level 1: 1 delayed message will be delivered again, as a new message.",
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("1:3", "1:6", "Level 1 has the offsets from 1 to 5."),
-        ("1:3", "1:0", "Level 1 has the offsets from 1 to 5."),
-        ("2:0", "2:1", "Level 2 has the offsets from 0 to 0."),
-        ("1:3,", "", "Level 1: no request takes its offset away; 0 stands for the beginning."),
+        ("1:3", "1:6", "Level 1 has offsets from 1 to 5."),
+        ("1:3", "1:0", "Level 1 has offsets from 1 to 5."),
+        ("2:0", "2:1", "Level 2 has offsets from 0 to 0."),
+        ("1:3,", "", "Level 1: its offset can't be deleted. Use 0 for the beginning."),
     ],
 )
 def test_an_offset_that_no_level_has_is_refused(
@@ -151,11 +153,14 @@ def test_an_offset_that_no_level_has_is_refused(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"offsetTable":{"0":1}}', "0: A delay level is a number from 1 on."),
-        ('{"offsetTable":{"one":1}}', "one: A delay level is a number from 1 on."),
-        ('{"offsetTable":{"1":-1}}', "Level 1: the offset is a whole number from 0 on."),
-        ('{"offsetTable":{"1":9223372036854775808}}', "the offset is a whole number from 0 on."),
-        ('{"offsetTable":{"1":true}}', "the offset is a whole number from 0 on."),
+        ('{"offsetTable":{"0":1}}', "0: A delay level is a number, 1 or greater."),
+        ('{"offsetTable":{"one":1}}', "one: A delay level is a number, 1 or greater."),
+        ('{"offsetTable":{"1":-1}}', "Level 1: the offset must be a whole number, 0 or greater."),
+        (
+            '{"offsetTable":{"1":9223372036854775808}}',
+            "the offset must be a whole number, 0 or greater.",
+        ),
+        ('{"offsetTable":{"1":true}}', "the offset must be a whole number, 0 or greater."),
     ],
 )
 def test_a_text_of_levels_that_is_none_is_refused_with_its_line(
@@ -189,7 +194,7 @@ def test_a_plan_is_overtaken_when_it_would_go_the_other_way(
     def at(offset: int | None) -> dict[str, Any]:
         return {"1": None if offset is None else {"offset": str(offset)}}
 
-    assert (moved_along(at(seen), at(now), at(wanted)) != at(now)) is is_overtaken
+    assert (advanced(at(seen), at(now), at(wanted)) != at(now)) is is_overtaken
 
 
 def test_a_broker_that_has_delivered_nothing_has_levels_to_move_all_the_same(
@@ -207,10 +212,10 @@ def test_another_expression_says_what_becomes_of_the_group_and_is_undone(
 ) -> None:
     plan = planned(actors.admin, FILTERS, "price > 10", "price > 20")
     assert costs_of(plan) == (
-        "Orders@billing: of 2 messages that the group has not read here, it gets what the new "
-        "expression lets through, and never the rest.",
-        "Orders@billing: the group has members. The heartbeat of one that starts or subscribes "
-        "anew puts its own expression in place of this one.",
+        "Orders@billing: of 2 messages the group hasn't read here, it only receives those that "
+        "match the new expression.",
+        "Orders@billing: the group has connected consumers. When one starts or subscribes again, "
+        "its own expression replaces this one.",
     )
 
     apply(actors.admin, FILTERS, plan)
@@ -228,7 +233,7 @@ def test_a_bad_expression_is_refused_with_its_place(actors: Actors, filtered: Fa
     checked = actors.admin.post(edit_of(FILTERS), {"text": text, "check": "on"})
 
     said = (
-        "Orders@billing: the broker does not take the expression: unexpected end at character 8: "
+        "Orders@billing: the broker rejected the expression: unexpected end at character 8: "
         "expected a value."
     )
     line = next(at for at, each in enumerate(text.split("\n"), 1) if "expression" in each)
@@ -245,8 +250,8 @@ def test_a_filter_that_goes_says_what_its_members_are_answered_and_comes_back_un
     fields = {"base": str(opened), "text": '{"filterDataByTopic":{}}'}
     plan = actors.admin.post(edit_of(FILTERS), fields)
     assert costs_of(plan) == (
-        "Orders@billing: the group has members. Their pulls are refused until the next heartbeat "
-        "of one registers its filter again, within half a minute.",
+        "Orders@billing: the group has connected consumers. Their pulls are rejected until a "
+        "consumer's next heartbeat registers its filter again, within 30 seconds.",
     )
 
     apply(actors.admin, FILTERS, plan)
@@ -267,7 +272,8 @@ def test_a_group_without_members_loses_nothing_with_its_filter(
     plan = actors.admin.post(edit_of(FILTERS), fields)
 
     assert costs_of(plan) == (
-        "Orders@billing: nobody reads by this filter now; a member that subscribes makes it again.",
+        "Orders@billing: no consumer is using this filter now. It's recreated when a consumer "
+        "subscribes.",
     )
 
 
@@ -280,7 +286,7 @@ def test_a_filter_of_a_topic_that_no_broker_has_is_refused(
 
     plan = actors.admin.post(edit_of(FILTERS), {"base": str(opened), "text": json.dumps(table)})
 
-    assert refusals_of(plan) == ("Nowhere@billing: no broker has the topic.",)
+    assert refusals_of(plan) == ("Nowhere@billing: no broker has this topic.",)
 
 
 def test_what_the_broker_keeps_of_a_filter_is_shown_and_may_stand_in_a_text(
@@ -299,22 +305,22 @@ def test_what_the_broker_keeps_of_a_filter_is_shown_and_may_stand_in_a_text(
 @pytest.mark.parametrize(
     ("table", "said", "line"),
     [
-        ('{"Orders":7}', "Orders has an object groupFilterData of its groups.", 1),
-        ('{"Orders":{"groupFilterData":{"g":7}}}', "Orders@g is an object.", 1),
-        ('{"Orders":\n{"groupFilterData":\n{"g":{}}}}', "Orders@g lacks expression.", 3),
+        ('{"Orders":7}', "Orders must have an object groupFilterData with its groups.", 1),
+        ('{"Orders":{"groupFilterData":{"g":7}}}', "Orders@g must be an object.", 1),
+        ('{"Orders":\n{"groupFilterData":\n{"g":{}}}}', "Orders@g is missing expression.", 3),
         (
             '{"Orders":\n{"groupFilterData":\n{"g":{\n"expression":" "}}}}',
-            "Orders@g: expression is a text.",
+            "Orders@g: expression must be text.",
             4,
         ),
         (
             '{"Orders":{"groupFilterData":{"g":{"expression":"a","expressionType":"TAG"}}}}',
-            "expressionType is one of SQL92.",
+            "expressionType must be one of SQL92.",
             1,
         ),
         (
             '{"Orders":{"groupFilterData":{"g":{"expression":"a","color":"red"}}}}',
-            "No request carries these keys, so nothing can be written there: color.",
+            "These keys can't be changed by a request, so they can't be saved: color.",
             None,
         ),
         ('{"a topic":{"groupFilterData":{"g":{"expression":"a"}}}}', "illegal characters", 1),

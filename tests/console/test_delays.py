@@ -1,4 +1,4 @@
-"""The page of delayed messages: what waits in each level, until when, and for whom."""
+"""The page of delayed messages: pending messages of each level, their time and target."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.message import names
+from console.gateway.access import gateway
+from console.gateway.answers import MessageQueue
 from console.gateway.configuration import BrokerKey
 from console.gateway.files import ConfigFile
 from console.gateway.moment import now_ms
+from console.gateway.outgoing import NewMessage
 
 if TYPE_CHECKING:
     from console.gateway.fakes.broker import FakeBroker
@@ -24,8 +27,8 @@ PAGE = "/brokers/b/broker-a/0/delays/"
 
 @pytest.fixture
 def waiting(brokers: FakeBroker) -> FakeBroker:
-    """Two messages in level 2 (5 s), the first of three is delivered; level 4 is overdue."""
-    brokers.keys["messageDelayLevel"] = BrokerKey("messageDelayLevel", "1s 5s 10s 30s")
+    """Two messages in level 2 (5 min), after a delivered one; level 4 is overdue."""
+    brokers.keys["messageDelayLevel"] = BrokerKey("messageDelayLevel", "1s 5m 10m 30s")
     brokers.add_topic("Orders")
     brokers.add_topic(SCHEDULE, queue_nums=4)
     brokers.other_tables[ConfigFile.DELAYS] = {"2": 1}
@@ -46,15 +49,15 @@ def test_each_level_says_how_many_wait_and_until_when(actors: Actors, waiting: F
 
     assert [(number, each.count, each.delay_ms) for number, each in levels.items()] == [
         (1, 0, 1_000),
-        (2, 2, 5_000),
-        (3, 0, 10_000),
+        (2, 2, 300_000),
+        (3, 0, 600_000),
         (4, 1, 30_000),
     ]
     second = levels[2]
     assert second.first is not None
     assert second.last is not None
     assert second.last.due_ms - second.first.due_ms == 1
-    assert second.first.due_ms - second.first.stored.store_ms == 5_000
+    assert second.first.due_ms - second.first.stored.store_ms == 300_000
     assert (second.is_late, levels[4].is_late) == (False, True)
 
 
@@ -78,7 +81,7 @@ def test_a_message_that_waits_is_found_by_its_key_and_one_that_was_delivered_is_
     delivered = actors.reader.get(PAGE, {"q": "order-0"})
 
     assert [each.stored.queue_offset for each in found.context["waiting"]] == [2]
-    assert "No message with this key waits" in delivered.content.decode()
+    assert "No waiting message has this key" in delivered.content.decode()
 
 
 def test_a_level_that_the_configuration_lost_is_still_there(
@@ -107,4 +110,51 @@ def test_a_slave_leads_to_its_master(actors: Actors, brokers: FakeBroker) -> Non
     answer = actors.reader.get("/brokers/b/broker-a/1/delays/")
 
     assert answer.status_code == 404
-    assert "look at its master" in answer.content.decode()
+    assert "Open its master instead" in answer.content.decode()
+
+
+def send_timers(brokers: FakeBroker, due_ms: int) -> None:
+    queue = MessageQueue("Orders", "broker-a", 0)
+    for number, key in enumerate(("third", "first", "second")):
+        due = str(due_ms + (number or 3) * 1_000)
+        carried = {names.PROPERTY_KEYS: key, names.PROPERTY_TIMER_DELIVER_MS: due}
+        gateway().sending.send([NewMessage(queue, b"body", carried)])
+
+
+def test_timer_messages_are_listed_soonest_first(actors: Actors, waiting: FakeBroker) -> None:
+    due_ms = now_ms() + 60_000
+    send_timers(waiting, due_ms)
+
+    answer = actors.reader.get(PAGE)
+
+    assert [each.keys for each in answer.context["timers_shown"]] == ["first", "second", "third"]
+    assert answer.context["timers"].next_due_ms == due_ms + 1_000
+    assert answer.context["count"] == 6
+    assert "3 timer messages are pending" in answer.content.decode()
+
+
+def test_a_timer_message_is_found_by_its_key(actors: Actors, waiting: FakeBroker) -> None:
+    send_timers(waiting, now_ms() + 60_000)
+
+    found = actors.reader.get(PAGE, {"q": "second"})
+    nothing = actors.reader.get(PAGE, {"q": "fourth"})
+
+    assert [each.keys for each in found.context["timers_shown"]] == ["second"]
+    assert nothing.context["timers_shown"] == []
+    assert "No timer message with this key is pending" in nothing.content.decode()
+
+
+def test_an_empty_page_explains_how_timer_messages_get_there(
+    actors: Actors, brokers: FakeBroker
+) -> None:
+    assert "No pending timer messages" in actors.reader.get(PAGE).content.decode()
+
+
+def test_the_page_says_that_a_rocketmq_broker_does_not_list_timer_messages(
+    actors: Actors, brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway().sending, "timers", lambda *_: None)
+
+    page = actors.reader.get(PAGE).content.decode()
+
+    assert "doesn't list its timer messages" in page

@@ -1,4 +1,4 @@
-"""The demo's buttons: one child of the web process, written down, ended in order."""
+"""The demo's buttons: one child of the web process, recorded, and stopped cleanly."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_stopping_ends_the_child_and_forgets_it(demo: process.DemoProcess) -> No
 def test_a_demo_that_failed_says_why(
     demo: process.DemoProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = "raise SystemExit('The demo cannot start: no connection.')"
+    program = 'raise SystemExit("The demo couldn\'t start: no connection.")'
     monkeypatch.setattr(process, "command", lambda: [sys.executable, "-c", program])
     demo.start()
     until(lambda: not demo.state().is_running, "the demo to fail")
 
     state = demo.state()
 
-    assert (state.is_running, state.failure) == (False, "The demo cannot start: no connection.")
+    assert (state.is_running, state.failure) == (False, "The demo couldn't start: no connection.")
     assert demo.start()
 
 
@@ -128,8 +128,8 @@ def test_the_button_never_leads_to_another_host(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--rate", "0"], "--rate is 0; it can be 1 to 2000."),
-        (["--seconds", "-1"], "--seconds is -1.0; it must be above 0."),
+        (["--rate", "0"], "--rate must be between 1 and 2000, not 0."),
+        (["--seconds", "-1"], "--seconds must be above 0, not -1.0."),
         (["--topics", "a b"], "--topics: "),
     ],
 )

@@ -1,4 +1,4 @@
-"""The demo traffic against a real broker: it sends, consumes, shares queues, takes its leave."""
+"""The demo traffic with a real broker: it sends, consumes, shares queues, unregisters."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def messages(broker_process: BrokerProcess) -> AsyncIterator[MessageGatewa
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)  # another process does what is waited for
+            await asyncio.sleep(0.05)  # another process does the work
 
 
 async def test_the_demo_makes_topics_sends_consumes_and_takes_its_leave(
@@ -104,7 +104,7 @@ async def test_without_a_name_server_the_demo_says_so(
     monkeypatch.setattr("console.demo.traffic.ROUTE_WAIT_S", 0.0)
     traffic = DemoTraffic(gateway_of(f"127.0.0.1:{free_ports()}"))
 
-    with pytest.raises(DemoError, match="The demo cannot start: The name server at 127"):
+    with pytest.raises(DemoError, match="The demo couldn't start: The name server at 127"):
         await traffic.run()
 
 

@@ -1,4 +1,4 @@
-"""Settings of a console in use: Django's own check of them, and keys that are changed."""
+"""Settings of a console in production: Django's own check, and changed keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAIN_HTTP = {"security.W004", "security.W008", "security.W012", "security.W016"
 
 
 def check(directory: Path, **environment: str) -> tuple[int, str]:
-    """Run Django's check of settings in use; return its exit code and its words."""
+    """Run Django's check of production settings; return its exit code and output."""
     done = subprocess.run(
         [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The door of the web server, without a network: places, phases, proxies."""
+"""The web server's connection limits, without a network: slots, phases, proxies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ManualLoop:
-    """A loop's clock and timers, moved by hand."""
+    """A loop's clock and timers, advanced by hand."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -44,7 +44,7 @@ class ManualLoop:
 
 
 class FakeConnection:
-    """A connection whose phase is set; its transport notes how it was ended."""
+    """A connection whose phase is set; its transport records how it was closed."""
 
     def __init__(self) -> None:
         self.now_in: tuple[Phase, object] = (Phase.HEADERS, None)
@@ -63,7 +63,7 @@ class FakeConnection:
 
 
 class Street:
-    """A door, a clock, and people who come to it."""
+    """A door, a clock, and clients that connect."""
 
     def __init__(self, **limits: Any) -> None:
         self.door = Door(**limits)

@@ -1,4 +1,4 @@
-"""Settings from the environment: read, or refused in one sentence that names the variable."""
+"""Settings from the environment: read, or rejected with a sentence that names the variable."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_secret_file_that_is_missing_or_empty_is_named(tmp_path) -> None:
     empty = tmp_path / "empty"
     empty.write_text("\n")
 
-    with pytest.raises(ImproperlyConfigured, match=r"KEY_FILE names .*cannot be read"):
+    with pytest.raises(ImproperlyConfigured, match=r"KEY_FILE names .*can't be read"):
         Environment({"KEY_FILE": str(tmp_path / "absent")}).secret("KEY")
     with pytest.raises(ImproperlyConfigured, match=r"KEY_FILE names .*is empty"):
         Environment({"KEY_FILE": str(empty)}).secret("KEY")

@@ -1,4 +1,4 @@
-"""The family of a message: what its page shows, from what brokers store of it."""
+"""The page of a message history, built from the brokers' records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.urls import reverse
 from console.audit.models import Entry
 from console.family.client_traces import consumptions, record_of, records_of
 from console.family.clients import Comparison
-from console.family.relatives import Kin
+from console.family.relatives import Relation
 from console.family.steps import Source, Step
 from console.family.waterfall import positions, waterfall_of
 from console.gateway.answers import Subscription
@@ -153,7 +153,7 @@ def test_clocks_are_apart_by_what_contradicts_them(high_ms, ours_ms, apart_ms) -
 
 
 def a_family(brokers: FakeBroker) -> None:
-    """A message that one group consumed, and another gave back, twice, until it was dead."""
+    """A message consumed by one group, and returned twice by another until it was a dead letter."""
     brokers.add_topic("orders", queue_nums=1)
     brokers.add_group("billing")
     for group in ("billing", "fraud-check"):
@@ -214,19 +214,19 @@ def test_a_family_has_every_stage_with_how_sure_it_is(actors: Actors, brokers: F
         ("dead", "exact"),
         ("replayed", "exact"),
     ]
-    assert "1 min 30 s from first to last" in answer.text
+    assert "1 min 30 s in total" in answer.text
     assert "it failed (FAILED)" in answer.text
-    assert "They agree: ours lies within the client" in answer.text
+    assert "The clocks agree" in answer.text
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("sql", "state", "words"),
     [
-        ("TAGS = 'paid'", "acknowledged", "is beyond it, and no copy of it came back"),
-        ("TAGS = 'due'", "filtered", "which the message&#x27;s properties do not meet"),
-        ("colour IS NOT NULL", "filtered", "which the message&#x27;s properties do not meet"),
-        ("colour =", "unknown", "let it through is not known"),
+        ("TAGS = 'paid'", "acknowledged", "is past this message, and no retry copy exists"),
+        ("TAGS = 'due'", "filtered", "which this message&#x27;s properties don&#x27;t match"),
+        ("colour IS NOT NULL", "filtered", "which this message&#x27;s properties don&#x27;t match"),
+        ("colour =", "unknown", "matched it is unknown"),
     ],
 )
 def test_an_sql_expression_is_asked_whether_it_let_a_message_through(
@@ -274,7 +274,7 @@ def test_a_half_message_is_found_by_its_key_under_the_topic_that_it_is_for(
     assert "withheld" in listed.text
     assert address in elsewhere.text
     assert [stage for stage, _certainty in stages(answer)][:2] == ["sent", "withheld"]
-    # This broker, as RocketMQ's own do, does not say what became of it.
+    # Like RocketMQ's, this broker doesn't record the outcome.
     assert ("unknown", "unknown") in stages(answer)
     message = reverse("browse:message", args=["broker-a", 0, 0, HALF])
     assert actors.reader.get(message)["Location"] == address
@@ -285,7 +285,7 @@ def test_what_cannot_be_looked_up_is_said(actors: Actors, brokers: FakeBroker) -
     brokers.add_topic("orders", queue_nums=1)
     brokers.put_message("orders", 0, b"{}", MOMENT_MS)
 
-    assert "no index names its copies" in opened(actors, "orders").text
+    assert "so the index can" in opened(actors, "orders").text
     assert opened(actors, "orders", 1).status_code == 404
     brokers.fails = BrokerDownError("127.0.0.1:10911", "connection refused")
     assert opened(actors, "orders").status_code == 503
@@ -341,8 +341,8 @@ def test_a_stage_that_the_recorder_and_the_log_both_know_is_one_row_with_what_ea
 ) -> None:
     a_family(brokers)
     relatives = opened(actors, "orders").context["relatives"]
-    [retry] = relatives.of(Kin.RETRY, "billing")
-    [dead] = relatives.of(Kin.DEAD, "billing")
+    [retry] = relatives.of(Relation.RETRY, "billing")
+    [dead] = relatives.of(Relation.DEAD, "billing")
 
     def place(message: StoredMessage) -> dict[str, str]:
         return {"topic": message.topic, "commitLogOffset": str(message.commit_log_offset)}
@@ -497,7 +497,7 @@ def test_the_slowest_come_first_and_lead_to_their_families(
     assert "dict" not in slowest.text
     assert [row.took for row in slowest.context["rows"]] == ["70 ms", "900 µs", ""]
     assert reverse("family:message", args=["broker-a", 0, 1, "orders"]) in slowest.text
-    assert [row.label for row in errors.context["rows"]] == ["refused"]
+    assert [row.label for row in errors.context["rows"]] == ["rejected"]
     assert "no such topic" in errors.text
     brokers.recorder_fails = BrokerDownError("127.0.0.1:10911", "it has no recorder")
     assert "it has no recorder" in actors.reader.get(path).text

@@ -1,4 +1,4 @@
-"""Configuration files: looked at, edited as plans, merged or refused, undone, kept in versions."""
+"""Configuration files: view, edit by plans, merge or reject, undo, versions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def edit_of(file: str) -> str:
 
 
 def opened(client: Client, file: str) -> tuple[str, dict[str, str]]:
-    """Return the text in the editor, and the fields that go with it."""
+    """Return the text in the editor, and the form's other fields."""
     answer = client.get(edit_of(file))
     return answer.context["text"], {"base": str(answer.context["base"])}
 
@@ -136,7 +136,7 @@ def test_an_entry_that_is_new_is_made_and_one_that_is_missing_goes(
     plan = actors.admin.post(edit_of(GROUPS), {**fields, "text": json.dumps(table)})
 
     (shown,) = plan.context["shown"]
-    assert shown.costs == ("1 group loses its configuration, and keeps its offsets: audit.",)
+    assert shown.costs == ("1 group loses its configuration but keeps its offsets: audit.",)
     refused = actors.admin.post(edit_of(GROUPS), {"token": token_on(plan)})
     assert (refused.status_code, "audit" in orders.group_configs) == (422, True)
     actors.admin.post(edit_of(GROUPS), {"token": token_on(plan), "accepted": "on"})
@@ -154,7 +154,7 @@ def test_a_topic_with_messages_goes_only_when_the_broker_is_typed(
     plan = actors.admin.post(edit_of(TOPICS), {**fields, "text": json.dumps(table)})
 
     (shown,) = plan.context["shown"]
-    assert shown.costs == ("1 topic goes from broker-a, with 2 messages: Bills.",)
+    assert shown.costs == ("1 topic will be deleted from broker-a, with 2 messages: Bills.",)
     token = {"token": token_on(plan), "accepted": "on"}
     assert actors.admin.post(edit_of(TOPICS), token).status_code == 422
     assert "Bills" in orders.topic_configs
@@ -209,44 +209,54 @@ def test_what_changed_after_the_plan_was_shown_is_not_overwritten(
 def test_a_plan_that_was_not_made_here_is_refused(actors: Actors, orders: FakeBroker) -> None:
     answer = actors.admin.post(edit_of(TOPICS), {"token": "made up"}, follow=True)
 
-    assert "nothing was done" in answer.content.decode()
+    assert "nothing was changed" in answer.content.decode()
     assert not Entry.objects.exists()
 
 
 @pytest.mark.parametrize(
     ("file", "text", "said", "line"),
     [
-        (TOPICS, '{\n"topicConfigTable":{\n"A":{,}}}', "This is not JSON", 3),
-        (TOPICS, '{"table":{}}', "A topics.json has an object topicConfigTable.", 1),
-        (TOPICS, '{"topicConfigTable":{\n"A":{"readQueueNums":1}}}', "A lacks writeQueueNums.", 2),
+        (TOPICS, '{\n"topicConfigTable":{\n"A":{,}}}', "isn't valid JSON", 3),
+        (TOPICS, '{"table":{}}', "A topics.json must have an object topicConfigTable.", 1),
+        (
+            TOPICS,
+            '{"topicConfigTable":{\n"A":{"readQueueNums":1}}}',
+            "A is missing writeQueueNums.",
+            2,
+        ),
         (
             TOPICS,
             '{"topicConfigTable":{\n"A":{"readQueueNums":1,\n"writeQueueNums":0}}}',
-            "A: writeQueueNums is from 1 to 65535.",
+            "A: writeQueueNums must be between 1 and 65535.",
             3,
         ),
         (
             TOPICS,
             '{"topicConfigTable":{"A":{"readQueueNums":1,"writeQueueNums":1,"topicName":"B"}}}',
-            "A calls itself B in topicName.",
+            "A has a different name, B, in topicName.",
             1,
         ),
-        (GROUPS, '{"subscriptionGroupTable":{"g":[]}}', "g is an object.", 1),
+        (GROUPS, '{"subscriptionGroupTable":{"g":[]}}', "g must be an object.", 1),
         (
             GROUPS,
             '{"subscriptionGroupTable":{"g":{"consumeEnable":1}}}',
-            "g: consumeEnable is true or false.",
+            "g: consumeEnable must be true or false.",
             1,
         ),
         (
             GROUPS,
             '{"subscriptionGroupTable":{"g":{"retryTimes":1}}}',
-            "No request carries these keys, so nothing can be written there: retryTimes.",
+            "These keys can't be changed by a request, so they can't be saved: retryTimes.",
             None,
         ),
         (OFFSETS, '{"offsetTable":{"Orders":{0:1}}}', "topic@group", 1),
-        (OFFSETS, '{"offsetTable":{"Orders@g":{0:-1}}}', "the offset of queue 0 is a whole", 1),
-        (OFFSETS, '{"offsetTable":{"Orders@g":{x:1}}}', "This is not JSON", None),
+        (
+            OFFSETS,
+            '{"offsetTable":{"Orders@g":{0:-1}}}',
+            "the offset of queue 0 must be a whole",
+            1,
+        ),
+        (OFFSETS, '{"offsetTable":{"Orders@g":{x:1}}}', "isn't valid JSON", None),
     ],
 )
 def test_a_text_that_is_no_such_file_is_refused_with_its_line(
@@ -270,7 +280,9 @@ def test_the_broker_s_own_entries_are_refused(actors: Actors, brokers: FakeBroke
     plan = sent(actors.admin, TOPICS, '"perm":6', '"perm":4')
 
     (shown,) = plan.context["shown"]
-    assert shown.refusals == ("TBW102 belongs to the broker itself; no request changes it.",)
+    assert shown.refusals == (
+        "TBW102 is internal to the broker and can't be changed by a request.",
+    )
     actors.admin.post(edit_of(TOPICS), {"token": token_on(plan)})
     assert brokers.topic_configs["TBW102"].perm == 6
 
@@ -287,7 +299,7 @@ def test_an_offset_of_an_offline_group_is_stored_and_of_one_with_members_sent_to
         old = f'"Orders@{group}":{{0:7'
         answer = sent(actors.admin, OFFSETS, old, old.replace("7", "3"))
         (shown,) = answer.context["shown"]
-        assert shown.costs == ("4 messages are delivered again, 0 are skipped.",)
+        assert shown.costs == ("4 messages will be redelivered, 0 skipped.",)
         token = {"token": token_on(answer), "accepted": "on"}
         actors.admin.post(edit_of(OFFSETS), token)
         assert orders.offsets[group, "Orders", 0] == 3
@@ -298,9 +310,9 @@ def test_an_offset_of_an_offline_group_is_stored_and_of_one_with_members_sent_to
 @pytest.mark.parametrize(
     ("new", "said"),
     [
-        ("{0:11", "Orders@billing: queue 0 has the offsets from 0 to 10."),
+        ("{0:11", "Orders@billing: queue 0 has offsets from 0 to 10."),
         ("{0:7,9:1", "Orders@billing: the topic has no queue 9 on this broker."),
-        ("{1:0", "no request takes away the offset of queue 0 alone"),
+        ("{1:0", "the offset of queue 0 can't be deleted by itself"),
     ],
 )
 def test_an_offset_that_no_request_sets_is_refused(
@@ -407,7 +419,7 @@ def test_the_schema_names_each_key_with_its_bounds(actors: Actors, brokers: Fake
 
 
 def mine(account: User, *actions: Action, topics: str = "", groups: str = "") -> None:
-    """Give a role made here."""
+    """Assign a custom role."""
     role = CustomRole.objects.create(
         name="mine",
         actions=[each.value for each in actions],
@@ -434,7 +446,7 @@ def test_everyone_looks_at_files_and_who_changes_nothing_is_offered_nothing(
         assert (edit_of(TOPICS) in index) == is_offered
         assert (reverse("files:import") in index) == is_offered
         assert (edit_of(TOPICS) in shown) == is_offered
-        assert ("Go back to it" in past) == is_offered
+        assert ("Restore this version" in past) == is_offered
         for file in (TOPICS, GROUPS, OFFSETS):
             assert (client.get(edit_of(file)).status_code == 200) == is_offered
         assert (client.get(edit_of("consumerFilter.json")).status_code == 200) == is_offered
@@ -454,9 +466,9 @@ def test_a_role_changes_the_entries_it_names_and_reads_why_not_the_others(
 
     refused = sent(limited, TOPICS, old.format(2), new.format(2))
     (shown,) = refused.context["shown"]
-    assert shown.refusals == ("You may not change Bills: this takes topic.change there.",)
+    assert shown.refusals == ("You can't change Bills: this requires topic.change there.",)
     assert "Applying" not in refused.content.decode()
-    # Whoever may do it signs a plan; the plan is no permission.
+    # Only an authorized user can sign a plan; the plan itself grants nothing.
     plan = sent(actors.admin, TOPICS, old.format(2), new.format(2))
     answer = limited.post(edit_of(TOPICS), {"token": token_on(plan)})
 
@@ -485,14 +497,14 @@ def test_offsets_and_groups_go_by_the_group_s_name(
     applied(limited, OFFSETS, own, own.replace("7", "3"), accepted="on")
 
     (shown,) = plan.context["shown"]
-    assert shown.refusals == ("You may not change Orders@audit: this takes offset.reset there.",)
+    assert shown.refusals == ("You can't change Orders@audit: this requires offset.reset there.",)
     assert orders.offsets["audit", "Orders", 0] == 7
     assert orders.offsets["billing", "Orders", 0] == 3
     assert limited.get(edit_of(GROUPS)).status_code == 403
     CustomRole.objects.update(actions=[Action.GROUP.value])
     plan = sent(limited, GROUPS, '"billing":{', '"audit2":{"retryMaxTimes":3},\n\t\t"billing":{')
     (shown,) = plan.context["shown"]
-    assert shown.refusals == ("You may not change audit2: this takes group.change there.",)
+    assert shown.refusals == ("You can't change audit2: this requires group.change there.",)
 
 
 def test_an_undo_and_an_older_version_take_what_the_change_took(
@@ -507,7 +519,7 @@ def test_an_undo_and_an_older_version_take_what_the_change_took(
 
     for address in (undo, back):
         plan = limited.get(address)
-        assert "You may not change Orders" in plan.content.decode()
+        assert "change Orders" in plan.content.decode()
         assert limited.post(address, {"token": token_on(plan)}).status_code == 403
     assert limited.post(undo).status_code == 403
     assert orders.topic_configs["Orders"].perm == 4

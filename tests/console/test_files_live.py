@@ -1,4 +1,4 @@
-"""The files that only brokers of ours change, edited on the pages in front of a real broker."""
+"""The files that only our brokers can change, edited on the pages of a real broker."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def heartbeat(client: RawClient) -> None:
 
 
 def ask(client: RawClient, code: int, fields: dict[str, str], body: bytes = b"") -> Answer:
-    """Ask as a member of a group, whom the broker tells of its members as well."""
+    """Send requests as a member of a group, which the broker also notifies of members."""
     opaque = client.send_request(code, fields, body)
     while (answer := client.read_answer()).opaque != opaque:
         assert answer.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
@@ -153,12 +153,12 @@ def test_a_delay_level_is_moved_on_its_page_delivers_from_there_and_is_there_aft
 
     beyond = planned(actors.admin, DELAYS, ("1:2", "1:3"))
     (shown,) = beyond.context["shown"]
-    assert shown.refusals == ("Level 1 has the offsets from 0 to 2.",)
+    assert shown.refusals == ("Level 1 has offsets from 0 to 2.",)
     plan = planned(actors.admin, DELAYS, ("1:2", "1:1,2:2"))
     (shown,) = plan.context["shown"]
     assert shown.costs == (
-        "Level 1: 1 deferred message is delivered again, as a new message.",
-        "Level 2: 2 deferred messages are skipped and never delivered.",
+        "Level 1: 1 delayed message will be delivered again, as a new message.",
+        "Level 2: 2 delayed messages will be skipped and never delivered.",
     )
     applied(actors.admin, DELAYS, plan)
 

@@ -1,4 +1,4 @@
-"""The flow: what runs between brokers, topics and groups, and what it costs to show."""
+"""The flow: traffic between brokers, topics and groups, and the cost of showing it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.urls import path, reverse
 
 from console.accounts.session_watch import SessionWatch
 from console.flow.consumers import FlowConsumer
-from console.flow.drawing import BAND_MAX, ROW, drawn
+from console.flow.drawing import BAND_MAX, ROW, draw
 from console.flow.hub import VIEWERS_PER_USER_MAX, FlowHub, Viewer
 from console.flow.pages import KEPT_MS, SharedFlow
 from console.flow.reading import NODES_MAX, Flow, Node, Ribbon, flow_of
@@ -133,7 +133,7 @@ def test_without_samples_there_is_no_flow_and_the_page_says_how_to_begin(actors,
     html = actors.reader.get("/").content.decode()
 
     assert flow_of(history_store(), now_ms()).is_empty
-    assert "No topic has been sampled in the last minute" in html
+    assert "No topics sampled in the last minute" in html
 
 
 def test_the_page_carries_the_flow_and_names_of_clients_are_escaped(actors, brokers) -> None:
@@ -162,11 +162,11 @@ def test_ribbons_lie_within_their_rows_side_by_side() -> None:
     targets = (Node("x", 10.0),)
     ribbons = (Ribbon("a", "x", 8.0), Ribbon("b", "x", 2.0), Ribbon("b", "gone", 1.0))
 
-    shapes = drawn(ribbons, sources, targets)
+    shapes = draw(ribbons, sources, targets)
 
     assert [each.ribbon.source for each in shapes] == ["a", "b"]
     numbers = [[float(part) for part in re.findall(r"-?[\d.]+", each.path)] for each in shapes]
-    # "M0 y C50 y 50 top 100 top V bottom": where a ribbon arrives, and where it ends there.
+    # "M0 y C50 y 50 top 100 top V bottom": where a ribbon arrives, and its end there.
     arrivals = [(each[7], each[8]) for each in numbers]
     assert arrivals[0][1] == pytest.approx(arrivals[1][0], abs=0.2)
     assert arrivals[1][1] - arrivals[0][0] == pytest.approx(BAND_MAX, abs=0.2)
@@ -192,7 +192,7 @@ def test_a_hundred_pages_in_four_seconds_read_the_history_once(brokers) -> None:
 
 @pytest.fixture
 def asked(brokers, monkeypatch) -> list[int]:
-    """Gets an item with each question to the broker."""
+    """Receives an item for each request to the broker."""
     asked = []
     check = type(brokers).check
 

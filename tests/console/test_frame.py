@@ -1,4 +1,4 @@
-"""What all pages share: nothing from elsewhere, nothing inline, vendored files as written down."""
+"""Common parts of all pages: no external or inline resources, vendored files as recorded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_no_template_style_or_script_of_ours_names_another_host() -> None:
 
 
 def addresses_of_other_blocks(template: str) -> list[str]:
-    """Return the addresses that a template uses outside of the block that knows them."""
+    """Return the addresses that a template uses outside of the block that defines them."""
     blocks: list[str] = []
     known: dict[str, list[list[str]]] = {}
     used = []
@@ -58,7 +58,7 @@ def addresses_of_other_blocks(template: str) -> list[str]:
 
 
 def test_no_link_has_its_address_in_another_block() -> None:
-    """There it is empty, and the link leads to the page that it is on."""
+    """Outside it's empty, and the link leads to the current page."""
     found = {
         str(path): wrong
         for path in CONSOLE.rglob("*.html")
@@ -165,7 +165,7 @@ def test_an_address_nobody_lives_at_says_so(actors) -> None:
     response = actors.reader.get("/nowhere/")
 
     assert response.status_code == 404
-    assert "No page lives at this address." in response.content.decode()
+    assert "no page at this address." in response.content.decode()
 
 
 def test_static_files_are_for_this_console_only(client) -> None:
@@ -212,7 +212,7 @@ def test_spans_show_two_units(seconds, text) -> None:
 
 
 def test_a_time_no_calendar_has_is_unknown() -> None:
-    assert "no calendar" in ui.moment(10**18)
+    assert "an invalid time" in ui.moment(10**18)
 
 
 def test_the_scripts_of_a_page_are_150_kb_at_most(actors, brokers) -> None:

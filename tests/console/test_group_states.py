@@ -1,4 +1,4 @@
-"""How a group reads: the worst of what rules say, and unknown where they have not looked."""
+"""A group's state: the worst finding of the rules, and unknown where they haven't run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVIDENCE = {
 
 
 def says(*found: tuple[str, str], at_ms: int | None = None) -> None:
-    """Let the rules say what they found, each of a subject."""
+    """Set the rules' findings, each for a subject."""
     at = now_ms() if at_ms is None else at_ms
     verdicts = [
         Verdict(
@@ -61,11 +61,11 @@ def world(brokers):
 
 
 def shown(actors, query: str = "") -> dict[str, str]:
-    """Return what the list shows of each group, in its order."""
+    """Return the list's text for each group, in order."""
     html = actors.reader.get(f"{reverse('groups:list')}{query}").content.decode()
     rows = re.findall(r"/groups/g/([\w-]+)/\">.*?</tr>", html, re.DOTALL)
     cells = re.split(r"/groups/g/[\w-]+/\">", html)[1:]
-    words = ("stopped", "stalled", "falling behind", "rewound", "keeps up")
+    words = ("stopped", "stalled", "falling behind", "rewound", "keeping up")
     return {
         name: next((word for word in words if f">{word}<" in cell), "unknown")
         for name, cell in zip(rows, cells, strict=True)
@@ -86,7 +86,7 @@ def test_every_rule_about_a_group_s_reading_is_there() -> None:
         ("queue-stuck", "billing@Orders", "stalled"),
         ("falling-behind", "billing@Orders", "falling behind"),
         ("rewound", "billing@Orders", "rewound"),
-        ("dead-letters", "billing", "keeps up"),
+        ("dead-letters", "billing", "keeping up"),
     ],
 )
 def test_the_list_says_how_each_group_reads(rule, name, word, actors, world) -> None:
@@ -96,8 +96,8 @@ def test_the_list_says_how_each_group_reads(rule, name, word, actors, world) -> 
 
     assert found == {
         "billing": word,
-        "fraud": "keeps up",
-        "shipping": "keeps up",
+        "fraud": "keeping up",
+        "shipping": "keeping up",
         "silent": "unknown",
     }
 
@@ -124,7 +124,7 @@ def test_what_rules_have_not_looked_at_lately_is_not_called_well(actors, world) 
 
     assert set(shown(actors).values()) == {"unknown"}
     page = actors.reader.get(reverse("groups:detail", args=["billing"])).content.decode()
-    assert "The rules have not looked lately." in page
+    assert "run recently." in page
 
 
 def test_a_history_that_cannot_be_read_leaves_the_state_unknown(monkeypatch, actors, world) -> None:

@@ -1,4 +1,4 @@
-"""Subscription groups: list, members, progress, configuration."""
+"""Consumer groups: list, members, progress, configuration."""
 
 from __future__ import annotations
 
@@ -112,10 +112,10 @@ def test_an_administrator_creates_a_group(actors, brokers) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"group": "a b"}, "A name consists of letters"),
+        ({"group": "a b"}, "Names can contain only letters"),
         ({"group": "x" * 249}, "at most 248 characters; this one has 249"),
         ({"group": "TOOLS_CONSUMER"}, "reserved"),
-        ({"group": "taken"}, "A group of this name exists."),
+        ({"group": "taken"}, "A group with this name already exists."),
         ({"retry_max_times": -2}, "greater than or equal to -1"),
         ({"retry_queue_nums": 65}, "less than or equal to 64"),
     ],
@@ -194,10 +194,10 @@ def test_what_a_group_never_committed_is_no_lag_of_zero(actors, brokers) -> None
     page = actors.reader.get(reverse("groups:detail", args=["billing"])).text
     listed = actors.reader.get(reverse("groups:list")).text
 
-    assert "The group has no consumer offset yet." in page
-    assert "and 5 retained where it never committed" in page
+    assert "The group hasn't committed an offset yet." in page
+    assert "plus 5 retained where the group never committed" in page
     assert "≤ 3" in page
-    assert "The group has no consumer offset yet." in listed
+    assert "The group hasn't committed an offset yet." in listed
 
 
 def test_topics_that_members_subscribe_to_are_there_before_the_first_offset(brokers) -> None:
@@ -252,8 +252,25 @@ def test_an_offset_beyond_the_end_is_no_lag_and_called_that(actors, brokers) -> 
     assert (row.lag, row.is_beyond_end) == (None, True)
 
 
+def test_what_a_group_holds_is_shown_by_queue_and_nothing_where_it_pulls(actors, brokers) -> None:
+    brokers.add_topic("Orders", queue_nums=1)
+    brokers.add_group("billing", online=True, topic="Orders")
+    brokers.put("Orders", 0, 1, 2, 3)
+    brokers.offsets["billing", "Orders", 0] = 3
+    detail = reverse("groups:detail", args=["billing"])
+    assert "Oldest lease" not in actors.reader.get(detail).text
+
+    brokers.in_flight["billing", "Orders", 0] = 2
+    queue = reverse("groups:queue", args=["billing", "broker-a", 0, "Orders"])
+
+    for address in (detail, queue):
+        page = actors.reader.get(address).text
+        assert "In flight" in page
+        assert "Oldest lease" in page
+
+
 def two_members(brokers, *wishes: str) -> None:
-    """Members billing@0, billing@1, … that want tags of Orders; an empty wish is none."""
+    """Members billing@0, billing@1, … with tags of Orders; an empty tag means no subscription."""
     brokers.add_group("billing", online=True, topic="Orders")
     brokers.members["billing"] = [
         Member(f"billing@{number}", "127.0.0.1:1", "JAVA", 407, ("broker-a",))
@@ -267,8 +284,8 @@ def two_members(brokers, *wishes: str) -> None:
 @pytest.mark.parametrize(
     ("wishes", "is_mixed", "said"),
     [
-        (("A", "A"), False, ["all the same"]),
-        (("A", "B", "A"), True, ["members differ", "billing@1", "skipped"]),
+        (("A", "A"), False, ["all match"]),
+        (("A", "B", "A"), True, ["consumers differ", "billing@1", "skipped"]),
         (("A", ""), True, ["not subscribed", "billing@1"]),
     ],
 )
@@ -279,7 +296,7 @@ def test_members_that_subscribe_to_other_things_are_named(
 
     part = actors.reader.get(reverse("groups:subscriptions", args=["billing"])).text
 
-    assert ("members differ" in part) is is_mixed
+    assert ("consumers differ" in part) is is_mixed
     assert [text for text in said if text not in part] == []
 
 
@@ -291,7 +308,7 @@ def test_a_member_that_does_not_answer_is_said_to_be_silent(actors, brokers) -> 
 
     assert "billing@1" in part
     assert "it took too long" in part
-    assert "all the same" in part
+    assert "all match" in part
 
 
 def test_a_member_says_how_it_is_and_what_its_threads_do(actors, brokers) -> None:

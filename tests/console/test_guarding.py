@@ -1,4 +1,4 @@
-"""The guard before the brokers: every call has a rule or is free, whoever makes it."""
+"""The guard in front of the brokers: every call has a rule or is unrestricted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from console.gateway.stored import Wanted
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 
-# Only administrators' pages change anything by the first; the rest has no person behind it.
+# The first is only changed by administrators' pages; the others have no user.
 WITHOUT_PEOPLE = {"cluster", "samples", "messages", "watch"}
 
 

@@ -1,4 +1,4 @@
-"""Charts on pages: points, tables, sparklines, marks; the words where there is no history."""
+"""Charts on pages: points, tables, sparklines, marks; the text without a history."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def chart(client: Any, kind: str, slug: str, name: str, query: str = "range=15m"
 
 @pytest.fixture
 def first_ms() -> int:
-    """A time of which the last quarter of an hour has ten samples."""
+    """A time with ten samples in the last quarter of an hour."""
     return now_ms() // STEP_MS * STEP_MS - 20 * STEP_MS
 
 
@@ -59,7 +59,7 @@ def test_points_are_rates_and_gaps_are_null(actors, brokers, first_ms) -> None:
     [received, peak] = answer["lines"]
     values = dict(zip(answer["times"], received["values"], strict=True))
     assert [values[first_ms + n * STEP_MS] for n in range(4)] == [5.0, None, 0.0, None]
-    assert peak["label"] == "busiest 10 s"
+    assert peak["label"] == "peak 10 s"
     assert answer["unit"] == "msg/s"
     assert answer["stepMs"] == STEP_MS
 
@@ -142,12 +142,12 @@ def test_restarts_changes_and_offsets_that_went_back_are_marked(actors, brokers,
 
     assert [mark["what"] for mark in marks] == ["restart", "back", "change", "reset"]
     assert "broker-a" in marks[0]["text"]
-    assert marks[1]["text"] == "Offsets went back by 7 messages"
+    assert marks[1]["text"] == "Offsets rewound by 7 messages"
 
 
 @pytest.mark.parametrize(
     ("language", "text"),
-    [("en", "Offsets went back by 1 message"), ("zh-hans", "位点回退了 1 条消息")],
+    [("en", "Offsets rewound by 1 message"), ("zh-hans", "位点回退了 1 条消息")],
 )
 def test_offsets_that_went_back_by_one_went_back_by_one_message(language, text) -> None:
     with translation.override(language):
@@ -163,7 +163,7 @@ def test_a_list_shows_the_last_hour_beside_the_figure(actors, brokers, first_ms)
     content = actors.reader.get(reverse("topics:list")).content.decode()
 
     assert content.count('class="spark"') == 1
-    assert "The collector has kept nothing of the last hour." in content
+    assert "The collector has no data for the last hour." in content
 
 
 def test_groups_show_their_lag_of_the_last_hour(actors, brokers, first_ms) -> None:
@@ -199,7 +199,7 @@ def test_a_collector_that_works_is_not_mentioned(actors, brokers) -> None:
     content = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
 
     assert "No history yet" not in content
-    assert "does not sample" not in content
+    assert "isn't sampling" not in content
 
 
 def test_a_collector_that_has_stopped_is_named_with_its_age(actors, brokers) -> None:
@@ -208,7 +208,7 @@ def test_a_collector_that_has_stopped_is_named_with_its_age(actors, brokers) -> 
 
     content = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
 
-    assert "The collector does not sample" in content
+    assert "The collector isn't sampling" in content
     assert f'data-age="{status.at_ms}"' in content
 
 
@@ -240,7 +240,7 @@ def test_a_broker_that_is_no_longer_registered_keeps_its_history(actors, brokers
 
     content = actors.reader.get(reverse("brokers:detail", args=["broker-a", 0])).content.decode()
 
-    assert "No broker of this name is registered now" in content
+    assert "No broker with this name is registered now" in content
     assert "data-history=" in content
 
 
@@ -263,7 +263,7 @@ def test_a_history_that_cannot_be_read_is_said_and_breaks_no_page(
 
     assert "not a database" in answer["problem"]
     assert listed.status_code == shown.status_code == 200
-    assert "The history cannot be read" in shown.content.decode()
+    assert "The history can't be read" in shown.content.decode()
 
 
 def test_a_chart_is_compared_with_the_day_before_on_one_scale(actors, brokers) -> None:
@@ -277,8 +277,8 @@ def test_a_chart_is_compared_with_the_day_before_on_one_scale(actors, brokers) -
     place = compared["times"].index(first_ms)
     assert compared["lines"][0]["values"][place] == 5.0
     assert compared["earlier"][0][place] == 1.0
-    assert compared["earlierBy"] == "a day earlier"
-    # Ten seconds are kept for a day: what is older has one point a minute, and so has the rest.
+    assert compared["earlierBy"] == "1 day earlier"
+    # Ten-second points are kept for a day; older data has one point a minute, and so has the rest.
     assert (plain["stepMs"], compared["stepMs"]) == (10_000, 60_000)
     assert (plain["earlier"], plain["earlierBy"]) == ([], "")
 
@@ -421,7 +421,7 @@ def test_while_no_broker_answers_a_page_shows_what_was_kept(actors, brokers, url
 
     assert answer.status_code == 503
     assert f"<h1>{title}</h1>" in answer.text
-    assert "was sampled before" in answer.text
+    assert "was recorded earlier" in answer.text
     assert "data-history=" in answer.text
     unknown = actors.reader.get(reverse("topics:detail", args=["of-nobody"]))
-    assert "No answer to show" in unknown.text
+    assert "No response to show" in unknown.text

@@ -1,4 +1,4 @@
-"""Whatever a person who has signed in sends to any address, no answer is the server's fault."""
+"""No request of a signed-in user to any address causes a server error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROUNDS = 1
 
 @pytest.fixture(autouse=True)
 def no_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its button starts a process."""
+    """The demo's button starts a process."""
     for name in ("start", "stop"):
         monkeypatch.setattr(DemoProcess, name, lambda _: True)
 
@@ -68,7 +68,7 @@ def test_no_address_fails_at_what_it_is_sent(
     for _ in range(ROUNDS):
         url = url_of(name, parameters)
         for actor in (actors.stranger, actors.reader, actors.admin):
-            # What fails raises here: a test client passes exceptions on.
+            # Errors raise here, because a test client passes exceptions on.
             answers = [
                 actor.get(url, fields(rng)),
                 actor.post(url, fields(rng)),

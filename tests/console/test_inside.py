@@ -1,4 +1,4 @@
-"""The inside of a broker: what its page and its operation show, and what they cannot."""
+"""Broker internals: the data on the page and in the operation, and its limits."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_a_broker_is_seen_from_inside(actors, brokers) -> None:
     html = actors.reader.get(PAGE).content.decode()
 
     assert "MainThread" in html
-    assert "half within 1 ms, 99 of a hundred within 10 ms" in html
-    assert "Every record that was read" in html
+    assert "p50 within 1 ms, p99 within 10 ms" in html
+    assert "Every record read so far" in html
 
 
 def test_a_damaged_range_is_shown_with_file_and_offset(actors, brokers) -> None:
@@ -61,7 +61,7 @@ def test_a_broker_that_does_not_say_is_a_sentence_and_no_number(actors, brokers)
 
     html = actors.reader.get(PAGE).content.decode()
 
-    assert "say nothing of this" in html
+    assert "report their internals" in html
     assert "MainThread" not in html
 
 

@@ -1,4 +1,4 @@
-"""Owner and description of topics and groups, which the console keeps beside the brokers."""
+"""Owner and description of topics and groups, which the console stores separately from brokers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_label_stands_on_the_page_and_the_list_finds_its_owner(
     page = actors.reader.get("/topics/t/Orders/").content.decode()
     listed = actors.reader.get("/topics/", {"q": "team-p", "columns": "owner"})
 
-    assert all(word in page for word in ("team-pay", "Orders of the shop", "In order"))
+    assert all(word in page for word in ("team-pay", "Orders of the shop", "Ordered"))
     assert [row.topic.name for row in listed.context["rows"]] == ["Orders"]
     assert "team-pay" in listed.content.decode()
 
@@ -76,7 +76,7 @@ def test_a_label_is_taken_back_while_nobody_changed_it_since(
 
     overtaken = actors.operator.post(undo)
 
-    assert "Somebody changed it since" in overtaken.content.decode()
+    assert "Someone else changed this" in overtaken.content.decode()
     assert Label.objects.get().owner == "team-shop"
     second = Entry.objects.latest("pk")
     actors.operator.post(f"/topics/label/undo/{second.pk}/")

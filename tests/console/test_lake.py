@@ -1,4 +1,4 @@
-"""The lake's page: what it holds, how far behind it is, what is wrong and what mends it."""
+"""The lake's page: contents, delay, problems and their fixes."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ def test_the_page_shows_tables_and_watermark_without_a_broker(lake, actors, brok
 
     assert "bronze.messages" in html
     assert '<td class="num">30</td>' in html
-    assert "No process keeps the lake." in html
-    assert "manage.py lake run" in html
+    assert "The lake is up to date with the log." in html
     assert 'class="button button--primary" href="/sql/"' not in html
 
 
@@ -62,22 +61,28 @@ def test_a_lake_that_cannot_be_read_is_a_sentence(lake, actors, settings) -> Non
 
     html = actors.reader.get(reverse("lake:state")).content.decode()
 
-    assert "is neither a directory nor s3://bucket/prefix." in html
+    assert "a directory or an address such as s3://bucket/prefix." in html
 
 
 @pytest.mark.parametrize(
     ("changed", "sentence", "command"),
     [
-        ({"keeper": None}, "No process keeps the lake.", "manage.py lake run"),
         (
-            {"keeper": {"checked_ms": 1}},
-            "The lake's process has not looked at the log for more than ten minutes.",
-            "manage.py lake run",
+            {"jobs": None, "pending_bytes": 7},
+            "The log has new messages, and the pipeline hasn't ingested any for more than ten "
+            "minutes. Check that its worker is running.",
+            "manage.py lake ingest",
+        ),
+        (
+            {"jobs": {"checked_ms": 1}, "pending_bytes": 7, "pending_since_ms": 2},
+            "The log has new messages, and the pipeline hasn't ingested any for more than ten "
+            "minutes. Check that its worker is running.",
+            "manage.py lake ingest",
         ),
         ({"warning": "It expires soon."}, "It expires soon.", "manage.py lake ingest"),
         (
             {"tables": [{"table": "bronze.gaps", "rows": 2, "bytes": 1}]},
-            "Ranges of the log could not be read: the table bronze.gaps says which.",
+            "Some ranges of the log couldn't be read. See the table bronze.gaps.",
             "manage.py lake verify",
         ),
     ],
@@ -86,18 +91,22 @@ def test_what_is_wrong_names_the_command(
     changed: dict[str, Any], sentence: str, command: str
 ) -> None:
     now = now_ms()
-    well: dict[str, Any] = {"tables": [], "warning": "", "keeper": {"checked_ms": now - 9_000}}
+    # Without new messages, no check is needed.
+    well: dict[str, Any] = {"tables": [], "warning": "", "jobs": {"checked_ms": 1}}
+
+    # A message after a quiet hour isn't a problem, either.
+    fresh = {"pending_bytes": 7, "pending_since_ms": now - 5_000}
 
     (found,) = troubles(well | changed, now)
 
     assert (found.sentence, found.command) == (sentence, command)
-    assert troubles(well, now) == []
+    assert troubles(well, now) == troubles(well | fresh, now) == []
 
 
-def test_an_error_of_the_lake_s_process_comes_first() -> None:
+def test_an_error_of_the_pipeline_comes_first() -> None:
     now = now_ms()
-    keeper = {"checked_ms": now, "error": "The log ends before the watermark."}
+    jobs = {"checked_ms": now, "error": "The log ends before the watermark."}
 
-    first, _second = troubles({"tables": [], "warning": "Soon.", "keeper": keeper}, now)
+    first, _second = troubles({"tables": [], "warning": "Soon.", "jobs": jobs}, now)
 
-    assert (first.sentence, first.state) == (keeper["error"], "bad")
+    assert (first.sentence, first.state) == (jobs["error"], "bad")

@@ -1,4 +1,4 @@
-"""Languages: a person's, else the browser's; a channel's for what it is told; all forms intact."""
+"""Languages: a user's, else the browser's; a channel's for its messages; all forms intact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils import translation
 
 from console import catalogues
 from console.alerts.models import Channel, Message
-from console.alerts.telling import tell
+from console.alerts.result_delivery import queue_result
 from console.preferences.models import Preferences
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def test_a_language_goes_with_the_person_and_not_with_the_browser(actors, broker
 
     assert CHINESE in own.content.decode()
     assert own["content-language"] == "zh-hans"
-    # Sockets know the browser only.
+    # Sockets only have the browser's cookie.
     assert own.cookies[settings.LANGUAGE_COOKIE_NAME].value == "zh-hans"
     assert '<html lang="en"' in other.content.decode()
 
@@ -123,7 +123,7 @@ def test_a_stranger_chooses_a_language_and_comes_back(actors) -> None:
     chinese = actors.stranger.get(page).content.decode()
     assert answer["location"] == page
     assert CHINESE in chinese
-    # Each language has its own name for itself, in every language.
+    # Each language is listed under its own name, in every language.
     for _code, name in settings.LANGUAGES:
         assert f"{name}</button>" in html
         assert f"{name}</button>" in chinese
@@ -165,7 +165,7 @@ def test_each_channel_is_told_in_its_language_whoever_asks(settings) -> None:
         return {"status": "test", "channel": said[-1]}
 
     with translation.override("zh-hans"):
-        assert tell([room.pk, own.pk], content) == 2
+        assert queue_result([room.pk, own.pk], content) == 2
 
     told = {each.channel.name: each.content["channel"] for each in Message.objects.all()}
     assert told == {"room": "zh-hans", "own": "en"}

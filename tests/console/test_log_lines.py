@@ -1,4 +1,4 @@
-"""Each process of the console writes lines that nobody else can forge."""
+"""Each process of the console writes lines that can't be forged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that can be mistaken for others: no way makes an account with one."""
+"""Confusable names: an account can't be created with one in any way."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ ONE_SCRIPT = [
 
 @pytest.mark.parametrize("name", MIXED, ids=ascii)
 def test_a_name_of_several_scripts_is_refused(name, admin_account) -> None:
-    with pytest.raises(ValidationError, match="mixes letters"):
+    with pytest.raises(ValidationError, match="mixes similar-looking letters"):
         refuse_lookalike(name)
 
 
 @pytest.mark.parametrize("name", LIKE_ADA, ids=ascii)
 def test_a_name_that_looks_like_an_account_is_refused(name, admin_account) -> None:
-    with pytest.raises(ValidationError, match="looks like ada"):
+    with pytest.raises(ValidationError, match="looks like the existing name ada"):
         refuse_lookalike(name)
 
 
@@ -75,7 +75,7 @@ def test_names_of_all_languages_may_be_given(name, admin_account) -> None:
 def test_a_name_that_is_invited_stands_in_the_way_of_those_like_it(actors) -> None:
     actors.admin.post(reverse("people:invite"), {"name": "grace", "role": "viewer"})
 
-    with pytest.raises(ValidationError, match="looks like grace"):
+    with pytest.raises(ValidationError, match="looks like the existing name grace"):
         refuse_lookalike("\u0261race")
     refuse_lookalike("grace", invited_as="grace")
 
@@ -105,7 +105,7 @@ def test_an_invitation_is_void_once_a_name_like_it_is_there(actors, client) -> N
 
 @pytest.mark.parametrize("name", ["\u0430da", "\u0251da"], ids=ascii)
 def test_the_command_makes_no_such_account(name, admin_account, monkeypatch) -> None:
-    with pytest.raises(CommandError, match=r"mixes letters|looks like"):
+    with pytest.raises(CommandError, match=r"mixes similar-looking letters|looks like"):
         call_command("add_account", name)
 
     assert get_user_model().objects.count() == 1
@@ -114,14 +114,16 @@ def test_the_command_makes_no_such_account(name, admin_account, monkeypatch) -> 
 def test_the_first_administrator_has_no_such_name_either(reader_account, monkeypatch) -> None:
     monkeypatch.setenv("TREBUCHET_ADMIN", "r\u0456ta")
 
-    with pytest.raises(CommandError, match="TREBUCHET_ADMIN: This name mixes letters"):
+    with pytest.raises(
+        CommandError, match="TREBUCHET_ADMIN: This name mixes similar-looking letters"
+    ):
         call_command("ensure_admin")
 
     assert get_user_model().objects.count() == 1
 
 
 def test_every_way_to_an_account_asks_for_its_name() -> None:
-    """Whatever makes an account in the console refuses names that look like others."""
+    """Every code path that creates an account rejects names that look like others."""
     making = re.compile(r"create_user\(|create_superuser\(|get_user_model\(\)\(username=")
     asking = {
         path.relative_to(ROOT / "console" / "accounts").as_posix(): path.read_text()
@@ -129,7 +131,7 @@ def test_every_way_to_an_account_asks_for_its_name() -> None:
         if making.search(path.read_text())
     }
 
-    # A form of a password needs an account to look at, which is not stored.
+    # A password form needs an account to compare with, which isn't stored.
     assert set(asking) - {"views.py"} == {
         "oidc.py",
         "invitations.py",
@@ -141,7 +143,7 @@ def test_every_way_to_an_account_asks_for_its_name() -> None:
 
 
 def test_skeletons_are_those_of_unicode_s_table() -> None:
-    """Samples of confusables.txt, and what UTS 39 says of skeletons."""
+    """Samples of confusables.txt, and the definition of skeletons in UTS 39."""
     alike = [("\u0430", "a"), ("\u0440", "p"), ("\u03bf", "o"), ("m", "rn"), ("l", "1"), ("I", "l")]
     alike += [("\u2170", "i"), ("\uff41", "a"), ("\U0001d41a", "a"), ("\u0585", "o"), ("0", "O")]
 

@@ -1,4 +1,4 @@
-"""Pages of a large cluster: what a page costs the server, and what it asks of brokers."""
+"""Pages of a large cluster: server time, and requests to brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from console.gateway.access import gateway
 from console.gateway.answers import Member
-from console.gateway.connected import Producer
+from console.gateway.connections import Producer
 from console.gateway.fakes.broker import BROKER_NAME, FakeBroker
 from console.gateway.moment import now_ms
 from console.history.access import history_store
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collector")]
 
 FEW = 60
-"""More than a page of a list holds."""
+"""More than one page of a list."""
 TRIES = 8
-# What two million turns of an empty loop take in this thread on the machine that the bound is for.
+# Time for two million turns of an empty loop in this thread, on the machine that the limit is for.
 TURNS, TURNS_MS = 2_000_000, 90
 
 
 class Page(NamedTuple):
-    """A page by its name, of one of the many where it is about one."""
+    """A page by name, possibly about one of many objects."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ PAGES = (
 
 
 def fill(brokers: FakeBroker, topics: int, groups: int, connections: int) -> None:
-    """Make so many topics with two queues and messages, groups of which each reads one, clients."""
+    """Create topics with two queues and messages, groups that each read one, and clients."""
     now = now_ms()
     subjects: dict[tuple[Subject, Metric], list[int | None]] = {}
     for number in range(topics):
@@ -101,7 +101,7 @@ def fill(brokers: FakeBroker, topics: int, groups: int, connections: int) -> Non
 
 
 class Asked:
-    """A subject of the gateway that counts what the brokers are asked.
+    """A part of the gateway that counts requests to brokers.
 
     A call about several topics or groups counts as one for each.
     """
@@ -129,16 +129,16 @@ class Asked:
 
 @pytest.fixture
 def asked(brokers: FakeBroker) -> list[str]:
-    """What pages ask of brokers from now on, each by its name."""
+    """The requests of pages to brokers from now on, each by its name."""
     counted: list[str] = []
     for name in ("cluster", "topics", "groups", "offsets", "files", "browse", "repair", "naming"):
-        # The gateway is frozen, and goes with its brokers when the test ends.
+        # The gateway is frozen, and is discarded with its brokers after the test.
         object.__setattr__(gateway(), name, Asked(getattr(gateway(), name), counted))
     return counted
 
 
 def taken_ms(do: Callable[[], object]) -> float:
-    """Return the processor time that something takes in this process."""
+    """Return the CPU time of a call in this process."""
     began = time.process_time()
     do()
     return (time.process_time() - began) * 1_000
@@ -150,9 +150,9 @@ def turn() -> None:
 
 
 def server_ms(browser: Client, path: str, ms_max: float) -> float:
-    """Return the processor time of a page, as on the machine that the bound is for.
+    """Return the CPU time of a page, scaled to the machine that the limit is for.
 
-    The least of some tries: what else runs on a machine makes everything slower, never faster.
+    This is the minimum of some tries, because other load only makes a machine slower.
     """
     found = []
     for _ in range(TRIES):
@@ -179,7 +179,7 @@ def test_each_page_of_a_large_cluster_takes_less_than_its_time(actors, brokers) 
 def test_what_one_more_viewer_asks_of_brokers_does_not_grow_with_their_topics(
     actors, brokers, asked
 ) -> None:
-    """Whoever opens the overview first asks for all, once in some seconds."""
+    """The first viewer of the overview requests everything, every few seconds."""
 
     def counts() -> dict[str, int]:
         found = {}

@@ -1,4 +1,4 @@
-"""Marks: set by people and by programs with a token, bounded, and shown on every chart."""
+"""Marks: set by users and by programs with a token, bounded, and shown on every chart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def token() -> str:
-    return setting.made_token("pipeline", "ada", now_ms())
+    return setting.new_token("pipeline", "ada", now_ms())
 
 
 def post(token: str, content: object, **headers: str) -> Any:
@@ -109,7 +109,7 @@ def test_a_session_is_no_token(actors) -> None:
 
 def test_a_token_sets_so_many_marks_an_hour_and_others_go_on(token, monkeypatch) -> None:
     monkeypatch.setattr(setting, "MARKS_AN_HOUR_MAX", 2)
-    other = setting.made_token("other", "ada", now_ms())
+    other = setting.new_token("other", "ada", now_ms())
 
     codes = [post(token, {"text": "shop"}).status_code for _ in range(3)]
     refused = post(token, {"text": "shop"})
@@ -177,4 +177,4 @@ def test_a_person_sets_a_mark_for_now(actors) -> None:
 
     mark = Mark.objects.get()
     assert (mark.text, mark.by, mark.token) == ("load test begins", "ada", None)
-    assert "A mark needs a text" in refused.text
+    assert "Enter a text of one line" in refused.text

@@ -1,4 +1,4 @@
-"""Masking: rules hide, everywhere bodies show, until somebody who may asks and is written down."""
+"""Masking: rules hide values wherever bodies are shown, until an authorized user reveals them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from console.accounts.models import CustomRole
 from console.audit.models import Entry
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
-from console.masking.engine import MASK, masked
+from console.masking.engine import MASK, mask
 from console.masking.models import MaskingRule
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
@@ -57,7 +57,7 @@ def message(orders):
     ],
 )
 def test_a_rule_hides_what_it_names_and_keeps_every_other_digit(kind, what, after, message) -> None:
-    seen = masked(message, [rule(kind, what)])
+    seen = mask(message, [rule(kind, what)])
 
     assert seen.body is not None
     assert json.loads(seen.body) == json.loads(after)
@@ -77,7 +77,7 @@ def test_a_rule_hides_what_it_names_and_keeps_every_other_digit(kind, what, afte
 def test_properties_are_masked_by_pattern_and_by_name_and_never_rocketmq_s_own(
     kind, what, value, message
 ) -> None:
-    seen = masked(message, [rule(kind, what), rule("pattern", "K-1")])
+    seen = mask(message, [rule(kind, what), rule("pattern", "K-1")])
 
     assert seen.properties["iban"] == value
     assert seen.keys == "K-1"
@@ -87,8 +87,8 @@ def test_properties_are_masked_by_pattern_and_by_name_and_never_rocketmq_s_own(
 def test_what_a_rule_cannot_look_through_is_hidden_as_a_whole(kind, message) -> None:
     found = rule(kind, CARDS if kind == "pattern" else "$.card")
 
-    binary = masked(replace(message, body=b"\xff\xfe" + CARD.encode()), [found])
-    cut = masked(replace(message, body=b"x" * 3_000 + CARD[:15].encode(), is_cut=True), [found])
+    binary = mask(replace(message, body=b"\xff\xfe" + CARD.encode()), [found])
+    cut = mask(replace(message, body=b"x" * 3_000 + CARD[:15].encode(), is_cut=True), [found])
 
     assert binary.body == MASK.encode()
     assert cut.body == (b"x" * 1_991 if kind == "pattern" else MASK.encode())
@@ -107,7 +107,7 @@ PHONES = r"[+]49[0-9]+"
         # JSON in a string of JSON, and a URL in that.
         (r'{"inner": "{\"phone\": \"\\u002B49170\"}"}', r'{"inner": "{\"phone\": \"***\"}"}'),
         (r'{"url": "https:\/\/a\/?p=%2B49170&q=1"}', r'{"url": "https:\/\/a\/?p=***&q=1"}'),
-        # Lines of JSON, and JSON that is not closed.
+        # JSON lines, and truncated JSON.
         ('{"p": "\\u002B491"}\n{"p": "\\u002B492"}', '{"p": "***"}\n{"p": "***"}'),
         (r'{"p": "\u002B49170', '{"p": "***'),
         ("name=x&phone=%2B49%31", "name=x&phone=***"),
@@ -122,7 +122,7 @@ PHONES = r"[+]49[0-9]+"
 def test_a_pattern_finds_what_is_written_in_escapes_and_leaves_the_rest_as_it_was(
     body, after, message
 ) -> None:
-    seen = masked(replace(message, body=body.encode()), [rule("pattern", PHONES)])
+    seen = mask(replace(message, body=body.encode()), [rule("pattern", PHONES)])
 
     assert seen.body == after.encode()
 
@@ -131,7 +131,7 @@ def test_a_pattern_finds_what_is_written_in_escapes_and_leaves_the_rest_as_it_wa
 def test_a_pattern_finds_escapes_in_properties(value, message) -> None:
     properties = {"contact": f"call {value} now", "KEYS": value}
 
-    seen = masked(replace(message, properties=properties), [rule("pattern", PHONES)])
+    seen = mask(replace(message, properties=properties), [rule("pattern", PHONES)])
 
     assert seen.properties == {"contact": "call *** now", "KEYS": value}
 
@@ -148,7 +148,7 @@ def test_a_pattern_finds_escapes_in_properties(value, message) -> None:
     ],
 )
 def test_a_pattern_with_anchors_matches_whole_values_of_json(what, body, after, message) -> None:
-    seen = masked(replace(message, body=body.encode()), [rule("pattern", what)])
+    seen = mask(replace(message, body=body.encode()), [rule("pattern", what)])
 
     assert seen.body == after.encode()
 
@@ -161,7 +161,7 @@ def test_what_is_nested_too_deep_to_be_looked_through_is_hidden_as_a_whole(
     escaped = "\\" * 64 + "u002B491"
     found = rule(kind, what)
 
-    bodies = [masked(replace(message, body=b.encode()), [found]).body for b in (deep, escaped)]
+    bodies = [mask(replace(message, body=b.encode()), [found]).body for b in (deep, escaped)]
 
     if kind == "path":
         assert bodies == [MASK.encode(), MASK.encode()]
@@ -183,11 +183,11 @@ def test_what_is_nested_too_deep_to_be_looked_through_is_hidden_as_a_whole(
 def test_a_message_is_masked_wherever_it_came_from(topic, properties, is_hidden, message) -> None:
     found = replace(message, topic=topic, properties={**message.properties, **properties})
 
-    assert bool(masked(found, [rule(topics="Ord*")]).masked_by) is is_hidden
+    assert bool(mask(found, [rule(topics="Ord*")]).masked_by) is is_hidden
 
 
 def everywhere(client) -> dict[str, str]:
-    """Return what pages and files show of the message."""
+    """Return the message as shown on pages and in files."""
     asked = {"topic": "Orders", "from": "0", "to": "2000"}
     export = reverse("browse:export", args=["jsonl"])
     answers = {
@@ -294,9 +294,9 @@ def test_a_rule_is_tried_before_it_is_kept(actors) -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"what": "(?=x)"}, "This is no pattern"),
-        ({"what": "[0-9]*"}, "matches nothing at all"),
-        ({"kind": "path", "what": "a[["}, "no path into JSON"),
+        ({"what": "(?=x)"}, "a valid pattern"),
+        ({"what": "[0-9]*"}, "also matches empty text"),
+        ({"kind": "path", "what": "a[["}, "a valid JSON path"),
         ({"kind": "property", "what": "KEYS"}, "own properties"),
         ({"topics": ""}, "This field is required"),
     ],
@@ -353,5 +353,5 @@ def test_sql_hides_what_pages_hide(kind, what, message) -> None:
                     f"FROM (SELECT {shape}) AS found",
                     [body, list(properties), list(properties.values())],
                 )
-                seen = masked(replace(message, body=body, properties=properties), [one])
+                seen = mask(replace(message, body=body, properties=properties), [one])
                 assert rows.fetchall() == [(seen.body, dict(seen.properties))], (topics, body)

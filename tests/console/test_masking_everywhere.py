@@ -1,8 +1,8 @@
-"""Masking, by construction: every page, operation and filter, with values that a rule hides.
+"""Masking, by construction: every page, operation and filter, with masked values.
 
-Each address of the URLconf and each operation of the API that reads is asked about messages with
-values that rules hide. Without the rules those in SHOWN tell the values; with them nobody does, and
-no filter, sort or group answers a right guess in another way than a wrong one.
+Each address of the URLconf and each reading operation of the API is requested for messages with
+masked values. Without the rules, those in SHOWN reveal the values; with them none does, and no
+filter, sort or group answers a right guess differently from a wrong one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from console.dead_letters.selection import Selection
 from console.gateway.answers import Subscription
 from console.masking.models import MaskingRule
 from console.tracing.filters import FIELDS
-from console.tracing.recorded_views import WORDS
+from console.tracing.recorder_views import WORDS
 from tests.console import test_audit_coverage
 from tests.console.api.conftest import Program
 from tests.console.test_addresses import ALL, url_of
@@ -49,7 +49,7 @@ CARD, PHONE, SSN, IBAN, SHARD = (
     "customer-77-shard",
 )
 HIDDEN = (CARD, PHONE, SSN, IBAN, SHARD)
-# As a message may carry them; the phone number's plus is an escape.
+# As in a real message; the phone number's plus is an escape.
 BODY = json.dumps({"card": CARD, "ssn": SSN, "open": "visible text"})[:-1] + (
     ', "phone": "\\u002B49170555"}'
 )
@@ -59,8 +59,8 @@ PROPERTIES |= {"KEYS": "K-1-key K-never-asked-for", "TAGS": "tag-of-one"}
 TOPICS = ("Orders", "%DLQ%billing", "%RETRY%billing", names.RMQ_SYS_SCHEDULE_TOPIC)
 QUERY = {"topic": "Orders", "from": "0", "to": "2000000"}
 
-# What tells a message's content where nothing hides it. Another address here is another place at
-# which masking must hold, and belongs into the list of docs/accounts.md.
+# Addresses that show a message's content without masking. A new address here is a new place where
+# masking must work, and belongs in the list of docs/accounts.md.
 SHOWN = {
     *("browse:message", "browse:search", "browse:scan", "browse:export", "dead_letters:export"),
     *("family:export", "sending:send"),
@@ -68,8 +68,8 @@ SHOWN = {
     *("dead_letters", "dead_letter_export"),
 }
 OF_MESSAGES = {"browse", "brokers", "dead_letters", "family", "sending", "topics", "tracing"}
-"""Apps whose pages take what is searched for in their addresses."""
-# What shows a message whole to people who may unmask it, and writes that down.
+"""Apps whose pages have search terms in their addresses."""
+# Addresses that show unmasked messages to authorized users, and record it.
 UNMASKING = {"browse:unmask", "message_unmask", "sending:send"}
 
 
@@ -117,7 +117,7 @@ def places(messages: list[tuple[str, int]]) -> Iterator[dict[str, object]]:
 def urls_of(
     name: str, parameters: list[str], world: dict[str, str], messages: list[tuple[str, int]]
 ) -> Iterator[str]:
-    """Yield the addresses under a name that may tell a message."""
+    """Yield the addresses under a name that may reveal a message."""
     if {"broker_name", "queue_id", "offset", "topic"} <= set(parameters):
         kinds = ("otlp", "jsonl") if "kind" in parameters else (None,)
         for place, kind in itertools.product(places(messages), kinds):
@@ -149,7 +149,7 @@ def queries_of(name: str) -> Iterator[str]:
 
 def body_of(answer: Any) -> str:
     body: bytes = b"".join(answer.streaming_content) if answer.streaming else answer.content
-    # A page writes some characters as references.
+    # A page escapes some characters.
     text = body.decode(errors="replace").replace("&#x27;", "'").replace("&quot;", '"')
     return re.sub(r"  +[^ ]*$", "", text, flags=re.MULTILINE) if "0000  " in text else text
 
@@ -223,13 +223,13 @@ def test_what_is_masked_is_told_by_no_page_and_no_operation(
     assert before == SHOWN - {"sending:send"}
 
 
-# Every field by which people search, filter and follow messages: a right guess of what is hidden,
-# a wrong one. None where a field asks for what no rule hides: RocketMQ's own, places and times.
+# Every field by which users search, filter and follow messages: a right guess of the masked value,
+# and a wrong one. None for a field that no rule masks: RocketMQ's own, locations and times.
 GUESSES: dict[str, tuple[str, str] | None] = {
     "text": (CARD, "4111222233334445"),
     "value": (SSN, "ssn-0815-4712"),
     "equals": (IBAN, "DE02120300000000202052"),
-    # A path and a property are asked for with a value, above; alone they ask whether one is there.
+    # A path and a property are combined with a value above; alone they only test for existence.
     "path": None,
     "name": None,
     "tag": None,
@@ -244,7 +244,8 @@ MORE_GUESSES = [
     {"name": ("__SHARDINGKEY", "__SHARDINGKEY"), "equals": (SHARD, "customer-78-shard")},
     {"name": ("contact", "contact"), "equals": ("%2B49170555", "%2B49170556")},
 ]
-# The live view's: the property is refused, as test_tracing_socket.py tests for each kind of rule.
+# For the live view: the property is rejected, as test_tracing_socket.py tests for each kind of
+# rule.
 LIVE = {
     *("type", "round", "topic", "group", "tag", "key", "client", "stages", "errorsOnly"),
     *("minLatencyMs", "minLatencyUs", "minTotalMs", "sample", "rate", "message"),
@@ -256,12 +257,12 @@ def test_every_filter_on_messages_is_tried_with_a_guess() -> None:
     assert set(FIELDS) - LIVE == {"property"}
     assert set(WORDS) <= LIVE
     assert set(Selection.__dataclass_fields__) == {"ticked", "topic", "tag", "before"}
-    # No list of messages is sorted by what they hold, and none of its columns but paths does.
+    # No list of messages is sorted by content, and only paths add columns.
     assert not any(each.is_sorted for each in COLUMNS)
 
 
 def steady(text: str) -> str:
-    """Return a page without what differs at each load: moments, speeds, the form's token."""
+    """Return a page without parts that differ at each load: times, rates, the form's token."""
     words = re.sub(r"\d{13}|[A-Za-z0-9]{64}|\d\d:\d\d(:[0-9.]+)?|[0-9,]+ msg/s", "", text)
     return re.sub(r'(class="muted">)[^<]*', r"\1", words)
 
@@ -276,7 +277,7 @@ def guesses() -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
 
 def answers_to(guess: dict[str, str], client: Client, program: Program) -> list[str]:
-    """Return what everything answers that takes a filter, without the guess itself."""
+    """Return the answers of everything with a filter, without the guess itself."""
     asked = {**QUERY, **guess}
     pages = ("browse:search", "browse:scan", "browse:distribution")
     found = [body_of(client.get(reverse(name), asked)) for name in pages]
@@ -318,7 +319,7 @@ def test_a_right_guess_of_what_is_masked_is_answered_like_a_wrong_one(
 def test_a_groups_sql_expression_tells_nothing_of_what_it_asks_for(
     actors, messages, brokers
 ) -> None:
-    """Whether a group's filter let a message through is not said of a property that is hidden."""
+    """Whether a group's filter matched a message isn't shown for a masked property."""
     brokers.add_group("fraud-check")
     brokers.offsets["fraud-check", "Orders", 0] = 100
     topic, offset = messages[6]

@@ -1,4 +1,4 @@
-"""Consumer offsets: what a reset would do equals what it does."""
+"""Consumer offsets: the preview of a reset equals its effect."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from console.gateway.fakes.broker import BROKER_NAME, FakeBroker, FakeQueue
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.fakes.offsets import FakeOffsets
 from console.gateway.fakes.topics import FakeTopics
-from console.offsets.following import QueueFollowing
 from console.offsets.plan import Mode, PlanError, Wish, make_plan
+from console.offsets.reset_progress import QueueFollowing
 
 pytestmark = pytest.mark.django_db
 
@@ -119,14 +119,14 @@ def test_a_group_goes_where_another_one_is(subject) -> None:
 
 @pytest.mark.parametrize("source", ["billing", "nope"])
 def test_only_another_group_can_be_copied_from(source, subject) -> None:
-    with pytest.raises(PlanError, match="other group"):
+    with pytest.raises(PlanError, match="group to copy from"):
         plan(subject, Mode.COPY, source=source)
 
 
 def test_a_group_that_has_no_offset_there_cannot_be_copied_from(subject) -> None:
     subject.add_group("audit")
 
-    with pytest.raises(PlanError, match="no consumer offset in these queues"):
+    with pytest.raises(PlanError, match="no consumer offsets in these queues"):
         plan(subject, Mode.COPY, source="audit")
 
 
@@ -157,7 +157,7 @@ def test_a_reset_of_members_is_watched_until_they_have_followed(actors, subject)
     answer = actors.admin.post(reverse("offsets:apply"), {"token": token})
     entry = Entry.objects.get()
     watching = reverse("offsets:following", args=[entry.pk])
-    subject.offsets["billing", "Orders", 0] = 5  # the member has not heard of it yet
+    subject.offsets["billing", "Orders", 0] = 5  # the member hasn't noticed yet
     done = actors.admin.get(answer["location"])
 
     waiting = actors.reader.get(watching).text
@@ -167,7 +167,7 @@ def test_a_reset_of_members_is_watched_until_they_have_followed(actors, subject)
     assert 'id="following"' in done.text
     assert "waiting for 1 queue" in waiting
     assert watching in waiting
-    assert "all have followed" in there
+    assert "all consumers moved" in there
     assert watching not in there
 
 
@@ -182,18 +182,18 @@ def test_a_member_that_was_seen_to_follow_has_followed_when_it_has_read_all_agai
     assert len(entry.after) == 2
     watching = reverse("offsets:following", args=[entry.pk])
     subject.offsets["billing", "Orders", 0] = 3
-    subject.offsets["billing", "Orders", 1] = 2  # it stands where it was
+    subject.offsets["billing", "Orders", 1] = 2  # unchanged
     assert "waiting for 1 queue" in actors.reader.get(watching).text
     subject.offsets["billing", "Orders", 0] = 13
 
     assert "waiting for 1 queue" in actors.reader.get(watching).text
-    monkeypatch.setattr("console.offsets.following.FOLLOWED_MS_MAX", -1)
+    monkeypatch.setattr("console.offsets.reset_progress.FOLLOWED_MS_MAX", -1)
     later = actors.reader.get(watching).text
 
-    assert "1 queue is past its old place" in later
-    assert "all have followed" not in later
+    assert "1 queue is past its old offset" in later
+    assert "all consumers moved" not in later
     subject.offsets["billing", "Orders", 1] = 1
-    assert "all have followed" in actors.reader.get(watching).text
+    assert "all consumers moved" in actors.reader.get(watching).text
 
 
 def preview(actors, **data: object):
@@ -220,7 +220,7 @@ def test_what_was_previewed_is_what_is_applied(actors, subject) -> None:
         reverse("offsets:apply"), {"token": token_of(preview(actors))}, follow=True
     )
 
-    assert "is reset in 2 queues" in response.content.decode()
+    assert "was reset in 2 queues" in response.content.decode()
     assert subject.offsets == {("billing", "Orders", 0): 3, ("billing", "Orders", 1): 0}
     entry = Entry.objects.get()
     assert entry.before == {"broker-a:0": "5", "broker-a:1": None}
@@ -242,7 +242,7 @@ def test_offsets_that_moved_since_the_preview_are_left_alone(actors, subject) ->
 
     response = actors.admin.post(reverse("offsets:apply"), {"token": token}, follow=True)
 
-    assert "Offsets have moved since the preview" in response.content.decode()
+    assert "Offsets changed after the preview" in response.content.decode()
     assert subject.offsets["billing", "Orders", 0] == 6
 
 
@@ -252,7 +252,7 @@ def test_a_member_that_came_since_the_preview_stops_the_reset(actors, subject) -
 
     response = actors.admin.post(reverse("offsets:apply"), {"token": token}, follow=True)
 
-    assert "has members since the preview" in response.content.decode()
+    assert "Consumers connected after the preview" in response.content.decode()
     assert subject.offsets["billing", "Orders", 0] == 5
 
 
@@ -278,7 +278,7 @@ def test_a_reset_can_be_undone_through_a_preview_of_its_own(actors, subject) -> 
     actors.admin.post(reverse("offsets:apply"), {"token": token_of(shown)})
 
     assert subject.offsets["billing", "Orders", 0] == 5
-    assert subject.offsets["billing", "Orders", 1] == 0  # had none before: stays where it is
+    assert subject.offsets["billing", "Orders", 1] == 0  # had none before: unchanged
     assert Entry.objects.count() == 2
 
 
@@ -291,8 +291,8 @@ def test_a_reset_is_undone_while_members_are_connected(actors, subject) -> None:
     shown = actors.admin.post(undo)
 
     assert subject.moves == []
-    assert "Offsets have moved since that reset" in shown.text
-    assert "Messages delivered again" in shown.text
+    assert "Offsets have changed since that reset" in shown.text
+    assert "Messages redelivered" in shown.text
     actors.admin.post(reverse("offsets:apply"), {"token": token_of(shown)})
     assert subject.moves == [("billing", "Orders", {BrokerQueue("broker-a", 0): 5})]
 
@@ -309,21 +309,21 @@ def test_only_a_reset_that_was_done_can_be_undone(actors, subject) -> None:
 def test_a_plan_that_was_not_made_here_is_refused(token, actors, subject) -> None:
     response = actors.admin.post(reverse("offsets:apply"), {"token": token}, follow=True)
 
-    assert "nothing was done" in response.content.decode()
+    assert "nothing was changed" in response.content.decode()
     assert subject.offsets == {("billing", "Orders", 0): 5}
 
 
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        ({"mode": "timestamp"}, "Give a time."),
+        ({"mode": "timestamp"}, "Enter a time."),
         ({"mode": "timestamp", "at": "yesterday"}, "Enter a valid date/time."),
-        ({"mode": "offset"}, "Give a number."),
+        ({"mode": "offset"}, "Enter a number."),
         ({"mode": "offset", "offset": "-1"}, "greater than or equal to 0"),
         ({"mode": "offset", "offset": str(2**63)}, "less than or equal to"),
-        ({"mode": "shift"}, "Give a number."),
-        ({"mode": "copy"}, "Name a group."),
-        ({"mode": "copy", "source": "nope"}, "Say which other group"),
+        ({"mode": "shift"}, "Enter a number."),
+        ({"mode": "copy"}, "Choose a group."),
+        ({"mode": "copy", "source": "nope"}, "Choose the group to copy from"),
         ({"mode": "sideways"}, "Select a valid choice"),
         ({"queue": "broker-a:7"}, "Select a valid choice"),
     ],
@@ -360,7 +360,7 @@ def test_a_reader_sees_offsets_without_the_reset(actors, subject) -> None:
 def test_an_unknown_group_is_said_to_be_unknown(actors, subject) -> None:
     html = actors.reader.get(reverse("offsets:index"), {"group": "nope"}).content.decode()
 
-    assert "No group is named nope." in html
+    assert "no group named nope." in html
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)

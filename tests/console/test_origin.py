@@ -1,4 +1,4 @@
-"""Whose page may open a WebSocket: the rule, behind proxies too."""
+"""Which origins can open a WebSocket: the rule, behind proxies too."""
 
 from __future__ import annotations
 

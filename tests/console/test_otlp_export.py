@@ -1,4 +1,4 @@
-"""The export of traces: what a collector is handed, and what happens without it."""
+"""The export of traces: the spans that a collector receives, and behaviour without one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def values(attributes: Any) -> dict[str, Any]:
 
 
 async def received(sink: HttpSink, count: int) -> list[Any]:
-    """Wait until a collector has so many spans; return them."""
+    """Wait until a collector has the given number of spans; return them."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             spans = [
@@ -168,14 +168,12 @@ async def test_a_collector_that_is_away_costs_a_bounded_queue_and_one_sentence(
             while not caplog.records:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # the SDK's thread says it
         brokers.push([an_event_of("stored")])
-        # Its end comes in time, too, though what waits cannot be handed over.
+        # It also ends in time with pending spans that can't be sent.
         async with asyncio.timeout(PATIENCE_S):
             await export.shutdown()
 
-    sentences = [record.getMessage() for record in caplog.records]
-    assert sentences == [
-        f"The collector {endpoint} does not take traces; they are lost until it does."
-    ]
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == [f"trace collector unreachable, spans are lost endpoint={endpoint}"]
 
 
 async def test_a_collector_that_is_back_is_handed_what_comes_then(
@@ -198,9 +196,10 @@ async def test_a_collector_that_is_back_is_handed_what_comes_then(
     await received(sink, 2)
     await export.shutdown()
 
-    assert [record.getMessage().split(";")[1] for record in caplog.records] == [
-        " they are lost until it does.",
-        " 1 spans were lost.",
+    endpoint = sink.url("/v1/traces")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"trace collector unreachable, spans are lost endpoint={endpoint}",
+        f"trace collector reachable again endpoint={endpoint} spans_lost=1",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Sessions as people see them: their own, with an end to each; administrators see others'."""
+"""The sessions page: users see and end their own; administrators see others'."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def test_a_person_sees_where_they_are_signed_in_this_browser_first(reader_accoun
 
     assert len(shown) == 3
     assert "Firefox 140 on Linux" in shown[0]
-    assert "this one" in shown[0]
+    assert "this session" in shown[0]
     assert "10.1.2.3" in shown[0]
-    assert "this one" not in shown[1] + shown[2]
+    assert "this session" not in shown[1] + shown[2]
     assert "Safari 18 on iPhone" in shown[1] + shown[2]
     assert "10.9.9.9" in shown[1] + shown[2]
 
@@ -90,7 +90,7 @@ def test_no_page_shows_the_key_of_a_session(reader_account: User, actors: Actors
 def test_a_session_that_is_ended_is_out_at_once_and_others_go_on(reader_account: User) -> None:
     here, there = browser(), browser(agent=SAFARI)
 
-    (other,) = [each for each in rows(here) if "this one" not in each]
+    (other,) = [each for each in rows(here) if "this session" not in each]
     here.post(button(other))
 
     assert not is_in(there)

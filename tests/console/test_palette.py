@@ -1,4 +1,4 @@
-"""The palette finds by parts of names, acts, and offers nobody what is not theirs to do."""
+"""The palette finds by parts of names, runs actions, and offers only permitted ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_id_of_a_message_leads_to_it_before_all_else(message_id, actors, worl
     entries = found(actors.reader, message_id)
 
     assert next(iter(entries.items())) == (
-        f"Message with id {message_id}",
+        f"Message with ID {message_id}",
         f"/messages/find/?by=id&text={message_id}",
     )
 

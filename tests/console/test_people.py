@@ -1,4 +1,4 @@
-"""People: invited by a link, given roles, switched off, removed; an administrator remains."""
+"""Users: invited by a link, given roles, disabled, removed; an administrator remains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PASSWORD = "nine lives of a purple cat"
 
 
 def link_for(client: Client, name: str = "nina", role: str = "operator", **more: str) -> str:
-    """Invite somebody; return the path of the link that the page shows."""
+    """Invite a user; return the path of the link on the page."""
     answer = client.post(reverse("people:invite"), {"name": name, "role": role, **more})
     found = re.search(r'id="invitation">[^<]*?(/accounts/join/[^<]+)<', answer.content.decode())
     assert found, answer.content.decode()
@@ -44,7 +44,7 @@ def account(name: str):
 
 def test_who_has_the_link_chooses_a_password_and_is_signed_in(actors) -> None:
     link, browser = link_for(actors.admin), Client()
-    assert "You sign in as" in browser.get(link).content.decode()
+    assert "sign in as" in browser.get(link).content.decode()
 
     answer = join(link, client=browser)
 
@@ -61,7 +61,7 @@ def test_a_link_makes_one_account_and_opens_nothing_afterwards(actors) -> None:
     join(link)
 
     assert join(link, "another nine lives of cats").status_code == 404
-    assert "used, taken back or expired" in Client().get(link).content.decode()
+    assert "used, revoked or has expired" in Client().get(link).content.decode()
     assert account("nina").check_password(PASSWORD)
 
 
@@ -83,7 +83,7 @@ def test_an_invitation_that_is_taken_back_opens_nothing(actors) -> None:
     asked = actors.admin.get(reverse("people:withdraw", args=[kept.pk])).content.decode()
     actors.admin.post(reverse("people:withdraw", args=[kept.pk]))
 
-    assert "Take back the invitation of nina?" in asked
+    assert "Revoke nina&#x27;s invitation?" in asked
     assert join(link).status_code == 404
     assert not get_user_model().objects.filter(username="nina").exists()
 
@@ -102,15 +102,15 @@ def test_a_weak_password_is_refused_and_leaves_the_link_open(actors) -> None:
     answer = join(link, "trebuchet1234")
 
     assert answer.status_code == 422
-    assert "little more than the name" in answer.content.decode()
+    assert "too similar to the name" in answer.content.decode()
     assert join(link).status_code == 302
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("RITA", "An account of this name exists."),
-        ("nina", "This name is invited already."),
+        ("RITA", "An account with this name already exists."),
+        ("nina", "This name has already been invited."),
         ("a b", "Enter a valid username."),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_mail_that_is_not_taken_says_so_and_the_link_is_shown_all_the_same(
     form = {"name": "nina", "role": "viewer", "mail": "nina@example.org"}
     html = actors.admin.post(reverse("people:invite"), form).content.decode()
 
-    assert "did not take the mail: ConnectionRefusedError" in html
+    assert "accept the e-mail: ConnectionRefusedError" in html
     assert "/accounts/join/" in html
 
 
@@ -164,8 +164,8 @@ def test_the_list_says_role_state_and_who_has_never_signed_in(actors, reader_acc
     assert list(rows) == ["ada", "olga", "rita", "zoe"]
     assert "Administrator" in rows["ada"]
     assert "Operator" in rows["olga"]
-    assert "switched off" in rows["rita"]
-    assert "has not signed in yet" in rows["zoe"]
+    assert "disabled" in rows["rita"]
+    assert "signed in yet" in rows["zoe"]
     assert "nina" in html
 
 
@@ -239,7 +239,7 @@ def test_a_removal_counts_what_goes_asks_for_the_name_and_the_audit_keeps_it(
     assert get_user_model().objects.filter(username="rita").exists()
     actors.admin.post(url, {"name": "rita"})
 
-    assert re.search(r"Queries that others use</dt>\s*<dd>1", asked)
+    assert re.search(r"Queries shared with others</dt>\s*<dd>1", asked)
     assert not get_user_model().objects.filter(username="rita").exists()
     assert actors.reader.get(reverse("topics:list")).status_code == 302
     entry = Entry.objects.get(action="account.remove", outcome="done")
@@ -286,12 +286,12 @@ def test_a_deleted_role_allows_nothing_any_more_and_its_name_was_typed(
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"groups": ""}, "Name the groups"),
-        ({"groups": "a b; c!"}, "names nothing"),
+        ({"groups": ""}, "Enter the groups"),
+        ({"groups": "a b; c!"}, "a valid name"),
         ({"actions": []}, "This field is required"),
-        ({"actions": ["message.read"], "groups": ""}, "Name the topics"),
+        ({"actions": ["message.read"], "groups": ""}, "Enter the topics"),
         ({"actions": ["fly"]}, "not one of the available choices"),
-        ({"groups": " ".join(f"g{each}" for each in range(51))}, "51 names; 50 at most"),
+        ({"groups": " ".join(f"g{each}" for each in range(51))}, "51 names; the limit is 50"),
     ],
 )
 def test_a_role_that_cannot_be_is_refused_in_the_form(wrong, sentence, actors) -> None:

@@ -1,4 +1,4 @@
-"""Plans travel through the browser: each is good for the pages of its own kind alone."""
+"""Plans travel through the browser: each is only valid on pages of its own kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.console.worlds import accounts_world
 
 pytestmark = pytest.mark.django_db
 
-# A page of each kind of plan, which a token carries.
+# A page for each kind of plan, which a token carries.
 KINDS_OF_PLANS = (
     "broker_accounts:edit",
     "broker_accounts:white",

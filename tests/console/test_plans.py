@@ -1,4 +1,4 @@
-"""Changes of topics and groups: shown before they are done, and taken back."""
+"""Changes of topics and groups: previewed, applied and undone."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_form_that_was_sent_changes_nothing_and_shows_each_value_before_and_af
     assert state(answer) == [
         ("Read queues", "4", "8"),
         ("Write queues", "4", "8"),
-        ("Permission", "Read and write", "Read only: producers are refused"),
+        ("Permission", "Read and write", "Read only: messages from producers are rejected"),
     ]
     assert queues(orders) == 4
     assert not Entry.objects.exists()
@@ -83,14 +83,14 @@ def test_a_new_topic_is_shown_as_new_on_its_brokers(actors: Actors, brokers: Fak
     answer = actors.admin.post(reverse("topics:create"), new_topic())
 
     assert ("Write queues", None, "4") in state(answer)
-    assert "new here" in answer.content.decode()
+    assert "added" in answer.content.decode()
     assert "Orders" not in brokers.topic_configs
 
 
 def test_what_is_there_already_cannot_be_applied(actors: Actors, orders: FakeBroker) -> None:
     answer = actors.admin.post(EDIT, new_topic())
 
-    assert "Nothing to change" in answer.content.decode()
+    assert "No changes" in answer.content.decode()
     assert ">Apply<" not in answer.content.decode()
 
 
@@ -129,11 +129,11 @@ def test_what_somebody_changed_after_the_plan_was_shown_is_not_overwritten(
 
     assert refused.status_code == 409
     assert [(each.seen, each.now, each.wanted) for each in line_of(refused, "Permission")] == [
-        ("Read and write", "Read only: producers are refused", "Read and write")
+        ("Read and write", "Read only: messages from producers are rejected", "Read and write")
     ]
     assert orders.topic_configs["Orders"].perm == 4
     assert not Entry.objects.exists()
-    # Both were shown, so this is what is wanted.
+    # Both were shown, so the user has confirmed them.
     assert actors.admin.post(EDIT, {"token": token_on(refused)}).status_code == 302
     assert (orders.topic_configs["Orders"].perm, queues(orders)) == (6, 8)
 
@@ -173,7 +173,7 @@ def test_a_plan_that_was_not_made_here_is_refused(
 ) -> None:
     answer = actors.admin.post(EDIT, {"token": token}, follow=True)
 
-    assert "nothing was done" in answer.content.decode()
+    assert "nothing was changed" in answer.content.decode()
     assert queues(orders) == 4
 
 
@@ -229,7 +229,7 @@ def test_looking_at_an_undo_changes_nothing(actors: Actors, orders: FakeBroker) 
     shown = actors.admin.get(undo_of(last()))
 
     assert state(shown) == [
-        ("Permission", "Read only: producers are refused", "Read and write"),
+        ("Permission", "Read only: messages from producers are rejected", "Read and write"),
     ]
     assert orders.topic_configs["Orders"].perm == 4
     actors.admin.post(undo_of(last()), {"token": token_on(shown)})
@@ -255,7 +255,7 @@ def test_an_undo_asks_what_the_change_would_ask(actors: Actors, orders: FakeBrok
     answer = actors.admin.post(undo_of(last()))
 
     assert answer.status_code == 422
-    assert "Producers write to 8 queues" in answer.content.decode()
+    assert "Producers use 8 queues" in answer.content.decode()
     assert queues(orders) == 8
     accepted = {"token": token_on(answer), "accepted": "on"}
     assert actors.admin.post(undo_of(last()), accepted).status_code == 302
@@ -271,7 +271,7 @@ def test_a_topic_that_was_made_goes_again_while_it_is_empty(
 
     refused = actors.admin.post(undo_of(made))
 
-    assert "holds 1 message by now" in refused.content.decode()
+    assert "now holds 1 message" in refused.content.decode()
     assert "Orders" in brokers.topic_configs
     brokers.queues.clear()
     actors.admin.post(undo_of(made))
@@ -338,7 +338,7 @@ def test_a_group_that_has_members_by_now_does_not_go(actors: Actors, brokers: Fa
 
     answer = actors.admin.post(undo_of(entry))
 
-    assert "has members" in answer.content.decode()
+    assert "has connected consumers" in answer.content.decode()
     assert "billing" in brokers.group_configs
 
 
@@ -359,7 +359,7 @@ def test_an_entry_that_says_too_little_undoes_nothing(
     answer = actors.admin.post(undo_of(entry))
 
     assert answer.status_code == 404
-    assert "too little to undo" in answer.content.decode()
+    assert "contain enough detail to undo" in answer.content.decode()
     assert queues(orders) == 4
 
 

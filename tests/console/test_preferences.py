@@ -1,4 +1,4 @@
-"""Settings of a person: they last, they are the person's own, nonsense is refused."""
+"""A user's preferences: they persist, belong to the user, and reject invalid values."""
 
 from __future__ import annotations
 
@@ -133,4 +133,4 @@ def test_a_person_keeps_a_bounded_number_of_places(actors, reader_account) -> No
     answer = actors.reader.post(PLACE, {"address": "/groups/", "label": "Groups"})
 
     assert answer.status_code == 400
-    assert "100 at most" in answer.json()["problem"]
+    assert "The limit is 100" in answer.json()["problem"]

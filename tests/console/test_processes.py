@@ -1,4 +1,4 @@
-"""What processes use, as /proc says it."""
+"""Resource use of processes, as /proc reports it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from console.processes import memory_of_session
 from tests.support.waiting import until
 
 MB = 1_000_000
-# The second process has left the group, as the workers of Spark do, and is of the session.
+# The second process has left the process group, like Spark's workers, but not the session.
 HOLDS = """
 import os, sys
 held = b"x" * int(sys.argv[1])

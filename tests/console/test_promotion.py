@@ -41,7 +41,7 @@ def test_a_forced_promotion_is_done_and_audited(actors, with_slave) -> None:
         reverse(PROMOTE[0], args=PROMOTE[1]), {"name": SLAVE.address, "force": "on"}, follow=True
     )
 
-    assert "is the master of broker-a now, in epoch 1" in answer.content.decode()
+    assert "is now the master of broker-a, in epoch 1" in answer.content.decode()
     entry = Entry.objects.get(action="broker.promote")
     assert (entry.subject, entry.outcome) == (f"broker-a:1 {SLAVE.address}", "done")
     assert entry.before == {"force": True}
@@ -77,7 +77,7 @@ def test_the_pages_of_a_pair_show_both_and_how_far_the_slave_is(
     for fact in ("Behind by time", "Last contact", "Replication lag", "in sync"):
         assert fact in content
     # A slave has none.
-    assert ("The master&#x27;s HA connections" in content) == (broker_id == 0)
+    assert ("Master&#x27;s HA connections" in content) == (broker_id == 0)
 
 
 def test_a_broker_without_slaves_shows_nothing_of_replication(actors, brokers) -> None:
@@ -94,4 +94,4 @@ def test_a_slave_that_does_not_follow_says_why_on_its_page(actors, with_slave) -
     content = actors.reader.get(reverse(PAGE[0], args=PAGE[1])).content.decode()
 
     assert "no connection to 127.0.0.1:1" in content
-    assert "The master has no connection of this slave." in content
+    assert "The slave isn't connected to the master." in content

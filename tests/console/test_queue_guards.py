@@ -1,4 +1,4 @@
-"""The queue of reports: what a worker refuses to read, and that nothing else listens to Redis."""
+"""The queue of reports: messages that a worker rejects, and no other users of Redis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS = 120.0
 
 
 class Trap:
-    """An object that makes a file when it is unpickled."""
+    """An object that creates a file when it's unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
@@ -46,7 +46,7 @@ def test_a_worker_does_not_run_what_was_put_into_its_queue_by_hand(
     done: list[str] = []
     app = Celery("guarded", set_as_current=False)
     app.config_from_object("django.conf:settings", namespace="CELERY")
-    # The settings of the console, but for the place of the queue.
+    # The settings of the console, except for the queue's location.
     app.conf.update(
         broker_url=f"memory://{tmp_path.name}", task_queues=[Queue(QUEUE)], task_default_queue=QUEUE
     )
@@ -78,7 +78,7 @@ def test_a_worker_does_not_run_what_was_put_into_its_queue_by_hand(
 
 
 def test_nothing_but_the_queue_is_in_redis() -> None:
-    """So no group names, no messages of sockets and no results have to be protected there."""
+    """So group names, socket messages and results need no protection there."""
     layers = {name: layer["BACKEND"] for name, layer in settings.CHANNEL_LAYERS.items()}
 
     assert layers == {"default": "channels.layers.InMemoryChannelLayer"}

@@ -1,4 +1,4 @@
-"""Redis that is gone for long: worker and beat ask for it at short intervals."""
+"""A long Redis outage: worker and beat reconnect at short intervals."""
 
 from __future__ import annotations
 

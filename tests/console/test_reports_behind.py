@@ -1,4 +1,4 @@
-"""The numbers of a report lead to the messages that they count."""
+"""The numbers of a report link to the messages that they count."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ROW = {
 def links_of(
     behind: dict[str, Any] | None, *, is_staff: bool = False, name: str = "reader", **result: Any
 ) -> list[str]:
-    """Return where the numbers of a result's page lead to, its breakdown's first."""
+    """Return the link targets of the numbers on a result's page, its breakdown's first."""
     report = REPORT | ({"behind": behind} if behind is not None else {})
     sums = {"rows": [{"by": "shop/a b", "sums": ["7"]}], "count": 1}
     values = {

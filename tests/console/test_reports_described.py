@@ -1,4 +1,4 @@
-"""Any report is rendered from its description: the console has no code about one of them.
+"""Any report is rendered from its description: the console has no report-specific code.
 
 `handovers` exists in tests/console/fake_analytics.py only.
 """
@@ -35,8 +35,8 @@ def program(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     settings.TREBUCHET_DATA = tmp_path
     settings.TREBUCHET_ANALYTICS_COMMAND = [sys.executable, str(PROGRAM)]
     monkeypatch.setenv("ORACLE", "1")
-    monkeypatch.setattr(health, "redis_answers", lambda _: True)
-    monkeypatch.setattr(health, "worker_answers", lambda: True)
+    monkeypatch.setattr(health, "redis_responds", lambda _: True)
+    monkeypatch.setattr(health, "worker_responds", lambda: True)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def admin() -> Client:
 
 
 def text_of(client: Client, name: str, *arguments: object) -> str:
-    """The page's HTML with one blank for any run of them; thin ones in numbers stay."""
+    """Return the page's HTML with whitespace collapsed; thin spaces in numbers stay."""
     page = client.get(reverse(f"reports:{name}", args=arguments)).content.decode()
     return re.sub(r"[ \n]+", " ", page)
 
@@ -234,11 +234,11 @@ def test_an_old_result_is_shown_as_its_own_time_described_it(
     [
         (
             "import a_package_that_is_not_there",
-            "does not run: ModuleNotFoundError: No module named 'a_package_that_is_not_there'",
+            "working: ModuleNotFoundError: No module named 'a_package_that_is_not_there'",
         ),
-        ("print('{')", "describes its reports in an unknown way"),
-        ('print(\'{"format": 2, "reports": []}\')', "in format 2, not 1"),
-        ("raise SystemExit(3)", "does not run: it gives no reason."),
+        ("print('{')", "describes its reports in an unknown format"),
+        ('print(\'{"format": 2, "reports": []}\')', "in format 2; the console expects 1"),
+        ("raise SystemExit(3)", "working: it gave no reason."),
     ],
 )
 def test_an_analytics_package_that_does_not_work_is_told_with_a_remedy(

@@ -1,4 +1,4 @@
-"""What a result says beside its rows: the sentence, bars, the period before, links."""
+"""A result besides its rows: the summary, bars, the previous period, links."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_totals_are_compared_with_the_period_before() -> None:
 
 @pytest.mark.parametrize(
     ("now", "before", "change"),
-    [("5", "0", ""), ("0", "5", "-100 %"), ("5000", "5", "1000 times as much")],
+    [("5", "0", ""), ("0", "5", "-100 %"), ("5000", "5", "1000 times as many")],
 )
 def test_a_change_is_said_where_it_has_a_meaning(now: str, before: str, change: str) -> None:
     result = copy.deepcopy(RESULT)
@@ -140,7 +140,7 @@ def test_a_log_that_does_not_reach_back_is_not_compared_with_zero() -> None:
 
     page = page_of(result)
 
-    assert "The log does not reach back" in page
+    assert "The log doesn't cover the start" in page
     assert "report-before" not in page
 
 
@@ -160,7 +160,7 @@ def test_a_result_that_no_page_could_show_is_refused(spoiled: dict[str, Any]) ->
     report = catalog.report_of(REPORT)
     results.check(report, RESULT)
 
-    with pytest.raises(ValueError, match="not what the report describes"):
+    with pytest.raises(ValueError, match="doesn't match the report's description"):
         results.check(report, RESULT | spoiled)
 
 
@@ -196,16 +196,33 @@ def test_the_page_says_which_engine_made_the_result_and_why() -> None:
         },
     }
 
+    of_lake = {
+        "name": "spark",
+        "because": None,
+        "reads": "bronze.messages",
+        "application_id": "local-17",
+        "stages": "3",
+        "tasks": "14",
+        "rows": "1200300",
+    }
+
     refused = page_of({**RESULT, "engine": by_spark})
-    answered = page_of({**RESULT, "engine": {"name": "duckdb", "because": None}})
+    answered = page_of({**RESULT, "engine": of_lake, "erased": "2"})
+    earlier = page_of({**RESULT, "engine": {"name": "duckdb", "because": None}})
     afar = page_of({**RESULT, "engine": {"name": "spark", "because": None, "brokers": "ns:9876"}})
 
-    assert "Spark made this from the brokers of ns:9876, over the network" in afar
-
-    assert "Spark made this from the log. 2.0 GiB of the log are not in the lake yet." in refused
-    assert "DuckDB made this from the lake" in answered
-    assert "Message log, counted by Spark" not in answered
+    assert "Computed by Spark from the brokers at ns:9876 over the network" in afar
+    assert "Computed by Spark from the message log. 2.0 GiB of the log are not in" in refused
+    assert "Spark application" not in refused
     assert "Message log, counted by Spark" in refused
+    assert "Computed by Spark from the lake table bronze.messages" in answered
+    assert (
+        "Spark application local-17. Stages: 3. Tasks: 14. Messages counted: 1\u202f200\u202f300."
+        in answered
+    )
+    assert "2 messages in the lake lost their keys in an erasure" in answered
+    assert "Lake table bronze.messages, counted by Spark" in answered
+    assert "Computed from the lake by an earlier version." in earlier
 
 
 def test_a_word_of_ours_is_said_by_its_label_and_a_name_is_left_alone() -> None:
@@ -223,7 +240,7 @@ def test_a_word_of_ours_is_said_by_its_label_and_a_name_is_left_alone() -> None:
 SAMPLED: dict[str, Any] = {
     **RESULT,
     "report": {**REPORT, "reads_samples": True},
-    "engine": {"name": "duckdb", "because": None, "reads": "bronze.samples"},
+    "engine": {"name": "spark", "because": None, "reads": "bronze.samples"},
     "sampled_from": "1795251442000",
     "sampled_to": "1795255042000",
 }
@@ -232,26 +249,12 @@ SAMPLED: dict[str, Any] = {
 def test_a_result_of_samples_says_so_and_nothing_of_a_log() -> None:
     page = page_of({**SAMPLED, "before": {"from": "1", "to": "2"}, "rows": []})
 
-    assert "DuckDB made this from what the console's collector sampled" in html.unescape(page)
+    assert "Computed by Spark from the collector's samples" in html.unescape(page)
     assert 'data-moment="1795255042000"' in page
-    assert "The samples do not reach back" in page
-    assert "samples of this time hold nothing" in html.unescape(page)
+    assert "The samples don't cover the start" in page
+    assert "samples for this time contain no matching data" in html.unescape(page)
     assert "The log" not in page
-    assert "bronze.samples of the lake, counted by DuckDB" in page_of(SAMPLED)
-
-
-def test_a_run_of_samples_waits_for_no_task_of_spark() -> None:
-    run = run_of(SAMPLED)
-    run.state, run.stage = RunState.RUNNING, "asking"
-    run.heartbeat_at = timezone.now()
-    run.save()
-    client = Client()
-    client.force_login(get_user_model().objects.get_or_create(username="reader")[0])
-
-    page = client.get(reverse("reports:progress", args=[run.pk])).content.decode()
-
-    assert "Asking the lake" in page
-    assert "Tasks" not in page
+    assert "Lake table bronze.samples, counted by Spark" in page_of(SAMPLED)
 
 
 @pytest.mark.parametrize(
@@ -279,9 +282,9 @@ def test_a_chart_of_readings_says_that_its_points_do_not_add_up(
 
 
 def test_a_picture_that_lacks_letters_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rasters, "lacks_a_font", lambda _: True)
+    monkeypatch.setattr(rasters, "is_font_missing", lambda _: True)
     lacking = page_of(RESULT)
-    monkeypatch.setattr(rasters, "lacks_a_font", lambda _: False)
+    monkeypatch.setattr(rasters, "is_font_missing", lambda _: False)
 
     assert f"apt-get install --no-install-recommends {fonts.PACKAGE}" in lacking
     assert fonts.PACKAGE not in page_of(RESULT)
@@ -293,7 +296,7 @@ def test_a_report_of_samples_says_on_its_card_that_it_lacks_a_lake(settings: Set
 
     (lacking,) = presenting.lake_problems(of_samples)
 
-    assert "TREBUCHET_LAKE=true" in lacking.sentence
+    assert "TREBUCHET_LAKE=false" in lacking.sentence
     assert presenting.lake_problems(catalog.report_of(REPORT)) == []
     settings.TREBUCHET_LAKE = "/var/lake"
     assert presenting.lake_problems(of_samples) == []
@@ -302,7 +305,7 @@ def test_a_report_of_samples_says_on_its_card_that_it_lacks_a_lake(settings: Set
 def test_a_column_that_is_not_shown_is_in_the_csv_and_a_missing_value_is_said() -> None:
     result = copy.deepcopy(RESULT)
     result["report"]["columns"][2] |= {"is_shown": False}
-    result["report"]["columns"][3] |= {"missing": "not at this speed"}
+    result["report"]["columns"][3] |= {"missing": "not at this rate"}
     result["rows"] = [{**ROW, "weight": None}]
 
     page = page_of(result)
@@ -310,5 +313,5 @@ def test_a_column_that_is_not_shown_is_in_the_csv_and_a_missing_value_is_said() 
     lines = "".join(results.csv_lines(catalog.report_of(result["report"]).columns, result["rows"]))
 
     assert "Host" not in table
-    assert "not at this speed" in table
+    assert "not at this rate" in table
     assert lines.splitlines()[0] == "topic,group,host,weight"

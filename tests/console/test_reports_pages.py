@@ -1,7 +1,8 @@
-"""The report pages: what they show, who may change what, what they say is missing."""
+"""The report pages: contents, permissions, and missing prerequisites."""
 
 from __future__ import annotations
 
+import html
 import io
 import socket
 import sys
@@ -112,7 +113,7 @@ def test_the_list_shows_the_schedule_with_its_next_runs(reader: Client) -> None:
     page = reader.get(reverse("reports:list")).content.decode()
 
     assert "every hour, on the hour" in page
-    assert "No report has run yet" in page
+    assert "No reports have run yet" in page
     assert "Run a report" not in page
 
 
@@ -243,7 +244,7 @@ def test_without_redis_the_page_says_so_in_a_sentence_and_starts_nothing(
     page = admin.get(reverse("reports:list")).content.decode()
     admin.post(reverse("reports:start"), {"report": "traffic", "traffic-hours": "24"})
 
-    assert f"Redis at 127.0.0.1:{port} does not answer; reports cannot start" in page
+    assert f"Redis at 127.0.0.1:{port} isn&#x27;t responding. Reports can&#x27;t start" in page
     assert "secret" not in page
     assert not ReportRun.objects.exists()
 
@@ -264,8 +265,8 @@ def test_a_redis_that_goes_between_check_and_queue_fails_the_run(
 def test_an_unmet_need_is_told_with_the_command(
     reader: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "redis_answers", lambda _: True)
-    monkeypatch.setattr(health, "worker_answers", lambda: True)
+    monkeypatch.setattr(health, "redis_responds", lambda _: True)
+    monkeypatch.setattr(health, "worker_responds", lambda: True)
     monkeypatch.delenv("ORACLE", raising=False)
 
     page = reader.get(reverse("reports:list")).content.decode()
@@ -275,13 +276,13 @@ def test_an_unmet_need_is_told_with_the_command(
 
 
 def test_a_missing_worker_is_told(reader: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "redis_answers", lambda _: True)
-    monkeypatch.setattr(health, "worker_answers", lambda: False)
+    monkeypatch.setattr(health, "redis_responds", lambda _: True)
+    monkeypatch.setattr(health, "pipeline_responds", lambda: False)
     monkeypatch.setenv("ORACLE", "1")
 
     page = reader.get(reverse("reports:health")).content.decode()
 
-    assert "No worker answers; reports wait in the queue until one runs." in page
+    assert "The pipeline worker isn't running. Reports stay queued" in html.unescape(page)
 
 
 def test_the_progress_fragment_reloads_the_page_once_the_run_has_ended(

@@ -1,4 +1,4 @@
-"""A report run: its states, its program, its end, whoever dies first."""
+"""A report run: its states, its program, its end, whichever process dies first."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from django.db import OperationalError
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
+from console.pipeline.session import GRACE_S, session
 from console.processes import identity, is_running, start_ticks
 from console.reports import catalog, progress, results, runner, schedules, tasks
-from console.reports.class_archive import VARIABLE
 from console.reports.models import (
     LOG_TAIL_CHARS_MAX,
     LOST_AFTER_S,
@@ -34,6 +34,8 @@ from console.reports.models import (
 from tests.support.waiting import SECONDS, until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_django.fixtures import Settings
 
 pytestmark = pytest.mark.django_db
@@ -42,11 +44,13 @@ PROGRAM = Path(__file__).with_name("fake_analytics.py")
 
 
 @pytest.fixture(autouse=True)
-def program(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def program(settings: Settings, tmp_path: Path) -> Iterator[None]:
     cache.clear()
-    monkeypatch.setenv(VARIABLE, "")
     settings.TREBUCHET_DATA = tmp_path
+    settings.TREBUCHET_LAKE = ""
     settings.TREBUCHET_ANALYTICS_COMMAND = [sys.executable, str(PROGRAM)]
+    yield
+    session.end()
 
 
 def perform(topic: str = "orders") -> ReportRun:
@@ -97,9 +101,9 @@ def test_a_program_goes_on_while_the_database_is_locked(monkeypatch: pytest.Monk
 def has_locked(
     monkeypatch: pytest.MonkeyPatch, state: RunState, *, times: int, cancel: bool = False
 ) -> list[RunState]:
-    """Have runs find the database locked that move to a state, so often; return what has failed.
+    """Make the database locked for the next runs that move to a state; return the failures.
 
-    In the end somebody may ask to cancel.
+    Finally a user may try to cancel.
     """
     failed: list[RunState] = []
     move = ReportRun.move
@@ -137,13 +141,15 @@ def test_a_program_that_crashes_fails_with_the_end_of_its_log() -> None:
 
     assert run.state == RunState.FAILED
     assert "code 3, saying: java.lang.OutOfMemoryError" in run.failure
+    # It only failed that job.
+    assert perform().state == RunState.DONE
 
 
 def test_a_result_that_is_not_what_was_agreed_fails_the_run() -> None:
     run = perform("broken")
 
     assert run.state == RunState.FAILED
-    assert "not usable" in run.failure
+    assert "isn't valid" in run.failure
 
 
 def test_a_program_that_cannot_be_started_fails_the_run(settings: Settings) -> None:
@@ -152,7 +158,7 @@ def test_a_program_that_cannot_be_started_fails_the_run(settings: Settings) -> N
     run = perform()
 
     assert run.state == RunState.FAILED
-    assert "/nonexistent/program cannot be started: No such file" in run.failure
+    assert "start the analytics program /nonexistent/program: No such file" in run.failure
 
 
 def test_a_long_result_is_cut_and_says_so() -> None:
@@ -188,7 +194,7 @@ def test_a_run_that_is_gone_does_no_harm() -> None:
 
 
 def hanging(tmp_path: Path, topic: str = "hangs") -> tuple[ReportRun, threading.Thread, int]:
-    """Start a run that never ends by itself; return when its program runs."""
+    """Start a run that never ends automatically; return when its program runs."""
     run = ReportRun.objects.create(report="traffic", parameters={"topic": topic})
     thread = threading.Thread(target=tasks.perform, args=(run,), kwargs={"worker": "test"})
     thread.start()
@@ -198,7 +204,7 @@ def hanging(tmp_path: Path, topic: str = "hangs") -> tuple[ReportRun, threading.
 
 
 @pytest.mark.django_db(transaction=True)
-def test_cancelling_ends_the_program(tmp_path: Path) -> None:
+def test_cancelling_ends_the_job_and_leaves_the_session_to_the_next(tmp_path: Path) -> None:
     run, thread, pid = hanging(tmp_path)
 
     ReportRun.objects.filter(pk=run.pk).update(cancel_requested=True)
@@ -206,8 +212,10 @@ def test_cancelling_ends_the_program(tmp_path: Path) -> None:
 
     run.refresh_from_db()
     assert run.state == RunState.CANCELLED
-    assert start_ticks(pid) is None
-    # One that ends at once may be gone before anybody looks at it.
+    assert session.pid == pid
+    assert perform().state == RunState.DONE
+    assert session.pid == pid
+    # A run that ends at once may be gone before it's measured.
     assert run.memory_bytes > 0
 
 
@@ -223,32 +231,7 @@ def test_a_program_that_does_not_heed_its_end_is_killed_within_three_seconds(
     run.refresh_from_db()
     assert run.state == RunState.CANCELLED
     assert start_ticks(pid) is None
-    assert runner.CANCEL_ASKED_EVERY_S + runner.GRACE_S < 3
-
-
-def test_a_worker_makes_the_archive_of_spark_and_ends_that_with_itself(
-    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "analytics"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "class_archive.py").write_text(
-        "import os, pathlib, time\n"
-        "path = pathlib.Path(os.environ['TREBUCHET_SPARK_CLASSES'])\n"
-        "path.with_suffix('.new').write_text(str(os.getpid()))\n"
-        "path.with_suffix('.new').rename(path)\n"
-        "time.sleep(600)\n"
-    )
-    settings.BASE_DIR = tmp_path
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "pid"))
-
-    tasks.on_worker_ready(sender=SimpleNamespace(hostname="test"))
-    until((tmp_path / "pid").exists, "the program to begin")
-    pid = int((tmp_path / "pid").read_text())
-    assert start_ticks(pid) is not None
-    tasks.on_worker_shutting_down(sender="test")
-
-    until(lambda: start_ticks(pid) is None, "its end")
+    assert runner.CANCEL_ASKED_EVERY_S + GRACE_S < 3
 
 
 @pytest.mark.django_db(transaction=True)
@@ -260,7 +243,7 @@ def test_a_worker_that_shuts_down_ends_its_runs_with_a_sentence(tmp_path: Path) 
 
     run.refresh_from_db()
     assert (run.state, run.failure) == (RunState.FAILED, tasks.STOPPED_SENTENCE)
-    assert start_ticks(pid) is None
+    assert session.pid == pid
 
 
 def test_a_run_whose_worker_died_is_shown_and_written_down_as_failed() -> None:
@@ -278,7 +261,7 @@ def test_a_run_whose_worker_died_is_shown_and_written_down_as_failed() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_comes_back_fails_what_it_was_killed_over(tmp_path: Path) -> None:
-    """The row, the program and the output of its run: none of them waits for somebody to look."""
+    """The row, the program and the output of its run are cleaned up without a visitor."""
     run, thread, pid = hanging(tmp_path)
     output = tmp_path / "reports" / f"run-{run.pk}"
 
@@ -318,17 +301,15 @@ def test_a_worker_looks_for_lost_runs_as_long_as_it_lives() -> None:
     assert repeated == [(LOST_AFTER_S / 2, tasks.look_for_lost)]
 
 
-def test_the_program_is_told_where_the_log_is_and_where_spark_runs(settings: Settings) -> None:
+def test_the_program_is_told_where_the_log_and_the_lake_are(settings: Settings) -> None:
     settings.TREBUCHET_COMMIT_LOG = "/data/log"
-    settings.TREBUCHET_SPARK_MASTER = "spark://127.0.0.1:7077"
     settings.TREBUCHET_LAKE = "/data/lake"
-    settings.TREBUCHET_SPARK_DRIVER_HOST = "192.0.2.7"
     settings.TREBUCHET_SPARK_BROKERS = "192.0.2.7:9876 tls=true"
 
     run = perform()
 
-    where = "--commit-log /data/log --master spark://127.0.0.1:7077 --driver-host 192.0.2.7"
-    assert f"{where} --brokers 192.0.2.7:9876 tls=true --lake /data/lake" in run.log_tail
+    where = "--commit-log /data/log --brokers 192.0.2.7:9876 tls=true --lake /data/lake"
+    assert where in run.log_tail
 
 
 def test_a_run_that_no_worker_takes_within_an_hour_has_failed() -> None:
@@ -360,7 +341,7 @@ def test_a_process_is_told_from_a_later_one_with_its_pid() -> None:
 
 
 def default_schedule() -> PeriodicTask:
-    """Return what the migration makes; a transactional test before this one may have flushed it."""
+    """Return the migration's schedule; an earlier transactional test may have flushed it."""
     hourly, _ = CrontabSchedule.objects.get_or_create(minute="0", hour="*", timezone="UTC")
     schedule: PeriodicTask
     schedule, _ = PeriodicTask.objects.get_or_create(
@@ -388,7 +369,7 @@ def test_a_slot_runs_once() -> None:
     run_scheduled(schedule)
     run_scheduled(schedule)
 
-    # The second of two a minute apart would have a slot of its own.
+    # The second of two a minute apart would have a different slot.
     runs = list(ReportRun.objects.filter(schedule=schedule))
     assert len({run.slot for run in runs}) == len(runs)
     assert all(run.state == RunState.DONE for run in runs)
@@ -435,9 +416,9 @@ def test_a_schedule_is_told_in_words(cron: str, words: str) -> None:
 def test_parameters_are_options_in_the_order_of_the_description() -> None:
     parameters = {"topic": "orders", "hours": 2, "another report's": 1, "group": None}
 
-    command = catalog.command(catalog.reports()["traffic"], parameters, Path("/out"))
+    command = catalog.words(catalog.reports()["traffic"], parameters, Path("/out"))
 
-    assert command[2:3] == ["traffic"]
+    assert command[:1] == ["traffic"]
     assert command[-4:] == ["--hours", "2", "--topic", "orders"]
 
 
@@ -447,7 +428,7 @@ def test_a_run_of_a_report_that_is_gone_says_so() -> None:
     tasks.perform(run, worker="test")
 
     run.refresh_from_db()
-    assert run.failure == "There is no report yesterdays any more."
+    assert run.failure == "The report yesterdays no longer exists."
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Schedules are made, changed and deleted on a page; each of their times gets one run."""
+"""Schedules are created, changed and deleted on a page; each of their times gets one run."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_schedule_is_made_in_the_zone_of_a_person(admin: Client) -> None:
     ("given", "sentence"),
     [
         ({"name": " "}, "Enter a name."),
-        ({"name": "Taken"}, "Another schedule has this name."),
+        ({"name": "Taken"}, "Another schedule already has this name."),
         ({"timezone": "Mars/Olympus"}, "Select a valid choice"),
         ({"cron": "61 * * * *"}, "is not a valid minute"),
         ({"traffic-hours": "7"}, "Select a valid choice"),
@@ -256,7 +256,7 @@ def test_what_failed_otherwise_or_nobody_wants_any_more_is_not_run_again() -> No
     PeriodicTask.objects.filter(pk=off.pk).update(enabled=False)
     long_ago = timezone.now() - timedelta(seconds=QUEUED_SECONDS_MAX + 60)
     lost_run(cron_of("0 8 * * *"), created_at=long_ago)
-    # Its time has passed, and it is not to be caught up with.
+    # The time has passed, and the run must not be caught up.
     late = timezone.now() - timedelta(seconds=2 * schedules.LATE_S)
     lost_run(cron_of(f"{late.minute} {late.hour} * * *", catch_up=False))
     ReportRun.objects.create(report="traffic", state=RunState.FAILED, failure=LOST_SENTENCE)
@@ -338,6 +338,6 @@ def test_the_list_says_what_can_be_asked_and_when_it_was_last(admin: Client) -> 
     catalog = page.partition('id="report-catalog"')[2].partition("</ul>")[0]
     assert "How many messages did each topic store?" in catalog
     assert reverse("reports:run", args=[last.pk]) in catalog
-    assert catalog.count("It has not run yet.") == 1
+    assert catalog.count("Not run yet") == 1
     assert 'data-start-report="handovers"' in catalog
     assert reverse("reports:schedule-new", args=["handovers"]) in catalog

@@ -1,4 +1,4 @@
-"""With several masters the page of reports says whose log they read."""
+"""With several masters the reports page says which master's log they read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def page(actors) -> str:
 def test_the_masters_that_reports_leave_out_are_named(actors, brokers) -> None:
     brokers.strangers = [BrokerNode("DefaultCluster", "broker-b", 0, "10.0.0.66:10911")]
 
-    assert "reads that of broker-a alone, and counts nothing of broker-b" in page(actors)
+    assert "cover only broker-a, not broker-b" in page(actors)
 
 
 def test_without_a_name_of_the_first_all_masters_are_named(
@@ -34,16 +34,16 @@ def test_without_a_name_of_the_first_all_masters_are_named(
     monkeypatch.delenv("TREBUCHET_LAKE_BROKER")
     brokers.strangers = [BrokerNode("DefaultCluster", "broker-b", 0, "10.0.0.66:10911")]
 
-    assert "of one broker alone; there are broker-a, broker-b" in page(actors)
+    assert "cover only one broker; there are broker-a, broker-b" in page(actors)
 
 
 def test_one_master_with_its_slaves_is_all_there_is(actors, brokers) -> None:
     brokers.slaves = [BrokerNode("DefaultCluster", "broker-a", 1, "10.0.0.66:10911")]
 
-    assert "What reads the message log" not in page(actors)
+    assert "Reports on the message log cover" not in page(actors)
 
 
 def test_without_a_name_server_nothing_is_said_of_masters(actors, brokers) -> None:
     brokers.fails = NameServerDownError(["127.0.0.1:9876"], "refused")
 
-    assert "What reads the message log" not in page(actors)
+    assert "Reports on the message log cover" not in page(actors)

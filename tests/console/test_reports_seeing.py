@@ -1,4 +1,4 @@
-"""Reports about keys and tags: nobody learns from a result what they may not see of messages."""
+"""Reports about keys and tags: a result reveals nothing about messages hidden from a user."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def row(topic: str, key: str) -> dict[str, str]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportRun:
-    """A result with a key of somebody else's topic in each of its parts."""
+    """A result with a key of another team's topic in each of its parts."""
     monkeypatch.setattr(health, "problems", list)
     monkeypatch.setattr(views, "parquet_path", lambda pk: tmp_path / f"{pk}.parquet")
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)
@@ -111,13 +111,13 @@ def allow(account: Any, topics: list[str], *actions: str) -> None:
 
 
 def body_of(answer: Any) -> bytes:
-    """Return what was answered, nothing of a refusal."""
+    """Return the body of an answer, empty for a rejection."""
     body: bytes = b"".join(answer.streaming_content) if answer.streaming else answer.content
     return body if answer.status_code == 200 else b""
 
 
 def shown_by(client: Client, run: ReportRun) -> dict[str, bytes]:
-    """Return what each address of reports answers about a run."""
+    """Return the answer of each report address about a run."""
     found = {}
     for name, parameters in ALL:
         if name.startswith("reports:"):
@@ -128,7 +128,7 @@ def shown_by(client: Client, run: ReportRun) -> dict[str, bytes]:
 
 
 def told_by(program: Program, run: ReportRun) -> dict[str, bytes]:
-    """Return what each operation about runs answers."""
+    """Return the answer of each operation about runs."""
     found = {}
     for each in OPERATIONS.values():
         if each.method == "GET" and each.area == "reports" and "schedule}" not in each.path:

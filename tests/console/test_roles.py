@@ -1,4 +1,4 @@
-"""Roles: what each opens and posts, for every address that the URLconf has."""
+"""Roles: the pages that each can open and post to, for every address of the URLconf."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.console import test_audit_coverage
 from tests.console.test_addresses import ALL, BY_TOKEN, PUBLIC, SIGNED, url_of
 from tests.console.test_audit_coverage import data_of
 
-# A fixture is found by its name in this module.
+# pytest finds a fixture by its name in this module.
 world = test_audit_coverage.world
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("brokers")]
 
-# What a viewer may post: what is their own. To widen this or the next is a decision.
+# A viewer can post changes to their own data. Extending this list or the next is a decision.
 OWN = {
-    "accounts:code",  # it leads whoever has shown no password to the sign-in
+    "accounts:code",  # it redirects to the sign-in without a password
     "accounts:password",
     "accounts:second-step-codes",
     "accounts:second-step-off",
@@ -34,7 +34,7 @@ OWN = {
     "preferences:place",
     "preferences:theme",
 }
-# What an operator may post because of the action, on any name.
+# An operator can post these because of the action, for any name.
 BY_ACTION = {
     "brokers:decide": Action.SEND,
     "clients:disconnect": Action.DISCONNECT,
@@ -42,7 +42,7 @@ BY_ACTION = {
     "dead_letters:discard": Action.REPLAY,
     "dead_letters:resume": Action.REPLAY,
     "dead_letters:start": Action.REPLAY,
-    # Of topics.json; each entry of a file takes the action of what it is about.
+    # For topics.json; each entry of a file needs the action of its subject.
     "files:edit": Action.TOPIC,
     "files:import": Action.TOPIC,
     "files:restore": Action.TOPIC,
@@ -67,7 +67,7 @@ BY_ACTION = {
     "topics:purge": Action.TOPIC,
     "topics:undo": Action.TOPIC,
 }
-# What takes an action that only administrators have on every name.
+# These need an action that only administrators have for every name.
 BY_RARER_ACTION = {
     "browse:export": Action.EXPORT,
     "browse:unmask": Action.UNMASK,
@@ -88,7 +88,7 @@ OPERATORS_POST = set(BY_ACTION) | {
     "reports:schedule-switch",
     "reports:start",
 }
-# Who is refused here asks an administrator for a permission, not for a role.
+# Users without access ask an administrator for a permission, not for a role.
 BY_PERMISSION = "sql:"
 ASKED = [
     (name, parameters)
@@ -107,7 +107,7 @@ def test_each_role_may_what_those_before_it_may_and_posts_what_is_its(
     posts = [each.post(url).status_code for each in clients]
 
     for each in (looks, posts):
-        # Who is refused comes before who is not.
+        # Denied users come first.
         assert [status == 403 for status in each] == sorted(
             (status == 403 for status in each), reverse=True
         )
@@ -117,7 +117,7 @@ def test_each_role_may_what_those_before_it_may_and_posts_what_is_its(
     if name in OWN:
         assert 403 not in posts
     elif name in OPERATORS_POST:
-        # A schedule that is not there is 404 for everybody.
+        # A missing schedule is 404 for everyone.
         assert set(posts[:2]) <= {403, 404}
         assert posts[2] != 403
     else:
@@ -125,7 +125,7 @@ def test_each_role_may_what_those_before_it_may_and_posts_what_is_its(
 
 
 def role_of_mine(account, topics: str, groups: str) -> None:
-    """Give a role with every action on some names."""
+    """Assign a role with every action on some names."""
     every = [each.value for each in Action if each is not Action.OPERATE]
     role = CustomRole.objects.create(
         name="mine", actions=every, topics=topics.split(), groups=groups.split()
@@ -202,7 +202,7 @@ def test_bodies_are_read_by_whom_a_role_lets_on_its_topics_alone(
     assert b"secret" not in seen.content
     searched = {"topic": "Mine", "range": "1h", "text": "secret"}
     answer = limited.get(reverse("browse:search"), searched)
-    assert b"It takes a role that may read bodies" in answer.content
+    assert b"you need a role that can read bodies" in answer.content
 
 
 def test_a_replay_to_their_own_topics_takes_the_right_to_send_there(
@@ -227,8 +227,8 @@ def test_who_is_refused_reads_which_role_it_takes(actors, brokers) -> None:
     topic = actors.reader.get(url_of("topics:create", []))
     people = actors.operator.get(url_of("people:list", []))
 
-    assert "This takes the role operator." in topic.content.decode()
-    assert "This takes the role administrator." in people.content.decode()
+    assert "You need the role operator." in topic.content.decode()
+    assert "You need the role administrator." in people.content.decode()
 
 
 def test_the_frame_shows_the_role_and_what_it_may(actors) -> None:

@@ -1,4 +1,4 @@
-"""GET /metrics of the console: who may ask, and what the page tells."""
+"""GET /metrics of the console: access and contents."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from console.history.metrics import Subject
 from console.history.status import STATUS, Status
 from console.lake.status import LakeStatus
 from console.reports.models import ReportRun, RunState
-from console.scraping import access, page, surroundings, views
-from console.scraping.surroundings import EVERY_MS, STALE_MS, Lately, Surroundings
+from console.scraping import access, page, services, views
+from console.scraping.services import EVERY_MS, STALE_MS, Cached, Services
 from console.verdicts.judge import VERDICTS, Verdict, Verdicts
 from tests.support.history_points import keep
 
@@ -42,10 +42,11 @@ LIMIT_SECONDS = 60
 
 @pytest.fixture(autouse=True)
 def _asked_anew(brokers, settings, monkeypatch) -> None:
-    """Nothing of another test, and nothing that is beside this one."""
+    """Reset caches, so that no other test affects this one."""
     settings.TREBUCHET_METRICS = access.LOOPBACK
     views.shared_page.forget()
-    monkeypatch.setattr(surroundings, "lately", Lately(lambda: Surroundings(True, False, None)))
+    found = Services(True, False, False, None)
+    monkeypatch.setattr(services, "cached", Cached(lambda: found))
 
 
 def asked(**headers: Any) -> Any:
@@ -72,7 +73,7 @@ def value(name: str, /, **labels: str) -> float:
 def sampled(
     *, at_ms: int | None = None, groups: int = 1, problems: dict[str, str] | None = None
 ) -> None:
-    """Write a sample of `groups` groups that read one topic, and the collector's word of it."""
+    """Write a sample of `groups` groups that read one topic, and the collector's status."""
     at = now_ms() if at_ms is None else at_ms
     rows = {
         (Subject(metrics.BROKER, "broker-a", "0"), metrics.CONNECTIONS): [3],
@@ -108,7 +109,7 @@ def test_this_machine_may_ask_on_loopback(address) -> None:
         {"REMOTE_ADDR": "192.0.2.7"},
         {"REMOTE_ADDR": "::ffff:192.0.2.7"},
         {"REMOTE_ADDR": ""},
-        # A proxy on this machine that nobody told us of.
+        # An unconfigured proxy on this machine.
         {"REMOTE_ADDR": "127.0.0.1", "HTTP_X_FORWARDED_FOR": "127.0.0.1"},
         {"REMOTE_ADDR": "127.0.0.1", "HTTP_FORWARDED": "for=192.0.2.7"},
     ],
@@ -145,7 +146,7 @@ def test_who_has_the_token_may_ask_from_anywhere(settings) -> None:
     [
         (access.TOKEN, "", False, "TREBUCHET_METRICS_TOKEN"),
         (access.TOKEN, "short", False, "20 characters"),
-        (access.LOOPBACK, "", True, "behind a proxy"),
+        (access.LOOPBACK, "", True, "every client of a proxy"),
     ],
 )
 def test_settings_that_let_in_too_many_are_refused(mode, token, is_behind_proxy, word) -> None:
@@ -268,16 +269,16 @@ def test_surroundings_come_after_the_first_page_and_cost_no_page_their_time(monk
     lake = {
         "committed_ms": 7_000,
         "pending_bytes": 12,
-        "keeper": {"checked_ms": 8_000, "error": "the disk is full"},
+        "jobs": {"checked_ms": 8_000, "error": "the disk is full"},
         "tables": [{"table": "bronze.messages", "rows": 30, "bytes": 900, "files": 2}],
     }
-    lately = Lately(lambda: Surroundings(True, False, LakeStatus("", lake)))
-    monkeypatch.setattr(surroundings, "lately", lately)
+    cached = Cached(lambda: Services(True, False, True, LakeStatus("", lake)))
+    monkeypatch.setattr(services, "cached", cached)
 
     assert samples("redis_up") == []
-    lately.wait()
+    cached.wait()
 
-    assert (value("redis_up"), value("worker_up")) == (1, 0)
+    assert (value("redis_up"), value("worker_up"), value("pipeline_up")) == (1, 0, 1)
     assert value("lake_readable") == value("lake_failing") == 1
     assert value("lake_committed_timestamp_seconds") == 7
     assert value("lake_checked_timestamp_seconds") == 8
@@ -297,25 +298,25 @@ def test_surroundings_are_looked_at_once_a_minute_and_forgotten_when_nothing_com
         found.append(len(found))
         return found[-1]
 
-    lately = Lately(read, lambda: now[0])
+    cached = Cached(read, lambda: now[0])
 
     def told(at_ms: int) -> int | None:
         now[0] = at_ms
-        return lately.get()
+        return cached.get()
 
     assert told(0) is None
-    lately.wait()
+    cached.wait()
     assert told(EVERY_MS - 1) == 0
-    lately.wait()
+    cached.wait()
     assert found == [0]
     assert told(EVERY_MS) == 0
-    lately.wait()
+    cached.wait()
     assert told(2 * EVERY_MS) == 1
     assert hangs.wait(LIMIT_SECONDS)
     assert told(EVERY_MS + STALE_MS - 1) == 1
     assert told(EVERY_MS + STALE_MS) is None
     goes_on.set()
-    lately.wait()
+    cached.wait()
     assert told(EVERY_MS + STALE_MS) == 2
 
 

@@ -1,4 +1,4 @@
-"""The second step of signing in: asked for, throttled, required, taken off, and in the audit."""
+"""The second step of signing in: prompted, throttled, required, removed, and audited."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOME = reverse("topics:list")
 
 
 class Clock:
-    """The time that codes go by."""
+    """The time used for codes."""
 
     def __init__(self) -> None:
         self.now = float(NOW_S)
@@ -59,7 +59,7 @@ def device(reader_account, clock) -> TOTPDevice:
 
 
 def password_shown(name: str = "rita") -> Client:
-    """Return a browser in which the password was right."""
+    """Return a browser in which the password was correct."""
     browser = Client()
     answer = browser.post(SIGN_IN, {"username": name, "password": PASSWORD, "next": "/topics/"})
     assert answer["location"] == CODE
@@ -122,7 +122,7 @@ def test_a_new_password_ends_the_wait_for_a_code(device, clock, reader_account) 
 
 
 def set_up(browser: Client, clock: Clock) -> list[str]:
-    """Set the second step up; return the recovery codes that are shown."""
+    """Set up the second step; return the recovery codes shown."""
     browser.get(SET_UP)
     code = code_of(browser.session[OFFERED_KEY], clock.now)
     html = browser.post(SET_UP, {"code": code}).content.decode()
@@ -159,7 +159,7 @@ def test_a_recovery_code_signs_in_once(actors, clock) -> None:
     used = password_shown().post(CODE, {"code": f" {first.upper()} "}, follow=True)
     again = password_shown().post(CODE, {"code": first})
 
-    assert "9 are left" in used.content.decode()
+    assert "You have 9 left" in used.content.decode()
     assert again.status_code == 422
     assert Entry.objects.filter(after={"with": "recovery code"}).count() == 1
 
@@ -183,7 +183,7 @@ def test_new_recovery_codes_and_taking_it_off_take_a_code(actors, clock) -> None
 
 def test_an_administrator_takes_it_off_somebody_s_account(actors, device, reader_account) -> None:
     page = reverse("people:second-step-off", args=[reader_account.pk])
-    assert "Take the second step off rita?" in actors.admin.get(page).content.decode()
+    assert "Turn off two-step authentication for rita?" in actors.admin.get(page).content.decode()
 
     actors.admin.post(page)
 
@@ -259,7 +259,7 @@ def test_a_recovery_code_made_with_a_secret_key_counts_while_the_key_is_kept(
 
 
 def test_nothing_that_is_kept_is_digested_with_the_secret_key_alone() -> None:
-    """What `signing` signs is checked with the old keys, too; a keyed digest is not."""
+    """`signing` also accepts the old keys; a keyed digest doesn't."""
     using = [
         path.relative_to(ROOT).as_posix()
         for path in sorted((ROOT / "console").rglob("*.py"))
@@ -267,6 +267,6 @@ def test_nothing_that_is_kept_is_digested_with_the_secret_key_alone() -> None:
     ]
 
     assert using == [
-        "console/accounts/second_step.py",  # for codes that were made so, with every key
+        "console/accounts/second_step.py",  # for codes made this way, with every key
         "console/accounts/throttle.py",  # counters of 15 minutes
     ]

@@ -1,4 +1,4 @@
-"""Messages that people send: the form, what came of it, transactions, one client."""
+"""Messages sent by users: the form, the result, transactions, one client."""
 
 from __future__ import annotations
 
@@ -97,23 +97,23 @@ def test_the_queue_is_the_one_that_java_clients_choose(text, count, queue) -> No
     [
         ({"topic": "Nowhere"}, "No broker has this topic"),
         ({"topic": "RMQ_SYS_X"}, "No broker has this topic"),
-        ({"topic": "%DLQ%billing"}, "belongs to the brokers"),
-        ({"topic": "ReadOnly"}, "it is read only"),
-        ({"properties": "no equals sign"}, "Each line is a name"),
-        ({"properties": "UNIQ_KEY=1"}, "has a field of its own"),
-        ({"properties": "a=\x01b"}, "they separate properties"),
-        ({"properties": "a= \t"}, "Each line is a name"),
+        ({"topic": "%DLQ%billing"}, "reserved for internal use"),
+        ({"topic": "ReadOnly"}, "read-only and"),
+        ({"properties": "no equals sign"}, "Enter each line as name=value"),
+        ({"properties": "UNIQ_KEY=1"}, "has its own field"),
+        ({"properties": "a=\x01b"}, "They separate properties"),
+        ({"properties": "a= \t"}, "Enter each line as name=value"),
         ({"properties": "a=b\0"}, "Null characters are not allowed"),
-        ({"tag": "a\x02b"}, "they separate properties"),
-        ({"keys": "a\x02KEYS\x01b"}, "they separate properties"),
+        ({"tag": "a\x02b"}, "They separate properties"),
+        ({"keys": "a\x02KEYS\x01b"}, "They separate properties"),
         ({"properties": "a=" + "x" * 16_000, "keys": "k", "body": "x"}, ""),
-        ({"encoding": "base64", "body": "not base64!"}, "This is not Base64"),
+        ({"encoding": "base64", "body": "not base64!"}, "valid Base64"),
         ({"count": 501}, "500"),
-        ({"count": 2, "is_half": "on"}, "A transaction is one message here"),
-        ({"delay_level": 1, "is_half": "on"}, "cannot be delayed"),
-        ({"queue": "broker-a:3"}, "no such queue"),
-        ({"queue": "broker-a:0", "order_key": "k"}, "chooses the queue"),
-        ({"body": "x" * 100_000, "count": 500}, "larger than 32 MiB"),
+        ({"count": 2, "is_half": "on"}, "Only one message at a time"),
+        ({"delay_level": 1, "is_half": "on"}, "A transactional message can"),
+        ({"queue": "broker-a:3"}, "no write queue with this number"),
+        ({"queue": "broker-a:0", "order_key": "k"}, "already determines the queue"),
+        ({"body": "x" * 100_000, "count": 500}, "exceed 32 MiB in total"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_its_reason(change, words, actors, orders) -> None:
@@ -185,8 +185,8 @@ def test_what_was_sent_before_a_failure_is_told_and_written_down(
     answer = actors.operator.post(SEND, FORM | {"count": 5}, follow=True)
 
     entry = Entry.objects.get()
-    assert "2 of 5 are sent." in answer.text
-    assert "Whether the one after them is stored is not known." in answer.text
+    assert "2 of 5 messages sent." in answer.text
+    assert "unknown whether the next message was stored." in answer.text
     assert (entry.action, entry.outcome, entry.after["sent"]) == ("message.send", "failed", 2)
 
 
@@ -256,7 +256,7 @@ def test_a_message_that_the_form_cannot_show_as_it_is_is_not_copied(
     answer = actors.admin.get(SEND, {"topic": "Orders", "copy": f"broker-a:1:{offset}"})
 
     assert answer.status_code == 404
-    assert "can&#x27;t show a property with a line break" in answer.text
+    assert "a property that contains a line break" in answer.text
 
 
 def test_control_characters_within_a_value_are_sent_as_they_are(actors, orders) -> None:
@@ -279,7 +279,7 @@ def test_a_message_is_handed_to_one_member_of_a_group(actors, orders) -> None:
     good = actors.operator.post(url, {"member": "billing c 1@x"}, follow=True)
     gone = actors.operator.post(url, {"member": "billing other"}, follow=True)
 
-    assert "c 1@x has consumed it (CR_SUCCESS, 3 ms)." in good.text
+    assert "c 1@x consumed the message (CR_SUCCESS, 3 ms)." in good.text
     assert "not online" in gone.text
     assert [group for group, _client, _id in orders.delivered] == ["billing"]
     assert sorted(Entry.objects.values_list("action", "outcome")) == [

@@ -1,4 +1,4 @@
-"""The web server against strangers: bodies, stalled connections, sockets of other pages."""
+"""The web server with hostile clients: bodies, stalled connections, cross-site sockets."""
 
 from __future__ import annotations
 
@@ -98,13 +98,15 @@ def test_who_signed_in_may_send_what_a_stranger_may_not(web: WebProcess, visitor
     too_much = web.ask(form("/topics/new/", 3 * MIB, visitor.cookies))
 
     assert status_of(stranger) == 413
-    assert status_of(known) == 403  # by Django, which has read it: the form's token is missing
+    assert (
+        status_of(known) == 403
+    )  # from Django, which has read the body: the form's token is missing
     assert status_of(sign_in) == 413
     assert status_of(too_much) == 413
 
 
 def peers_of(web: WebProcess) -> set[str]:
-    """Return the addresses from which the server has connections, by the kernel's table."""
+    """Return the addresses with connections to the server, by the kernel's table."""
     found = set()
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         local, remote, state = line.split()[1:4]
@@ -114,7 +116,7 @@ def peers_of(web: WebProcess) -> set[str]:
 
 
 def open_ones(peers: list[socket.socket]) -> list[socket.socket]:
-    """Return the connections that the server has not closed."""
+    """Return the connections that the server hasn't closed."""
     still_open = []
     for peer in peers:
         peer.setblocking(False)
@@ -130,7 +132,7 @@ def open_ones(peers: list[socket.socket]) -> list[socket.socket]:
 
 @pytest.mark.fault
 def test_connections_that_stall_are_closed(web: WebProcess) -> None:
-    """Headers, bodies and answers that are not read; each sends a byte now and then."""
+    """Headers, bodies and unread answers; each sends a byte now and then."""
     slow_headers = [web.connect("127.0.1.1") for _ in range(100)]
     slow_bodies = [web.connect("127.0.2.1") for _ in range(50)]
     silent = [web.connect("127.0.3.1") for _ in range(20)]
@@ -187,7 +189,7 @@ def test_one_address_cannot_take_every_connection(web: WebProcess) -> None:
 
 
 def upgrade(web: WebProcess, path: str, cookie: str, *, host: str = "", origin: str = "") -> int:
-    """Ask for a WebSocket as a browser does; return the status of the answer."""
+    """Request a WebSocket as a browser does; return the status of the answer."""
     with web.connect() as peer:
         peer.sendall(upgrade_request(web, path, cookie, host, origin))
         return status_of(peer.recv(65_536))
@@ -255,12 +257,12 @@ def test_a_page_that_borrows_a_session_is_in_the_audit(web: WebProcess, visitor:
     upgrade(web, "/live/stream/", "", origin="http://127.0.0.1:8997")
 
     audit = visitor.read("/audit/?action=socket.refused")
-    assert "A page of http://127.0.0.1:8998 wanted to read with this session." in audit
+    assert "A page at http://127.0.0.1:8998 tried to read with this session." in audit
     assert "8997" not in audit
 
 
 def test_a_host_that_is_not_ours_opens_no_socket(web: WebProcess, visitor: Visitor) -> None:
-    """A name of the attacker's that resolves to this machine: origin and host agree."""
+    """An attacker's name that resolves to this machine: origin and host agree."""
     status = upgrade(
         web, "/live/stream/", visitor.cookies, host="evil.example", origin="http://evil.example"
     )

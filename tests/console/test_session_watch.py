@@ -1,4 +1,4 @@
-"""Open sockets: each ends within seconds of its session, and follows the rights of its person."""
+"""Open sockets: each ends within seconds of its session, and follows its user's permissions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = [
 
 
 class Follower:
-    """A socket's task, which keeps what it is told."""
+    """A socket's task, which records its messages."""
 
     def __init__(self, watch: SessionWatch, key: str, account: User) -> None:
         self.seen: list[Rights] = []
@@ -243,7 +243,7 @@ async def test_sessions_that_cannot_be_read_for_long_count_as_ended(monkeypatch)
         readings.set()
 
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr(session_watch, "standings", unreadable)
+    monkeypatch.setattr(session_watch, "session_states", unreadable)
     for second in (1.0, 20.0):
         now[0] = second
         readings.clear()
@@ -280,7 +280,7 @@ async def test_a_hundred_sockets_cost_as_many_queries_as_one(
 
     def read() -> None:
         with django_assert_max_num_queries(6):
-            assert len(session_watch.standings(places)) == 1
+            assert len(session_watch.session_states(places)) == 1
 
     await database_sync_to_async(read)()
 
@@ -301,6 +301,6 @@ async def test_sessions_that_cannot_be_read_for_an_unknown_reason_end_their_sock
         clock.advance_ms(1_000)
         raise KeyError("of a bug")
 
-    monkeypatch.setattr(session_watch, "standings", fail)
+    monkeypatch.setattr(session_watch, "session_states", fail)
 
     await follower.until(lambda: follower.is_over)

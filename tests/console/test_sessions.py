@@ -1,4 +1,4 @@
-"""A session is its person's, for one working day at most, and ends when it should."""
+"""A session belongs to its user, lasts one working day at most, and ends when it should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guessing passwords: what is counted, who is locked out, who is not."""
+"""Password guessing: which attempts count, who is locked out, and who isn't."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sign_in(client, password: str = PASSWORD, username: str = "ada", address: st
 
 
 def miss(times: int, *, username: str = "ada", address: str = "10.0.0.9") -> None:
-    """Count misses as the form does, without the page."""
+    """Count failed attempts as the form does, without the page."""
     for _ in range(times):
         with contextlib.suppress(throttle.RefusedError):
             throttle.stranger(username, address).count()
@@ -197,7 +197,7 @@ def test_a_full_table_refuses_strangers_and_lets_known_browsers_in(
     stranger = sign_in(Client(), username="bob", address="10.99.0.1")
 
     assert (stranger.status_code, stranger["retry-after"]) == (429, "5")
-    assert "Many people sign in right now" in stranger.content.decode()
+    assert "Too many people are signing in" in stranger.content.decode()
     assert sign_in(known_browser).status_code == 302
     FailedSignIn.objects.update(last_failure_at=timezone.now() - throttle.WINDOW)
     assert sign_in(Client(), address="10.99.0.1").status_code == 302
@@ -277,7 +277,7 @@ def test_the_page_says_what_to_do_when_it_is_locked(admin_account) -> None:
 
     page = sign_in(Client()).content.decode()
 
-    assert re.search(r"browser .* signed in before", page)
+    assert re.search(r"Browsers .* signed in with before", page)
 
 
 def test_accounts_have_hashes_of_today_after_they_signed_in(settings, admin_account) -> None:

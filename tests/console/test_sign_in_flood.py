@@ -1,4 +1,4 @@
-"""A crowd at the sign-in page of a running web server: memory, turns, limits."""
+"""Many clients at the sign-in page of a running web server: memory, turns, limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
 
 
 class Guesser:
-    """One form with its token, sent again and again."""
+    """One form with its token, sent repeatedly."""
 
     def __init__(self, web: WebProcess) -> None:
         self._port = web.port
@@ -42,7 +42,7 @@ class Guesser:
         self._token = found[1]
 
     def guess(self, username: str, source: str) -> str:
-        """Try a password; return the page's sentence."""
+        """Try a password; return the page's message."""
         form = {"csrfmiddlewaretoken": self._token, "username": username, "password": "no"}
         headers = {"Cookie": self._cookie, "Content-Type": "application/x-www-form-urlencoded"}
         page, _cookie = self._ask("POST", source, urllib.parse.urlencode(form), headers)
@@ -77,7 +77,7 @@ def test_guesses_at_once_from_one_address_are_looked_at_up_to_the_limit(web: Web
     with ThreadPoolExecutor(24) as pool:
         said = list(pool.map(lambda _: guesser.guess("admin", "127.0.9.1"), range(24)))
 
-    assert said.count("Name and password do not match.") <= 5
+    assert said.count("Wrong name or password.") <= 5
     assert sum("Too many failed attempts" in sentence for sentence in said) >= 19
 
 
@@ -85,7 +85,7 @@ def test_guesses_at_once_from_everywhere_take_little_memory_and_leave_a_way_in(
     web: WebProcess,
 ) -> None:
     guesser = Guesser(web)
-    guesser.guess("nobody", "127.1.0.1")  # what the first one loads stays
+    guesser.guess("nobody", "127.1.0.1")  # modules loaded by the first one stay
     reset_memory_peak(web.pid)
     before = memory_peak(web.pid)
     began = time.monotonic()
@@ -97,7 +97,7 @@ def test_guesses_at_once_from_everywhere_take_little_memory_and_leave_a_way_in(
     seconds = time.monotonic() - began
 
     assert memory_peak(web.pid) - before < MEMORY_BYTES_MAX
-    assert {"Name and password do not match.", *said} == set(said)
-    assert any("Many people sign in" in sentence for sentence in said)
+    assert {"Wrong name or password.", *said} == set(said)
+    assert any("Too many people are signing in" in sentence for sentence in said)
     assert seconds < 60
-    assert guesser.guess("nobody", "127.2.0.1") == "Name and password do not match."
+    assert guesser.guess("nobody", "127.2.0.1") == "Wrong name or password."

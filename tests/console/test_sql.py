@@ -1,4 +1,4 @@
-"""The SQL page: who may ask, what is shown and kept, and how a query ends."""
+"""The SQL page: permissions, display and storage of results, and the end of a query."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from console.masking.models import MaskingRule
 from console.sql import charts, views
 from console.sql.desk import Desk, DeskError, tables
 from console.sql.models import QueryRun, SavedQuery
+from console.sql.notifications import result_of
 from console.sql.rights import RightError, checked, covers, give, may_query, take, topics_of
 from console.sql.runs import Column, new_run, run_of
 from console.sql.scheduled import perform
-from console.sql.telling import result_of
 from console.sql.values import shown
 from tests.analytics.lake.lakes import Lake
 from tests.analytics.store_builder import StoreBuilder
@@ -41,7 +41,7 @@ def desk() -> Desk:
 
 @pytest.fixture
 def asked(actors, brokers, settings, lake, tmp_path, monkeypatch, desk):
-    """The page over a small lake; returns what runs a query and gives the page of its result."""
+    """The page with a small lake; returns a function from a query to its result page."""
     settings.TREBUCHET_LAKE, settings.TREBUCHET_DATA = str(lake), tmp_path
     monkeypatch.setattr(views, "desk", desk)
     monkeypatch.setattr(views, "WAITED_S", HANGS_S)
@@ -165,10 +165,10 @@ def test_a_person_asks_one_thing_at_a_time_and_all_two(asked, desk) -> None:
     runs = [new_run(ENDLESS, "UTC", number, "ada", None) for number in (1, 1, 2, 3)]
     try:
         desk.start(runs[0])
-        with pytest.raises(DeskError, match="query of yours"):
+        with pytest.raises(DeskError, match="already have a query running"):
             desk.start(runs[1])
         desk.start(runs[2])
-        with pytest.raises(DeskError, match="Others ask"):
+        with pytest.raises(DeskError, match="Other people are querying"):
             desk.start(runs[3])
     finally:
         for run in runs:
@@ -278,7 +278,7 @@ def test_the_page_of_rights_gives_and_takes(actors, reader_account) -> None:
     html = actors.admin.get(address).content.decode()
 
     assert wrong.status_code == 422
-    assert "b;c is no topic" in wrong.content.decode()
+    assert "a valid topic name" in wrong.content.decode()
     assert topics_of(reader_account) == ("%DLQ%billing", "shop-*")
     assert "%DLQ%billing, shop-*" in html
     actors.admin.post(reverse("sql:right-take"), {"who": who})
@@ -289,9 +289,9 @@ def test_the_page_of_rights_gives_and_takes(actors, reader_account) -> None:
     ("topics", "sentence"),
     [
         ([], "at least one"),
-        (["a b"], "a b is no topic"),
-        (["';--"], "is no topic"),
-        (["t" * 128], "is no topic"),
+        (["a b"], "a b. isn.t a valid topic name"),
+        (["';--"], "a valid topic name"),
+        (["t" * 128], "a valid topic name"),
         ([f"topic{number}" for number in range(51)], "51 topics"),
     ],
 )
@@ -390,7 +390,7 @@ def test_rules_of_masking_hold_on_the_page_in_its_files_and_for_programs(
 
     MaskingRule.objects.create(name="tokens", topics=["ord*"], kind="property", what="token")
 
-    # What was read before there was the rule is shown no more, not as a file either.
+    # Results from before the rule are no longer shown, and not exported either.
     old = run_id_of(before)
     assert actors.admin.get(reverse("sql:result", args=[old])).status_code == 404
     assert actors.admin.post(reverse("sql:export", args=[old, "parquet"])).status_code == 404

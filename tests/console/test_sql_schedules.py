@@ -1,4 +1,4 @@
-"""Scheduled queries: one run a time, with its owner's rights; alerts while rows come back."""
+"""Scheduled queries: one run per time, with its owner's permissions; alerts while rows return."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOURLY = {"enabled": "on", "catch_up": "on", "kind": "interval", "every": 1, "pe
 
 @pytest.fixture
 def rita(db, settings, tmp_path):
-    """An analyst who may ask about orders."""
+    """An analyst with access to orders."""
     settings.TREBUCHET_DATA, settings.TREBUCHET_LAKE = tmp_path, str(tmp_path / "lake")
     made = get_user_model().objects.create_user("rita")
     call_command("allow_sql", "rita", topics=["ord*"], stdout=io.StringIO())
@@ -57,13 +57,13 @@ def scheduled_at(query: SavedQuery, cron: str = "0 6 * * *", *, catch_up=True) -
 
 
 def sent(schedule: PeriodicTask) -> None:
-    """Let a worker have what beat sends."""
+    """Let a worker process beat's tasks."""
     tasks.run_scheduled_query.apply(kwargs=schedules.arguments(schedule), throw=True)
 
 
 @pytest.fixture
 def asked_nothing(monkeypatch):
-    """Runs are done at once, without rows."""
+    """Runs finish at once, without rows."""
     monkeypatch.setattr(
         scheduled, "perform", lambda run, _zone: scheduled.finish(run, QueryRun.State.DONE, "")
     )
@@ -142,7 +142,7 @@ def test_a_query_that_fails_is_a_run_that_says_why(query, lake, settings) -> Non
 
 @pytest.mark.parametrize(
     ("lost", "sentence"),
-    [("the right", "rita, whose query this is"), ("the lake", "There is no lake")],
+    [("the right", "rita, who owns this query"), ("the lake", "This appliance has no lake")],
 )
 def test_who_may_not_ask_any_more_is_answered_nothing(query, settings, lost, sentence) -> None:
     if lost == "the lake":
@@ -197,11 +197,11 @@ def test_a_schedule_skips_its_times_while_a_run_goes_on_but_not_for_one_that_was
     assert query.runs.count() == 2
     going.refresh_from_db()
     assert going.shown_state == "failed"
-    assert "worker ended" in going.shown_sentence
+    assert "worker stopped" in going.shown_sentence
 
 
 def lost_at(query: SavedQuery, schedule: PeriodicTask, now: datetime) -> QueryRun:
-    """Return a run that began for this time, and whose worker was killed."""
+    """Return a started run for this time, whose worker was killed."""
     began_ms = int(now.timestamp() * 1_000)
     return QueryRun.objects.create(
         query=query, slot=schedules.slot(schedule, now), began_ms=began_ms
@@ -210,13 +210,13 @@ def lost_at(query: SavedQuery, schedule: PeriodicTask, now: datetime) -> QueryRu
 
 @pytest.fixture
 def one_connection(monkeypatch) -> None:
-    """A database in memory is gone with its connection."""
+    """An in-memory database disappears with its connection."""
     monkeypatch.setattr(tasks, "connections", SimpleNamespace(close_all=lambda: None))
 
 
 @pytest.fixture
 def queued(monkeypatch, one_connection) -> list[int]:
-    """The lost runs that the queue is given, in place of Redis."""
+    """The lost runs that are queued, in place of Redis."""
     found: list[int] = []
     monkeypatch.setattr(
         tasks.run_lost_query, "apply_async", lambda args, **_options: found.append(args[0])
@@ -232,7 +232,9 @@ def test_what_was_lost_with_its_worker_runs_again_once_and_tells_the_same_channe
     PeriodicTask.objects.filter(pk=schedule.pk).update(kwargs=json.dumps(arguments))
     lost = lost_at(query, schedule, MORNING)
     told: list[list[int]] = []
-    monkeypatch.setattr(tasks, "tell", lambda channels, _result: told.append(list(channels)))
+    monkeypatch.setattr(
+        tasks, "queue_result", lambda channels, _result: told.append(list(channels))
+    )
     clock = {"now": MORNING + timedelta(milliseconds=RUN_MS_MAX)}
     monkeypatch.setattr(timezone, "now", lambda: clock["now"])
     monkeypatch.setattr("console.sql.models.now_ms", lambda: clock["now"].timestamp() * 1_000)
@@ -286,7 +288,7 @@ def test_a_redis_that_is_away_is_asked_again_the_next_time(
 
     tasks.look_for_lost()
 
-    assert "run later: nobody listens" in caplog.text
+    assert "lost queries not queued, will retry error=nobody listens" in caplog.text
 
 
 def test_a_worker_looks_for_lost_queries_as_long_as_it_lives() -> None:
@@ -324,7 +326,7 @@ def test_a_query_that_is_deleted_runs_no_more(query, rita, asked_nothing) -> Non
     client.post(reverse("sql:delete", args=[query.pk]))
     assert not PeriodicTask.objects.filter(pk=schedule.pk).exists()
 
-    # One that was sent before.
+    # A task that was sent before.
     sent(schedule)
     assert not QueryRun.objects.exists()
 
@@ -437,4 +439,4 @@ def test_a_rule_about_a_query_is_made_from_its_page(query, admin_account) -> Non
     assert f'<option value="{query.pk}" selected>' in client.get(address).content.decode()
     assert client.post(address, given).status_code == 302
     assert Rule.objects.get().query == query
-    assert "Rows come back from orders" in client.get(reverse("alerts:rules")).content.decode()
+    assert "orders returned rows" in client.get(reverse("alerts:rules")).content.decode()

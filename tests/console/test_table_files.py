@@ -1,4 +1,4 @@
-"""Lists as files: all rows of the filter in their order, and nothing made up."""
+"""Lists as files: all rows of the filter in order, without additions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: the address chooses columns and order; what it cannot mean is ignored."""
+"""Tables: the address selects columns and order; invalid values are ignored."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def progress(group: str, topic: str, broker: str = "broker-a") -> Subject:
 
 @pytest.fixture
 def lags(brokers) -> None:
-    """Two topics that groups read, one that a group read an hour ago, one that none reads."""
+    """Two topics that groups read, a third read an hour ago, and a fourth without a reader."""
     for name in ("Busy", "Calm", "Left", "Unread"):
         brokers.add_topic(name)
     now = now_ms()

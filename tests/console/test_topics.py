@@ -20,7 +20,7 @@ from console.gateway.moment import now_ms
 from console.history.access import history_store
 from console.history.metrics import PUT, TOPIC, Column, Subject
 from console.topics.rates import queue_rates
-from console.topics.retained import QUEUES_ASKED_MAX, oldest_of
+from console.topics.retention import QUEUES_ASKED_MAX, oldest_of
 from tests.console.plans import applied, token_on
 from tests.support.history_points import layout_of
 
@@ -105,7 +105,7 @@ def test_a_queue_of_which_nothing_is_kept_has_no_share(actors, brokers) -> None:
 
     page = actors.reader.get(reverse("topics:queues", args=["Orders"])).text
 
-    assert page.count("No message of the last hour is known.") >= 2
+    assert page.count("No messages from the last hour are known.") >= 2
     assert "0.0 %" not in page
 
 
@@ -146,17 +146,17 @@ def test_an_administrator_creates_a_topic_and_the_audit_knows(actors, brokers) -
     ("changes", "sentence"),
     [
         ({"topic": ""}, "This field is required."),
-        ({"topic": "with blank"}, "A name consists of letters"),
-        ({"topic": "Orders@x"}, "A name consists of letters"),
-        ({"topic": "../etc"}, "A name consists of letters"),
+        ({"topic": "with blank"}, "Names can contain only letters"),
+        ({"topic": "Orders@x"}, "Names can contain only letters"),
+        ({"topic": "../etc"}, "Names can contain only letters"),
         ({"topic": "x" * 128}, "at most 127 characters; this one has 128"),
         ({"topic": "%RETRY%x"}, "reserved"),
         ({"topic": "TBW102"}, "reserved"),
-        ({"topic": "Taken"}, "A topic of this name exists."),
+        ({"topic": "Taken"}, "A topic with this name already exists."),
         ({"write_queue_nums": 0}, "greater than or equal to 1"),
         ({"write_queue_nums": 1025}, "less than or equal to 1024"),
         ({"read_queue_nums": "many"}, "whole number"),
-        ({"read_queue_nums": 2}, "the last ones are never read"),
+        ({"read_queue_nums": 2}, "messages in the last queues are never read"),
         ({"perm": 9}, "Select a valid choice"),
         ({"broker_names": ["broker-z"]}, "Select a valid choice"),
         ({"broker_names": []}, "This field is required."),
@@ -202,7 +202,7 @@ def test_an_edit_keeps_the_name_and_records_before_and_after(actors, brokers) ->
 
 
 def opened(actors: Actors, name: str) -> str:
-    """Open the form of a topic; return what it was opened on."""
+    """Open the form of a topic; return the values that it was opened with."""
     page = actors.admin.get(reverse("topics:edit", args=[name]))
     return str(page.context["form"]["seen"].value())
 
@@ -222,7 +222,7 @@ def test_what_somebody_else_saved_meanwhile_is_shown_before_it_is_replaced(actor
     queues = lines["Write queues"]
     assert (queues.seen, queues.now, queues.wanted) == ("4", "8", "6")
     assert brokers.topic_configs["Orders"].write_queue_nums == 8
-    # Looked at, it may be replaced: the page carries what it has shown.
+    # After review it can be replaced, because the page carries the values it has shown.
     again = {"token": token_on(refused), "accepted": "on"}
     assert actors.admin.post(url, again).status_code == 302
     assert brokers.topic_configs["Orders"].write_queue_nums == 6
@@ -235,7 +235,7 @@ def test_a_form_that_was_tampered_with_saves_nothing(actors, brokers) -> None:
         reverse("topics:edit", args=["Orders"]), new_topic(order="on") | {"seen": "forged"}
     )
 
-    assert "not one of this console" in answer.content.decode()
+    assert "come from this console" in answer.content.decode()
     assert not brokers.topic_configs["Orders"].order
 
 
@@ -244,10 +244,10 @@ def test_read_queues_do_not_go_below_the_queues_that_producers_still_write(actor
     url = reverse("topics:edit", args=["Orders"])
     small = new_topic(write_queue_nums=1, read_queue_nums=1)
 
-    assert "Producers write to 4 queues" in actors.admin.post(url, small).content.decode()
+    assert "Producers use 4 queues" in actors.admin.post(url, small).content.decode()
     assert brokers.topic_configs["Orders"].read_queue_nums == 4
 
-    # In two steps it goes without a question: nothing is in the queues that vanish.
+    # In two steps it needs no confirmation, because the removed queues are empty.
     assert applied(actors.admin, url, small | {"read_queue_nums": 4}).status_code == 302
     assert applied(actors.admin, url, small).status_code == 302
     assert brokers.topic_configs["Orders"].read_queue_nums == 1
@@ -272,7 +272,7 @@ def test_messages_in_queues_that_vanish_are_counted_by_group_and_asked_about(
     assert 'name="accepted"' in page.content.decode()
     assert brokers.topic_configs["Orders"].read_queue_nums == 4
     refused = applied(actors.admin, url, small)
-    assert "confirm this first" in refused.content.decode()
+    assert "Select the confirmation first" in refused.content.decode()
     assert brokers.topic_configs["Orders"].read_queue_nums == 4
     assert applied(actors.admin, url, small, accepted="on").status_code == 302
     assert brokers.topic_configs["Orders"].read_queue_nums == 1
@@ -352,7 +352,7 @@ def test_a_queue_that_began_anew_has_no_rate() -> None:
 
 
 def shrunk(brokers) -> None:
-    """A topic of four queues of which two take no messages any more, read by a group in part."""
+    """A topic of four queues, two of them read-only, partly read by a group."""
     brokers.add_topic("Orders", queue_nums=4)
     brokers.topic_configs["Orders"] = TopicConfig("Orders", 4, 2, 6)
     brokers.put("Orders", 3, 1, 2, 3)
@@ -369,9 +369,9 @@ def test_queues_that_are_to_go_are_watched_until_they_are_read(actors, brokers) 
     brokers.offsets["billing", "Orders", 3] = 3
     after = actors.operator.get(part).text
 
-    assert "not read yet" in before
+    assert "not fully read" in before
     assert "3 msg to read" in before
-    assert "read to their end" in after
+    assert ">fully read<" in after
     assert "?read_queue_nums=2" in after
 
 
@@ -382,8 +382,8 @@ def test_queues_that_no_group_reads_are_not_called_read(actors, brokers) -> None
 
     part = actors.reader.get(reverse("topics:queues", args=["Orders"])).text
 
-    assert "nobody will read what they retain" in part
-    assert "Second step" not in part
+    assert "nobody will read the retained messages" in part
+    assert "Step 2" not in part
 
 
 def test_the_second_step_proposes_the_read_queues_and_changes_nothing_yet(actors, brokers) -> None:
@@ -419,7 +419,7 @@ def test_a_purge_says_what_goes_and_leaves_the_topic_as_it_was(actors, brokers) 
 
     assert re.search(r"<dt>Messages retained</dt>\s*<dd>3", asked)
     assert "is empty" not in kept
-    assert "Topic Orders is empty." in done
+    assert "Topic Orders was purged." in done
     assert brokers.topic_configs["Orders"] == config
     assert Entry.objects.get().action == "topic.purge"
 
@@ -442,7 +442,10 @@ def test_a_purge_that_made_the_topic_not_again_leads_to_what_does(
     undo = reverse("topics:undo", args=[entry.pk])
 
     assert page.redirect_chain == [(undo, 302)]
-    assert "Orders is deleted, and is not made again everywhere: The broker at" in page.text
+    assert (
+        "Topic Orders was deleted, but wasn&#x27;t recreated on every broker: The broker at"
+        in page.text
+    )
     assert (entry.action, entry.outcome) == ("topic.purge", Entry.Outcome.FAILED)
     assert undo in actors.admin.get(reverse("audit:list")).text
     assert "Orders" not in brokers.topic_configs
@@ -492,8 +495,8 @@ def test_each_queue_says_how_far_back_it_reaches(actors, brokers) -> None:
 
     assert f'data-age="{first}"' in page
     assert (
-        page.count("No message is retained in this queue, or there are too many") == 2
-    )  # shown, and read out
+        page.count("No messages are retained in this queue, or there are too many") == 2
+    )  # shown, and announced to screen readers
 
 
 def test_how_far_back_queues_reach_is_asked_once_a_minute_and_not_for_many(

@@ -1,4 +1,4 @@
-"""The bridge: who sees which event, what is dropped, what happens when a broker goes."""
+"""The bridge: which events users see, drops, and broker failures."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_page_that_stands_still_keeps_little_more_than_the_texts_of_its_events
     tracemalloc.stop()
 
     assert json.loads(viewer.take()[-1])["waiting"] == QUEUE_EVENTS_MAX
-    # As many were sent last, and are kept for a connection that breaks.
+    # The last sent ones are kept, in case a connection breaks.
     assert sum(map(len, texts)) < kept_bytes < 1.6 * sum(map(len, texts))
 
 

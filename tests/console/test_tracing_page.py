@@ -1,4 +1,4 @@
-"""The Live page: its address holds the filter."""
+"""The Live page: its address contains the filter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
-from console.gateway.connected import Producer
+from console.gateway.connections import Producer
 from console.gateway.errors import BrokerDownError
 from console.tracing.views import line_of
 

@@ -1,4 +1,4 @@
-"""The bridge in front of a broker process: it watches the broker again after a restart."""
+"""The bridge with a broker process: it watches the broker again after a restart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 5.0
 
 
 async def watching(viewer: Viewer) -> None:
-    """Wait until the broker watches for this viewer."""
+    """Wait until the broker has a watch for this viewer."""
     async with asyncio.timeout(20):
         while True:
             await viewer.until_news()

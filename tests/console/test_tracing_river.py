@@ -1,4 +1,4 @@
-"""The Live page in Chromium, with events that a test feeds to it in place of a socket."""
+"""The Live page in Chromium, with events from the test instead of a socket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ORIGIN = "http://console.test"
 ADDRESS = "?group=fraud-check"
-# A busy machine makes tasks long; one that draws each of 10,000 rows takes far longer.
+# A busy machine makes tasks long; a page that draws each of 10,000 rows takes far longer.
 LONG_TASK_MS_MAX = 10_000
 SOCKET = """
   window.sent = [];
@@ -38,7 +38,7 @@ SOCKET = """
 
 
 class River:
-    """The page, and what the console would say to it."""
+    """The page, and messages as from the console."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -76,7 +76,7 @@ class River:
 
 @pytest.fixture(scope="module", autouse=True)
 def browser(chromium: str) -> Iterator[Browser]:
-    """Chromium for all of this file; its loop runs in this thread, with Django beside it."""
+    """Chromium for this whole file; its loop runs in this thread, next to Django."""
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         started = playwright.chromium.launch(
@@ -182,7 +182,7 @@ def test_a_word_is_completed_and_a_wrong_one_is_named(river: River) -> None:
 
     line.press("End")
     line.type("ra")
-    expect(river.page.locator("#river-offers li")).to_contain_text(["at most so many events"])
+    expect(river.page.locator("#river-offers li")).to_contain_text(["maximum events per second"])
     line.press("ArrowDown")
     line.press("Tab")
     line.type("<=050/s ")
@@ -190,12 +190,14 @@ def test_a_word_is_completed_and_a_wrong_one_is_named(river: River) -> None:
     assert river.page.url.endswith("?topic=payments&rate=50")
     line.fill("topic:payments rate:0 ")
     river.until_sent("!said.rate")
-    expect(river.page.locator("#river-problems")).to_contain_text("A rate is a number of events")
+    expect(river.page.locator("#river-problems")).to_contain_text(
+        "Enter the rate as events per second"
+    )
     line.fill("topic:payments ")
     line.press("End")
     line.type("colour:red")
 
-    expect(river.page.locator("#river-problems")).to_contain_text("There is no field colour.")
+    expect(river.page.locator("#river-problems")).to_contain_text("Unknown field colour.")
     assert river.page.url.endswith("?topic=payments")
 
 
@@ -217,7 +219,7 @@ def test_a_message_is_one_row_whose_dots_fill(river: River) -> None:
     expect(row.locator(".river__ratio")).to_have_text(["2/2", "1/2"])
     expect(row.locator(".river__stages .chip")).to_have_text(["retry 3/16", "teleported"])
     expect(river.rows.nth(1)).to_contain_text("no such topic")
-    expect(row.get_by_title("Its family")).to_have_attribute(
+    expect(row.get_by_title("Message history")).to_have_attribute(
         "href", "/messages/family/broker-a/0/1/orders/"
     )
 
@@ -287,7 +289,7 @@ def test_a_line_stands_where_events_are_missing(river: River) -> None:
     river.say_broker("watching")
     river.page.evaluate("socket.onclose({ code: 1006 })")
     asked = river.until_sent("said.type === 'resume_viewer'")
-    # The console has started anew, or the page was away for too long.
+    # The console has restarted, or the page was disconnected for too long.
     river.say({"type": "viewer", "token": "second"})
     river.until_sent("said.type === 'filter'")
     river.feed(an_event_of(3))
@@ -296,12 +298,12 @@ def test_a_line_stands_where_events_are_missing(river: River) -> None:
     texts = river.rows.all_inner_texts()
     assert asked["token"] == "first"
     time = r"\d\d:\d\d:\d\d\.\d{3}"
-    assert re.search(rf"1.234 events are missing here.* · {time} . {time}", texts[1])
+    assert re.search(rf"1.234 events aren't shown because.* · {time} . {time}", texts[1])
     for gap in (1, 3, 4):
-        kept = river.rows.nth(gap).get_by_role("link", name="What the recorders kept")
+        kept = river.rows.nth(gap).get_by_role("link", name="From the flight recorders")
         address = reverse("tracing:recorded") + "?ask=all&minutes=2&group=fraud-check"
         expect(kept).to_have_attribute("href", address)
-    assert "broker-a was not watched from" in texts[3]
+    assert "broker-a wasn't traced from" in texts[3]
     assert "No connection from" in texts[4]
 
 
@@ -321,7 +323,7 @@ def test_a_page_that_comes_back_in_time_has_no_gap(river: River) -> None:
 
 
 def saved(river: River, form: str, path: Path) -> Path:
-    """Save what is on the page; return the file."""
+    """Save the page's events; return the file."""
     with river.page.expect_download() as download:
         river.page.evaluate(f"document.querySelector('[data-save={form}]').click()")
     download.value.save_as(path / form)
@@ -355,7 +357,9 @@ def test_a_recording_is_saved_played_again_and_exported_as_what_was_live(
 
     expect(river.page.locator(".river__gap")).to_have_count(2)
     expect(river.rows).to_have_count(4)
-    expect(river.page.locator("#river-problems")).to_contain_text("1 line of the file is no event")
+    expect(river.page.locator("#river-problems")).to_contain_text(
+        "1 line of the file isn't an event"
+    )
     assert noted == ["delivered", "stored", "stored"]
     (tmp_path / "played").mkdir()
     played = spans_in(saved(river, "otlp", tmp_path / "played"))
@@ -452,7 +456,7 @@ def test_the_stages_of_a_message_follow_each_other_in_microseconds(river: River)
     river.feed(
         an_event_of(1, atUs="5000100", stage="stored"),
         an_event_of(1, atUs="5000350", stage="delivered"),
-        # Of another run of the broker, whose clock began anew.
+        # From another run of the broker, whose clock restarted.
         an_event_of(1, atUs="77", stage="acknowledged", timeMs="1795000000009"),
     )
     river.rows.first.click(position={"x": 20, "y": 8})

@@ -1,4 +1,4 @@
-"""The WebSocket of the Live page: who may open it, what it takes, what it sends."""
+"""The WebSocket of the Live page: access, accepted messages, and sent messages."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ async def test_rights_that_are_taken_away_hold_for_the_watch_that_is_open(
     await brokers.until_watched()
 
     async def seen(number: int) -> set[str]:
-        """Push an event of each topic; return of which they come."""
+        """Push an event of each topic; return the topics that arrive."""
         topics = ("payments", "orders")
         brokers.push([an_event(topic=each, queueOffset=str(number)) for each in topics])
         found: set[str] = set()

@@ -1,4 +1,4 @@
-"""Words: each one is in a catalogue, and a catalogue changes what pages and scripts say."""
+"""Words: each one is in a catalogue, and a catalogue changes the text of pages and scripts."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 
-# A sentence of a script that is not an argument of the catalogue's functions.
+# A sentence in a script that isn't an argument of the catalogue's functions.
 BARE_SENTENCE = re.compile(r"""(?<!gettext\()(?<!, )["`'][A-Z][a-z]+(?: [a-z]+)+[^"`']*["`']""")
 COMMENT = re.compile(r"/\*(?s:.*?)\*/|//.*")
 ESPERANTO = {
     "Subscription groups": "Abonaj grupoj",
-    "The name server at %(where)s does not answer: %(reason)s.": "Nomservilo %(where)s: %(reason)s",
-    "A name consists of letters, digits and the characters % | - _ only.": "Malbona nomo.",
-    "%(count)d broker answers\0All %(count)d brokers answer": "%(count)d jes\0%(count)d jes jes",
-    "You watch in too many windows; close one, then reload.": "Tro da fenestroj.",
-    "The console does not understand this message.": "Nekomprenebla.",
+    "The name server at %(where)s isn't responding: %(reason)s.": (
+        "Nomservilo %(where)s: %(reason)s"
+    ),
+    "Names can contain only letters, digits and the characters % | - _": "Malbona nomo.",
+    "The broker is up\0All %(count)d brokers are up": "Unu jes\0%(count)d jes jes",
+    "You have live tracing open in too many windows. Close one, then reload.": "Tro da fenestroj.",
+    "The console doesn't understand this message.": "Nekomprenebla.",
 }
 ESPERANTO_SCRIPTS = {
     "%s ago": "antaŭ %s",
@@ -117,7 +119,7 @@ def test_a_catalogue_changes_what_python_says(actors, brokers, esperanto) -> Non
 def test_a_catalogue_has_plurals_of_its_own(actors, brokers, collector, esperanto) -> None:
     html = actors.reader.get("/", headers={"accept-language": "eo"}).content.decode()
 
-    assert "1 jes;" in html
+    assert "Unu jes." in html
 
 
 def test_a_catalogue_changes_what_scripts_say(actors, brokers, esperanto) -> None:

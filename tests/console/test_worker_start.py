@@ -1,4 +1,4 @@
-"""What worker and beat load before they are ready."""
+"""Modules that worker and beat load before they are ready."""
 
 from __future__ import annotations
 

@@ -37,10 +37,10 @@ class TracedBroker(FakeWatches):
         return TraceBridge(FakeCluster(self.broker), self, **seconds)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let everything else run until something is so."""
+        """Run other tasks until a condition holds."""
         async with asyncio.timeout(5):
             while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.001)  # what is waited for belongs to the code under test
+                await asyncio.sleep(0.001)  # the code under test does the work
 
     async def until_watched(self) -> None:
         await self.until(lambda: any(watch.asked for watch in self.open_ones))

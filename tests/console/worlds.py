@@ -1,4 +1,4 @@
-"""What changes need before they can be made: a lake's query, a second step, accounts of brokers."""
+"""Prerequisites for changes: a lake's query, a second step, accounts of brokers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ NAMING_UNDONE = {
 
 
 def accounts_world(brokers) -> dict[str, str]:
-    """Give the broker access control with an account, a name server an entry; return addresses.
+    """Set up a broker with an account and a name server with an entry; return addresses.
 
     The broker's write permission is wiped.
     """
@@ -86,7 +86,7 @@ def accounts_world(brokers) -> dict[str, str]:
 
 
 def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:
-    """Make a result and a query that is kept; queries start no process."""
+    """Create a result and a saved query; queries start no process."""
     settings.TREBUCHET_DATA, settings.TREBUCHET_LAKE = tmp_path, str(tmp_path / "lake")
     monkeypatch.setattr(Desk, "start", lambda _desk, _run: None)
     monkeypatch.setattr("console.sql.views.tables", lambda: {"tables": []})
@@ -106,7 +106,7 @@ def sql_world(account, settings, monkeypatch, tmp_path) -> dict[str, str]:
 
 
 def second_step_data(name: str, client: Client) -> dict[str, object]:
-    """Return a code that is right for what ada does with her second step."""
+    """Return a valid code for ada's second step."""
     if name == "accounts:second-step-set-up":
         client.get(reverse(name))
         return {"code": f"{TOTP(bytes.fromhex(client.session[OFFERED_KEY])).token():06d}"}

@@ -1,4 +1,4 @@
-"""The appliance's start: what it waits for, what it says meanwhile, and when it gives up."""
+"""The appliance's start: its prerequisites, its messages, and when it gives up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SlowSupervisor:
-    """Starts what it is told to, and has a log for each."""
+    """Starts requested processes, with a log for each."""
 
     is_running = True
 
@@ -31,14 +31,14 @@ class SlowSupervisor:
         return self._directory / f"{name}.log"
 
     def start(self, environment: object) -> None:
-        """Nothing is to be started first."""
+        """Do nothing."""
 
     def start_process(self, name: str) -> None:
         self.started.append(name)
 
 
 class SlowAppliance(Appliance):
-    """Whose processes are ready when they have been asked after five times."""
+    """An appliance whose processes are ready at the fifth check."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -49,10 +49,10 @@ class SlowAppliance(Appliance):
         return len(self.asked) > 5
 
     def _turn(self) -> None:
-        """No process has a log."""
+        """Read no logs."""
 
     def _watch(self) -> None:
-        """No process ends."""
+        """Do nothing; no process ends."""
 
 
 def test_a_slow_start_is_told_again_and_again_until_all_runs(
@@ -77,7 +77,7 @@ SENTENCE = "broker_core: /data/conf/plain_acl.yml is not YAML at line 3"
 
 
 class EndingSupervisor(SlowSupervisor):
-    """Whose broker ends whenever somebody looks, after supervisord has taken it for running."""
+    """A supervisor whose broker ends at every check, after it counted as running."""
 
     starts = 0
     state = State.RUNNING
@@ -92,7 +92,7 @@ class EndingSupervisor(SlowSupervisor):
         self.state = State.STOPPED
 
     def shutdown(self) -> None:
-        """Nothing is left to be ended."""
+        """Do nothing; no process is left."""
 
 
 def test_a_broker_that_ends_again_and_again_is_given_up_with_its_sentence(
@@ -128,7 +128,7 @@ def test_what_stands_after_the_start_has_the_password_once_and_then_how_to_set_a
 
 
 class LeftBehind:
-    """Orphans, of which some have ended each time that somebody looks."""
+    """Orphans, some of which have ended at each check."""
 
     def __init__(self, *left: set[str]) -> None:
         self._left = list(left)
@@ -140,7 +140,7 @@ class LeftBehind:
 
 
 class LostSupervisor(SlowSupervisor):
-    """Is gone once, `has_ended` or not; of what it leaves behind some ends at each look."""
+    """Dies once, `has_ended` or not; some of its orphans end at each check."""
 
     def __init__(self, directory: Path, *left: set[str], has_ended: bool) -> None:
         super().__init__(directory)
@@ -164,14 +164,14 @@ class LostSupervisor(SlowSupervisor):
 
 
 class LosingAppliance(SlowAppliance):
-    """Loses its supervisor at the first turn of its run, and is asked to stop when all runs."""
+    """Loses its supervisor at the first turn of its run, and is asked to stop when all run."""
 
     is_lost = False
 
     def _turn(self) -> None:
         if not self.is_lost:
             self.is_lost = True
-            raise SupervisorError("supervisord does not answer")
+            raise SupervisorError("supervisord doesn't respond")
 
     def _start_again(self) -> None:
         super()._start_again()
@@ -240,11 +240,11 @@ def test_a_supervisord_that_lives_and_does_not_answer_ends_the_appliance(tmp_pat
 
 
 class DyingSupervisor(LostSupervisor):
-    """Is killed unseen; whoever asks it then gets no answer."""
+    """Dies unnoticed, and answers no requests from then on."""
 
     def processes(self) -> dict[str, ProcessInfo]:
         if not self.is_running:
-            raise SupervisorError("supervisord does not answer")
+            raise SupervisorError("supervisord doesn't respond")
         return {}
 
 
@@ -255,7 +255,7 @@ def test_a_supervisord_that_is_killed_is_missed_before_it_is_asked_next(
     supervisor = DyingSupervisor(tmp_path, has_ended=False)
     one = Appliance(SimpleNamespace(is_verbose=True), {}, supervisor, [], None)  # type: ignore[arg-type]
     one.start({})
-    # The next time at which it is asked in any case is far off.
+    # The next periodic check is far off.
     monkeypatch.setattr(module, "WATCH_EVERY_S", float("inf"))
     supervisor.is_running = False
 
@@ -264,7 +264,7 @@ def test_a_supervisord_that_is_killed_is_missed_before_it_is_asked_next(
 
 
 class RefusingSupervisor(SlowSupervisor):
-    """A supervisor whose worker program is missing, so that it refuses to start it again."""
+    """A supervisor that refuses to restart its worker, whose program is missing."""
 
     is_stopped = False
 

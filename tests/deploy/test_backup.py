@@ -1,4 +1,4 @@
-"""deploy/backup and deploy/restore: what they copy, what they refuse, what a kill leaves."""
+"""deploy/backup and deploy/restore: copies, rejections, and kills."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_backup_is_private_and_files_get_their_modes_and_times_back(
     assert stat.S_IMODE((restored / "console.secret_key").stat().st_mode) == 0o600
     assert stat.S_IMODE(restored.stat().st_mode) == 0o700
     again = restored / "store" / "commitlog" / log.name
-    # Whether a file of the log has expired is told by its time.
+    # The expiry of a log file depends on its modification time.
     assert again.stat().st_mtime_ns == 1_700_000_000_000_000_001
     assert again.stat().st_size == log.stat().st_size
 
@@ -114,7 +114,7 @@ def test_a_backup_changes_nothing_of_the_appliance(data: Path, tmp_path: Path) -
     assert run("backup", tmp_path / "backup", "--data", data).returncode == 0
 
     after = bytes_of(data)
-    # SQLite makes these when it is opened, and its next user takes them away.
+    # SQLite creates these when it's opened, and its next user removes them.
     assert after.keys() - before.keys() <= {"console.sqlite3-shm", "console.sqlite3-wal"}
     assert {path: after[path] for path in before} == before
 
@@ -140,8 +140,8 @@ def test_a_flipped_bit_is_found_and_nothing_is_restored(
         assert "damaged" in made.stderr
     else:
         assert verified.returncode == 1
-        assert verified.stderr == "altered: console.secret_key\n"
-        assert "altered: console.secret_key" in made.stderr
+        assert verified.stderr == "modified: console.secret_key\n"
+        assert "modified: console.secret_key" in made.stderr
     assert made.returncode == 2
     assert not restored.exists()
 
@@ -158,9 +158,9 @@ def test_missing_and_cut_files_are_named(data: Path, tmp_path: Path) -> None:
 
     assert verified.returncode == 1
     assert sorted(verified.stderr.splitlines()) == [
-        "cut: reports/1/table.json lacks 1 bytes",
         "missing: console.secret_key",
         "missing: store/config/topics.json",
+        "truncated: reports/1/table.json lacks 1 bytes",
     ]
 
 
@@ -170,14 +170,14 @@ def test_a_cut_tar_file_is_refused(data: Path, tmp_path: Path, kind: str) -> Non
     assert run("backup", target, "--data", data).returncode == 0
     whole = target.read_bytes()
 
-    # Behind the manifest a tar file has nothing but zeros.
+    # After the manifest a tar file has only zeros.
     end = whole.rindex(b'{"sha256"') if kind == "backup.tar" else len(whole)
     for share in (0.01, 0.3, 0.6, 0.9):
         target.write_bytes(whole[: int(end * share)])
         done = run("restore", target, "--data", tmp_path / "restored")
 
         assert done.returncode == 2
-        assert "cut or damaged" in done.stderr or "has no manifest" in done.stderr
+        assert "truncated or damaged" in done.stderr or "has no manifest" in done.stderr
         assert not (tmp_path / "restored").exists()
 
 
@@ -199,7 +199,7 @@ def test_a_killed_backup_leaves_nothing_that_looks_complete(
         assert made.returncode == 2
     again = run("backup", target, "--data", data)
     assert again.returncode == 2
-    assert f"{partial} is what a backup left that did not end" in again.stderr
+    assert f"{partial} belongs to an unfinished or running backup" in again.stderr
 
 
 @pytest.mark.parametrize("writes", [0, 4, 8])
@@ -213,13 +213,13 @@ def test_no_appliance_starts_where_a_restore_was_killed(
 
     assert done.returncode == -signal.SIGKILL, done.stderr
     with (
-        pytest.raises(data_directory.NotStartedError, match="did not end"),
+        pytest.raises(data_directory.NotStartedError, match="didn't finish"),
         data_directory.held(restored),
     ):
         pass
     again = run("restore", target, "--data", restored)
     assert again.returncode == 2
-    assert "did not end: delete what is in it" in again.stderr
+    assert "didn't finish: delete its contents" in again.stderr
 
 
 def test_a_target_that_would_copy_itself_or_exists_is_refused(data: Path, tmp_path: Path) -> None:
@@ -233,10 +233,10 @@ def test_a_target_that_would_copy_itself_or_exists_is_refused(data: Path, tmp_pa
     nowhere = run("backup", tmp_path / "no" / "backup", "--data", data)
 
     assert [one.returncode for one in (inside, linked, there, nowhere)] == [2, 2, 2, 2]
-    assert "is inside of the data directory" in inside.stderr
-    assert "is inside of the data directory" in linked.stderr
-    assert "exists: a backup is written to a new place" in there.stderr
-    assert "There is no directory" in nowhere.stderr
+    assert "is inside the data directory" in inside.stderr
+    assert "is inside the data directory" in linked.stderr
+    assert "exists: choose a new path for the backup" in there.stderr
+    assert f"The directory {tmp_path / 'no'} doesn't exist" in nowhere.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "link", "there"]
 
 
@@ -245,8 +245,8 @@ def test_a_directory_without_an_appliance_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     empty = run("backup", tmp_path / "backup", "--data", tmp_path / "empty")
 
-    assert "There is no data directory" in nothing.stderr
-    assert "There is no broker configuration" in empty.stderr
+    assert f"The data directory {tmp_path / 'nowhere'} doesn't exist" in nothing.stderr
+    assert "broker.conf doesn't exist: set it with -c" in empty.stderr
     assert nothing.returncode == empty.returncode == 2
 
 
@@ -261,9 +261,9 @@ def test_a_restore_goes_into_an_empty_directory_alone(data: Path, tmp_path: Path
 
     assert made.returncode == 0, made.stderr
     assert again.returncode == 2
-    assert "is not empty" in again.stderr
+    assert "isn't empty" in again.stderr
     assert nothing.returncode == 2
-    assert "There is no backup" in nothing.stderr
+    assert f"The backup {tmp_path / 'nowhere'} doesn't exist" in nothing.stderr
 
 
 def test_what_the_operating_system_puts_into_directories_is_no_part_of_a_backup(
@@ -296,7 +296,7 @@ def test_a_directory_that_an_appliance_uses_is_not_restored_into(
         made = run("restore", target, "--data", tmp_path / "used")
 
     assert made.returncode == 2
-    assert f"in use by an appliance that runs already (process {os.getpid()})" in made.stderr
+    assert f"in use by a running appliance (process {os.getpid()})" in made.stderr
 
 
 def test_a_key_that_names_a_file_elsewhere_names_its_copy_in_the_restored(
@@ -339,7 +339,7 @@ def test_a_store_elsewhere_is_restored_into_the_data_directory(tmp_path: Path) -
 
     copied = run("backup", target, "--data", data, "-c", file)
     assert copied.returncode == 0, copied.stderr
-    assert "The console has no database here" in copied.stderr
+    assert "The console's database doesn't exist" in copied.stderr
     assert run("restore", target, "--data", restored).returncode == 0
 
     assert len(backups.bodies(restored, 0)) == COUNT // 2
@@ -360,7 +360,7 @@ def test_the_lake_is_copied_unless_it_is_left_out(data: Path, tmp_path: Path) ->
     assert with_lake.returncode == without.returncode == made.returncode == 0
     assert (tmp_path / "restored" / "lake" / "bronze" / "messages" / "part.parquet").exists()
     assert f"deploy/up --data {tmp_path / 'restored'} --lake" in made.stdout
-    assert "WARNING not in it: The lake" in without.stderr
+    assert "WARNING not included: The lake" in without.stderr
     assert not (tmp_path / "without" / "lake").exists()
 
 
@@ -401,7 +401,7 @@ def test_root_copies_nothing_that_the_appliances_user_may_not_read(
     done = run("backup", tmp_path / "backup", "--data", data)
 
     assert done.returncode == 2
-    assert "is not for the user of the data directory to read" in done.stderr
+    assert "The user of the data directory can't read" in done.stderr
     assert not list(tmp_path.glob("backup*"))
 
 
@@ -424,7 +424,5 @@ def test_progress_says_share_rate_and_time_left() -> None:
 
     line = progress.line(2.0)
 
-    assert (
-        line == "[######..................] 25 %  250.0 B of 1000.0 B  125.0 B a second  0:06 left"
-    )
-    assert Progress(0, is_shown=False).line(0.0) == "0.0 B, 0.0 B a second"
+    assert line == "[######..................] 25 %  250.0 B of 1000.0 B  125.0 B/s  0:06 left"
+    assert Progress(0, is_shown=False).line(0.0) == "0.0 B, 0.0 B/s"

@@ -1,4 +1,4 @@
-"""The manifest of a backup: what it says, and what it refuses to be."""
+"""The manifest of a backup: contents and invalid files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_any_flipped_bit_of_a_manifest_is_found() -> None:
                 found = backup_manifest.decode(bytes(damaged))
             except BackupError:
                 continue
-            # Blanks may be others.
+            # Whitespace may differ.
             assert found == a_manifest()
 
 
@@ -55,7 +55,7 @@ def test_what_is_no_manifest_is_refused_in_a_sentence(text: bytes) -> None:
 def test_a_later_format_is_refused_by_its_number() -> None:
     text = backup_manifest.encode(a_manifest(format=backup_manifest.FORMAT + 1))
 
-    with pytest.raises(BackupError, match=r"format 2, and this Trebuchet reads 1"):
+    with pytest.raises(BackupError, match=r"format 2, but this Trebuchet supports 1"):
         backup_manifest.decode(text)
 
 
@@ -69,7 +69,7 @@ def test_a_path_that_leads_elsewhere_is_refused(path: str) -> None:
 
     for manifest in (a_manifest(files=entries), a_manifest(edits=edits)):
         text = backup_manifest.encode(manifest)
-        with pytest.raises(BackupError, match="names a file that it may not have"):
+        with pytest.raises(BackupError, match="contains a path that isn't allowed"):
             backup_manifest.decode(text)
 
 
@@ -78,9 +78,9 @@ def test_a_path_that_leads_elsewhere_is_refused(path: str) -> None:
     [
         ({"store/abort": (4, "ab" * 32), "other": (1, "")}, []),
         ({}, ["missing: store/abort"]),
-        ({"store/abort": (3, "cd" * 32)}, ["cut: store/abort lacks 1 bytes"]),
-        ({"store/abort": (4, "cd" * 32)}, ["altered: store/abort"]),
-        ({"store/abort": (5, "ab" * 32)}, ["altered: store/abort"]),
+        ({"store/abort": (3, "cd" * 32)}, ["truncated: store/abort lacks 1 bytes"]),
+        ({"store/abort": (4, "cd" * 32)}, ["modified: store/abort"]),
+        ({"store/abort": (5, "ab" * 32)}, ["modified: store/abort"]),
     ],
 )
 def test_a_file_that_is_not_as_it_was_is_named(

@@ -1,4 +1,4 @@
-"""What the broker says about configuration and files that it refuses."""
+"""The broker's messages about configuration and files that it rejects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sentences(broker: BrokerProcess) -> list[str]:
 
 
 def run_broker(broker: BrokerProcess) -> int:
-    """Start a broker that should refuse; return its exit code."""
+    """Start a broker that is expected to refuse; return its exit code."""
     broker.launch()
     return broker.wait()
 
@@ -107,9 +107,9 @@ def test_the_start_logs_what_differs_from_the_defaults_and_no_secret(tmp_path: P
     assert "INFO broker_core - configuration: maxMessageSize=1000\n" in words
     assert "configuration: tls.server.keyPassword=******\n" in words
     assert "hunter2" not in words
-    assert "accepted without effect here: sendMessageThreadPoolNums=9\n" in words
+    assert "configuration keys without effect keys=sendMessageThreadPoolNums=9\n" in words
     assert "flushDiskType" not in words
-    # The store's own lines are below the level that it was given.
+    # The store's own lines are below its configured level.
     assert "broker_core.store" not in words.replace("logLevel.broker_core.store", "")
 
 

@@ -1,4 +1,4 @@
-"""deploy/up --brokers: further masters, their configurations and what becomes of them."""
+"""deploy/up --brokers: more masters, their configurations and later starts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_core.config.properties import edited, parse_properties
+from broker_core.config.properties import parse_properties, replace_values
 from broker_core.protocol import java_json
 from deploy import appliance, broker_file, brokers, data_directory, options, programs
 from tests.support.ports import free_port
@@ -32,7 +32,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def first(data: Path, **keys: object) -> BrokerSettings:
-    """Return the first broker of an appliance whose configuration has these keys besides."""
+    """Return the first broker of an appliance whose configuration has these extra keys."""
     file = data / "broker.conf"
     table = {"brokerName": "broker-a", "listenPort": 20911, "storePathRootDir": data / "store"}
     lines = [f"{key}={value}\n" for key, value in (table | keys).items()]
@@ -62,7 +62,12 @@ def test_the_option_wins_over_the_key(
 
 
 def test_each_has_a_name_and_ports_and_files_of_its_own(data: Path) -> None:
-    keys = {"haListenPort": 20950, "metricsListenPort": 5557, "storePathCommitLog": data / "log"}
+    keys = {
+        "haListenPort": 20950,
+        "metricsListenPort": 5557,
+        "grpcListenPort": 8081,
+        "storePathCommitLog": data / "log",
+    }
 
     found = started(data, "--brokers", "2", "--slave", flushDiskType="SYNC_FLUSH", **keys)
 
@@ -72,6 +77,7 @@ def test_each_has_a_name_and_ports_and_files_of_its_own(data: Path) -> None:
     assert found["broker-b"].ha_port == 20932
     metrics = [table["metricsListenPort"] for table in tables.values()]
     assert metrics == ["5557", "5577", "5567", "5587"]
+    assert [one.grpc_port for one in found.values()] == [8081, 8101, 8091, 8111]
     assert len({one.commit_log for one in found.values()}) == 4
     assert found["broker-b"].store == f"{data}/brokers/broker-b/store"
     assert {table["flushDiskType"] for table in tables.values()} == {"SYNC_FLUSH"}
@@ -91,7 +97,9 @@ def test_what_was_changed_in_a_masters_own_file_stays_and_the_name_server_follow
     data: Path,
 ) -> None:
     own = started(data, "--brokers", "2")["broker-b"].file
-    own.write_text(edited(own.read_text(), {"fileReservedTime": "7", "listenPort": "20971"}))
+    own.write_text(
+        replace_values(own.read_text(), {"fileReservedTime": "7", "listenPort": "20971"})
+    )
 
     found = started(data, "--brokers", "2", namesrvListenPort=20976)["broker-b"]
 
@@ -127,20 +135,20 @@ def test_fewer_masters_leave_the_others_alone_and_say_what_remains(data: Path) -
 
     found = started(data)
 
-    alone = brokers.left_alone(found, data)
+    alone = brokers.not_started(found, data)
     assert alone == ["broker-b", "broker-c"]
     said = brokers.warning_of(alone, data)
     assert "broker-b, broker-c" in said
     assert str(data / "brokers") in said
     assert "brokers=3" in said
     assert {path: path.read_bytes() for path in kept} == kept
-    assert brokers.left_alone(started(data, "--brokers", "3"), data) == []
+    assert brokers.not_started(started(data, "--brokers", "3"), data) == []
 
 
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"brokerRole": "SLAVE", "brokerId": 1}, "is a slave's"),
+        ({"brokerRole": "SLAVE", "brokerId": 1}, "configures a slave"),
         ({"adminListenAddress": "127.0.0.1:20921"}, "adminListenAddress"),
         ({"listenPort": 65520}, "listenPort"),
         ({"brokers": 17}, "brokers"),
@@ -161,7 +169,7 @@ def test_masters_of_one_name_or_of_two_clusters_are_refused(
     data: Path, key: str, value: str
 ) -> None:
     own = started(data, "--brokers", "2")["broker-b"].file
-    own.write_text(edited(own.read_text(), {key: value}))
+    own.write_text(replace_values(own.read_text(), {key: value}))
 
     with pytest.raises(broker_file.BrokerFileError, match=key) as error:
         started(data, "--brokers", "2")
@@ -174,7 +182,7 @@ def test_a_port_that_two_masters_want_is_refused_and_both_are_named(data: Path) 
     port, other = free_port(), free_port()
     found = started(data, "--brokers", "2", listenPort=port, namesrvListenPort=other)
     own = found["broker-b"].file
-    own.write_text(edited(own.read_text(), {"listenPort": str(port)}))
+    own.write_text(replace_values(own.read_text(), {"listenPort": str(port)}))
     again = started(data, "--brokers", "2", listenPort=port, namesrvListenPort=other)
 
     with pytest.raises(
@@ -194,7 +202,7 @@ def test_all_run_before_the_console_which_asks_each(data: Path) -> None:
     found = brokers.settings(first(data), asked)
 
     chosen = programs.chosen(asked, found, None, with_queue=False)
-    addresses = programs.variables(asked, found, "")["TREBUCHET_BROKERS"].split(";")
+    addresses = programs.variables(asked, found, "", "spark")["TREBUCHET_BROKERS"].split(";")
 
     names = [one.name for one in sorted(chosen, key=lambda one: one.priority)]
     assert names[:5] == ["broker", "broker-b", "slave", "slave-b", "web"]

@@ -21,7 +21,7 @@ BROKER = 'cluster="c",node_id="a",instance="i"'
 DISK = f'{{{BROKER},storage_type="local",storage_medium="disk"}}'
 GROUP = f'{{{BROKER},consumer_group="g",topic="T",is_system="false"}}'
 
-# Alert: what it looks at, minute by minute (promtool's notation), and the minute when it fires.
+# Alert: its series, minute by minute (promtool's notation), and the minute when it fires.
 CASES: dict[str, tuple[dict[str, str], int]] = {
     "TrebuchetBrokerGone": ({f"rocketmq_broker_permission{{{BROKER}}}": "6 6 _x20"}, 10),
     "TrebuchetBrokerRefusesSends": ({f"trebuchet_writable{{{BROKER}}}": "1 0x10"}, 5),
@@ -104,14 +104,20 @@ CASES: dict[str, tuple[dict[str, str], int]] = {
     "TrebuchetVerdictBad": ({'trebuchet_verdict{severity="bad",rule="r",name="n"}': "1x20"}, 10),
     "TrebuchetReportFailed": ({'trebuchet_report_failed{report="r"}': "1x5"}, 2),
     "TrebuchetReportsCannotRun": (
-        {"trebuchet_redis_up": "1x20", "trebuchet_worker_up": "0x20"},
+        {"trebuchet_redis_up": "1x20", "trebuchet_pipeline_up": "0x20"},
         15,
     ),
     "TrebuchetLakeFails": (
         {"trebuchet_lake_readable": "1x20", "trebuchet_lake_failing": "1x20"},
         15,
     ),
-    "TrebuchetLakeSilent": ({"trebuchet_lake_checked_timestamp_seconds": "0x40"}, 30),
+    "TrebuchetLakeSilent": (
+        {
+            "trebuchet_lake_checked_timestamp_seconds": "0x40",
+            "trebuchet_lake_pending_bytes": "1x40",
+        },
+        30,
+    ),
     "TrebuchetMetricsLeftOut": ({'trebuchet_metrics_truncated{metric="m"}': "1x20"}, 15),
 }
 WELL = {
@@ -137,10 +143,12 @@ WELL = {
     'trebuchet_alert_message_waiting_seconds{channel="x"}': "0x100",
     'trebuchet_report_failed{report="r"}': "0x100",
     "trebuchet_redis_up": "1x100",
-    "trebuchet_worker_up": "1x100",
+    "trebuchet_pipeline_up": "1x100",
     "trebuchet_lake_readable": "1x100",
     "trebuchet_lake_failing": "0x100",
-    "trebuchet_lake_checked_timestamp_seconds": "0+60x100",
+    # There are no new messages, so no recent check.
+    "trebuchet_lake_checked_timestamp_seconds": "0x100",
+    "trebuchet_lake_pending_bytes": "0x100",
 }
 
 

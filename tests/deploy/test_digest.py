@@ -1,4 +1,4 @@
-"""The terminal of deploy/up shows what somebody must read, and counts the rest."""
+"""The terminal of deploy/up shows important lines, and counts the rest."""
 
 from __future__ import annotations
 

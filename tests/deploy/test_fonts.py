@@ -1,4 +1,4 @@
-"""The font with Chinese letters: installed where it may be, else named, or not needed."""
+"""The font with Chinese letters: installed if possible, otherwise named, or not needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fresh install lets strangers reach: where it listens, and who gets in."""
+"""A fresh install's exposure to anonymous clients: listening sockets and sign-in."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print([
 
 @pytest.fixture(scope="module")
 def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
-    """An appliance as a first start makes it: nothing is there, nobody chose a password."""
+    """An appliance after a first start: no data, and no chosen password."""
     made = Appliance(tmp_path_factory.mktemp("fresh"), TREBUCHET_ADMIN_PASSWORD="")
     made.start()
     yield made
@@ -70,7 +70,7 @@ def test_it_listens_where_it_says_and_nowhere_else(appliance: Appliance) -> None
         f"tcp 127.0.0.1:{appliance.namesrv_port}",
         f"tcp 127.0.0.1:{appliance.web_port}",
     }
-    # Redis's and the supervisor's, in a directory of this user alone; see test_up.py.
+    # Redis's and the supervisor's, in a directory private to this user; see test_up.py.
     names = {re.sub(r"\.\d+$", "", line.rpartition("/")[2]) for line in sockets}
     assert names == {"redis.sock", "supervisor.sock"}
 
@@ -81,14 +81,14 @@ def test_no_default_credentials_sign_in(appliance: Appliance) -> None:
     assert printed is not None
     name, password = printed.groups()
     known = Visitor(appliance.url)
-    # First, since misses make the console slow to answer.
+    # First, because failed attempts make the console slow to answer.
     known.sign_in(name, password)
 
     signed_in = [pair for pair in PAIRS if gets_in(appliance.url, *pair)]
 
     assert signed_in == []
     assert "sign-out" in known.read("/")
-    # After some misses the console refuses without a look: so look at what it would compare with.
+    # After some failures the console rejects without checking, so compare the hashes directly.
     assert matching(appliance) == [(name, [])]
 
 
@@ -103,7 +103,7 @@ def gets_in(url: str, name: str, password: str) -> bool:
 
 
 def matching(appliance: Appliance) -> list[tuple[str, list[str]]]:
-    """Return each account of the console with the passwords of the list that are its own."""
+    """Return each console account with those of its passwords that are in the list."""
     done = subprocess.run(
         [sys.executable, "-c", MATCHING],
         cwd=ROOT,
@@ -142,7 +142,7 @@ async def test_no_default_credentials_are_an_account_of_the_broker(
 
 
 async def is_allowed(address: str, namesrv: str, access_key: str, secret_key: str) -> bool:
-    """Return whether anything that needs an account is done for this one."""
+    """Return whether any request that needs an account succeeds for this one."""
     remoting = RemotingClient(signer=Credentials(access_key, secret_key))
     client = Client(address)
     client.remoting = remoting

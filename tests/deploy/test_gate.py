@@ -74,7 +74,7 @@ def test_what_sends_and_pulls_go_through_is_served_by_python_alone_as_well() -> 
 
 
 def selected(step: Step) -> list[str]:
-    """Return what says which tests a run of pytest takes."""
+    """Return pytest's option that selects tests."""
     marks = step.command.index("-m", step.command.index("pytest")) + 1
     options = next(n for n, word in enumerate(step.command) if word.startswith("--hypothesis"))
     return list(step.command[marks:options])
@@ -83,7 +83,7 @@ def selected(step: Step) -> list[str]:
 def test_each_step_has_a_report_of_its_own() -> None:
     reports = [step.report for stage in gate.stages_of("all", 1) for step in stage if step.report]
 
-    assert len(reports) == len(set(reports)) == 9
+    assert len(reports) == len(set(reports)) == 10
 
 
 def test_every_marker_that_is_declared_is_heavy(pytestconfig: pytest.Config) -> None:
@@ -105,8 +105,8 @@ def test_tests_are_counted_by_how_they_ended(tmp_path: Path) -> None:
 
 
 def one_step(monkeypatch: pytest.MonkeyPatch, report: Path, codes: dict[str, int]) -> None:
-    """Let the gate run one step, which has written its report and ends with a code if it failed."""
-    # The gate puts the seed there for its children.
+    """Let the gate run one step, which has written its report and fails with an exit code."""
+    # The gate sets the seed there for its children.
     monkeypatch.setenv(gate.SEED_VARIABLE, "0")
     monkeypatch.setattr(gate, "stages_of", lambda tier, seed: [[Step("unit", [], report)]])
     monkeypatch.setattr(steps, "run", lambda stage: codes)

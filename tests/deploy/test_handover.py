@@ -23,7 +23,7 @@ USER = pwd.getpwnam("daemon")
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data directory of root with a file in each place."""
+    """A data directory owned by root, with a file in each place."""
     data = tmp_path / "data"
     (data / "store" / "commitlog").mkdir(parents=True)
     (data / "appliance.lock").touch()
@@ -144,7 +144,7 @@ class BecameError(Exception):
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Stop before the process becomes the appliance, and leave its environment as it was."""
+    """Stop before the process becomes the appliance, and restore its environment."""
 
     def become(*_: object) -> NoReturn:
         raise BecameError
@@ -168,7 +168,7 @@ def test_what_the_user_cannot_reach_keeps_root_with_a_warning(
         as_root.main([])
 
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("WARNING everything runs as root: the user daemon cannot reach ")
+    assert line.startswith("WARNING everything runs as root: the user daemon can't reach ")
     assert "TREBUCHET_USER=root" in line
     assert not (private / "data").exists()
 
@@ -209,4 +209,4 @@ def test_a_configuration_that_the_user_cannot_read_is_named(
         assert as_root.main(["-c", str(file)]) == 2
 
         (line,) = capsys.readouterr().err.splitlines()
-        assert f"cannot read {file}: chown daemon {file}" in line
+        assert f"can't read {file}: run chown daemon {file}" in line

@@ -1,4 +1,4 @@
-"""The units that deploy/harden prints: their sandbox, what they hold, and that they run."""
+"""The units that deploy/harden prints: their sandbox and contents, and that they run."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXPOSURE_MAX = 19
-"""Tenths: systemd-analyze refuses what is above."""
+"""Tenths: systemd-analyze rejects higher values."""
 PR_SET_NO_NEW_PRIVS, PR_SET_MDWE = 38, 65
-SERVICES = {"redis", "broker", "web", "collector", "worker", "beat"}
+SERVICES = {"redis", "broker", "web", "collector", "pipeline", "worker", "beat"}
 USER = "daemon" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory that the units' user may reach: pytest's own are for their user alone."""
+    """A directory that the units' user can enter, unlike pytest's."""
     directory = Path(tempfile.mkdtemp(prefix="trebuchet-units-"))
     directory.chmod(0o755)
     yield directory
@@ -50,7 +50,7 @@ def place() -> Iterator[Path]:
 def harden(
     directory: Path, *arguments: str, root: Path = ROOT, **environment: str
 ) -> tuple[int, str]:
-    """Run the command of a checkout; return its exit code and all it says."""
+    """Run the command of a checkout; return its exit code and output."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TREBUCHET_")}
     done = subprocess.run(
         [root / "deploy" / "harden", *arguments],
@@ -134,7 +134,7 @@ def test_java_alone_may_run_what_it_writes(place: Path) -> None:
     units = made(place)
 
     for name in SERVICES:
-        expected = ["no"] if name == "worker" else ["yes"]
+        expected = ["no"] if name == "pipeline" else ["yes"]
         assert settings(units[name], "MemoryDenyWriteExecute") == expected
         assert settings(units[name], "NoNewPrivileges") == ["yes"]
         assert settings(units[name], "User") == [USER]
@@ -185,12 +185,12 @@ def test_settings_of_the_console_reach_its_processes(place: Path) -> None:
 def test_what_one_process_alone_is_told_is_in_its_unit_and_its_command_is_python(
     place: Path,
 ) -> None:
-    units = made(place, TREBUCHET_LAKE="on")
+    units = made(place)
 
     heaps = {name: settings(unit, "Environment") for name, unit in units.items()}
     told = {name for name, found in heaps.items() if '"MALLOC_ARENA_MAX=1"' in found}
-    assert told == {"web", "lake"}
-    assert '"ARROW_DEFAULT_MEMORY_POOL=system"' in heaps["lake"]
+    assert told == {"web", "pipeline"}
+    assert '"ARROW_DEFAULT_MEMORY_POOL=system"' in heaps["pipeline"]
     (prepare,) = settings(units["web"], "ExecStartPre")
     (serve,) = settings(units["web"], "ExecStart")
     assert shlex.split(prepare)[0] == shlex.split(serve)[0]
@@ -282,7 +282,7 @@ def units_of(base: Path) -> str:
 
 
 class Unit:
-    """A unit's process, started by hand: same command, environment and user, as far as it goes."""
+    """A unit's process, started by hand with its command, environment and user if possible."""
 
     def __init__(self, file: Path, log: Path, checkout: Checkout) -> None:
         self._file = file
@@ -321,14 +321,14 @@ class Unit:
             libc = ctypes.CDLL(None, use_errno=True)
             assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             if may_not_write_code and libc.prctl(PR_SET_MDWE, 1, 0, 0, 0) != 0:
-                # Older kernels than 6.3 do not know it.
+                # Kernels before 6.3 don't support it.
                 assert ctypes.get_errno() == errno.EINVAL
 
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(command)],
                 cwd=settings(self._file, "WorkingDirectory")[0],
-                # systemd gives a path, a home and nothing else.
+                # systemd only sets a path and a home.
                 env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": user.pw_dir}
                 | {name: value for name, _, value in pairs}
                 | self._checkout.environment,
@@ -369,7 +369,7 @@ def test_broker_and_console_run_as_their_units_say(place: Path) -> None:
             fields = raw_remoting.send_fields("unit")
             assert client.ask(raw_remoting.SEND_MESSAGE, fields, b"body").code == 0
         web.run("ExecStartPre")
-        # No account was made, so no password is in the log.
+        # No account was created, so no password is in the log.
         assert "password" not in web.words
         web.start()
         started.callback(web.stop)

@@ -1,4 +1,4 @@
-"""Input that no client sends is answered or cut off, and nothing is lost."""
+"""Input that no client sends is answered or cut off, and no messages are lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_lost(broker: BrokerProcess) -> Iterator[None]:
-    """After each test the broker still serves, and its queue holds its one message."""
+    """After each test the broker still works, and its queue has its one message."""
     yield
     assert broker.is_running
     stored = raw_remoting.read_queue(broker.port, TOPIC, 0)
@@ -49,7 +49,7 @@ def nothing_is_lost(broker: BrokerProcess) -> Iterator[None]:
 def test_garbage_closes_the_connection(broker: BrokerProcess, rng: random.Random) -> None:
     for _ in range(20):
         with RawClient(broker.port) as client:
-            # A negative length can begin no frame, whatever follows.
+            # A negative length can't begin a frame, whatever follows.
             client.send_bytes(b"\xff" + rng.randbytes(rng.randrange(7, 4_000)))
 
             assert client.is_closed_by_peer()
@@ -89,7 +89,7 @@ def test_half_a_frame_waits_and_then_counts(broker: BrokerProcess) -> None:
     )
     with RawClient(broker.port) as client, RawClient(broker.port) as other:
         client.send_bytes(data[:9])
-        # Others are served in the meantime.
+        # Other clients are served in the meantime.
         assert other.ask(raw_remoting.GET_BROKER_RUNTIME_INFO).code == raw_remoting.SUCCESS
         client.send_bytes(data[9:])
         answer = client.read_answer()
@@ -107,7 +107,7 @@ def test_half_a_frame_and_an_end_leave_nothing_behind(broker: BrokerProcess) -> 
 def test_an_unknown_request_code_is_answered(broker: BrokerProcess) -> None:
     with RawClient(broker.port) as client:
         answer = client.ask(UNKNOWN_CODE)
-        # The connection goes on.
+        # The connection continues.
         again = client.ask(raw_remoting.GET_BROKER_RUNTIME_INFO)
 
     assert answer.code == REQUEST_CODE_NOT_SUPPORTED

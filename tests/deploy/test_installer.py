@@ -1,4 +1,4 @@
-"""What a fresh checkout installs with: uv, where pip is told to look, beside the compiler."""
+"""Tools for installing a fresh checkout: uv, from pip's configured index, next to the compiler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deploy import bootstrap, virtualenv
-from deploy.installer import Installer, of_pip
+from deploy.installer import Installer, uv_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ SECONDS_MAX = 60
     ],
 )
 def test_uv_looks_where_pip_is_told_to_look(configuration: str, told: dict[str, str]) -> None:
-    assert of_pip(configuration) == {"UV_SYSTEM_CERTS": "true", **told}
+    assert uv_environment(configuration) == {"UV_SYSTEM_CERTS": "true", **told}
 
 
 def test_pip_says_its_configuration_without_being_installed(
@@ -67,7 +67,7 @@ def test_pip_says_its_configuration_without_being_installed(
     installer = Installer(tmp_path / ".venv")
 
     assert not (tmp_path / ".venv" / "bin" / "pip").exists()
-    assert installer.told_to_pip()["UV_FIND_LINKS"] == str(wheels)
+    assert installer.pip_environment()["UV_FIND_LINKS"] == str(wheels)
 
 
 def test_the_compiler_runs_while_packages_are_installed(

@@ -1,4 +1,4 @@
-"""Locks: all that requirements files bring, by version and hash. Nothing here asks the network."""
+"""Locks: all dependencies of requirements files, by version and hash, without network access."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def locked(file: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_lock_has_what_its_file_pins_and_each_entry_once(file: Path) -> None:
-    # An entry without a hash is refused by the reader.
+    # The reader rejects an entry without a hash.
     found = list(entries(file))
 
     assert pins(file).items() <= locked(file).items()
@@ -73,7 +73,7 @@ def test_a_lock_leaves_nothing_out_that_is_installed_with_it() -> None:
         try:
             installed = metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            continue  # its marker is about another Python or machine
+            continue  # its marker is for another Python or machine
         assert known.get(name) == installed.version, name
         wanted += [
             normal(re.split(r"[^A-Za-z0-9._-]", one)[0])

@@ -19,7 +19,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def follow(log: Path) -> Iterator[Callable[[], LogFollower]]:
-    """Begin to follow `log` now."""
+    """Start to follow `log` now."""
     with contextlib.ExitStack() as opened:
         yield lambda: opened.enter_context(contextlib.closing(LogFollower(log)))
 

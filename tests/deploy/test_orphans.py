@@ -1,4 +1,4 @@
-"""What a killed supervisord leaves behind: it is asked to end, and killed when it is late."""
+"""Orphans of a killed supervisord are asked to end, and killed when they are late."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def left_behind() -> Iterator[tuple[int, list[int]]]:
-    """Yield a killed supervisor's session and three processes: the first ends when it is asked."""
+    """Yield a killed supervisor's session and three processes: the first ends when asked."""
     with subprocess.Popen(
         [sys.executable, "-c", SUPERVISOR], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as supervisor:

@@ -14,8 +14,8 @@ def test_a_port_that_something_listens_on_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
-        assert ports.why_not("127.0.0.1", port) == "is taken by another process"
-        assert ports.why_not("0.0.0.0", port) == "is taken by another process"
+        assert ports.why_not("127.0.0.1", port) == "is in use by another process"
+        assert ports.why_not("0.0.0.0", port) == "is in use by another process"
         assert ports.accepts("0.0.0.0", port)
     assert not ports.accepts("127.0.0.1", port)
 
@@ -23,13 +23,13 @@ def test_a_port_that_something_listens_on_is_taken() -> None:
 def test_an_address_of_another_machine_cannot_be_used() -> None:
     reason = ports.why_not("192.0.2.1", free_port())
 
-    assert reason == "cannot be used: this machine does not have that address"
+    assert reason == "can't be used: this machine doesn't have the address"
 
 
 def test_a_name_that_does_not_resolve_cannot_be_used() -> None:
     reason = ports.why_not("no-such-host.invalid", free_port())
 
-    assert reason == "cannot be used: there is no such address"
+    assert reason == "can't be used: the address doesn't exist"
 
 
 def test_what_does_not_speak_http_is_not_healthy() -> None:

@@ -1,4 +1,4 @@
-"""The Redis that deploy/up starts: who reaches it, and what it does when it is full."""
+"""The Redis that deploy/up starts: access to it, and its behaviour when full."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECONDS = 60.0
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    """Its socket, and its pid."""
+    """The socket and pid of a Redis server."""
     binary = redis_server.find()
     if binary is None:
         pytest.skip("redis-server is missing (deploy/test all --install adds it)")
@@ -62,7 +62,7 @@ def test_what_a_killed_worker_had_taken_is_there_for_the_next_one(
         queue = connection.SimpleQueue("celery")
         queue.put({"run": 1})
         assert queue.get(timeout=SECONDS).payload == {"run": 1}
-        # As at kill -9: neither acknowledged nor given back.
+        # As at kill -9: neither acknowledged nor returned.
         with pytest.raises(Empty):
             queue.get(timeout=0.1)
         monkeypatch.setattr(app, "connection_for_write", lambda: Connection(url))
@@ -84,7 +84,7 @@ def test_a_worker_starts_without_redis(
 
     tasks.on_worker_init()
 
-    assert "what a killed worker had taken comes later" in caplog.text
+    assert "tasks of a killed worker not requeued" in caplog.text
 
 
 def test_a_full_queue_refuses_and_forgets_nothing(server: tuple[Path, int]) -> None:

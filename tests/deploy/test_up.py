@@ -1,4 +1,4 @@
-"""The appliance that deploy/up starts: how it stops, what it survives."""
+"""The appliance that deploy/up starts: how it stops, and which failures it survives."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_two_appliances_run_side_by_side_and_stop_in_order(tmp_path: Path) -> No
     for each in (one, two):
         log = (each.data / "logs" / "supervisord.log").read_text()
         stopped = re.findall(r"(?:stopped|exited): (\w+)", log)
-        assert stopped == ["beat", "worker", "collector", "web", "broker", "redis"]
+        assert stopped == ["beat", "worker", "pipeline", "collector", "web", "broker", "redis"]
         assert "Stopped." in each.words
         assert not accepts(each.port)
 
@@ -74,7 +74,7 @@ def test_everything_it_writes_is_for_its_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(appliance.data.stat().st_mode) == 0o700
     for directory, _, files in os.walk(appliance.data):
         if "static" in Path(directory).relative_to(appliance.data).parts:
-            # Assets of the source tree, which everyone who opens a page gets.
+            # Assets of the source tree, which every visitor of a page gets.
             continue
         for path in [directory, *(os.path.join(directory, name) for name in files)]:  # noqa: PTH118
             mode = stat.S_IMODE(os.lstat(path).st_mode)
@@ -89,8 +89,8 @@ def test_every_line_of_log_names_its_process(tmp_path: Path) -> None:
     assert appliance.stop() == 0
 
     labels = set(re.findall(r"^(\w+) +\| ", appliance.words, re.MULTILINE))
-    assert labels == {"redis", "broker", "web", "collector", "worker", "beat"}
-    # Without a person to read it, a warning at every start hides the one that matters.
+    assert labels == {"redis", "broker", "web", "collector", "pipeline", "worker", "beat"}
+    # Without a reader, a warning at every start would hide the important one.
     assert "superuser privileges" not in appliance.words
     assert "Warning" not in appliance.words
 
@@ -107,14 +107,16 @@ def test_a_killed_broker_is_started_again_with_its_messages(tmp_path: Path) -> N
         send(appliance, b"after")
 
         assert bodies(appliance) == [b"before", b"after"]
-        until(lambda: "broker had ended" in appliance.words, "the words that tell of it")
+        until(
+            lambda: "broker ended and was restarted" in appliance.words, "the words that tell of it"
+        )
     finally:
         assert appliance.stop() == 0
 
 
 def test_a_broker_that_cannot_run_ends_the_appliance_with_1(tmp_path: Path) -> None:
     appliance, other = Appliance(tmp_path / "one"), Appliance(tmp_path / "other")
-    # Its store belongs to a process outside: a port or a value would have been refused before.
+    # The store belongs to an outside process: a port or a value would have been rejected before.
     store = tmp_path / "store"
     appliance.set_keys(storePathRootDir=store)
     appliance.start()
@@ -122,7 +124,7 @@ def test_a_broker_that_cannot_run_ends_the_appliance_with_1(tmp_path: Path) -> N
         other.set_keys(storePathRootDir=store)
 
         assert other.run_to_end() == 1
-        assert "The broker process could not be kept running" in other.words
+        assert "The broker process keeps ending" in other.words
         assert str(other.data / "logs" / "broker.log") in other.words
         assert not accepts(other.web_port)
     finally:
@@ -159,7 +161,7 @@ def test_without_redis_the_broker_and_the_pages_go_on(tmp_path: Path) -> None:
 
         assert TOPIC in visitor.read("/topics/")
         reports = visitor.read("/reports/")
-        assert f"Redis at 127.0.0.1:{port} does not answer" in reports
+        assert f"Redis at 127.0.0.1:{port} isn&#x27;t responding" in reports
         assert "Redis" in visitor.post(
             "/reports/start/", report="traffic", **{"traffic-hours": "1"}
         )

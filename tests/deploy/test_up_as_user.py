@@ -32,7 +32,7 @@ PROCESSES = ("deploy.appliance", "supervisord", "broker_core", "console.serving"
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory that other users may reach: pytest's own are for their user alone."""
+    """A directory that other users can enter, unlike pytest's."""
     directory = Path(tempfile.mkdtemp(prefix="trebuchet-user-"))
     directory.chmod(0o755)
     yield directory
@@ -49,7 +49,7 @@ def test_everything_runs_as_the_user_and_everything_is_its_own(
 ) -> None:
     appliance = Appliance(place / "appliance", TREBUCHET_USER="", **checkout.environment)
     appliance.checkout = checkout.root
-    # What an appliance of root left behind, and a trap in it.
+    # Files of an earlier appliance run by root, and a trap among them.
     outside = place / "roots-own"
     outside.write_text("root's")
     (appliance.data / "logs").mkdir(parents=True)

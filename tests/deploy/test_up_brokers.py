@@ -1,4 +1,4 @@
-"""deploy/up with several masters: one cluster, through which unmodified clients spread."""
+"""deploy/up with several masters: one cluster, over which unmodified clients spread."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECONDS = 120.0
 
 
 def queues_by_name(port: int) -> dict[str, int]:
-    """Return how many queues of the topic a name server knows, by broker."""
+    """Return a name server's number of queues of the topic, by broker."""
     with RawClient(port) as client:
         answer = client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC})
     if answer.code != raw_remoting.SUCCESS:
@@ -41,7 +41,7 @@ def queues_by_name(port: int) -> dict[str, int]:
 
 
 def messages_at(port: int) -> int:
-    """Return how many messages of the topic a broker has, -1 while nobody answers."""
+    """Return how many messages of the topic a broker has, or -1 if it doesn't answer."""
     found = 0
     try:
         with RawClient(port) as client:
@@ -96,7 +96,7 @@ def test_java_clients_spread_over_two_masters_and_a_killed_one_comes_back(
         os.kill(appliance.pid_of("broker-b"), signal.SIGKILL)
         until(lambda: messages_at(second) == parts[1], "the second to be back", seconds=SECONDS)
         until(
-            lambda: "broker-b had ended and was started again" in appliance.words,
+            lambda: "broker-b ended and was restarted" in appliance.words,
             "the restart to be told",
             seconds=SECONDS,
         )

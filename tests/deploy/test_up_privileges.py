@@ -1,4 +1,4 @@
-"""What the processes of deploy/up may do and know: no new privileges, secrets in files alone."""
+"""Privileges and secrets of deploy/up's processes: no new privileges, secrets only in files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PROCESSES = {
 
 @contextmanager
 def redis_with_a_password(directory: Path, password: str) -> Iterator[str]:
-    """Run somebody's own Redis; yield its URL."""
+    """Run a separate Redis; yield its URL."""
     binary = redis_server.find()
     assert binary is not None
     port = free_port()
@@ -67,8 +67,10 @@ def test_no_process_has_new_privileges_or_a_secret_in_its_environment(tmp_path: 
     given = SECRETS | {
         "TREBUCHET_BROKER_SECRET_KEY": "",
         "TREBUCHET_BROKER_SECRET_KEY_FILE": str(tmp_path / "key"),
-        # SQLite ignores user and password; what counts is that they are there.
+        # SQLite ignores user and password, which only have to be present.
         "DATABASE_URL": f"sqlite://user:{MARK}@host/{tmp_path / 'console.sqlite3'}",
+        # So that the session ends soon after the report, as this test expects.
+        "TREBUCHET_SPARK_IDLE": "5",
     }
     with redis_with_a_password(tmp_path, f"{MARK}-redis") as url:
         appliance = Appliance(tmp_path / "appliance", TREBUCHET_REDIS_URL=url, **given)
@@ -79,14 +81,14 @@ def test_no_process_has_new_privileges_or_a_secret_in_its_environment(tmp_path: 
             with RawClient(appliance.port) as client:
                 fields = raw_remoting.send_fields("appliance")
                 assert client.ask(raw_remoting.SEND_MESSAGE, fields, b"counted").code == 0
-            # Which it can only be told through Redis, with its password.
+            # This request can only arrive through Redis, with its password.
             visitor.post("/reports/start/", report="traffic", **{"traffic-hours": "1"})
             seen: set[str] = set()
             until(lambda: look_until_a_report_ends(appliance, seen), "the report", seconds=450)
             for name in PROCESSES:
                 assert any(name in command for command in seen), (name, seen)
             until(lambda: "Done" in visitor.read("/reports/"), "the report's result", seconds=120)
-            # Beside the sockets, which are elsewhere when the data directory's path is long.
+            # Next to the sockets, which are elsewhere if the data directory's path is long.
             named = environment_of(appliance.pid_of("web"))
             assert "MALLOC_ARENA_MAX=1" in named.splitlines()
             directory = Path(
@@ -111,7 +113,7 @@ def test_no_process_has_new_privileges_or_a_secret_in_its_environment(tmp_path: 
 
 
 def look_at(pid: int) -> None:
-    """Check one process; one that has ended meanwhile tells nothing."""
+    """Check one process, unless it has ended meanwhile."""
     command = command_of(pid)
     assert MARK not in command
     assert MARK not in environment_of(pid), command
@@ -121,7 +123,7 @@ def look_at(pid: int) -> None:
 
 
 def look_until_a_report_ends(appliance: Appliance, seen: set[str]) -> bool:
-    """Check all processes; True when the report's were among them and are gone."""
+    """Check all processes; return True once the report's were among them and are gone."""
     running = {pid: command_of(pid) for pid in tree(appliance.pid)}
     for pid in running:
         look_at(pid)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-ABOUT_COMPILING = ("Compiled broker_core/native/", "The appliance runs without its compiled part")
+ABOUT_COMPILING = ("Compiled broker_core/native/", "The appliance runs without compiled code")
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def taken_port() -> Iterator[int]:
 
 
 def refusal(appliance: Appliance) -> str:
-    """Run a command that should refuse; return its only line.
+    """Run a command that is expected to refuse; return its only line.
 
-    A checkout whose compiled part is of an older source says before whether it was compiled.
+    A checkout with an outdated compiled part first prints whether it was compiled.
     """
     code = appliance.run_to_end()
     said = appliance.words.strip().splitlines()
@@ -45,7 +45,7 @@ def test_a_taken_port_of_the_broker_is_named(tmp_path: Path, taken_port: int, ke
 
     assert f"Port {taken_port} of 127.0.0.1" in line
     assert key in line
-    assert "taken" in line
+    assert "in use" in line
 
 
 def test_a_taken_port_of_the_console_is_named(tmp_path: Path, taken_port: int) -> None:
@@ -53,6 +53,14 @@ def test_a_taken_port_of_the_console_is_named(tmp_path: Path, taken_port: int) -
 
     assert f"Port {taken_port} of 127.0.0.1" in line
     assert "console (--web)" in line
+
+
+def test_spark_without_java_is_refused(tmp_path: Path) -> None:
+    given = {"TREBUCHET_PIPELINE_ENGINE": "spark", "JAVA_HOME": "/nowhere"}
+
+    line = refusal(Appliance(tmp_path, **given))
+
+    assert line.startswith("TREBUCHET_PIPELINE_ENGINE is spark, but JAVA_HOME is /nowhere")
 
 
 def test_options_win_over_variables(tmp_path: Path, taken_port: int) -> None:
@@ -134,7 +142,7 @@ def test_a_database_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
 def test_a_weak_password_for_the_administrator_is_refused(tmp_path: Path) -> None:
     line = refusal(Appliance(tmp_path, TREBUCHET_ADMIN_PASSWORD="12345"))
 
-    assert "TREBUCHET_ADMIN_PASSWORD is refused" in line
+    assert "TREBUCHET_ADMIN_PASSWORD was rejected" in line
     assert "12345" not in line
 
 

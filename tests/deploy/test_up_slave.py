@@ -1,4 +1,4 @@
-"""deploy/up --slave: a pair that a newcomer can watch, and pull the plug of."""
+"""deploy/up --slave: a pair that a new user can watch, and unplug."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECONDS = 120.0
 
 
 def max_offset(port: int) -> int:
-    """Return how many messages are readable, -1 while nobody answers."""
+    """Return the number of readable messages, or -1 if it doesn't answer."""
     try:
         with RawClient(port) as client:
             answer = client.ask(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"})

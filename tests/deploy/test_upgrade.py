@@ -1,4 +1,4 @@
-"""A data directory of an earlier version works on: console, history, broker and lake."""
+"""A data directory of an earlier version keeps working: console, history, broker and lake."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ print(json.dumps({{
 
 @pytest.fixture(params=sorted(COMMITS), ids=lambda commit: COMMITS[commit])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> BrokerProcess:
-    """The broker of a data directory that an earlier version left."""
+    """The broker of a data directory from an earlier version."""
     broker = BrokerProcess(tmp_path / "data", **FILE_SIZES)
     unpack(archive_of(request.param), broker.directory)
     return broker
 
 
 def console(broker: BrokerProcess, *arguments: str) -> str:
-    """Run a command of the console on a data directory; return what it prints."""
+    """Run a command of the console on a data directory; return its output."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("TREBUCHET_")
     } | {

@@ -1,4 +1,4 @@
-"""Words of deploy/up: each sentence is there in Chinese, and the environment chooses."""
+"""Words of deploy/up: each sentence exists in Chinese, and the environment chooses."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def constants(node: ast.AST) -> set[str]:
     return {each for each in found if isinstance(each, str)}
 
 
-def told() -> set[str]:
-    """Return the constants that are told."""
+def printed_sentences() -> set[str]:
+    """Return the constants that are printed."""
     return {
         str(each.args[0].value)
         for source in SOURCES
         for each in ast.walk(ast.parse(source.read_text()))
         if isinstance(each, ast.Call)
         and isinstance(each.func, ast.Name)
-        and each.func.id == "told"
+        and each.func.id == "translated"
         and isinstance(each.args[0], ast.Constant)
     }
 
 
 def test_every_sentence_is_there_in_chinese() -> None:
-    assert len(told()) > 40
+    assert len(printed_sentences()) > 40
 
-    assert told() - SENTENCES.keys() == set()
+    assert printed_sentences() - SENTENCES.keys() == set()
 
 
 def test_no_sentence_is_translated_that_nothing_says() -> None:

@@ -1,4 +1,4 @@
-"""What runs of faults share."""
+"""Shared fixtures of fault runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.faults.real_clients import Programs
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs | None:
-    """RocketMQ's own clients, None where they cannot be built; whoever goes without says so."""
+    """RocketMQ's own clients, or None if they can't be built, which is reported."""
     if real_clients.missing():
         return None
     java = built(real_clients.VERSION, tmp_path_factory)
@@ -20,6 +20,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs | None:
 
 
 def skip_without(programs: Programs | None) -> None:
-    """Say at the end of a run that it had raw clients alone."""
+    """Report at the end of a run that it only had raw clients."""
     if programs is None:
         pytest.skip(f"NOT TESTED: Java and Go clients, which need {real_clients.missing()}")

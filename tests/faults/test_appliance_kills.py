@@ -1,4 +1,4 @@
-"""Each process of an appliance may be killed at any time: it comes back, and nothing is lost."""
+"""Each process of an appliance can be killed at any time: it restarts, and no data is lost."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def test_each_process_comes_back_no_report_is_missing_or_made_twice(
     assert found.done > 0
     assert found.run_again > 0
     if programs is not None:
-        # The Java and the Go client give some back, which raw ones never do.
+        # The Java and the Go client return some messages, which raw ones never do.
         assert found.history.explained["given back"] > 0
     skip_without(programs)

@@ -1,4 +1,4 @@
-"""A backup of what runs, with sends going on: what was acknowledged before it is in it, once."""
+"""A backup during sends: it has every message acknowledged before, once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_core.config.properties import edited
+from broker_core.config.properties import replace_values
 from broker_core.protocol.codes import RequestCode
 from broker_core.verify.verifier import verify
 from deploy import backup_manifest
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.fault
 
 GROUP = "reader"
 SECONDS = 120.0
-MESSAGES_BEFORE = 2000
+MESSAGES_BEFORE = 500
 LOG_FILE_BYTES = 4 << 20
 STATE = """
 import json
@@ -43,7 +43,7 @@ print(json.dumps({
 
 
 class Committer(threading.Thread):
-    """Commits as consumed what the sender was told is there, until it breaks."""
+    """Commits the sender's acknowledged messages as consumed, until the connection breaks."""
 
     def __init__(self, port: int, sender: Sender, queue_id: int) -> None:
         super().__init__(daemon=True)
@@ -64,11 +64,11 @@ class Committer(threading.Thread):
                     }
                     client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
         except (OSError, RuntimeError):
-            return  # the dictionary grew meanwhile, or the broker is gone
+            return  # the dictionary grew meanwhile, or the broker is down
 
 
 def loaded(port: int) -> list[Sender]:
-    """Begin to send to each queue of a broker, and wait until there is something to copy."""
+    """Start to send to each queue of a broker, and wait until there is data to copy."""
     raw_remoting.create_topic(port, TOPIC, queues=QUEUES)
     senders = [Sender(port, f"q{queue}", queue) for queue in range(QUEUES)]
     for sender in senders:
@@ -84,9 +84,9 @@ def loaded(port: int) -> list[Sender]:
 def promised(
     senders: list[Sender], before: list[dict[int, bytes]], to_offset: int
 ) -> list[dict[int, bytes]]:
-    """Return what has to be in a backup, by queue and queue_offset.
+    """Return the messages that a backup must have, by queue and queue_offset.
 
-    All that was acknowledged before it began, and all that is before the position that it states.
+    These were acknowledged before it began, or are before the position that it states.
     """
     found = []
     for sender, early in zip(senders, before, strict=True):
@@ -101,7 +101,7 @@ def promised(
 
 
 def assert_holds(port: int, senders: list[Sender], wanted: list[dict[int, bytes]]) -> None:
-    """Hold what a restored broker serves against what was promised."""
+    """Compare a restored broker's messages with the promised ones."""
     for queue_id, sender in enumerate(senders):
         stored = raw_remoting.read_queue(port, TOPIC, queue_id)
         assert [one.queue_offset for one in stored] == list(range(len(stored)))
@@ -120,7 +120,7 @@ def committed(port: int, queue_id: int) -> int:
 
 
 def readable(port: int) -> int:
-    """Return how many messages a broker serves, -1 while it does not know the topic."""
+    """Return how many messages a broker has, or -1 without the topic."""
     count = 0
     with RawClient(port) as client:
         for queue_id in range(QUEUES):
@@ -133,7 +133,7 @@ def readable(port: int) -> int:
 
 
 def ranges(target: Path) -> Mapping[str, int]:
-    """Return where the log of each broker ends in a backup."""
+    """Return the end of each broker's log in a backup."""
     manifest = backup_manifest.decode((target / backup_manifest.NAME).read_bytes())
     return {one.process: one.to_offset for one in manifest.brokers}
 
@@ -162,7 +162,7 @@ def test_a_broker_is_copied_while_it_takes_sends(tmp_path: Path, flush_disk_type
             Committer(broker.port, sender, queue_id).start()
         before = [dict(sender.acknowledged) for sender in senders]
         backed_up(broker.directory, target)
-        # Sends went on: no answer but an acknowledgement came.
+        # Sends continued: all answers were acknowledgements.
         behind = [len(sender.acknowledged) for sender in senders]
         until(
             lambda: all(
@@ -214,7 +214,7 @@ def test_a_master_and_its_slave_are_restored_as_a_pair(tmp_path: Path) -> None:
 
         master.file, slave.file = restored / "broker.conf", restored / "slave" / "broker.conf"
         moved = {"storePathRootDir": str(restored / "slave" / "store")}
-        slave.file.write_text(edited(slave.file.read_text(), moved))
+        slave.file.write_text(replace_values(slave.file.read_text(), moved))
         master.start()
         slave.start()
         wanted = promised(senders, before, ends["broker"])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-CYCLES = 30
+CYCLES = 12
 RECOVERY_SECONDS_MAX = 4.0
 """About a second, with allowance for a busy machine."""
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEEDS = (10, 17, 24)
-"""Ours, not flushing first; ours losing power and with clocks that differ; and the original as the
-slave, with checks of transactions."""
+"""Ours, not flushing first; ours losing power and with clock differences; and a RocketMQ slave,
+with transaction checks.
+"""
 MINUTES = 1.0
 SECONDS_MAX = 900.0
 
@@ -66,7 +67,7 @@ def test_the_seeds_of_the_suite_have_each_kind_of_cluster() -> None:
 @pytest.mark.fault
 @pytest.mark.interop
 def test_no_chaos_loses_what_was_acknowledged(tmp_path: Path) -> None:
-    """Seeds side by side: faults and pauses leave the machine idle most of the time."""
+    """Seeds in parallel, because faults and pauses leave the machine idle most of the time."""
     lacking = {seed: chaos.missing(variant(seed)) for seed in SEEDS}
     seeds = [seed for seed, missing in lacking.items() if not missing]
     words = [sys.executable, "-m", "tools.faults", "chaos", "--minutes", str(MINUTES)]

@@ -1,4 +1,4 @@
-"""Broker and collector are killed and started again; every message is counted once."""
+"""Broker and collector are killed and restarted; every message is counted once."""
 
 from __future__ import annotations
 
@@ -84,17 +84,17 @@ def test_the_sums_are_those_of_the_log(
             sent[topic] += count
         if turn % 6 == 2:
             broker_process.kill()
-            collector.turn()  # nobody answers: a gap
+            collector.turn()  # no answer: a gap
             broker_process.start()
         if turn % 5 == 3:
-            # A killed collector leaves nothing behind but what it wrote.
+            # A killed collector leaves only its written data.
             brokers.close()
             collector, brokers = new_collector()
         if turn % 7 == 4:
             collector.fold()
         time.pass_ms(10_000)
         until(partial(samples_again, collector, path), "a sample of the broker")
-    # Who asks a broker within a second gets the answer of before.
+    # A broker repeats its answer for a second.
     until(lambda: is_all_seen(collector, path, sent), "a sample that knows the last message")
     brokers.close()
     broker_process.stop()
@@ -126,7 +126,7 @@ def samples_again(collector: Collector, path: Path) -> bool:
 
 
 def is_all_seen(collector: Collector, path: Path, sent: dict[str, int]) -> bool:
-    """Take a sample; return whether what it says is retained is all that was sent."""
+    """Take a sample; return whether its retained messages are all that were sent."""
     collector.turn()
     database = SqliteDatabase(path)
     kept = HistoryStore(database).last_reading("broker-a:0")
@@ -176,7 +176,7 @@ def test_the_process_goes_on_after_it_was_killed(
     third = start()
     words, _ = third.communicate(timeout=SAMPLE_SECONDS)
     assert third.returncode == 1
-    assert "another collector writes" in words
+    assert "another collector already writes" in words
     second.send_signal(signal.SIGTERM)
     words, _ = second.communicate(timeout=SAMPLE_SECONDS)
 

@@ -1,4 +1,4 @@
-"""The disk with the console's data is full: pages say so, messages go on, all comes back."""
+"""The disk with the console's data is full: pages report it, messages continue, all recovers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOPIC = "goes-on"
 SIZE_MIB = 512
 SECONDS = 300.0
-FULL = "disk with the console&#x27;s database is full"
+FULL = "disk that holds the console&#x27;s database is full"
 DATABASES = ("console.sqlite3", "history.sqlite3")
 
 pytestmark = pytest.mark.fault
@@ -58,7 +58,7 @@ def appliance(small_disk: Path, tmp_path: Path) -> Iterator[Appliance]:
 
 
 def fill(filler: Path) -> None:
-    """Take what is left of a disk, to its last page."""
+    """Fill a disk to its last page."""
     with filler.open("ab", buffering=0) as file:
         for size in (1 << 20, 4_096):
             try:
@@ -75,7 +75,7 @@ def send(port: int) -> None:
 
 
 def refusal(visitor: Visitor) -> str:
-    """Ask for a report; return what the page says instead of starting it, "" where it does."""
+    """Request a report; return the page's reason for not starting it, or ""."""
     try:
         visitor.post("/reports/start/", report="queues", **{"queues-hours": "1"})
     except HTTPError as error:
@@ -93,14 +93,14 @@ def test_a_full_disk_of_the_console_stops_no_message_and_all_comes_back(
     filler = small_disk / "filler"
 
     def is_refused() -> bool:
-        # What is freed meanwhile, by a log that is rotated, is taken as well.
+        # Space freed meanwhile, by log rotation, is filled as well.
         fill(filler)
         send(appliance.port)
         return FULL in refusal(visitor)
 
     until(is_refused, "the page to say that the disk is full", seconds=SECONDS, every_s=1.0)
     assert TOPIC in visitor.read("/topics/")
-    # Over the time of a sample or two.
+    # For the time of a sample or two.
     for _ in range(15):
         fill(filler)
         send(appliance.port)

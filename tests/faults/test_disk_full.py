@@ -1,4 +1,4 @@
-"""A small file system fills up under a running broker, and is emptied again."""
+"""A small file system under a running broker fills up, and is emptied again."""
 
 from __future__ import annotations
 

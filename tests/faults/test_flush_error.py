@@ -1,4 +1,4 @@
-"""The disk of a running broker fails: it acknowledges nothing more, and reads go on."""
+"""The disk of a running broker fails: it acknowledges nothing more, and reads still work."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_after_a_failed_flush_no_send_is_acknowledged(tmp_path: Path, flush_disk
             codes = send(broker.port, 1)
             until(lambda: "failed write" in store_state(broker.port), "the failure to be known")
             refused = send(broker.port, SENDS)
-        # The disk works again; what it dropped stays lost.
+        # The disk works again; dropped data stays lost.
         refused += send(broker.port, SENDS)
 
         assert flush_disk_type == "ASYNC_FLUSH" or codes == [SERVICE_NOT_AVAILABLE]

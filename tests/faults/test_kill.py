@@ -13,7 +13,7 @@ from tools.faults.writer import EXTENDED, POOLED
 if TYPE_CHECKING:
     from pathlib import Path
 
-CYCLES = 15
+CYCLES = 8
 CYCLES_WITH_BUFFERS = 6
 SEED = 20_261_121
 

@@ -1,4 +1,4 @@
-"""A broker that gets no more memory refuses what it cannot serve, loses nothing, and recovers."""
+"""A broker that gets no more memory rejects requests, loses nothing, and recovers."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ JOIN_SECONDS = 60.0
 HALF_FRAMES = 10
 SYSTEM_ERROR, SYSTEM_BUSY, FLUSH_DISK_TIMEOUT, SERVICE_NOT_AVAILABLE = 1, 2, 10, 14
 LACKING = {SYSTEM_ERROR, SYSTEM_BUSY, FLUSH_DISK_TIMEOUT, SERVICE_NOT_AVAILABLE}
-UNTIL_A_START = "refused until a restart", "nothing is acknowledged any more"
-"""A put or a flush that breaks off in the middle: puts are refused, and the log says so."""
+UNTIL_A_START = ("refusing writes until a restart",)
+"""After an interrupted put or flush, puts are rejected, and the log says so."""
 
 
 class BigSender(Sender):
@@ -56,7 +56,7 @@ class BigSender(Sender):
 
 
 class HalfFrames(threading.Thread):
-    """Has the broker keep beginnings of large frames, whose rest never comes."""
+    """Makes the broker buffer the beginnings of large frames that never end."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -81,7 +81,7 @@ def address_space(pid: int) -> int:
 
 
 def is_unanswered(one: Operation) -> bool:
-    """Tell whether a send was refused, or its connection ended."""
+    """Whether a send was rejected, or its connection ended."""
     return isinstance(one, Sent) and one.status is not Status.OK
 
 
@@ -117,7 +117,7 @@ def test_without_memory_a_broker_refuses_loses_nothing_and_recovers_by_itself(
         clients: list[Client] = [*senders, *readers]
         for one in clients:
             one.start()
-        # Soon enough: what begins with its first work, threads say, has not begun.
+        # Early enough that lazily started parts, such as threads, haven't started.
         until(lambda: book.codes[0] > 0, "a send to be acknowledged", every_s=0.001)
         half_frames = HalfFrames(broker.port)
         pid = broker.pid
@@ -160,5 +160,5 @@ def test_without_memory_a_broker_refuses_loses_nothing_and_recovers_by_itself(
         for one in (*senders, *readers):
             one.stop()
         broker.kill()
-    assert "task died" not in broker.words()
+    assert "task stopped" not in broker.words()
     assert {code for code in book.codes if code} <= LACKING

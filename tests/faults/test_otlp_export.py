@@ -29,7 +29,7 @@ POLL_S = 0.2
 
 
 def spans_in(sink: HttpSink) -> list[tuple[str, Any]]:
-    """Return what a collector has: spans, each with the id of its message."""
+    """Return a collector's spans, each with the ID of its message."""
     return [
         (attribute.value.string_value, span)
         for request in list(sink.received)
@@ -64,7 +64,7 @@ def test_the_web_server_hands_spans_to_its_collector_and_so_does_the_next_after_
         )
 
         def is_handed_over(key: str) -> bool:
-            # The server listens before it watches: what was sent until then is not its.
+            # The server listens before it watches, so it misses earlier messages.
             put(client, OTHER, "X" + key[1:])
             put(client, TOPIC, key)
             return key in dict(spans_in(sink))

@@ -28,5 +28,5 @@ def test_no_partition_loses_what_was_acknowledged(tmp_path: Path, rng: random.Ra
     assert findings.wrong == []
     assert findings.cycles == ROUNDS
     assert findings.acknowledged > ROUNDS * 10
-    # The faults were felt: some messages were stored, and not acknowledged.
+    # The faults had an effect: some messages were stored, and not acknowledged.
     assert sum(count for code, count in findings.codes.items() if code in STORED_CODES) > 0

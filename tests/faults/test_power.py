@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-CUTS = 10
+CUTS = 6
 CUTS_OF_A_BROKER = 4
 
 

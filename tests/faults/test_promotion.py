@@ -1,4 +1,4 @@
-"""The master of a set is killed under load, its slave promoted, and the old one comes back."""
+"""The master of a set is killed under load, its slave promoted, and the old one restarted."""
 
 from __future__ import annotations
 

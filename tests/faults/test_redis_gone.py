@@ -1,4 +1,4 @@
-"""Redis is gone for longer than each first back-off: all but reports goes on, then those, too."""
+"""Redis is down for longer than each first back-off: only reports wait, then they resume."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def test_all_but_reports_goes_on_without_redis_and_they_do_when_it_is_back(
     assert found.gone >= redis_gone.GONE_SECONDS
     assert found.history.acknowledged > 100
     if programs is not None:
-        # The Java and the Go client give some back, which raw ones never do.
+        # The Java and the Go client return some messages, which raw ones never do.
         assert found.history.explained["given back"] > 0
     skip_without(programs)

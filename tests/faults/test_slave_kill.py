@@ -1,4 +1,4 @@
-"""What a SYNC_MASTER acknowledged is in the files of a slave that died under load."""
+"""A SYNC_MASTER's acknowledged messages are in the files of a slave killed under load."""
 
 from __future__ import annotations
 

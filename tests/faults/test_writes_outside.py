@@ -1,4 +1,4 @@
-"""The kernel's word on it: the broker writes nothing outside its store, and nothing for others."""
+"""By the kernel's record, the broker writes only to its store, and only for itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_APPEND")
 
 
 def changed_paths(trace: str) -> set[str]:
-    """Return the paths that successful calls wrote, made, renamed or removed."""
+    """Return the paths that successful calls wrote, created, renamed or removed."""
     found = set()
     for line in trace.splitlines():
         match = LINE.match(line)
@@ -53,7 +53,7 @@ def test_a_broker_at_work_changes_nothing_outside_its_directory(tmp_path: Path) 
             *("strace", "-f", "-qq", "-s", "4096", "-e", f"trace={CALLS}", "-o", str(trace)),
             *(sys.executable, "-m", "broker_core", "-c", str(broker.file)),
         ],
-        # The interpreter's own caches of a source tree are no file of the broker's.
+        # The interpreter's own caches aren't files of the broker.
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         cwd=broker.checkout,
         stdin=subprocess.DEVNULL,
@@ -81,7 +81,7 @@ def test_a_broker_at_work_changes_nothing_outside_its_directory(tmp_path: Path) 
     }
     assert outside == set()
     assert {path for path in changed if "commitlog" in path}, "the trace shows no write at all"
-    # Nor is anything but itself run.
+    # It also executes no other program.
     programs = [line for line in text.splitlines() if " execve(" in line and " = 0" in line]
     assert len(programs) == 1, programs
     readable = [path for path in broker.store.rglob("*") if path.lstat().st_mode & 0o077]
@@ -98,6 +98,6 @@ def work(port: int) -> None:
             assert client.ask(raw_remoting.SEND_MESSAGE, fields, b"x" * 1_000).code == 0
         fields = raw_remoting.pull_fields("worked", 0, 0)
         assert client.ask(raw_remoting.PULL_MESSAGE, fields).code == 0
-        # A name that would lead elsewhere.
+        # A path traversal in the name.
         odd = raw_remoting.send_fields("../../../../tmp/elsewhere")
         assert client.ask(raw_remoting.SEND_MESSAGE, odd, b"x").code != 0

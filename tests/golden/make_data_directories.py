@@ -1,12 +1,11 @@
-"""Makes data-COMMIT.tar.xz: data directories as earlier versions of this checkout left them.
+"""Write data-COMMIT.tar.xz: data directories of earlier versions of this checkout.
 
     python -m tests.golden.make_data_directories [COMMIT ...]
 
-Each is written by the code of its commit, checked out beside this one, with the packages of this
-one: a console with accounts, audit entries and a schedule; a broker with messages and offsets;
-where there were such things by then a history and a lake. No version has been released yet, so
-these stand for releases, and the newest one for the last release.
-`tests/deploy/test_upgrade.py` starts on them.
+The code of each commit, checked out next to this one, writes its directory with this checkout's
+packages: a console with accounts, audit entries and a schedule; a broker with messages and offsets;
+a history and a lake if they existed by then. No version has been released yet, so these represent
+releases, and the newest one the last release. `tests/deploy/test_upgrade.py` starts on them.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def archive_of(commit: str) -> Path:
 
 
 def make(commit: str, directory: Path) -> Path:
-    """Write a data directory by the code of a commit."""
+    """Write a data directory with the code of a commit."""
     checkout, data = directory / "checkout", directory / "data"
     subprocess.run(["git", "worktree", "add", "--detach", checkout, commit], cwd=ROOT, check=True)
     try:
@@ -140,7 +139,7 @@ def _load(port: int) -> None:
 
 
 def _collect(checkout: Path, environment: dict[str, str], data: Path) -> None:
-    """Let the collector of then take a few samples."""
+    """Let that commit's collector take a few samples."""
     process = subprocess.Popen(
         [sys.executable, "manage.py", "collect"], cwd=checkout, env=environment
     )

@@ -1,10 +1,10 @@
-"""Makes hosts-4.9.7.tar.xz: records with IPv4 and IPv6 hosts, written by a real broker 4.9.7.
+"""Write hosts-4.9.7.tar.xz: records with IPv4 and IPv6 hosts, written by a real broker 4.9.7.
 
     python -m tests.golden.make_hosts_4_9_7
 
 The broker runs twice on one store: with brokerIP1=127.0.0.1, then with brokerIP1=::1. Each time
-producers of both kinds of address send one of everything that the broker stores differently, and
-two messages at the end of a file: one takes the last byte that a message may have, one a byte more.
+producers of both address types send one of everything that the broker stores differently, and
+two messages at the end of a file: the first just fits, and the second is a byte too long.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COMPRESSED = zlib.compress(b"c" * 3000)
 
 
 def sends(name: str) -> list[Sent]:
-    """Return a producer's messages; the name makes them its own."""
+    """Return a producer's messages, made distinct by the name."""
     half = {"TRAN_MSG": "true", "PGROUP": "g"}
     return [
         Sent("hosts", 0, f"{name} plain".encode(), {"TAGS": "TagA", "KEYS": f"{name} both"}),
@@ -57,7 +57,7 @@ def sends(name: str) -> list[Sent]:
 
 
 def send_all(client: RawClient, number: int, born_host: str, store_host: str) -> None:
-    """Send everything from one producer; nobody else sends meanwhile."""
+    """Send everything from one producer, with no other sender meanwhile."""
     name = f"{len(store_host)}-{number}"
     for sent in sends(name):
         answer = _send(client, sent)
@@ -116,6 +116,7 @@ def main() -> None:
             place = Path(directory, store_host.replace(":", "_"))
             keys = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
             with Peer("4.9.7", place, brokerIP1=store_host, **FILE_SIZES, **keys) as peer:
+                peer.ends_in_order = True
                 for number, born_host in enumerate(BORN_HOSTS):
                     with RawClient(peer.port, host=born_host) as client:
                         send_all(client, number, born_host, store_host)

@@ -1,8 +1,8 @@
-"""Makes store-4.9.7.tar.xz: a small store, written by a real broker 4.9.7.
+"""Write store-4.9.7.tar.xz: a small store, written by a real broker 4.9.7.
 
     python -m tests.golden.make_store_4_9_7
 
-`SENT` lists what was sent, for tests. The broker stops cleanly before its store is packed.
+`SENT` lists the sent messages, for tests. The broker stops cleanly before its store is packed.
 """
 
 from __future__ import annotations
@@ -149,6 +149,7 @@ def pack(store: Path, archive_path: Path) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         peer = Peer("4.9.7", Path(directory), **FILE_SIZES)
+        peer.ends_in_order = True
         with peer:
             with RawClient(peer.port) as client:
                 send_all(client)

@@ -1,4 +1,4 @@
-"""Our keys beside those of a real broker 4.9.7."""
+"""Our keys compared with those of a real broker 4.9.7."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from broker_core.config.keys import IMPORTANT_KEYS, KEYS
 from broker_core.config.loading import build
-from broker_core.config.unserved import ONE_VALUE, WITHOUT_EFFECT
+from broker_core.config.unsupported_keys import ONE_VALUE, WITHOUT_EFFECT
 
 TEXT = (Path(__file__).parent / "config" / "4.9.7.txt").read_text()
 LINES = [line.removeprefix("important ") for line in TEXT.splitlines()]
@@ -26,7 +26,7 @@ DIFFERENT = {
     "storePathCommitLog": "empty there until the broker starts",
     "storePathRootDir": "the user's home",
 }
-# The original reads one of its fields by another name.
+# RocketMQ reads one of its fields by another name.
 READ_AS = {"isEnableBatchPush": "enableBatchPush"}
 
 

@@ -1,4 +1,4 @@
-"""The keys that we call keys of 5.x beside those that a real broker 5.3.3 reads."""
+"""Our 5.x keys compared with a real broker 5.3.3's."""
 
 from __future__ import annotations
 

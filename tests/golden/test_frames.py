@@ -1,4 +1,4 @@
-"""The broker reads real clients' frames as meant, and answers with codes that they know."""
+"""The broker decodes real clients' frames correctly, and answers with codes that they expect."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ REFERENCE: dict[str, dict[int, set[int]]] = {
         46: {0, 1, 23},
         50: {0, 209},
         51: {0, 210},
-        # Without access control the original does not answer.
+        # Without access control RocketMQ doesn't answer.
         52: DONE,
         53: {0, 211},
         54: DONE,
@@ -85,6 +85,7 @@ REFERENCE: dict[str, dict[int, set[int]]] = {
         328: {0},
         329: {0},
         351: {0, 17},
+        401: DONE,
     },
     "namesrv": {
         100: DONE,
@@ -105,24 +106,26 @@ REFERENCE: dict[str, dict[int, set[int]]] = {
         327: {0},
     },
 }
-"""The codes that may answer each request; 3 for requests of 5.x that are not here."""
+"""The codes that may answer each request; 3 for 5.x requests missing here."""
 REFERENCE["broker"][907] = {0}
 REFERENCE["vip"] = REFERENCE["broker"] | {11: {NOT_SUPPORTED}, 361: {NOT_SUPPORTED}}
 
 
 LITE_PULL = 361
+SET_MESSAGE_REQUEST_MODE = 401
 GET_TOPIC_CONFIG = 351
 GET_BROKER_HA_STATUS = 907
 UPDATE_CONSUMER_OFFSET = 15
 RESET_OFFSET = 222
 DIFFERS = {
     LITE_PULL: "5.x's pull, which 4.9.7 does not know",
+    SET_MESSAGE_REQUEST_MODE: "5.x's switch between pull and POP",
     GET_TOPIC_CONFIG: "5.x's question, without which its mqadmin cannot go on",
     GET_BROKER_HA_STATUS: "5.x's question, which tells mqadmin of 5.x how replication goes",
     UPDATE_CONSUMER_OFFSET: "refused beyond the queue's end, where it would skip messages",
     RESET_OFFSET: "206 for a group without offsets, so that tools go on to set them",
 }
-"""Requests that we answer with another code than the real 4.9.7, on purpose."""
+"""Requests that we deliberately answer with another code than the real 4.9.7."""
 
 
 def decoded(frame: bytes) -> RemotingCommand:
@@ -166,13 +169,13 @@ def test_each_frame_is_written_as_it_was_read(client: str) -> None:
         written = read.encode()
 
         assert decoded(written) == read
-        # Go has an order of its own.
+        # Go uses a different order.
         if client != "go" and Head(one.frame).is_read_whole:
             assert same_form(written) == same_form(one.frame)
 
 
 def same_form(frame: bytes) -> bytes:
-    """Return a frame's header and body without what Java leaves out when it is null."""
+    """Return a frame's header and body without fields that Java omits when they are null."""
     return frame[8:].replace(b'"remark":null,', b"").replace(b'"extFields":{},', b"")
 
 

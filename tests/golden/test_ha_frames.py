@@ -1,4 +1,4 @@
-"""The frames of a real pair 4.9.7, taken apart and put together again."""
+"""The frames of a real pair 4.9.7, decoded and encoded again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same input makes the same files as a real broker 4.9.7.
+"""The same input results in the same files as with a real broker 4.9.7.
 
 Store times are those of the golden records: the clock looks up the time of the record at the log's
 end. Hosts are injected.
@@ -55,7 +55,7 @@ class Golden(NamedTuple):
 
 
 class GoldenClock(ManualClock):
-    """A clock that shows when the real broker stored the next record."""
+    """A clock that returns the time when the real broker stored the next record."""
 
     def __init__(self, golden: list[Golden]) -> None:
         self._times = {one.message.commit_log_offset: one.message.store_timestamp for one in golden}
@@ -100,7 +100,7 @@ def index_files(root: Path) -> list[bytes]:
 
 
 def batch_at(golden: list[Golden], index: int) -> str | None:
-    """Return the properties of a batch, if its first message is here."""
+    """Return the properties of a batch whose first message is at this record."""
     bodies = [one.message.body for one in golden[index : index + len(BATCH)]]
     if bodies != [sent.body for sent in BATCH]:
         return None
@@ -111,7 +111,7 @@ def batch_at(golden: list[Golden], index: int) -> str | None:
 
 
 async def put_all(golden: list[Golden], root: Path) -> None:
-    """Put what the real broker stored, through stores with the records' hosts."""
+    """Put the real broker's messages, through stores with the records' hosts."""
     clock = GoldenClock(golden)
     store: MessageStore | None = None
     host, index = "", 0
@@ -187,7 +187,7 @@ def port_of(host: str) -> int:
 
 
 def client_from(port: int, born_host: str) -> RawClient:
-    """Connect as whoever sent a golden record."""
+    """Connect from the sender's address of a golden record."""
     client = RawClient(port)
     ip = ip_of(born_host)
     family = "TCP6" if ":" in ip else "TCP4"
@@ -205,7 +205,7 @@ def comparable(one: Golden) -> tuple[bytes, list[bytes]]:
 
 
 async def send_all(archive: str, golden: list[Golden], root: Path) -> None:
-    """Send our broker, at the real broker's address, what the real one was sent."""
+    """Send our broker, at the real broker's address, the real one's requests."""
     clock = GoldenClock(golden)
     for store_host in dict.fromkeys(one.message.store_host for one in golden):
         configuration = configuration_for(

@@ -63,7 +63,7 @@ def test_what_was_sent_to_the_real_broker_is_read(store, topic, queue_id):
     messages = read_all(store, topic, queue_id)
 
     sent = wanted(topic, queue_id)
-    # Delayed and half messages come when they are due, behind the others.
+    # Delayed and half messages are stored when they are due, after the others.
     by_body = {(one.body, str(one.properties.get("KEYS"))): one for one in sent}
     assert len(messages) == len(sent)
     for message in messages:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
 SECRET = "12345678"
 START_MS_MAX = 60_000
-"""A start and a request take less."""
+"""A start and a request take less than this."""
 ACCOUNTS = [
     {"accessKey": "administrator", "secretKey": SECRET, "admin": True},
     {
@@ -147,11 +147,14 @@ async def test_who_administers_accounts_is_logged(
     async with client_of(broker, "application") as client:
         await client.ask(RequestCode.DELETE_ACL_CONFIG, accessKey="administrator")
 
-    by = "by access_key=administrator peer=127.0.0.1:"
-    assert f"accounts are administered: update of new-account {by}" in caplog.text
-    assert f"accounts are administered: the addresses that may do everything {by}" in caplog.text
-    assert f"accounts are administered: deletion of new-account {by}" in caplog.text
-    assert "request refused: reason=no administrator code=51" in caplog.text
+    by = "access_key=administrator peer=127.0.0.1:"
+    assert f"accounts changed by request changes=update of new-account {by}" in caplog.text
+    assert (
+        f"accounts changed by request changes=the addresses that may do everything {by}"
+        in caplog.text
+    )
+    assert f"accounts changed by request changes=deletion of new-account {by}" in caplog.text
+    assert "request refused reason=no administrator code=51" in caplog.text
     assert "hush-hush" not in caplog.text
 
 
@@ -210,7 +213,7 @@ async def test_the_versions_of_the_files_are_told(broker: Broker, accounts: Path
 
     version = java_json.decode(answer.ext_fields["version"])
     assert version["counter"] == 0
-    # Of accounts that nobody changed: when this broker loaded them.
+    # For unchanged accounts: the time when this broker loaded them.
     now_ms = SystemClock().now_ms()
     assert now_ms - START_MS_MAX <= version["timestamp"] <= now_ms
     assert java_json.decode(answer.ext_fields["allAclFileVersion"]) == {str(accounts): version}
@@ -263,12 +266,15 @@ async def test_who_changes_a_key_is_logged_with_the_old_and_the_new_value(
     async with client_of(broker, "application") as client:
         await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"traceOn=true\n")
 
-    by = "by access_key=administrator peer=127.0.0.1:"
+    by = "access_key=administrator peer=127.0.0.1:"
     assert before
-    assert f"changed over the wire: traceOn=true->false {by}" in caplog.text
-    assert f"changed over the wire: orderMessageEnable=false->true {by}" in caplog.text
+    assert f"configuration changed by request changes=traceOn=true->false {by}" in caplog.text
+    assert (
+        f"name server configuration changed changes=orderMessageEnable=false->true {by}"
+        in caplog.text
+    )
     assert "traceOn=false->true" not in caplog.text
-    assert "request refused: reason=no administrator code=25" in caplog.text
+    assert "request refused reason=no administrator code=25" in caplog.text
 
 
 @pytest.mark.usefixtures("accounts")
@@ -284,7 +290,7 @@ async def test_who_has_not_signed_in_has_fewer_connections(tmp_path: Path) -> No
                 await asyncio.to_thread(stranger.ask, RequestCode.GET_BROKER_CONFIG)
                 for stranger in strangers
             ]
-            # A refusal does not make an account of a stranger.
+            # A rejection doesn't create an account.
             assert all("No accessKey" in answer.remark for answer in answers)
             async with client_of(broker, "application") as another:
                 with pytest.raises(RemotingError):

@@ -1,4 +1,4 @@
-"""Requests that lead to a message that they do not name: code by right, on a message of another."""
+"""Requests that lead to an unnamed message: the code for each permission, on others' messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SECRET = "12345678"
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
 REFUSAL = EXCEPTION + "No default permission for topic:T"
 RIGHTS = {"nothing": "DENY", "pub-alone": "PUB", "sub-alone": "SUB", "pub-and-sub": "PUB|SUB"}
-"""access key -> its right on topic T; each has a group and a topic of its own."""
+"""access key -> its permission on topic T; each has its own group and topic."""
 ACCOUNTS: list[dict[str, Any]] = [
     {"accessKey": "administrator", "admin": True},
     *(
@@ -51,7 +51,7 @@ ACCOUNTS: list[dict[str, Any]] = [
 
 
 class Found(NamedTuple):
-    """What the administrator left in topic T, with all its places."""
+    """The administrator's message in topic T, with all its locations."""
 
     msg_id: str
     commit_log_offset: int
@@ -201,7 +201,7 @@ class Case(NamedTuple):
     code: RequestCode
     ask: Callable[[Client, Found], Awaitable[RemotingCommand]]
     right: str
-    """What passes it: PUB or SUB on T; "administer" is nobody's but the administrator's."""
+    """The required permission: PUB or SUB on T; only the administrator has "administer"."""
 
 
 CASES = {
@@ -217,7 +217,7 @@ CASES = {
 
 
 def test_every_code_that_leads_to_a_message_has_a_case() -> None:
-    # What watchers are sent is looked at event by event: test_trace_viewers.
+    # Watch events are checked one by one in test_trace_viewers.
     codes = {code for code, rule in RULES.items() if rule.found and rule is not TRACE}
 
     assert {case.code for case in CASES.values()} == codes
@@ -271,7 +271,7 @@ async def test_a_half_message_is_shown_to_no_producer_that_may_not_send_to_its_t
     inquiry = ProducerInquiry(broker.foundation.store_host, producers, gate)
     message = decode(broker.storage.store.look_message(half_offset(found)) or b"")
     was_asked = inquiry.ask(CheckedHalf(message, message.queue_offset, message.commit_log_offset))
-    # Whatever the broker has sent before the answer has come.
+    # Everything the broker sent before this answer has arrived.
     await client.heartbeat("any")
 
     assert was_asked is is_asked

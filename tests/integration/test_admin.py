@@ -37,7 +37,7 @@ async def test_a_consumers_own_words_are_handed_on(client: Client) -> None:
 
     def running_info(request: RemotingCommand, _: Connection) -> RemotingCommand:
         asked.append(request)
-        # Go's clients write what is no JSON: it is not to be read on its way.
+        # Go clients write invalid JSON, so the broker must not parse it.
         return request.answer(ResponseCode.SUCCESS, "fine", {"a": "b"}, b'{"jstack":"a\n"b"')
 
     consumer = await a_consumer(
@@ -153,7 +153,7 @@ async def test_offsets_of_groups_are_compared_without_being_deleted(client: Clie
     )
 
     assert everybody.body == b'{"correctionOffsets":{0:2}}'
-    # "slow" is behind the least of the others.
+    # "slow" is behind the minimum of the others.
     assert json_body(filtered) == {"correctionOffsets": {"0": (1 << 63) - 1}}
     assert kept.ext_fields["offset"] == "2"
 
@@ -254,7 +254,7 @@ async def test_a_key_that_may_change_takes_effect_and_nothing_else_does(
         (b"maxMessageSize=20\nlistenPort=1\n", ResponseCode.NO_PERMISSION),
         (b"noSuchKey=1\n", ResponseCode.NO_PERMISSION),
         (b"maxMessageSize=-1\n", ResponseCode.SYSTEM_ERROR),
-        # What a tool read and sends back whole changes nothing, and is no offence.
+        # Sending back an unchanged configuration is allowed and has no effect.
         (f"listenPort={broker.listen_port}\n".encode(), ResponseCode.SUCCESS),
     ):
         answer = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body)
@@ -273,9 +273,13 @@ async def test_a_key_that_may_change_takes_effect_and_nothing_else_does(
 @pytest.mark.parametrize(
     ("key", "remark"),
     [
-        ("listenPort", "listenPort is changed in the broker's file, not over the wire"),
+        (
+            "listenPort",
+            "listenPort can't be changed over the network; change it in the broker's "
+            "configuration file",
+        ),
         ("listenProt", "unknown configuration key 'listenProt'; did you mean 'listenPort'?"),
-        ("timerWheelEnable", "'timerWheelEnable' is a key of RocketMQ 5.x that has no effect here"),
+        ("timerStopEnqueue", "'timerStopEnqueue' is a key of RocketMQ 5.x that has no effect here"),
         ("k" * 5_000, f"unknown configuration key '{'k' * 100}'"),
     ],
 )
@@ -308,13 +312,13 @@ async def test_keys_of_the_file_that_steer_nothing_are_named(tmp_path: Path) -> 
         await client.shutdown()
 
     assert b"\nkeysWithoutEffect=highSpeedMode,sendMessageThreadPoolNums\n" in shown.body
-    # A tool that sends back all that it read changes nothing, and is no offence.
+    # Sending back an unchanged configuration is allowed and has no effect.
     assert sent_back.code == ResponseCode.SUCCESS
 
 
 @pytest.fixture
 def log_levels() -> Iterator[None]:
-    """Undo what a test does to the levels of the whole process."""
+    """Restore the process-wide log levels after a test."""
     loggers = [logging.getLogger(name) for name in ("", "broker_core.store")]
     before = [each.level for each in loggers]
     yield
@@ -493,7 +497,7 @@ async def test_a_broker_whose_port_is_taken_gives_back_what_it_took(tmp_path: Pa
             await second.start()
         await second.shutdown()
 
-        # Its name server's port and its store are free again.
+        # The name server's port and the store are free again.
         async with running_broker(
             tmp_path / "two", namesrvListenPort=configuration.broker.namesrv_listen_port
         ) as third:

@@ -1,4 +1,4 @@
-"""adminListenAddress: administration is served there, and refused on the public ports."""
+"""adminListenAddress: administration works there, and is rejected on the public ports."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ async def test_public_ports_refuse_administration_and_say_where_it_is_served(
             continue
         assert answer.code == ResponseCode.NO_PERMISSION
         assert answer.remark == (
-            f"request code {code} is administrative: this port does not serve it, the "
-            f"administration listener at {listener} does (adminListenAddress)"
+            f"request code {code} is administrative and isn't allowed on this port; use the "
+            f"administration listener at {listener} (adminListenAddress)"
         )
 
 
@@ -181,7 +181,7 @@ async def test_the_listener_is_secured_as_the_ports_are(tmp_path: Path, listener
 
 async def test_a_unix_socket_serves_this_user_and_goes_with_the_broker(tmp_path: Path) -> None:
     path = tmp_path / "admin.sock"
-    # A socket of an earlier process, which was killed.
+    # The socket of an earlier, killed process.
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
     async with running_broker(tmp_path, adminListenAddress=path) as broker:
@@ -193,7 +193,7 @@ async def test_a_unix_socket_serves_this_user_and_goes_with_the_broker(tmp_path:
             assert beat.code == ResponseCode.SUCCESS
         async with client_of(public_ports(broker)[0]) as client:
             refused = await client.ask(RequestCode.GET_BROKER_CONFIG)
-        assert f"listener at {path} does" in (refused.remark or "")
+        assert f"listener at {path} (adminListenAddress)" in (refused.remark or "")
 
     assert not path.exists()
 

@@ -1,4 +1,4 @@
-"""What strangers send to stop the broker, and how long it keeps the event loop."""
+"""Hostile requests meant to stop the broker, and how long they block the event loop."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from tests.support.raw_remoting import Answer
 
 TURN_S_MAX = 0.05
+"""No anonymous input may block the loop longer."""
 ATTEMPTS = 3
-"""A broker has no more filters than these register."""
-"""No input of a stranger keeps the loop longer."""
 SYSTEM_ERROR = 1
 HEART_BEAT = 34
 UPDATE_CONSUMER_OFFSET = 15
@@ -56,7 +55,7 @@ def heartbeat(consumers: dict[str, list[dict[str, Any]]], producers: tuple[str, 
 
 
 async def ask(broker: Broker, code: int, *bodies: bytes) -> list[Answer]:
-    """Send requests on one connection, which is closed then, from another thread."""
+    """Send requests on one connection from another thread, then close it."""
 
     def run() -> list[Answer]:
         with RawClient(broker.listen_port) as client:
@@ -67,7 +66,7 @@ async def ask(broker: Broker, code: int, *bodies: bytes) -> list[Answer]:
 
 def _ask(client: RawClient, code: int, body: bytes) -> Answer:
     opaque = client.send_request(code, body=body)
-    # The broker's notices of members that came stand before the answer.
+    # The broker's notifications of new members precede the answer.
     while (answer := client.read_answer()).opaque != opaque or answer.code == NOTICE:
         pass
     return answer
@@ -92,7 +91,7 @@ async def test_a_heartbeats_groups_are_written_soon_in_one_write(broker: Broker)
 
     path = broker.foundation.config_directory / "subscriptionGroup.json"
     assert '"group-399"' in path.read_text()
-    # The text before is that of no group at all: all of them came with one write.
+    # There is no earlier version: all groups were written at once.
     assert not path.with_name(path.name + ".bak").exists()
 
 
@@ -133,10 +132,10 @@ def subscriptions(count: int, expression: str, kind: str) -> list[dict[str, Any]
 async def test_the_largest_heartbeat_that_is_served_does_not_stop_the_loop(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # The log of a test costs several times what a broker's does.
+    # Logging in a test costs several times as much as in a broker.
     caplog.set_level(logging.WARNING, "broker_core")
-    # Of some the best: caches are cold at first, and a virtual machine is charged for what its
-    # host does meanwhile.
+    # The best of several attempts: caches are cold at first, and a virtual machine is charged for
+    # its host's work.
     longest_s = TURN_S_MAX
     for attempt in range(ATTEMPTS):
         wanted = subscriptions(1_000, "abcdefghij > 1234567890 AND b=1", "SQL92")

@@ -20,7 +20,7 @@ BODY = bytes(20_000)
 
 
 async def test_a_send_without_a_buffer_is_answered_as_by_the_original(tmp_path: Path) -> None:
-    """The clock stands still, so that no overload check refuses the send first."""
+    """The clock stands still, so that no overload check rejects the send first."""
     storage = FaultyStorage()
     async with running_broker(
         tmp_path,
@@ -38,6 +38,6 @@ async def test_a_send_without_a_buffer_is_answered_as_by_the_original(tmp_path: 
         await client.shutdown()
 
     assert answers[0].code == ResponseCode.SUCCESS
-    # A real 4.9.7 with osPageCacheBusyTimeOutMills=0 answers this code with this remark.
+    # A real 4.9.7 with osPageCacheBusyTimeOutMills=0 answers with this code and remark.
     assert answers[-1].code == ResponseCode.SYSTEM_ERROR
     assert answers[-1].remark == "[PC_SYNCHRONIZED]broker busy, start flow control for a while"

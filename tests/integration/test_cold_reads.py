@@ -1,4 +1,4 @@
-"""What is on the disk only is waited for by other threads than the event loop."""
+"""Threads other than the event loop wait for data that is only on disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.twins import is_compiled
 TOPIC = "Archive"
 QUEUES = 2
 COUNT, BODY = 2_000, bytes(range(256)) * 64
-"""Of each queue: 32 MiB of it, which lie between those of the other one."""
+"""Per queue: 32 MiB, interleaved with those of the other one."""
 LOG_FILE_BYTES = 4 << 20
 """A start reads the last three."""
 FAULTS_MAX = 8

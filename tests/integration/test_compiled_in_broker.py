@@ -1,7 +1,7 @@
-"""What clients send all day reaches the compiled turn in a whole broker.
+"""Frequent client requests reach the compiled turn in a complete broker.
 
-The turn looks whether the table's handlers are the bare ones: whatever surrounds one of them
-leaves its requests to Python, without a wrong answer that would tell.
+The turn checks whether the table's handlers are unwrapped: a wrapped handler silently leaves its
+requests to Python, with correct answers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOPIC = "Orders"
 TRANSACTIONS = 20
 BODY_BYTES, BODIES = 4096, 32
 LATE_PULLS = 150
-"""So many answers are more than all buffers between the broker and a client."""
+"""This many answers exceed all buffers between the broker and a client."""
 
 
 async def test_sends_pulls_half_messages_and_commits_of_a_broker_are_compiled(
@@ -45,13 +45,13 @@ async def test_sends_pulls_half_messages_and_commits_of_a_broker_are_compiled(
 ) -> None:
     async with running_broker(tmp_path) as broker:
         before, after = await asyncio.to_thread(served, broker.listen_port)
-    # The first message of a queue is Python's.
+    # Python handles the first message of a queue.
     assert "handler" not in after, after
     assert after.get("queue", 0) == before.get("queue", 0), after
 
 
 def served(port: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Send, pull and commit, twice; return what was left to Python before and behind the second."""
+    """Send, pull and commit, twice; return Python's requests before and after the second time."""
     create_topic(port, TOPIC, queues=1)
     with RawClient(port) as client:
         a_round(client)

@@ -1,7 +1,7 @@
-"""How late delayed messages are when many wait: the real clock, a minute long.
+"""The lateness of delayed messages when many wait: on the real clock, for a minute.
 
-Lateness is the broker's own: the time that its thread was ready to run while others had the CPUs
-is not counted, so that a busy machine shows the same as an idle one.
+Lateness excludes the time that the broker's runnable thread waited for a CPU, so that a busy
+machine gives the same result as an idle one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker_core.broker import Broker
     from broker_core.message.message import MessageExt
 
-pytestmark = pytest.mark.fault  # not that anything fails: it takes more than a minute
+pytestmark = pytest.mark.fault  # it takes more than a minute, although nothing fails
 
 PENDING = 100_000
 LEVELS_S = range(8, 70)
@@ -42,9 +42,9 @@ HOST = host_bytes("127.0.0.1", 5000)
 
 
 class CpuWait:
-    """How long this thread was ready to run but did not; the loop itself takes the samples.
+    """How long this runnable thread waited for a CPU; the loop itself takes the samples.
 
-    A wait lies between two samples: the loop takes none while it waits, nor while it works.
+    Each wait is between two samples: the loop takes none while it waits or works.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ async def test_what_became_due_meanwhile_is_delivered_within_seconds_of_the_star
     async with running_broker(tmp_path, clock=clock) as broker:
         await asyncio.wait_for(all_came.wait(), OVERDUE_WAIT_S)
 
-    # The CPU's seconds: those in which others have it say nothing.
+    # CPU seconds, because other processes' time doesn't count.
     assert thread_cpu_seconds() - before_s <= OVERDUE_S_MAX
 
 

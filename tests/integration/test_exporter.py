@@ -1,7 +1,7 @@
-"""rocketmq-exporter, which dashboards of 4.x are made for, can read the runtime info.
+"""rocketmq-exporter, used by 4.x dashboards, can read the runtime info.
 
-Source: rocketmq-exporter, model/BrokerRuntimeStats.java (e1ab2dd): one value that it cannot read,
-and it tells nothing of the broker.
+Source: rocketmq-exporter, model/BrokerRuntimeStats.java (e1ab2dd): after one value that it can't
+read, it reports nothing about the broker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INTEGERS = (
 DECIMALS = ("consumeQueueDiskRatio", "commitLogDiskRatio", "putMessageAverageSize")
 RATES = ("putTps", "getMissTps", "getTotalTps", "getFoundTps")
 TRANSFERRED = ("getTransferredTps", "getTransferedTps")
-"""5.x's name, and 4.9's."""
+"""The names in 5.x and 4.9."""
 LIMIT_S = 60.0
 SIZE = re.compile(r"[\d.]+ (B|KiB|MiB|GiB|TiB)")
 INTEGER = re.compile(r"-?\d{1,19}")
@@ -63,12 +63,12 @@ async def test_each_value_that_it_parses_is_there_and_in_its_form(tmp_path: Path
     transferred = next(key for key in TRANSFERRED if key in info)
     for key in (*RATES, transferred):
         assert len([float(each) for each in info[key].split(" ")]) == 3
-    # It takes the third and fourth word, and the seventh and eighth, without their last letter.
+    # It reads the third and fourth word, and the seventh and eighth, without their last letter.
     total, free = (info["commitLogDirCapacity"].split(" ")[at : at + 2] for at in (2, 6))
     for size in (total, free):
         assert SIZE.fullmatch(" ".join(size)[:-1]), info["commitLogDirCapacity"]
     float(info["remainHowManyDataToFlush"].split(" ")[0])
-    # Java drops what is empty at the end.
+    # Java drops empty strings at the end.
     for bucket in info["putMessageDistributeTime"].rstrip().split(" "):
         assert int(bucket.split(":")[1]) >= 0
     for key in waiting:

@@ -9,7 +9,7 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from broker_core.composition.around import surrounded
+from broker_core.composition.handler_wrappers import wrap_handlers
 from broker_core.config.properties import parse_properties
 from broker_core.message import properties
 from broker_core.protocol.codes import RequestCode
@@ -34,7 +34,7 @@ SHOWN_FILE = re.compile(r"^`([\w./-]+)`:\n\n```\w*\n(.*?)^```$", re.DOTALL | re.
 
 
 class BadgedClient(Client):
-    """Shows its badge with each request."""
+    """Sends its badge with each request."""
 
     async def ask(self, code: int, body: bytes = b"", /, **fields: Any) -> RemotingCommand:
         return await super().ask(code, body, **{"badge": "B1", **fields})
@@ -125,7 +125,7 @@ async def test_a_broker_runs_with_an_extension_of_each_kind(
     assert facts(notes, "consumed", "group", "to")[-1] == ("g", 1)
     assert ("Keyed", "PUT_OK") in facts(notes, "put", "topic", "status")
     assert ("Tx", "PUT_OK") in facts(notes, "put", "topic", "status")
-    # The stranger's request is refused before any hook sees it.
+    # The anonymous request is rejected before any hook sees it.
     assert len(facts(notes, "request", "code")) == len(facts(notes, "response", "code")) == 7
     discards = facts(notes_of(listener_file), "discard", "uniq_key", "checks")
     assert discards == [("U1", 1)]
@@ -172,7 +172,7 @@ def test_a_store_that_is_in_use_does_not_leave_extensions_behind(
 async def extended_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **keys: Any
 ) -> AsyncIterator[tuple[Broker, Client]]:
-    """Run a broker in this process with the examples at hand."""
+    """Run a broker in this process with the example extensions."""
     monkeypatch.syspath_prepend(EXAMPLES)
     async with running_broker(tmp_path, **keys) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
@@ -188,7 +188,7 @@ async def test_hooks_hear_of_a_parked_pull_when_it_is_answered(
     async with extended_broker(tmp_path, monkeypatch, **keys) as (broker, client):
         await client.send("T", b"first")
         waiting = asyncio.create_task(client.pull("T", 1, suspend_ms=20_000))
-        while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  no event tells of a parked pull
+        while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  parked pulls have no event
             await asyncio.sleep(0)
         assert not file.read_text()
 
@@ -231,7 +231,7 @@ async def test_a_consume_hook_refuses_a_pull_that_is_answered_at_once_or_later(
         waiting = asyncio.create_task(
             client.pull("T", 1, group="kept-out", suspend_ms=20_000, timeout_s=30.0)
         )
-        while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  no event tells of a parked pull
+        while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  parked pulls have no event
             await asyncio.sleep(0)
         await client.send("T", b"second")
         later = await waiting
@@ -308,7 +308,7 @@ async def test_without_plain_acl_there_are_no_accounts_to_administrate(
         answer = await client.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, badge="B1")
 
     assert answer.code == 1
-    assert "accessValidators does not name plain_acl" in (answer.remark or "")
+    assert "accessValidators doesn't include plain_acl" in (answer.remark or "")
 
 
 async def test_without_extensions_the_tables_are_the_plain_ones(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ async def test_without_extensions_the_tables_are_the_plain_ones(tmp_path: Path) 
         put = broker.storage.store.put_message
         assert put.__func__ is MessagePut.put_message  # type: ignore[attr-defined]
         table: dict[int, Handler] = {}
-        assert surrounded(table, broker.foundation, gate=None) is table
+        assert wrap_handlers(table, broker.foundation, gate=None) is table
 
 
 async def test_the_example_of_the_documentation_works_as_it_is(
@@ -333,10 +333,7 @@ async def test_the_example_of_the_documentation_works_as_it_is(
         taken = [await client.send("orders", keys="k"), await client.send("others")]
         await client.shutdown()
 
-    assert (refused.code, refused.remark) == (
-        13,
-        "messages of orders need a key, this one has none",
-    )
+    assert (refused.code, refused.remark) == (13, "messages in orders need a key")
     assert [answer.code for answer in taken] == [0, 0]
     hook = sys.modules.pop("keyed_topics")
     assert hook.MESSAGE_ILLEGAL == 13
@@ -358,4 +355,4 @@ async def test_the_plug_in_of_the_documentation_hears_of_every_message(
     sys.modules.pop("topic_counts")
 
     told = [entry.getMessage() for entry in caplog.records if entry.name == "topic_counts"]
-    assert told == ["topic orders has got 2 messages", "topic payments has got 1 messages"]
+    assert told == ["topic orders received 2 messages", "topic payments received 1 messages"]

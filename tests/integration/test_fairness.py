@@ -1,7 +1,7 @@
-"""No request of an allowed size holds the event loop for long.
+"""No request of an allowed size blocks the event loop for long.
 
-The tests measure the processor time of whole rounds of uvloop's loop, on which the broker runs: the
-longest wait of a second connection. The best attempt counts, so a stall of the machine doesn't.
+The tests measure the CPU time of whole rounds of uvloop's loop, which the broker uses: the longest
+wait of a second connection. The best attempt counts, so a stall of the machine doesn't.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COMPILED_CODES = (
     RequestCode.LITE_PULL_MESSAGE,
     RequestCode.END_TRANSACTION,
 )
-"""Codes that the compiled turn serves; Python serves all others in either case."""
+"""Codes that the compiled turn handles; Python handles all others in either case."""
 KEYS: dict[str, Any] = {
     "mappedFileSizeCommitLog": 256 << 20,
     "maxHashSlotNum": 100_000,
@@ -106,7 +106,7 @@ def _flag_of(header: bytes) -> int:
 
 
 async def longest_round_s(port: int, costly: Costly, keep: list[Client] | None = None) -> float:
-    """Return the longest round while a client's requests are served, in the best attempt."""
+    """Return the longest round while a client's requests are handled, in the best attempt."""
     best_s = float("inf")
     for _ in range(ATTEMPTS):
         client = await asyncio.to_thread(Client, port)

@@ -1,4 +1,4 @@
-"""With every table at its default bound no request keeps the event loop for long."""
+"""With every table at its default limit no request blocks the event loop for long."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ TURN_S_MAX = 0.05
 ATTEMPTS = 10
 ANSWER_S = 300.0
 NOTICE = 40
+EVERY_QUEUE = {"topic": WIDE, "consumerGroup": WIDE_GROUP, "queueId": "-1", "maxMsgNums": "32"}
 ASKED: dict[int, list[tuple[dict[str, str], Any]]] = {
     RequestCode.HEART_BEAT: [({}, {"clientID": "c", "producerDataSet": [{"groupName": "p"}]})],
     RequestCode.UNREGISTER_CLIENT: [({"consumerGroup": CROWD}, None)],
@@ -67,10 +68,25 @@ ASKED: dict[int, list[tuple[dict[str, str], Any]]] = {
         ({"topic": WIDE, "group": CROWD, "timestamp": "-1", "isForce": "true"}, None)
     ],
     RequestCode.GET_HALF_MESSAGES: [({}, None)],
+    RequestCode.GET_TIMER_MESSAGES: [({}, None)],
+    RequestCode.RECALL_MESSAGE: [({"topic": WIDE, "recallHandle": "djEgVCBiIDEgaw=="}, None)],
     RequestCode.CHECK_HALF_MESSAGE: [({"queueOffset": "0"}, None)],
     RequestCode.EXPLAIN_ACCESS: [({"action": "PUB", "topic": WIDE, "address": "10.1.2.3"}, None)],
     RequestCode.GET_BROKER_INTERNALS: [({}, None)],
     RequestCode.DISCONNECT_CLIENT: [({"group": CROWD, "clientId": "none"}, None)],
+    RequestCode.POP_MESSAGE: [
+        ({**EVERY_QUEUE, "order": order, "invisibleTime": "0"}, None) for order in ("false", "true")
+    ],
+    RequestCode.PEEK_MESSAGE: [(EVERY_QUEUE, None)],
+    RequestCode.NOTIFICATION: [(EVERY_QUEUE, None)],
+    RequestCode.POLLING_INFO: [(EVERY_QUEUE, None)],
+    RequestCode.QUERY_ASSIGNMENT: [
+        ({}, {"topic": WIDE, "consumerGroup": CROWD, "clientId": "client-0", "strategyName": "AVG"})
+    ],
+    RequestCode.SET_MESSAGE_REQUEST_MODE: [
+        ({}, {"topic": WIDE, "consumerGroup": CROWD, "mode": "POP", "popShareQueueNum": 8})
+    ],
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: [({}, None)],
     RequestCode.UPDATE_DELAY_OFFSET: [({"level": "1", "offset": "0"}, None)],
     RequestCode.UPDATE_CONSUMER_FILTER: [
         (
@@ -125,7 +141,7 @@ ASKED: dict[int, list[tuple[dict[str, str], Any]]] = {
     RequestCode.TRACE_LEVEL: [({}, None)],
     RequestCode.TRACE_RECORDED: [({}, None)],
 }
-"""In this order: what deletes comes last."""
+"""In this order, with deletions last."""
 WITHOUT_ACCOUNTS = {
     RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
     RequestCode.DELETE_ACL_CONFIG,
@@ -133,7 +149,7 @@ WITHOUT_ACCOUNTS = {
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
     RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
 }
-"""Refused where access control is off."""
+"""Rejected without access control."""
 AT_THE_NAME_SERVER: dict[int, dict[str, str]] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: {"topic": topic_name(0)},
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: {},
@@ -151,7 +167,7 @@ AT_THE_NAME_SERVER: dict[int, dict[str, str]] = {
 
 @pytest.fixture
 async def full(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Broker]:
-    # Whoever fills tables is logged, and the test keeps every line.
+    # Filling tables is logged, and the test would store every line.
     caplog.set_level(logging.WARNING)
     async with running_broker(tmp_path) as broker:
         full_tables.fill_topics_and_groups(broker)
@@ -159,7 +175,7 @@ async def full(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterato
 
 
 async def ask(port: int, code: int, fields: dict[str, str], body: bytes = b"") -> Answer:
-    """Ask from another thread."""
+    """Send a request from another thread."""
 
     def run() -> Answer:
         with RawClient(port, timeout=ANSWER_S) as client:
@@ -172,9 +188,9 @@ async def ask(port: int, code: int, fields: dict[str, str], body: bytes = b"") -
 
 
 async def longest_turn(port: int, code: int, fields: dict[str, str], body: bytes = b"") -> float:
-    """Return the longest turn of the loop while a request is served: of some attempts the best.
+    """Return the longest turn of the loop during a request, in the best attempt.
 
-    The garbage collector and cold caches spoil one now and then.
+    The garbage collector and cold caches sometimes spoil one.
     """
     best = float("inf")
     for _ in range(ATTEMPTS):
@@ -192,7 +208,7 @@ class Anything:
 
 
 def asked() -> dict[int, list[tuple[dict[str, str], Any]]]:
-    """Return what is asked; a code that nobody has written a case for is asked without fields."""
+    """Return the request for a code; a code without a case is sent without fields."""
     codes = set(map(int, handlers(Anything())))  # type: ignore[arg-type]
     assert ASKED.keys() <= codes
     others = codes - ASKED.keys() - WITHOUT_ACCOUNTS
@@ -251,11 +267,11 @@ async def test_crowds_that_leave_together_do_not_stop_the_loop(full: Broker) -> 
     with LoopTurns() as turns:
         for connection in connections[:-1]:
             housekeeping.on_connection_lost(connection)
-        while len(consumers.groups) > full_tables.PER_CONNECTION:  # noqa: ASYNC110  no event tells
+        while len(consumers.groups) > full_tables.PER_CONNECTION:  # noqa: ASYNC110  no event
             await asyncio.sleep(0)
 
     assert {CROWD, MANY_TOPICS} <= consumers.groups.keys()
     assert len(full.clients.producers.groups) == full_tables.PER_CONNECTION
-    # It was told of the crowd's changes, but not of each of them.
+    # It was notified of the group's changes, but not of each of them.
     assert 0 < connections[-1].frames < full_tables.CONNECTIONS / 2
     assert turns.longest_s < TURN_S_MAX

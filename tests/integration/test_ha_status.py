@@ -1,4 +1,4 @@
-"""GET_BROKER_HA_STATUS: what a pair says of itself."""
+"""GET_BROKER_HA_STATUS: the status of a pair."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_pair_tells_who_has_what(tmp_path: Path) -> None:
     assert (of_slave["brokerRole"], of_slave["brokerId"]) == ("SLAVE", 1)
     assert (client_info["activated"], client_info["maxOffset"]) == (True, end)
     assert client_info["masterAddr"] == ha_address(master)
-    # By it a page finds the slave among the master's connections.
+    # By this address a page finds the slave among the master's connections.
     assert client_info["localAddr"] == link["addr"]
 
 

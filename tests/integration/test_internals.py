@@ -1,4 +1,4 @@
-"""GET_BROKER_INTERNALS: threads, reads, latencies, damaged ranges of a broker that runs."""
+"""GET_BROKER_INTERNALS: threads, reads, latencies, damaged ranges of a running broker."""
 
 from __future__ import annotations
 

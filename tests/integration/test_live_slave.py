@@ -1,4 +1,4 @@
-"""A slave of a pair: what it does by itself while its master sends."""
+"""A slave of a pair: its own work while its master receives messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 1 << 18
 NOTICED_SECONDS = 30.0
-"""Half of what the pull may wait: only a notice can be as quick."""
+"""Half of the pull's maximum wait: only a notification can be as quick."""
 
 
 async def test_a_parked_pull_at_a_slave_hears_of_what_is_replicated(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ async def test_a_slave_deletes_its_own_expired_files(tmp_path: Path) -> None:
             await client.send("T", b"x" * 10_000)
         await until_caught_up(master, slave)
 
-        # Nothing goes before it is flushed.
+        # Only flushed data is sent.
         assert await slave.storage.store.flush()
         slave.storage.store.delete_expired_files_soon()
         await slave.storage.store.retention.clean()

@@ -1,4 +1,4 @@
-"""Names that hold a newline and a line of their own, as strangers send them."""
+"""Names with a newline and a forged log line, sent by anonymous clients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_no_name_forges_a_line_of_the_log(broker: BrokerProcess) -> None:
         registrar.send_request(REGISTER_BROKER, broker_fields)
         until(lambda: "client_id=x" in broker.words(), "the line about the client")
 
-    # Split at newlines alone: nothing else that might end a line may be there at all.
+    # Split at newlines only: no other line separator may appear at all.
     lines = broker.log.read_text().split("\n")
     assert any(f"client_id={SHOWN} address=" in line for line in lines)
     assert all(line.isprintable() for line in lines)

@@ -1,4 +1,4 @@
-"""What a slave takes over from its master, and how it finds it."""
+"""A slave copies its master's metadata, and finds its master."""
 
 from __future__ import annotations
 
@@ -22,9 +22,16 @@ if TYPE_CHECKING:
     from broker_core.broker import Broker
 
 SECRET = "12345678"
-FILES = ("topics", "subscriptionGroup", "consumerOffset", "delayOffset", "consumerFilter")
+FILES = (
+    "topics",
+    "subscriptionGroup",
+    "consumerOffset",
+    "delayOffset",
+    "messageRequestMode",
+    "consumerFilter",
+)
 FOUND_SECONDS = 30.0
-"""Less than the period of registrations here: only a notice can be as quick."""
+"""Less than the registration interval here: only a notification can be as quick."""
 
 
 def address_of(broker: Broker) -> str:
@@ -85,6 +92,7 @@ async def written(broker: Broker) -> dict[str, bytes]:
     storage = broker.storage
     await storage.topics.writer.write()
     await storage.groups.writer.write()
+    await storage.pop.modes.writer.write()
     await storage.offsets.persist_in_thread()
     await storage.filters.persist_in_thread()
     await storage.schedule.persist()
@@ -112,11 +120,13 @@ async def test_the_files_of_a_slave_are_those_of_its_master(
     await client.heartbeat(consumer_groups={"g": {"T": "*"}, "h": {"T": "*"}})
     await commit(client, 1)
     await commit(client, 0, "h")
+    mode = b'{"topic":"T","consumerGroup":"g","mode":"POP","popShareQueueNum":2}'
+    await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, mode)
     await until_async(
         lambda: master.storage.schedule.document() == {"offsetTable": {1: 1}},
         "the delivery of the delayed message",
     )
-    # Behind all messages, or the slave's bitmaps would have to know of it earlier than they do.
+    # After all messages; otherwise the slave's bitmaps would need the group earlier.
     await client.heartbeat(
         "filtering", consumer_groups={"f": {"T": "a > 1"}}, expression_type="SQL92"
     )
@@ -253,7 +263,7 @@ async def test_a_master_that_moves_is_found_without_waiting_for_the_period(
                     ha_slave = slave.replication.ha_slave
                     assert ha_slave.state().master_address == ha_address(master)
                     last = address_of(master)
-                # Gone: the last one is tried on.
+                # The current address is gone, so the previous one is tried.
                 await slave.naming.registration.register_now()
                 assert slave.metadata_sync.state.master_addr == last
 
@@ -294,7 +304,7 @@ async def test_a_slave_that_becomes_master_registers_as_one(tmp_path: Path) -> N
 
 
 async def test_both_may_have_a_name_server_each(tmp_path: Path) -> None:
-    """The set can be found while either lives."""
+    """The set can be found while either is up."""
     ports = [free_port(), free_port()]
     keys: list[dict[str, Any]] = [
         {"namesrvListenPort": own, "embeddedNamesrv": "true", "namesrvAddr": f"127.0.0.1:{other}"}
@@ -328,7 +338,7 @@ def write_accounts(directory: Path) -> None:
     ("account", "refused"),
     [
         ("follower", set()),
-        ("stranger", {"consumer offsets", "delay offsets", "consumer filters"}),
+        ("stranger", {"consumer offsets", "delay offsets", "request modes", "consumer filters"}),
         (
             "",
             {
@@ -336,6 +346,7 @@ def write_accounts(directory: Path) -> None:
                 "consumer offsets",
                 "delay offsets",
                 "subscription groups",
+                "request modes",
                 "consumer filters",
                 "the ends of the log",
             },
@@ -355,7 +366,7 @@ async def test_questions_to_a_master_with_accounts_are_signed(
     ):
         topics = dict(slave.storage.topics.table)
         master.storage.topics.touch()
-        # Without the right account the name server does not say it either.
+        # Without the right account the name server doesn't return it either.
         slave.metadata_sync.follow(address_of(master))
 
         await slave.metadata_sync.sync()
@@ -365,7 +376,7 @@ async def test_questions_to_a_master_with_accounts_are_signed(
         assert is_taken == ("topics" not in refused)
         assert is_taken or slave.storage.topics.table == topics
         for what in refused:
-            assert f"{what} of the master are not taken over" in caplog.text
+            assert f"metadata not copied, will retry kind={what}" in caplog.text
         assert SECRET not in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""GET /metrics of a broker: Prometheus reads it, under the names that a RocketMQ 5 gives."""
+"""GET /metrics of a broker: Prometheus reads it, with the metric names of RocketMQ 5."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from broker_core.composition.metrics import METRICS_PORT
 from broker_core.protocol.codes import RequestCode, ResponseCode
-from broker_core.remoting.allowed import AllowedPeers
+from broker_core.remoting.allowed_peers import AllowedPeers
 from tests.support.broker import running_broker
 from tests.support.client import Client
 from tests.support.pair import running_slave, until_caught_up
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "metrics-5.3.3.txt"
 LIMIT_S = 60.0
 NOT_KNOWN = {"response_code", "result"}
-"""Labels of the original's that would have to be counted for each request."""
+"""RocketMQ labels that would have to be counted for each request."""
 
 
 async def scraped(broker: Broker) -> str:
@@ -153,7 +153,7 @@ async def test_names_types_and_labels_are_those_of_the_original(tmp_path: Path) 
             assert family.type == kind, sample.name
             assert set(sample.labels) == labels - NOT_KNOWN, sample.name
     left_out = {
-        # What is handed out and not committed is not kept by a 4.9.
+        # 4.9 doesn't store delivered messages before their commit.
         "rocketmq_consumer_inflight_messages",
         "rocketmq_consumer_queueing_latency_milliseconds",
         "rocketmq_consumer_ready_messages",
@@ -182,7 +182,7 @@ async def test_promtool_finds_nothing(tmp_path: Path) -> None:
         check=False,
     )
 
-    # The original's own names are not all to promtool's taste.
+    # promtool objects to some of RocketMQ's own names.
     said = [line for line in done.stderr.splitlines() if not line.startswith("rocketmq_")]
     assert said == []
     assert "error while linting" not in done.stderr
@@ -270,11 +270,11 @@ async def test_it_is_off_unless_a_port_is_named(
     caplog.set_level("INFO")
     async with running_broker(tmp_path):
         pass
-    assert "metrics on http" not in caplog.text
+    assert "metrics listening url=http" not in caplog.text
 
     async with running_broker(tmp_path, metricsListenPort=free_port()) as broker:
         await scraped(broker)
-    assert "metrics on http://127.0.0.1:" in caplog.text
+    assert "metrics listening url=http://127.0.0.1:" in caplog.text
 
 
 async def test_it_listens_where_it_is_told(tmp_path: Path) -> None:

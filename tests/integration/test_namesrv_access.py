@@ -1,4 +1,4 @@
-"""Access control of the embedded name server: who may change it, and who may read it."""
+"""Access control of the embedded name server: write and read permissions."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def client_of(broker: Broker) -> AsyncIterator[Callable[[str | None], Clie
 
 
 def state_of(broker: Broker) -> tuple[object, ...]:
-    """Return what the changes could change."""
+    """Return everything that the changes could change."""
     name_server = name_server_of(broker)
     return (
         name_server.routes.cluster_info().encode(),

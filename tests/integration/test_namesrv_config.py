@@ -1,4 +1,4 @@
-"""A name server whose configuration is changed over the wire, then started again."""
+"""A name server whose configuration is changed over the wire, then restarted."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ async def test_an_offset_of_a_topic_that_does_not_exist_is_refused_as_5_x_does(
 
 
 async def read_and_recreate(client: Client, read: int, new: int) -> None:
-    """Have a group read a topic, which is then deleted and created again."""
+    """Have a group read a topic, which is then deleted and recreated."""
     await client.heartbeat(consumer_groups={GROUP: {TOPIC: "*"}})
     await fill(client, read)
     await commit(client, read)

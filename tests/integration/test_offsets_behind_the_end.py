@@ -1,4 +1,4 @@
-"""Consumer offsets behind the ends of their queues, as a power cut leaves them."""
+"""Consumer offsets past the ends of their queues, as after a power cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The text of a message's properties, key \x01 value \x02 ..., holds what its sender put there."""
+r"""A message's properties text, key \x01 value \x02 ..., has only the sender's values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OF_THE_BROKER = {"CLUSTER", "UNIQ_KEY", "MIN_OFFSET", "MAX_OFFSET"}
 
 @pytest.mark.parametrize("name", ["a", "b", "c"])
 async def test_no_other_field_becomes_properties(client: Client, name: str) -> None:
-    """Groups and topics are names, whose separators no property takes over."""
+    """Groups and topics are names, and their separators can't inject properties."""
     fields: dict[str, Any] = {**HEADER, name: SMUGGLED, "i": "KEYS\x01k"}
 
     answer = await client.ask(RequestCode.SEND_MESSAGE_V2, b"x", **fields)
@@ -45,7 +45,7 @@ async def test_no_other_field_becomes_properties(client: Client, name: str) -> N
 async def test_a_text_that_is_odd_is_read_alike_by_everybody(
     client: Client, text: str, wanted: dict[str, str]
 ) -> None:
-    """What a broker makes of it is what a consumer makes of it: nothing hides in between."""
+    """Broker and consumer parse it in the same way, so nothing can hide in between."""
     answer = await client.ask(
         RequestCode.SEND_MESSAGE_V2, b"x", **dict[str, Any]({**HEADER, "i": text})
     )
@@ -61,7 +61,7 @@ REFUSED = {
     "KEYS\x01k\x01mine\x01x": "the property 'KEYS' contains U+0001, which separates names from ",
     "TAGS\x01A\x02no separator": "its properties hold 'no separator' without a value; a property ",
     "\x01value": "a property has no name",
-    # Of half and of delayed messages, which the broker takes another way.
+    # Of half and delayed messages, which take another code path.
     "TRAN_MSG\x01true\x02PGROUP\x01p\x02a\x01b\x01c": "the property 'a' contains U+0001, ",
     "DELAY\x013\x02a\x01b\x02c": "its properties hold 'c' without a value; a property contains ",
     "DELAY\x013\x02a\x01\0": "the property 'a' contains U+0000, ",

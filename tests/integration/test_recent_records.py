@@ -1,6 +1,6 @@
-"""What a sample says of the newest records, and of members that differ.
+"""A sample's data on the newest records, and on members that differ.
 
-Each test samples twice: the first sample says where "new" begins.
+Each test samples twice: the first sample defines where "new" begins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def client(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Client]:
         tmp_path, clock=clock, maxMessageSize=LIMIT, accessMessageInMemoryMaxRatio=40
     ) as broker:
         made = Client(f"127.0.0.1:{broker.listen_port}")
-        # What is there before the first look is nobody's news.
+        # Messages before the first sample aren't new.
         await made.send("T", b"x" * (LIMIT - 10), keys="old")
         await sample(made, clock)
         yield made
@@ -89,7 +89,7 @@ async def test_a_large_message_is_named_for_a_minute(client, clock) -> None:
 async def test_the_commonest_key_has_the_share_of_all_messages_not_of_those_read(
     client, clock
 ) -> None:
-    # Three quarters of the messages lie in one queue, of which a part is read.
+    # Three quarters of the messages are in one queue, of which a part is read.
     for number in range(3 * RECORDS_A_QUEUE_MAX):
         await client.send("T", keys=f"hot other-{number}", queue_id=0)
     for number in range(RECORDS_A_QUEUE_MAX):
@@ -117,7 +117,7 @@ async def test_keys_that_differ_are_not_hot(client, clock) -> None:
 
 
 async def test_a_clock_is_wrong_by_its_nearest_message(client, clock) -> None:
-    # These clients were born when the broker's clock began, which has gone on since.
+    # These clients started with the broker's clock, which has advanced since.
     clock.advance_ms(40_000)
     for _ in range(3):
         clock.advance_ms(1_000)

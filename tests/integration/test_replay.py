@@ -1,4 +1,4 @@
-"""Requests of our own parts that somebody has recorded: a broker takes each of them once."""
+"""Recorded requests of our own programs: a broker accepts each of them once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write_accounts(directory: Path) -> None:
 def recorded(
     code: int, fields: dict[str, str], credentials: Credentials = CONSOLE, *, age_ms: int = 0
 ) -> bytes:
-    """Return the frame of a request as one of our parts signs it."""
+    """Return the frame of a request as one of our programs signs it."""
     request = RemotingCommand.request(code, fields)
     request.opaque = 1
     FreshSigner(credentials, lambda: SystemClock().now_ms() - age_ms).sign(request)
@@ -84,7 +84,8 @@ async def test_the_same_frame_is_refused_the_second_time_at_every_port(broker: B
     for answer in again:
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark.endswith(
-            "Check trebuchetSignature failed for accessKey=console: the request has come before"
+            "Check trebuchetSignature failed for accessKey=console: the request was received "
+            "before; sign each attempt again"
         )
 
 
@@ -103,7 +104,7 @@ async def test_a_registration_passes_once(broker: Broker) -> None:
     first, again = await sent(port, frame), await sent(port, frame)
 
     assert first.code == ResponseCode.SUCCESS
-    assert again.remark.endswith("the request has come before")
+    assert again.remark.endswith("the request was received before; sign each attempt again")
 
 
 async def test_a_restart_lets_no_recorded_request_in(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ async def test_administrators_sign_freshly_where_the_key_says_so(tmp_path: Path)
 
 
 async def test_our_own_registration_is_signed_freshly(tmp_path: Path, broker: Broker) -> None:
-    """A broker registers at a name server whose account for it takes nothing else."""
+    """A broker registers at a name server whose account only accepts fresh signatures."""
     keys = {
         "brokerName": "broker-b",
         "embeddedNamesrv": "false",

@@ -1,4 +1,4 @@
-"""A slave of ours under a master of ours."""
+"""Our slave with our master."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ async def test_a_slave_with_another_clusters_log_acknowledges_nothing_and_says_w
 
             assert sent.code == ResponseCode.SLAVE_NOT_AVAILABLE
     assert "not following the master" in caplog.text
-    assert "its log parts from that of the master" in caplog.text
+    assert "its log diverges from that of the master" in caplog.text
 
 
 async def test_a_wiped_slave_gets_what_the_master_has(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ async def test_a_wiped_slave_gets_what_the_master_has(tmp_path: Path) -> None:
 
 
 def damage(broker: Broker, commit_log_offset: int, size: int) -> None:
-    """Change bytes of a broker's log as a bad disk does, under the running broker."""
+    """Change bytes of a running broker's log as a bad disk does."""
     (name, *_) = sorted((broker.storage.store.files.paths.commit_log).iterdir())
     with name.open("r+b") as file:
         file.seek(commit_log_offset)
@@ -290,8 +290,8 @@ async def test_damage_in_the_middle_of_the_masters_log_does_not_stop_its_slave(
             await send_some(master, 4)
             await until_caught_up(master, slave)
             assert_same_logs(master, slave)
-    assert "a slave found a damaged range" in caplog.text
-    assert f"damaged range of the master stepped over: from={unit[0]}" in caplog.text
+    assert "slave reported a damaged range" in caplog.text
+    assert f"damaged range of the master skipped from={unit[0]}" in caplog.text
 
 
 async def test_a_slave_that_doubts_what_is_whole_or_no_record_damages_nothing(

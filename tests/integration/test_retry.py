@@ -133,7 +133,7 @@ async def test_a_watcher_of_one_message_sees_it_given_back_retried_and_dead(
         ("dead", DEAD, "0"),
     ]
     assert {event["messageId"] for event in events} == {"U"}
-    # The retry waited three seconds, however long ago the message was born.
+    # The retry waited three seconds, however old the message was.
     assert 2_900_000 <= events[4]["latencyUs"] <= 3_200_000
     assert (events[4]["reconsumeTimes"], events[4]["reconsumeMax"]) == (1, 16)
     due_in_ms = int(events[2]["dueMs"]) - int(events[2]["timeMs"])
@@ -248,7 +248,7 @@ async def test_an_unknown_group_is_refused_where_none_is_made(tmp_path: Path) ->
 async def test_a_message_that_rocketmq_stored_with_a_separator_in_a_value_is_given_back_as_it_is(
     broker: Broker, client: Client
 ) -> None:
-    """No client may send it to us, but an old store directory has it."""
+    """Clients can't send such a message to us, but an old store may contain it."""
     await client.send("T")
     put(broker.storage.store, "T", more={"colour": "r\x01d"})
     message = await only(client, "T", 1)

@@ -1,4 +1,4 @@
-"""What a slave does and leaves to its master, without a master: docs/roles.md has the table."""
+"""A slave without a master: its own tasks and the master's (see docs/roles.md)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Broker]:
-    """A slave whose store has what a master left: three messages, one that waits, one half."""
+    """A slave whose store has data of a master: three messages, one delayed, one half."""
     async with running_broker(tmp_path, clock=clock) as master:
         producer = Producer(f"127.0.0.1:{master.listen_port}")
         for number in range(MESSAGES):
@@ -111,8 +111,46 @@ async def test_delay_offsets_and_filters_are_changed_at_the_master(
     answer = await client.ask(code, body, **fields)
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "change them there" in (answer.remark or "")
+    assert "change delay offsets and filters on its master" in (answer.remark or "")
     assert (broker.storage.schedule.document(), broker.storage.filters.document()) == before
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.POP_MESSAGE,
+        RequestCode.ACK_MESSAGE,
+        RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        RequestCode.NOTIFICATION,
+    ],
+)
+async def test_messages_are_leased_from_the_master(
+    client: Client, broker: Broker, code: RequestCode
+) -> None:
+    receipt = "0 1 60000 0 0 broker-a 0 0"
+    fields: dict[str, Any] = {
+        "queueId": 0,
+        "offset": 0,
+        "extraInfo": receipt,
+        "invisibleTime": 60_000,
+    }
+
+    answer = await client.ask(code, consumerGroup="g", topic="T", **fields)
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "receive and acknowledge messages on its master" in (answer.remark or "")
+    assert not broker.storage.pop.engine.in_flight()
+
+
+async def test_the_mode_of_a_group_is_set_at_the_master(client: Client, broker: Broker) -> None:
+    body = b'{"topic":"T","consumerGroup":"g","mode":"POP","popShareQueueNum":0}'
+
+    answer = await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body)
+
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "please execute it from master broker" in (answer.remark or "")
+    assert broker.storage.pop.modes.table == {}
 
 
 async def test_a_slave_serves_reads(client: Client) -> None:
@@ -163,7 +201,7 @@ async def test_the_offset_of_a_pull_is_not_committed_and_one_that_is_sent_is(
 
 
 async def configure_group(broker: Broker, client: Client, **more: int) -> None:
-    """Configure the group as its master would, and lead consumers to slaves."""
+    """Configure the group as its master would, and redirect consumers to slaves."""
     await broker.foundation.role.changed("ASYNC_MASTER")
     group = java_json.encode({"groupName": "g", **more})
     answer = await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group)
@@ -175,7 +213,7 @@ async def configure_group(broker: Broker, client: Client, **more: int) -> None:
 async def test_a_slow_consumer_is_led_where_its_group_says_and_a_quick_one_back(
     tmp_path: Path, role: str
 ) -> None:
-    """The group reads what has left the memory, or what has not, by the share of memory."""
+    """By the memory ratio, the group reads messages that are no longer, or still, in memory."""
     for share, suggested in ((0, "7"), (40, "2")):
         directory = tmp_path / str(share)
         async with running_broker(directory, accessMessageInMemoryMaxRatio=share) as broker:
@@ -209,7 +247,7 @@ async def test_such_a_pull_that_may_wait_is_kept_for_a_second(
     client: Client, broker: Broker, clock: ManualClock
 ) -> None:
     waiting = asyncio.create_task(client.pull("T", BEYOND, suspend_ms=15_000, timeout_s=60))
-    while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  no event tells of a parked pull
+    while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  parked pulls have no event
         await asyncio.sleep(0)
 
     await pass_time(clock, 900)
@@ -234,7 +272,7 @@ async def test_a_slave_delivers_nothing_until_it_is_master(
     assert (await client.pull("T", MESSAGES)).code == ResponseCode.PULL_NOT_FOUND
 
     waiting = asyncio.create_task(client.pull("T", MESSAGES, suspend_ms=15_000, timeout_s=60))
-    while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  no event tells of a parked pull
+    while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  parked pulls have no event
         await asyncio.sleep(0)
     await broker.foundation.role.changed("ASYNC_MASTER")
     await pass_time(clock, 100)
@@ -277,6 +315,17 @@ async def test_a_transaction_is_ended_at_the_master(client: Client) -> None:
     )
 
     assert ended.code == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+async def test_only_the_master_recalls_and_lists_timers(client: Client, broker: Broker) -> None:
+    changed = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"recallMessageEnable=true\n")
+    assert changed.code == ResponseCode.SUCCESS, changed.remark
+
+    recalled = await client.ask(RequestCode.RECALL_MESSAGE, topic="T", recallHandle="x")
+    listed = await client.ask(RequestCode.GET_TIMER_MESSAGES)
+
+    assert recalled.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert listed.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 async def test_a_master_that_becomes_slave_stops_its_duties(

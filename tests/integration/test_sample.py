@@ -1,4 +1,4 @@
-"""GET_BROKER_SAMPLE: all that a collector keeps of a broker, in one answer."""
+"""GET_BROKER_SAMPLE: all data that a collector stores about a broker, in one answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def client(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Client]:
 
 
 async def sample(client: Client, clock: ManualClock) -> Any:
-    """Ask when the answer before is no longer shared."""
+    """Request a sample once the previous answer is no longer shared."""
     clock.advance_ms(SHARED_MS)
     answer = await client.ask(RequestCode.GET_BROKER_SAMPLE)
     assert answer.code == ResponseCode.SUCCESS, answer.remark

@@ -1,4 +1,4 @@
-"""The broker's periodic work, each at the original's interval."""
+"""The broker's periodic work, each at RocketMQ's interval."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Calls(Service):
         return task
 
     async def end(self) -> None:
-        """Wait for the calls that work in a thread, which the clock does not wait for."""
+        """Wait for calls in a thread, which the clock doesn't wait for."""
         await asyncio.gather(*self._tasks_begun)
         await settle()
 

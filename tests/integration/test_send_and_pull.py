@@ -213,18 +213,6 @@ async def test_a_negative_queue_lets_the_broker_choose(client: Client) -> None:
     assert 0 <= int(answer.ext_fields["queueId"]) < 4
 
 
-@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
-async def test_what_is_not_served_is_refused_and_not_stored_as_something_else(
-    client: Client, name: str
-) -> None:
-    await client.send("T")
-
-    answer = await client.send("T", **dict[str, Any]({name: "1"}))
-
-    assert answer.code in (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_PERMISSION)
-    assert len(messages(await client.pull("T"))) == 1
-
-
 async def test_without_automatic_creation_an_unknown_topic_is_refused(tmp_path: Path) -> None:
     async with running_broker(tmp_path, autoCreateTopicEnable="false") as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
@@ -377,7 +365,7 @@ async def test_a_parked_pull_waits_on_past_messages_its_filter_skips(
     waiting = asyncio.create_task(
         client.pull("T", 1, subscription="A", suspend_ms=10_000, timeout_s=8.0)
     )
-    while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  no event tells of a parked pull
+    while not len(broker.storage.parked_pulls):  # noqa: ASYNC110  parked pulls have no event
         await asyncio.sleep(0)
     await client.send("T", b"skipped", tags="B")
     await client.send("T", b"wanted", tags="A")

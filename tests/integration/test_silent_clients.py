@@ -1,4 +1,4 @@
-"""Clients that do not answer the requests of the broker."""
+"""Clients that don't answer the broker's requests."""
 
 from __future__ import annotations
 

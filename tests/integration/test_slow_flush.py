@@ -1,4 +1,4 @@
-"""The disk is slower than syncFlushTimeout: the message is stored, and the answer says where."""
+"""A disk slower than syncFlushTimeout: the message is stored, and the answer has its offset."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HEADER: dict[str, Any] = {
 
 
 class SlowDisk:
-    """A broker with SYNC_FLUSH, whose flushes end when the test says so."""
+    """A broker with SYNC_FLUSH, whose flushes end when the test triggers it."""
 
     def __init__(self, broker: Broker, clock: ManualClock, gate: Gate) -> None:
         self.client = Client(f"127.0.0.1:{broker.listen_port}")
@@ -46,7 +46,7 @@ class SlowDisk:
         self._gate = gate
 
     async def too_slow_for(self, request: Coroutine[Any, Any, RemotingCommand]) -> RemotingCommand:
-        """Make a request whose flush does not end in time; return its answer."""
+        """Send a request whose flush doesn't end in time; return its answer."""
         waiting = asyncio.create_task(request)
         await self._gate.until_entered()
         assert not waiting.done()

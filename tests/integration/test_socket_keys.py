@@ -1,4 +1,4 @@
-"""Keys of sockets, seen in the kernel's sockets of a broker that runs in this process."""
+"""Socket options, read from the kernel's sockets of a broker in this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SEND_BYTES, RECEIVE_BYTES = 40_000, 50_000
 BACKLOG = 17
 TCP_INFO_BACKLOG_AT = 28
-"""Of a listening socket tcpi_sacked is the longest its queue may be."""
+"""For a listening socket tcpi_sacked is its maximum queue length."""
 
 
 def open_sockets() -> Iterator[socket.socket]:
@@ -50,7 +50,7 @@ def peer_port(one: socket.socket) -> int | None:
 
 
 def buffers_of(one: socket.socket) -> tuple[int, int]:
-    """Return the sizes that were asked for; Linux doubles them for its own bookkeeping."""
+    """Return the requested sizes; Linux doubles them for its own bookkeeping."""
     sent = one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     received = one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     return sent // 2, received // 2
@@ -94,7 +94,7 @@ async def test_the_clients_buffers_are_as_configured(tmp_path: Path) -> None:
         ):
             connected = [buffers_of(one) for one in open_sockets() if peer_port(one) == port]
 
-    # One registers the broker, one asks who else is in its set.
+    # One registers the broker, one looks for other members of its set.
     assert set(connected) == {(SEND_BYTES, RECEIVE_BYTES)}
 
 
@@ -104,7 +104,7 @@ async def test_a_client_waits_for_a_connection_as_long_as_configured() -> None:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
         port = full.getsockname()[1]
-        # One connection fills the queue: the kernel does not answer the next.
+        # One connection fills the queue: the kernel doesn't answer the next.
         with socket.create_connection(("127.0.0.1", port)):
             client = RemotingClient(clock=clock, limits=RemotingLimits(connect_timeout_s=1.5))
             asked = asyncio.get_running_loop().create_task(client.connection(f"127.0.0.1:{port}"))

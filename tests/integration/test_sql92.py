@@ -219,7 +219,7 @@ EXTENDED: dict[str, Any] = {
 
 
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return the prices of the records that a filter looks at from now on."""
+    """Return the prices of the records that a filter reads from now on."""
     prices: list[bytes] = []
     by_record = SqlFilter.by_record
 
@@ -245,13 +245,13 @@ async def test_bitmaps_save_the_look_at_records_that_do_not_match(
         answer = await client.pull("T", subscription=None, max_msg_nums=32)
 
         assert bodies(answer) == [b"11", b"15", b"16"]
-        # Those from before the filter have no bitmaps.
+        # Records from before the filter have no bitmaps.
         assert prices == [b"1", b"11", b"15", b"16"]
         await client.shutdown()
 
 
 def born_before_now(broker: Broker) -> None:
-    """Let the filter's bits count for what is sent in this millisecond."""
+    """Apply the filter's bits to messages sent in this millisecond."""
     found = broker.storage.filters.find("T", "g")
     assert found is not None
     found.born_time -= 1

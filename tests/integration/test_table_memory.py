@@ -1,4 +1,4 @@
-"""Strangers that fill every table of a broker to its default bound take less than 100 MB."""
+"""Filling every table of a broker to its default limit takes less than 100 MB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_all_tables_together_take_less_than_100_mb(tmp_path: Path) -> None:
-    """In a process of its own, whose memory nothing else fills or has left behind."""
+    """In a separate process with otherwise unused memory."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.full_tables", str(tmp_path)],
         cwd=ROOT,
@@ -25,5 +25,5 @@ def test_all_tables_together_take_less_than_100_mb(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     grown_by, steps = json.loads(done.stdout)
     assert grown_by < BYTES_MAX, steps
-    # Every table was filled, none refused early.
+    # Every table was filled, and none rejected entries early.
     assert all(grown > 0 for step, grown in steps.items() if step != "written"), steps

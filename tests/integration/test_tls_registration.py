@@ -1,4 +1,4 @@
-"""A broker as a client: its name server takes TLS only."""
+"""A broker as a client of a name server that accepts TLS only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def secured_name_server(directory: Path) -> AsyncIterator[NameServer]:
-    """Run a name server that takes TLS only, from clients with a certificate of its authority."""
+    """Run a name server that accepts only TLS, from clients with a certificate of its authority."""
     made, key = certificate(directory, "namesrv")
     known, _ = certificate(directory, "broker")
     tls = TlsConfig(

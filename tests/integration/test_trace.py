@@ -1,4 +1,4 @@
-"""The live trace of a whole broker: what a watcher sees of what clients do."""
+"""The live trace of a whole broker: a watcher's view of clients' actions."""
 
 from __future__ import annotations
 

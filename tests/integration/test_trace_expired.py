@@ -1,4 +1,4 @@
-"""What was deleted before a group had read it."""
+"""Messages deleted before a group had read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of messages as a watcher sees them, from received to acknowledged or passed over."""
+"""The stages of messages as a watcher sees them, from received to acknowledged or skipped."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_a_copy_of_a_message_without_a_key_is_told_of_as_that_message(
 async def test_a_delivery_says_to_which_member_how_many_bytes_went_and_where_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The page cache holds nothing.
+    # The page cache is empty.
     monkeypatch.setattr("broker_core.storage.OsFile.pread_resident", lambda *_: None)
     async with running_broker(tmp_path, accessMessageInMemoryMaxRatio=0) as broker:
         client = Client(f"127.0.0.1:{broker.listen_port}")
@@ -213,7 +213,7 @@ async def test_what_a_bitmap_passes_over_is_told_apart_from_what_its_record_was_
         # From before the filter: it has no bitmap.
         await client.send("T", price="1", UNIQ_KEY="looked at")
         await client.heartbeat(consumer_groups={"g": {"T": "price > 10"}}, expression_type="SQL92")
-        # The filter's bits count for what is sent in this millisecond.
+        # The filter's bits count for messages sent in this millisecond.
         found = broker.storage.filters.find("T", "g")
         assert found is not None
         found.born_time -= 1
@@ -245,7 +245,7 @@ async def test_a_slave_that_has_a_message_is_told_of(tmp_path: Path) -> None:
         watched = Watched(client.address)
         await client.send("T")
         await watched.begin(topic="T", stages=["replicated"])
-        # Of a slave is told what is stored after its first report to a watched broker.
+        # A slave's reports count for messages stored after its first report to a watched broker.
         async with asyncio.timeout(60):
             for number in range(1_000):
                 await client.send("T", UNIQ_KEY=f"U{number}")

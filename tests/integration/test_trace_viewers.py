@@ -1,4 +1,4 @@
-"""Many viewers, those that do not read or come again, bursts, rights, levels and the recorder."""
+"""Many viewers: some don't read or reconnect; bursts, permissions, levels and the recorder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
         tmp_path,
         hostWatcherNumsMax=64,
         flushDiskType="SYNC_FLUSH",
-        # Little waits in the kernel for a viewer that does not read.
+        # The kernel buffers little for a viewer that doesn't read.
         serverSocketSndBufSize=65_536,
     ) as running:
         yield running
@@ -72,7 +72,7 @@ def offered(watched: Watched) -> dict[str, int]:
 
 
 def is_all_there(watched: Watched, **stages: int) -> bool:
-    """Tell whether each stage has so many events, those that came and those that are lost."""
+    """Whether each stage has the given number of events, arrived or lost."""
     if offered(watched) != stages:
         return False
     come = sum(len(batch["events"]) for batch in watched.batches)
@@ -95,7 +95,7 @@ async def test_of_a_burst_each_stage_has_come_or_is_counted(
             "all events to come or to be counted",
         )
     assert int(capped.batches[-1]["dropped"]) > 0
-    # A number is missing for each event that is lost, and for nothing else.
+    # A number is missing for each lost event, and only for those.
     numbers = [int(event["seq"]) for event in capped.events]
     assert len(set(numbers)) == len(numbers)
     assert numbers == sorted(numbers)
@@ -265,7 +265,7 @@ async def test_the_slowest_hundred_of_ten_minutes_are_a_hundred_and_none_is_olde
         keep(0, 9_000_000)
         await pass_time(clock, 10 * 60_000 + 1)
         for number in range(1, 151):
-            # No order of latencies is that of times.
+            # Latencies in an order unrelated to that of times.
             keep(number, number * 7 % 151 * 1_000)
 
         slowest = await watched.recorded(ask="slowest", minutes=10)
@@ -351,12 +351,12 @@ async def test_switched_off_nothing_is_noted_and_nothing_pushed(
     ("code", "body", "words"),
     [
         (RequestCode.TRACE_LEVEL, {"level": "loud"}, "the level of the trace cannot be read"),
-        (RequestCode.TRACE_LEVEL, {"level": "full"}, "has minutes"),
-        (RequestCode.TRACE_LEVEL, {"level": "off", "minutes": 5}, "has minutes"),
+        (RequestCode.TRACE_LEVEL, {"level": "full"}, "requires minutes"),
+        (RequestCode.TRACE_LEVEL, {"level": "off", "minutes": 5}, "requires minutes"),
         (RequestCode.TRACE_LEVEL, {"level": "full", "minutes": 61}, "cannot be read"),
-        (RequestCode.TRACE_RECORDED, {"ask": "message"}, "its place or its key must say"),
+        (RequestCode.TRACE_RECORDED, {"ask": "message"}, "by its place or its key"),
         (RequestCode.TRACE_RECORDED, {"limit": 10**6}, "cannot be read"),
-        (RequestCode.TRACE_RECORDED, {"filter": {"properties": {"a": "1"}}}, "does not know"),
+        (RequestCode.TRACE_RECORDED, {"filter": {"properties": {"a": "1"}}}, "doesn't store"),
         (RequestCode.TRACE_WATCH, {"resume": {"watchId": "1", "lastSeq": "x"}}, "cannot be read"),
     ],
 )

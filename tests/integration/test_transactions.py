@@ -295,7 +295,7 @@ async def test_transactions_are_forbidden_and_checked_otherwise_while_the_broker
     refused = await producer.half(b"later", UNIQ_KEY="U2")
 
     assert refused.code == ResponseCode.NO_PERMISSION
-    # The wait that has begun is as long as it was; those after it are not.
+    # The current wait keeps its length; later ones are changed.
     for wait_ms in (60_000, 2_000, 2_000):
         await pass_time(clock, wait_ms)
         await producer.question()
@@ -338,7 +338,7 @@ async def test_a_transaction_is_ended_while_its_half_message_waits_in_a_buffer(
         assert await bodies(producer) == []
 
         async def commit_later() -> None:
-            assert await bodies(producer) == []  # the pull that is parked came before this one
+            assert await bodies(producer) == []  # the parked pull arrived before this one
             await pass_time(clock, 200)
 
         pulled, _ = await asyncio.gather(producer.pull("T", suspend_ms=15_000), commit_later())
@@ -369,7 +369,7 @@ async def test_undecided_transactions_are_listed_and_a_producer_is_asked_at_once
     assert (listed["total"], listed["next"]) == (2, -1)
     assert [each["queueOffset"] for each in rest["halves"]] == [1]
     assert await bodies(producer) == [b"two"]
-    # What was asked out of turn counts as no check.
+    # An extra check doesn't count.
     left = json_body(await producer.ask(RequestCode.GET_HALF_MESSAGES))
     assert [(each["queueOffset"], each["checkTimes"]) for each in left["halves"]] == [(0, 0)]
 

@@ -1,4 +1,4 @@
-"""`python -m broker_core truncate`: a stopped broker's log is cut where its operator says."""
+"""`python -m broker_core truncate`: a stopped broker's log is cut at the operator's offset."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def a_file(directory: Path, *lines: str) -> str:
 
 
 def fill(broker: Broker) -> list[int]:
-    """Put messages; return where each begins, and where the last one ends."""
+    """Put messages; return the offset of each, and the end of the last one."""
     store = broker.storage.store
     for number in range(COUNT):
         put(store, body=b"%d" % number, keys=f"k{number}")
@@ -56,7 +56,7 @@ async def test_the_rest_is_saved_and_the_next_start_cuts_it(
     assert main(["truncate", "-c", file, "--at", str(at)]) == 0
 
     (place,) = (tmp_path / "b/store/diverged").iterdir()
-    words = f"{end - at} bytes are saved in {place}; the next start cuts the log at {at}\n"
+    words = f"saved {end - at} bytes in {place}; the next start cuts the log at {at}\n"
     assert capsys.readouterr().out == words
     lines = (place / "messages.jsonl").read_text().splitlines()
     assert [json.loads(line)["keys"] for line in lines] == ["k3", "k4"]
@@ -90,7 +90,7 @@ async def test_a_log_that_ends_there_is_left_alone(
 
     assert main(["truncate", "-c", file, "--at", str(end)]) == 0
 
-    assert capsys.readouterr().out == f"the log ends at {end} already\n"
+    assert capsys.readouterr().out == f"the log already ends at {end}\n"
     assert not (tmp_path / "b/store/diverged").exists()
 
 
@@ -104,7 +104,7 @@ async def test_an_offset_that_the_log_lacks_is_refused(
 
     assert main(["truncate", "-c", file, "--at", str(beyond)]) == 1
 
-    assert f"the log holds offsets 0 to {end}; {beyond} is not" in capsys.readouterr().err
+    assert f"the log holds offsets 0 to {end}; {beyond} is outside" in capsys.readouterr().err
     async with running_broker(tmp_path / "b") as broker:
         assert broker.storage.store.max_commit_log_offset == end
 

@@ -1,4 +1,4 @@
-"""Peers that read no answers, or send only half of a frame, can't exhaust the broker's memory."""
+"""Peers that don't read answers, or send only half a frame, can't exhaust the broker's memory."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ TOPIC = "Unread"
 LARGE = 4_000_000
 CONNECTIONS = 30
 QUIET_S = 1.0
-"""When nothing can be sent for this long, the broker reads no more."""
+"""When nothing can be sent for this long, the broker stops reading."""
 PIECE = 256 * 1024
 FRAME = 15 << 20
 MB = 1_000_000
 UNREAD_MB_MAX = 200
-"""Each connection may get one answer of 4 MB, the largest there is; the rest is room."""
+"""Each connection may get one answer of 4 MB, the largest there is; the rest is slack."""
 HELD_MB_MAX = HELD_BYTES_MAX * 7 // 4 // MB
-"""A growing buffer has room to spare, and the allocator keeps memory that was freed."""
+"""A growing buffer has slack, and the allocator keeps freed memory."""
 
 
 class Stored(NamedTuple):
@@ -46,7 +46,7 @@ class Stored(NamedTuple):
 
     broker: BrokerProcess
     large: str
-    """Where in the log a message of LARGE bytes is."""
+    """The log offset of a message of LARGE bytes."""
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def stored(tmp_path: Path) -> Iterator[Stored]:
 
 
 def memory_mb(broker: BrokerProcess) -> float:
-    """Return how much memory the broker's process uses, without its mapped files."""
+    """Return the memory of the broker's process in MB, without mapped files."""
     for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024 / MB
@@ -85,7 +85,7 @@ def wake(broker: BrokerProcess, queue_id: int) -> None:
 
 
 def peak_mb(broker: BrokerProcess, frames: bytes, then: Callable[[], None] | None = None) -> float:
-    """Return by how many MB memory grew while peers sent frames and read nothing.
+    """Return the memory growth in MB while peers sent frames without reading.
 
     `then` is called when the broker has stopped reading from them.
     """

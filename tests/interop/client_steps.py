@@ -1,4 +1,4 @@
-"""The steps of the client programs, with the reason where the outcome differs on purpose."""
+"""The steps of the client programs, with the reason for each deliberate difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LITE_PULL = "5.3.3 pulls with request code 361 of 5.x, which ours serves and 4.9
 
 
 def java(name: str, differs: str = "") -> Step:
-    """Return a step of the Java clients alone."""
+    """Return a step of the Java clients only."""
     return Step(name, JAVA, NO_CALL, dict.fromkeys(JAVA, differs) if differs else {})
 
 
@@ -48,7 +48,7 @@ STEPS = [
     # Consumers.
     Step("push by tags"),
     Step("push by SQL92"),
-    java("an SQL92 expression that is none", REFUSED_AT_PULL),
+    java("an invalid SQL92 expression", REFUSED_AT_PULL),
     Step("pull"),
     java("a pull that waits"),
     java("a pull consumer's offsets"),
@@ -65,7 +65,7 @@ STEPS = [
     Step("a message that fails"),
     java("a message that always fails"),
     java("a message given back"),
-    # A group that is asked for, and one that is gone.
+    # A group that is queried, and a deleted one.
     Step("members of a group"),
     Step("running info"),
     Step("running info with stacks"),

@@ -1,4 +1,4 @@
-"""The Go programs, built once, and somebody at the console."""
+"""The Go programs, built once, and a console user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def viewer(namesrv: str, client: Client, settings: Any) -> Iterator[Client]:
-    """Somebody at the console in front of the brokers of a name server."""
+    """A console user with the brokers of a name server."""
     settings.TREBUCHET_NAMESRV = [namesrv]
     access.gateway.cache_clear()
     user = get_user_model().objects.create_user("rita", password="correct horse battery")

@@ -7,7 +7,7 @@ from typing import Literal
 
 COMMAND_SECONDS = 120.0
 FIRST_LINE = -60.0
-"""The command is left to itself after its first line."""
+"""The command continues in the background after its first line."""
 
 Shape = Literal["text", "lines", "names", "keys", "first"]
 
@@ -16,9 +16,9 @@ Shape = Literal["text", "lines", "names", "keys", "first"]
 class Case:
     """One command line.
 
-    `shape` is what is compared: the text; its lines, which come out of a hash table; these with
-    every number replaced; the keys of `key : value` lines; the first line of a command without an
-    end. `differs` is why ours says something else, on purpose.
+    `shape` is the compared part: the text; its lines, which come from a hash table; these with
+    every number replaced; the keys of `key : value` lines; the first line of an endless command.
+    `differs` is why our output deliberately differs.
     """
 
     name: str
@@ -36,7 +36,7 @@ def case(
     differs: str = "",
     seconds: float = COMMAND_SECONDS,
 ) -> Case:
-    """Return the case of a command line whose arguments have no blanks."""
+    """Return the case of a command line whose arguments have no spaces."""
     return Case(name or line.split()[0], tuple(line.split()), shape, differs, seconds)
 
 
@@ -129,7 +129,7 @@ CASES = [
     case("brokerStatus -c DefaultCluster", "brokerStatus, a cluster", shape="keys", differs=MORE),
     case("statsAll", shape="names"),
     case("statsAll -t orders", "statsAll, one topic", shape="names"),
-    # Each shows the keys it knows, of which there are more with each feature.
+    # Each shows its known keys, whose number grows with each feature.
     case("getBrokerConfig -b {broker}", shape="first"),
     case("updateBrokerConfig -b {broker} -k fileReservedTime -v 71"),
     case("updateBrokerConfig -c DefaultCluster -k traceOn -v false", "updateBrokerConfig, cluster"),
@@ -170,13 +170,13 @@ CASES = [
     case("clusterAclConfigVersion -b {broker}", differs=ACL_OFF),
     case("updateGlobalWhiteAddr -b {broker} -g 10.0.0.1", differs=ACL_OFF),
     case("getAclConfig -b {broker}", differs=ACL_OFF),
-    # What takes something away.
+    # Deletions.
     case("deleteTopic -c DefaultCluster -t made"),
     case("deleteTopic -c DefaultCluster -t absent", "deleteTopic, absent"),
     case("deleteSubGroup -c DefaultCluster -g made-group -r true"),
     case("deleteSubGroup -b {broker} -g absent-group", "deleteSubGroup, absent"),
     case("topicList", "topicList, at the end", shape="lines"),
-    # Last, since they have no end: they go on printing.
+    # Last, because they print endlessly.
     case("startMonitoring", shape="first", seconds=FIRST_LINE),
     case("clusterRT -a 2 -s 64 -i 1", shape="first", seconds=FIRST_LINE),
 ]

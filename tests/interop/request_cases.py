@@ -1,7 +1,7 @@
 """Requests by code, each row of the tables of the broker and of the name server at least once.
 
-The test sends them in this order, since some depend on earlier ones. `{offset}`, `{msg_id}`,
-`{half_offset}` and `{half_queue_offset}` stand for the place where a broker stored a message.
+The test sends them in this order, because some depend on earlier ones. `{offset}`, `{msg_id}`,
+`{half_offset}` and `{half_queue_offset}` are replaced by a stored message's location.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ MESSAGE_REQUESTS = [
     ),
     Case("send without a body", Code.SEND_MESSAGE, SEND),
     Case(
-        "send a batch that is none",
+        "send an invalid batch",
         Code.SEND_BATCH_MESSAGE,
         {**SEND_V2, "m": "true"},
         b"x",
@@ -97,7 +97,7 @@ MESSAGE_REQUESTS = [
         differs="ours refuses: no consumer ever received a half message",
     ),
     Case("retry by a send", Code.SEND_MESSAGE, RETRY, b"x"),
-    # Without a delay: the original forgets to clear it, and delays the dead letter.
+    # Without a delay: RocketMQ forgets to clear it, and delays the dead letter.
     Case("retry by a send too often", Code.SEND_MESSAGE, {**DEAD, "reconsumeTimes": "16"}, b"x"),
     Case(
         "retry by a send, no retries", Code.SEND_MESSAGE, {**DEAD, "maxReconsumeTimes": "1"}, b"x"
@@ -242,7 +242,9 @@ CLIENTS_REQUESTS = [
     Case("unregister nothing", Code.UNREGISTER_CLIENT),
     Case("check tags", Code.CHECK_CLIENT_CONFIG, body=check_config("TAG", "A")),
     Case("check an expression", Code.CHECK_CLIENT_CONFIG, body=check_config("SQL92", "a > 1")),
-    Case("check what is none", Code.CHECK_CLIENT_CONFIG, body=check_config("SQL92", "a >")),
+    Case(
+        "check an invalid expression", Code.CHECK_CLIENT_CONFIG, body=check_config("SQL92", "a >")
+    ),
     Case("check nothing", Code.CHECK_CLIENT_CONFIG),
     Case("members", Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": LIVE_GROUP}),
     Case("members of no group", Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "none"}),
@@ -383,10 +385,10 @@ BROKER_ITSELF_REQUESTS = [
 OTHER_VERSIONS_REQUESTS = [
     *(
         Case(f"code {code}", code)
-        for code in (13, 22, 23, 27, 47, 209, 210, 211, 212, 213, 214, 301, 302, 353, 370, 9_999)
+        for code in (13, 22, 23, 27, 47, 209, 210, 211, 212, 213, 214, 301, 302, 353, 9_999)
     ),
 ]
-"""Codes that no broker of 4.9 serves."""
+"""Codes that no 4.9 broker supports."""
 
 NAME_SERVER_REQUESTS = [
     Case("route of nothing", Code.GET_ROUTEINFO_BY_TOPIC, name_server=True, differs=LEAVES_OUT),
@@ -501,7 +503,7 @@ REFUSED_COMMITS = [
         differs="ours answers as 5.x; the original stores it, and a later topic begins there",
     ),
 ]
-"""The last ones: the original stores them, and answers later questions by them."""
+"""The last ones: RocketMQ stores them, which affects later answers."""
 
 CASES = [
     *MESSAGE_REQUESTS,

@@ -1,4 +1,4 @@
-"""The rows of request_cases.py, asked of one broker that was prepared for them."""
+"""The rows of request_cases.py, sent to one prepared broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.support.broker_process import BrokerProcess
     from tests.support.peer import Peer
 
-# What each of the two says of itself, of its clocks and of its speed.
+# Values specific to each broker, its clocks and its speed.
 ITS_OWN = frozenset(
     {"timestamp", "counter", "sum", "tps", "avgpt", "consumeTps", "delayTime"}
     | {
@@ -33,15 +33,15 @@ ITS_OWN_FIELDS = frozenset(
 )
 SECONDS = 120
 LATE_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-"""Made by the original's first look for transactions, which an interval here puts off."""
+"""Created by RocketMQ's first transaction check, which an interval delays here."""
 ADDRESS = re.compile(r"/?127\.0\.0\.1:\d+")
 
 
 def form(value: Any, key: str = "") -> Any:
-    """Return what must be alike: all but the values that are one's own, and orders of sets."""
+    """Return the comparable part: no broker-specific values, and no order of sets."""
     if isinstance(value, dict):
         shown = {name: form(one, name) for name, one in value.items()}
-        # The original writes each time a second time, for people.
+        # RocketMQ also writes each time in a readable form.
         return {name: one for name, one in shown.items() if not name.endswith("TimeStampStr")}
     if isinstance(value, list):
         return sorted((form(one, key) for one in value if one != LATE_TOPIC), key=repr)
@@ -55,7 +55,7 @@ def body_of(answer: Answer) -> Any:
         return len(answer.body) > 0
     body = java_json.decode(answer.body)
     if "brokerVersionDesc" in body.get("table", ()):
-        # The runtime info: the keys, of which one names a directory; ours has more.
+        # The runtime info: the keys, one of which names a directory; ours has more.
         return {key for key in body["table"] if "/" not in key} - OUR_RUNTIME_KEYS
     for table in ("topicConfigTable", "offsetTable"):
         for key in [key for key in body.get(table, ()) if key.startswith("RMQ_SYS_TRANS")]:
@@ -83,7 +83,7 @@ OUR_RUNTIME_KEYS = {
 
 
 def answer_of(client: RawClient, code: int, fields: dict[str, str], body: bytes) -> Answer:
-    """Return the answer, behind the notice that a heartbeat may bring first."""
+    """Return the answer, after the notification that a heartbeat may trigger first."""
     client.send_request(code, fields, body)
     answer = client.read_answer()
     while answer.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
@@ -92,7 +92,7 @@ def answer_of(client: RawClient, code: int, fields: dict[str, str], body: bytes)
 
 
 def wait_for_messages(client: RawClient, topic: str, queues: int, count: int) -> None:
-    """Return when so many are readable: the original writes its queues behind the answer."""
+    """Wait until enough messages are readable: RocketMQ writes its queues after the answer."""
 
     def readable() -> int:
         asked = [{"topic": topic, "queueId": str(queue_id)} for queue_id in range(queues)]
@@ -103,16 +103,16 @@ def wait_for_messages(client: RawClient, topic: str, queues: int, count: int) ->
 
 
 class Rows:
-    """One broker with the messages and clients that the rows ask about."""
+    """One broker with the messages and clients for the rows."""
 
     def __init__(self, broker: BrokerProcess | Peer) -> None:
         self._broker = broker
         self._member = RawClient(broker.port)
         self.places: dict[str, str] = {}
-        """What the texts in braces of the rows stand for."""
+        """Values for the placeholders in the rows."""
 
     def __enter__(self) -> Rows:
-        # A slave has what was prepared at its master.
+        # A slave has its master's prepared data.
         self.places = self.places or self._prepare()
         self._join()
         return self
@@ -164,7 +164,7 @@ class Rows:
         assert answer_of(self._member, RequestCode.HEART_BEAT, {}, heartbeat).code == 0
 
     def ask(self, case: request_parts.Case) -> tuple[Answer, Any]:
-        """Return the answer and the part of it that must be alike."""
+        """Return the answer and its comparable part."""
         fields = {name: self._at_its_place(value) for name, value in case.fields.items()}
         port = self._broker.namesrv_port if case.name_server else self._broker.port
         with RawClient(port) as client:
@@ -176,7 +176,7 @@ class Rows:
         return answer, (answer.code, shown, body_of(answer))
 
     def wait_for_delivery(self) -> None:
-        """Return when the first level's message was delivered, and its offset shows that."""
+        """Wait until the first level's message is delivered, and its offset shows that."""
         with RawClient(self._broker.port) as client:
             until(
                 lambda: b"{1:1" in client.ask(RequestCode.GET_ALL_DELAY_OFFSET).body,

@@ -1,4 +1,4 @@
-"""The comparison's loads of Kafka: what they count is stored, and an error ends them."""
+"""The comparison's Kafka loads: counted messages are stored, and an error ends them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tools.bench import compared, kafka, loads
+from tools.bench import kafka, loads, peer_comparison
 from tools.bench.cells import ASYNC, BATCH, CELLS, QUEUES
 from tools.bench.contenders import cell_of, running
 
@@ -54,7 +54,7 @@ def test_each_record_that_is_counted_is_stored(broker: Running, name: str, key: 
 
 
 def test_a_store_to_start_with_is_filled(broker: Running) -> None:
-    filling = cell_of("kafka batched", compared.FILLING)
+    filling = cell_of("kafka batched", peer_comparison.FILLING)
     assert filling is not None
     before = stored(broker)
 

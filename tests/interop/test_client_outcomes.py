@@ -1,4 +1,4 @@
-"""The table of outcomes is whole: each step of each client, against both brokers, has its facts."""
+"""The table of outcomes is complete: each step of each client, with both brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.outcome_page import (
     complaints,
     page_of,
     read,
-    taken_twice,
+    run_and_confirm,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_a_step_that_nobody_wrote_down_is_told_of(monkeypatch: pytest.MonkeyPatc
 
 
 def verdict_of(*takes: Differences) -> tuple[Verdict, list[list[str]]]:
-    """Return the verdict on takes one after another, and the brokers of each."""
+    """Return the verdict on repeated runs, and the brokers of each."""
     left = list(takes)
     asked: list[list[str]] = []
 
@@ -85,7 +85,7 @@ def verdict_of(*takes: Differences) -> tuple[Verdict, list[list[str]]]:
         asked.append(brokers)
         return left.pop(0)
 
-    return taken_twice(take, [OURS, THEIRS]), asked
+    return run_and_confirm(take, [OURS, THEIRS]), asked
 
 
 def test_what_differs_nowhere_is_taken_once() -> None:

@@ -1,8 +1,7 @@
-"""Everything that a client can do alone, against our broker and the real one, side by side.
+"""All single-client behaviour, compared between our broker and the real one.
 
-The outcome of each step is in outcomes/clients.md; a run with any other outcome fails when that
-comes twice: the machine of a run may stall for seconds, so a client with another outcome is taken
-once more, against brokers that start anew. What is wrong is wrong twice.
+The outcome of each step is in outcomes/clients.md. A run with a different outcome is repeated once
+with restarted brokers, because the machine may stall for seconds, and fails if it differs again.
 
     TREBUCHET_WRITE_OUTCOMES=1 pytest tests/interop    writes the page
 """
@@ -33,9 +32,10 @@ from tests.support.outcome_page import (
     Differences,
     SeenOnceWarning,
     Verdict,
-    taken_twice,
+    run_and_confirm,
 )
 from tests.support.peer import Peer
+from tests.support.quick_java import OPTIONS
 from tests.support.raw_remoting import RawClient, topic_fields
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from tests.support.java_clients import JavaClients
 
-# A difference is taken once more, against brokers that start anew.
+# A difference is checked again with restarted brokers.
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.timeout(1_500),
@@ -53,7 +53,7 @@ pytestmark = [
 
 VERSION = "4.9.7"
 KEYS: dict[str, object] = {"enablePropertyFilter": "true", "traceTopicEnable": "true"}
-# Of a queue that is all in memory a group begins at its first message, wherever it wants to.
+# In a queue that is entirely in memory a group begins at the first message, whatever it requests.
 OLD_KEYS: dict[str, object] = {
     "enablePropertyFilter": "true",
     "brokerName": "broker-old",
@@ -62,7 +62,7 @@ OLD_KEYS: dict[str, object] = {
 }
 SECONDS = 360
 SUFFIXES = ("4", "5", "go")
-"""What each client has behind the names of its topics."""
+"""Each client's suffix of topic names."""
 ELSEWHERE = {
     *("delayed messages", "transactions", "transactions of a producer that is gone"),
     *("request and reply", "a message that fails", "a message that always fails", "accounts"),
@@ -73,7 +73,7 @@ WRITING = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A name server with two brokers, of which the second is asked from its disk."""
+    """A name server with two brokers; the second one serves from disk."""
 
     kind: str
     namesrv: str
@@ -115,7 +115,10 @@ def deployed(kind: str, directory: Path) -> Iterator[Deployment]:
         first: Peer | BrokerProcess
         old: Peer | BrokerProcess
         if kind == THEIRS:
-            first = stack.enter_context(Peer(VERSION, directory / "first", **KEYS))
+            peer = Peer(VERSION, directory / "first", **KEYS)
+            # With TLS, which is one of the steps.
+            peer.java_options = OPTIONS
+            first = stack.enter_context(peer)
             keys = {**OLD_KEYS, "namesrvAddr": first.namesrv}
             old = stack.enter_context(Peer(VERSION, directory / "old", **keys))
         else:
@@ -130,7 +133,7 @@ def deployed(kind: str, directory: Path) -> Iterator[Deployment]:
 
 
 class Deployments:
-    """The brokers of the first take, which all clients share, and new ones for each second take."""
+    """The brokers of the first run, shared by all clients, and new ones for each repetition."""
 
     def __init__(self, root: Path, shared: dict[str, Deployment]) -> None:
         self._root = root
@@ -151,7 +154,7 @@ class Deployments:
                     fresh.append(stack.enter_context(deployed(kind, directory)))
                 return differences(client, fresh)
 
-        return taken_twice(take, [OURS, THEIRS])
+        return run_and_confirm(take, [OURS, THEIRS])
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +167,7 @@ def deployments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment
 
 
 def differences(client: Client, deployments: list[Deployment]) -> Differences:
-    """Run a client's programs against deployments; return what is not as in the table."""
+    """Run a client's programs with deployments; return the differences from the table."""
     wanted = {step.name for step in STEPS if client.name in step.clients} - ELSEWHERE
     topic = f"live-{client.name.lower().replace(' ', '-').replace('.', '_')}"
     found: Differences = {}
@@ -183,7 +186,7 @@ def differences(client: Client, deployments: list[Deployment]) -> Differences:
             for program in (tour, group):
                 try:
                     facts |= program.result()
-                # The second take decides: also what ended or was not heard may have been a stall.
+                # The repetition decides: an exit or a missing message may be due to a stall, too.
                 except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
                     failures.append(f"{type(error).__name__}: {error}")
             for name in sorted(wanted - facts.keys()):
@@ -207,7 +210,7 @@ def facts_of_steps(client: Client, deployment: Deployment) -> dict[str, str]:
 
 
 def require(verdict: Verdict) -> None:
-    """Fail for what was wrong twice, warn of what was wrong once."""
+    """Fail for confirmed differences, and warn of others."""
     for text in verdict.once:
         warnings.warn(f"seen once, and not again:\n{text}", SeenOnceWarning, stacklevel=2)
     assert verdict.wrong == [], "\n" + "\n".join(verdict.wrong)
@@ -235,7 +238,7 @@ def go_run(
     deployments: Deployments,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Future[Verdict] | None]:
-    """The Go client's steps, while the Java clients take theirs: most of their time is waiting."""
+    """The Go client's steps, in parallel with the Java clients': they mostly wait."""
     if shutil.which("go") is None:
         yield None
         return
@@ -246,7 +249,7 @@ def go_run(
 
 
 def go_client(program: Path, directory: Path) -> Client:
-    # There a consumer that broadcasts keeps its places.
+    # A broadcasting consumer stores its offsets there.
     environment = {"HOME": str(directory), "PATH": "/usr/bin:/bin"}
 
     def take_steps(deployment: Deployment) -> list[str]:

@@ -1,4 +1,4 @@
-"""A store with ConsumeQueue extensions goes from the real broker to ours, is killed, and back."""
+"""A store with ConsumeQueue extensions moves from the real broker to ours, is killed, and back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GROUPS = {"dear": "price > 70", "cheap": "price <= 20 AND region = 'eu'", "none"
 EXTENSION_LINE = re.compile(
     r"extend(?!ed)|ConsumeQueueExt|\bext\b|(?<!to calc )bit map|bloom", re.IGNORECASE
 )
-"""How long a bitmap took is told by machines that are busy."""
+"""The time for a bitmap depends on the machine's load."""
 
 
 class Message(NamedTuple):
@@ -63,7 +63,7 @@ class Message(NamedTuple):
 
 
 async def subscribe(client: Client) -> None:
-    """Subscribe all groups; a heartbeat names one, as clients have one each."""
+    """Subscribe all groups; a heartbeat names one, because clients have one each."""
     for group, expression in GROUPS.items():
         answer = await client.heartbeat(
             f"client-{group}",
@@ -97,11 +97,11 @@ async def read(client: Client, **pull: object) -> list[int]:
 
 
 async def use(port: int, rounds: int) -> None:
-    """Subscribe, read what the rounds before have sent, send one more."""
+    """Subscribe, read earlier rounds' messages, send one more."""
     client = Client(f"127.0.0.1:{port}")
     await subscribe(client)
     await check(client, rounds)
-    # Bitmaps count for messages of a later millisecond than the filter's.
+    # Bitmaps apply to messages of a later millisecond than the filter's.
     await asyncio.sleep(0.01)
     await send_round(client)
     await check(client, rounds + 1)
@@ -109,7 +109,7 @@ async def use(port: int, rounds: int) -> None:
 
 
 async def check(client: Client, rounds: int) -> None:
-    """Each filter finds its messages, as soon as they are dispatched."""
+    """Check that each filter finds its messages once they are dispatched."""
     for group in GROUPS:
         wanted = [number for number in range(ROUND) if Message(number).is_wanted(group)] * rounds
         found = await read(client, group=group, subscription=None, sub_version=7)
@@ -124,7 +124,7 @@ async def check(client: Client, rounds: int) -> None:
 
 
 def stored_extensions(store: Path) -> list[CqExtUnit | None]:
-    """Return what the units of the queue lead to, read from the files."""
+    """Return the extensions of the queue's units, read from the files."""
     files = {
         int(path.name): path.read_bytes()
         for path in (store / "consumequeue_ext" / TOPIC / "0").iterdir()
@@ -141,6 +141,7 @@ def stored_extensions(store: Path) -> list[CqExtUnit | None]:
 async def with_theirs(directory: Path, store: Path, rounds: int) -> None:
     keys = {**KEYS, "storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
     with Peer("4.9.7", directory, **keys) as theirs:
+        theirs.ends_in_order = True
         if not rounds:
             raw_remoting.create_topic(theirs.port, TOPIC, queues=1)
         await use(theirs.port, rounds)
@@ -161,7 +162,7 @@ def contents(units: list[CqExtUnit | None]) -> list[tuple[int, bytes]]:
 
 
 def filters_of(store: Path) -> dict[str, object]:
-    """Return what consumerFilter.json says that does not depend on when it was said."""
+    """Return the time-independent part of consumerFilter.json."""
     table = json.loads((store / "config" / "consumerFilter.json").read_text())
     groups = table["filterDataByTopic"][TOPIC]["groupFilterData"]
     changing = {"deadTime", "dead"}

@@ -1,4 +1,4 @@
-"""The family of a message that RocketMQ's own broker stored: by requests that it answers, too."""
+"""The history of a message stored by RocketMQ's own broker, also by requests it supports."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_message_that_died_at_the_real_broker_has_its_family_from_the_log_alon
         )
         assert sent.code == 0, sent.remark
         (stored,) = raw_remoting.read_queue(original.port, "Orders", 0)
-        # By its offset a broker knows who reads a topic.
+        # By the offset, the broker recognizes the group as a reader of the topic.
         read = {"consumerGroup": "billing", "topic": "Orders", "queueId": "0", "commitOffset": "1"}
         assert raw.ask(UPDATE_CONSUMER_OFFSET, read).code == 0
         back = {
@@ -68,7 +68,7 @@ def test_a_message_that_died_at_the_real_broker_has_its_family_from_the_log_alon
         answer = viewer.get(address)
         steps = [line.step for line in answer.context["waterfall"].lines]
         found[:] = [answer.context["relatives"].problems, steps]
-        # The index follows the log.
+        # The index lags behind the log.
         return "dead" in {step.stage for step in steps}
 
     until(has_died, "the broker to index the dead letter", seconds=SECONDS, every_s=POLL_S)

@@ -1,4 +1,4 @@
-"""Consumers that select by SQL92, clients with accounts: ours does what Apache RocketMQ does."""
+"""SQL92 consumers and clients with accounts: ours behaves like Apache RocketMQ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.signature import Credentials
 from broker_core.remoting.client import RemotingClient
 from console.gateway.answers import TopicConfig
-from console.gateway.known import known_addresses
+from console.gateway.known_addresses import known_addresses
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.gateway import gateway_to
 from tests.conftest import require_java
@@ -62,7 +62,7 @@ EXPRESSIONS: dict[str, Callable[[int, str], bool]] = {
 }
 """The third doesn't compile; the fourth compiles except for its last words."""
 REFUSED_BY_OURS = "price = 1 AND nothing more"
-"""The original ignores text after a valid expression, and its consumer silently gets nothing."""
+"""RocketMQ ignores text after a valid expression, and its consumer silently gets no messages."""
 
 
 NEW = {"accessKey": "new-account", "secretKey": "new-secret", "admin": "false"}
@@ -124,12 +124,12 @@ CASES: list[tuple[str, int, dict[str, str]]] = [
         {"globalWhiteAddrs": "10.0.0.1,10.0.1.*"},
     ),
 ]
-"""In this order, since later ones look at what earlier ones did."""
+"""In this order, because later ones check the effects of earlier ones."""
 
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, Peer]]:
-    """Ours, and the real one, with the same accounts."""
+    """Our broker and the real one, with the same accounts."""
     require_java()
     directories = [tmp_path_factory.mktemp(name) for name in ("ours", "theirs")]
     ours = BrokerProcess(directories[0], **KEYS)
@@ -208,9 +208,9 @@ def test_a_producer_gets_as_far_as_with_the_real_broker(
         dict(produce(java_4, each.namesrv, topic, access_key, secret)) for each in brokers
     )
 
-    # The original does not check a batch's topic. Since 4.9.4 its clients also sign a mark of
-    # queries that its brokers leave out of the signature, so every signed query is refused; ours
-    # decides by the client's version, as 5.x does.
+    # RocketMQ doesn't check a batch's topic. Since 4.9.4 its clients also sign a mark of queries
+    # that its brokers leave out of the signature, so it rejects every signed query; ours decides by
+    # the client's version, as 5.x does.
     if ours["send"] != "OK" and access_key in ("application", "powerless"):
         assert ours.pop("batch") == ours["send"]
         theirs.pop("batch")
@@ -257,14 +257,14 @@ async def test_requests_end_with_the_real_brokers_code(
 
     assert ours.code == theirs.code, f"theirs: {theirs.remark}\nours: {ours.remark}"
     if ours.code == 1:
-        # The original adds a line number of its source to the reason.
+        # RocketMQ adds a line number of its source to the reason.
         assert (theirs.remark or "").startswith((ours.remark or "") + ", org.apache.rocketmq.")
 
 
 def test_the_console_signs_for_both_brokers(
     brokers: tuple[BrokerProcess, Peer], settings: Any, tmp_path: Path
 ) -> None:
-    """The real broker takes the fields of the fresh signature for fields like any other."""
+    """The real broker treats the fields of the fresh signature like any other fields."""
     settings.TREBUCHET_BROKER_ACCESS_KEY = "administrator"
     settings.TREBUCHET_BROKER_SECRET_KEY = SECRET
     settings.TREBUCHET_CONFIRMED_BROKERS_FILE = tmp_path / "confirmed_brokers.json"
@@ -314,7 +314,7 @@ SENDERS = [
     ("open", "application", "wrong-secret"),
     ("open", "unknown-account", SECRET),
 ]
-"""A topic, an account, its secret key or another one."""
+"""A topic, an account, its secret key or a wrong one."""
 
 
 def test_each_java_client_sends_as_far_as_its_account_may(
@@ -346,7 +346,7 @@ def test_the_go_client_sends_as_far_as_its_account_may(
 
 
 def keys_wanted(expression: str) -> list[str]:
-    """Return the keys of the messages that the expression selects, in the order of text."""
+    """Return the keys of the messages that the expression selects, in text order."""
     is_wanted = EXPRESSIONS[expression]
     numbers = range(COUNT + BATCH)
     return sorted(f"k-{i}" for i in numbers if is_wanted(i % 10, "us" if i % 2 else "eu"))
@@ -355,6 +355,6 @@ def keys_wanted(expression: str) -> list[str]:
 def selected(
     java: JavaClients, namesrv: str, topic: str, group: str, expression: str, count: int
 ) -> list[str]:
-    """Return the output of a consumer that selects from a topic filled before."""
+    """Return the output of a consumer that selects from an already filled topic."""
     produce(java, namesrv, topic, "application")
     return consume(java, namesrv, topic, group, expression, count=count)

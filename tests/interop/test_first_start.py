@@ -1,4 +1,4 @@
-"""A broker that nobody used yet: its topics, and how mqadmin 5.3.3 traces its first message."""
+"""An unused broker: its topics, and how mqadmin 5.3.3 traces its first message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEYS = [
     },
     {"defaultTopicQueueNums": "3"},
 ]
-"""Configurations by which the original makes other topics at its start."""
+"""Configurations with which RocketMQ creates other topics at its start."""
 
 
 def listed(broker: BrokerProcess | Peer) -> set[str]:
@@ -49,7 +49,7 @@ def listed(broker: BrokerProcess | Peer) -> set[str]:
 @pytest.mark.parametrize("keys", KEYS, ids=str)
 def test_the_first_topics_are_the_real_ones(tmp_path: Path, keys: dict[str, str]) -> None:
     require_java()
-    # At its first look for transactions the original makes the half topic.
+    # RocketMQ creates the half topic at its first transaction check.
     table = {**keys, "transactionCheckInterval": "200"}
     ours = BrokerProcess(tmp_path / "ours", **table)
     with Peer("4.9.7", tmp_path / "theirs", **table) as theirs:
@@ -65,7 +65,7 @@ def test_the_first_topics_are_the_real_ones(tmp_path: Path, keys: dict[str, str]
 
 @pytest.fixture
 def traced(tmp_path: Path) -> Iterator[list[BrokerProcess | Peer]]:
-    """Ours and the real one, each with a trace topic.
+    """Our broker and the real one, each with a trace topic.
 
     Without that topic the client ends before it finds a route to it, and drops the trace.
     """
@@ -88,7 +88,7 @@ def test_mqadmin_5_finds_the_trace_of_what_it_sent(
     for broker in traced:
         home = tmp_path / f"home-{broker.port}"
         home.mkdir()
-        # As people run it: the process ends right after the send.
+        # As users run it: the process ends right after the send.
         with MqAdmin(jars, home, broker.namesrv) as mqadmin:
             sent = mqadmin.run("sendMessage", "-t", "traced", "-p", "hello", "-m", "true").text
             message_id = sent.split()[-1]

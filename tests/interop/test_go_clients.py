@@ -1,4 +1,4 @@
-"""The unmodified Go client against our broker, and against the real one by the same program."""
+"""The unmodified Go client with our broker, and with the real one by the same program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REFUSAL = re.compile(r"CODE: 1, DESC: push reply message fail, channel of <.+@as
 VERSION = "4.9.7"
 DELAYS_S = (1, 2, 3, *(1,) * 15)
 KEYS = {
-    # With the defaults retries take minutes, and so does the first question about a half message.
+    # With the defaults retries take minutes, and so does the first transaction check.
     "messageDelayLevel": " ".join(f"{delay}s" for delay in DELAYS_S),
     "transactionCheckInterval": 1_000,
     "transactionTimeOut": 1_000,
@@ -58,7 +58,7 @@ def broker(
 
 
 def require_outcome(broker: BrokerProcess | Peer, step: str, text: str) -> None:
-    """Hold what was seen against the table of outcomes."""
+    """Compare an outcome with the table of outcomes."""
     kind = THEIRS if isinstance(broker, Peer) else OURS
     outcome_page.require(STEPS, step, "Go", kind, text)
 

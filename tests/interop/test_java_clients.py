@@ -1,4 +1,4 @@
-"""Unmodified Java clients against our broker."""
+"""Unmodified Java clients with our broker."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_each_of_a_thousand_messages_is_received_once(
     times = Counter(line[0] for line in received if line[0] != "flush")
     assert set(times) == keys_expected("m")
     assert set(times.values()) == {1}
-    # The place that was acknowledged is the place from which it was delivered; ids are the same.
+    # The acknowledged location equals the delivered one, and the IDs are the same.
     places = {line[0]: line[2:5] for line in received}
     assert all(places[key] == place for key, *place in sent if place)
     # The body is the sender's, and the tag belongs to the key.

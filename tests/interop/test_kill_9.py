@@ -1,4 +1,4 @@
-"""The broker is killed while it is being sent to."""
+"""The broker is killed during sends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Sender(threading.Thread):
         self._port = port
         self._queue_id = queue_id
         self.acknowledged: dict[bytes, int] = {}
-        """Body to the queue_offset that the broker promised."""
+        """Body to the queue_offset in the broker's answer."""
         self.refused: list[raw_remoting.Answer] = []
 
     def run(self) -> None:
@@ -83,7 +83,7 @@ def test_every_acknowledged_message_survives_kill_9(
             ]
             for sender in senders:
                 sender.start()
-            # Somewhere in the middle, not at the same place each time.
+            # Somewhere in the middle, at a different point each time.
             wait_for_acknowledgements(senders, rng.randrange(300, 3_000))
             broker.kill()
             for index, sender in enumerate(senders):
@@ -95,7 +95,7 @@ def test_every_acknowledged_message_survives_kill_9(
             broker.start()
             for queue_id, expected in enumerate(promised):
                 stored = raw_remoting.read_queue(broker.port, TOPIC, queue_id)
-                # No gap, nothing twice, and each where it was promised to be.
+                # No gaps, no duplicates, and each at its promised offset.
                 assert [record.queue_offset for record in stored] == list(range(len(stored)))
                 found = {record.body: record.queue_offset for record in stored}
                 assert len(found) == len(stored)

@@ -1,4 +1,4 @@
-"""Thousands of connections, most of them idle, some of them rude, beside a normal client."""
+"""Thousands of connections, most of them idle, some hostile, and a normal client."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ SECONDS = 5.0
 SLOW = 50
 P99_MS = 50.0
 LOOSER = 5
-"""Two shared cores are not the machine the bound was made for: what is held here is that nothing
-stands still."""
+"""The limit is for a faster machine than two shared cores: this test only checks for hangs."""
 BIG_BODY = b"x" * 100_000
 
 
 class Normal:
-    """A client that sends, waits for the answer, and sends again; it knows how long each took."""
+    """A client that sends, waits for the answer, and repeats; it records the latencies."""
 
     def __init__(self) -> None:
         self.took_ms: list[float] = []
@@ -70,7 +69,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @contextlib.contextmanager
 def beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Do something in a thread while the block runs; what goes wrong there fails the test."""
+    """Run something in a thread while the block runs; its errors fail the test."""
     over = threading.Event()
     failures: list[BaseException] = []
 
@@ -104,7 +103,7 @@ def measured(broker: BrokerProcess) -> Normal:
 def test_five_thousand_idle_connections_bother_nobody(broker: BrokerProcess) -> None:
     idle = [socket.create_connection(("127.0.0.1", broker.port), 30) for _ in range(IDLE)]
     try:
-        # Each said something once, as a client does, and is then silent.
+        # Each sent one request, as a client does, and is then silent.
         for one in idle:
             one.sendall(request(raw_remoting.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}))
         for one in idle:
@@ -159,7 +158,7 @@ def test_slow_readers_and_slow_writers_bother_nobody(broker: BrokerProcess) -> N
                 selector.register(one, selectors.EVENT_WRITE)
             sent = [0] * len(writers)
             while not over.wait(0.05):
-                # Readers ask for 200 KB again and again, and read none of it.
+                # Readers request 200 KB repeatedly, and don't read the answers.
                 for key, _ in selector.select(0):
                     with contextlib.suppress(BlockingIOError, ConnectionError):
                         key.fileobj.send(pull)  # type: ignore[union-attr]
@@ -179,7 +178,7 @@ def test_slow_readers_and_slow_writers_bother_nobody(broker: BrokerProcess) -> N
                 if line.startswith("VmRSS:")
             )
         )
-        # Fifty peers that do not read are owed a bounded number of bytes each.
+        # Pending answers to fifty peers that don't read are bounded.
         assert memory_kib < 600 * 1024
     finally:
         for one in peers:

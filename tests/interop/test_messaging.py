@@ -1,6 +1,4 @@
-"""Delays, retries, transactions and replies: unmodified Java clients get the same from us as from
-Apache RocketMQ.
-"""
+"""Delays, retries, transactions and replies: our answers to Java clients equal RocketMQ's."""
 
 from __future__ import annotations
 
@@ -36,10 +34,10 @@ KEYS = {
     "transactionCheckMax": 100,
 }
 LATE_MS_MAX = 20_000
-"""The two share the machine with a JVM that starts; test_delay_lateness says how late ours is."""
+"""Both share the machine with a starting JVM; test_delay_lateness measures our lateness."""
 SECONDS = 150
 RUN_SECONDS = 300
-"""Of a program that waits for SECONDS at most."""
+"""For a program that waits for SECONDS at most."""
 
 
 @pytest.fixture(scope="module", params=["ours", "theirs"])
@@ -71,7 +69,7 @@ def topic_of(java: JavaClients, broker: Either, name: str) -> str:
 
 
 def read_topic(broker: Either, topic: str, count: int, queues: int = 4) -> list[str]:
-    """Return the bodies in a topic once there are so many: some come behind an answer."""
+    """Return the bodies in a topic once there are enough: some are stored after the answer."""
     found: list[str] = []
 
     def has_all() -> bool:
@@ -126,7 +124,7 @@ def test_a_message_that_fails_comes_again_until_it_is_consumed(
     for key in places:
         mine = [line for line in received if line[0] == key]
         assert [line[1] for line in mine] == ["0", "1", "2"]
-        # The library shows the topic that was subscribed to, whatever queue it came from.
+        # The library shows the subscribed topic, whatever queue the message came from.
         assert {line[3] for line in mine} == {topic}
         assert mine[0][4] == "-"
         assert mine[1][4] == mine[2][4] != "-"

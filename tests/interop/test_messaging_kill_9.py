@@ -1,4 +1,4 @@
-"""The broker is killed while delayed, given-back and half messages are under way."""
+"""The broker is killed with pending delayed, returned and half messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEYS = {
     "mappedFileSizeCommitLog": 4 << 20,
     "maxHashSlotNum": 1_000,
     "maxIndexNum": 100_000,
-    # Rarely, so that a kill finds much that is delivered and not written down.
+    # Rarely, so that a kill finds many unrecorded deliveries.
     "flushDelayOffsetInterval": 60_000,
 }
 
@@ -106,7 +106,7 @@ class Work:
             self.wanted[TOPIC].add(body)
         else:
             self.unwanted.add(body)
-        # A second END, with the other outcome, is refused, and changes nothing.
+        # A second END, with the other outcome, is rejected, and changes nothing.
         other = {**fields, "commitOrRollback": ROLLBACK if outcome == COMMIT else COMMIT}
         assert client.ask(END_TRANSACTION, other).code == 1
 
@@ -137,7 +137,7 @@ def test_nothing_is_lost_nothing_flipped(
         until(all_came, "all that was acknowledged")
         found = read(broker.port, TOPIC, 1)
         assert not work.unwanted & set(found)
-        # Only what was delivered after a delay may come twice, as with the original.
+        # Only messages delivered after a delay may be duplicated, as with RocketMQ.
         twice = {body for body, times in found.items() if times > 1}
         assert {body.rpartition("-")[0] for body in twice} <= {"delayed"}
         assert broker.stop() == 0

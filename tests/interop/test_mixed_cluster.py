@@ -34,7 +34,7 @@ WIPE_WRITE_PERM = 205
 
 
 class Cluster(NamedTuple):
-    """Where the name server is, and each broker by its name."""
+    """The name server's address, and each broker by its name."""
 
     namesrv: str
     namesrv_port: int
@@ -83,7 +83,7 @@ def cluster(
 
 
 def brokers_of(cluster: Cluster, topic: str) -> dict[str, int]:
-    """Return the permission of each broker that a topic's route names."""
+    """Return the permission of each broker in a topic's route."""
     with RawClient(cluster.namesrv_port) as client:
         answer = client.ask(GET_ROUTE_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
     if answer.code != raw_remoting.SUCCESS:

@@ -1,7 +1,7 @@
-"""All commands of mqadmin 4.9.7 against our broker and the real one, side by side.
+"""All commands of mqadmin 4.9.7, compared between our broker and the real one.
 
-Their output is in outcomes/mqadmin.md, with the verdict. The suite fails if that page is stale, if
-an outcome differs without a reason in mqadmin_cases.py, or if one with a reason does not differ.
+The output is in outcomes/mqadmin.md, with the verdict. The suite fails if that page is stale, if
+an outcome differs without a reason in mqadmin_cases.py, or if one with a reason doesn't differ.
 
     TREBUCHET_WRITE_OUTCOMES=1 pytest tests/interop/test_mqadmin.py    writes the page
 """
@@ -37,7 +37,7 @@ WRITE_VARIABLE = "TREBUCHET_WRITE_OUTCOMES"
 TOPIC = "orders"
 MESSAGES = 10
 COMMANDS = 57
-"""How many commands MQAdminStartup knows in this version."""
+"""The number of commands of MQAdminStartup in this version."""
 
 PROGRESS = ("consumerProgress", "-g", "live-consumer")
 RETRY_TOPIC = "%RETRY%live-consumer"
@@ -48,7 +48,7 @@ Both = tuple[Outcomes, Outcomes]
 
 
 def client_of(mqadmin: MqAdmin) -> str:
-    """Return the id of the consumer; its heartbeat comes late on a machine that stalls."""
+    """Return the ID of the consumer; its heartbeat comes late on a machine that stalls."""
     found: list[str] = []
 
     def is_connected() -> bool:
@@ -61,7 +61,7 @@ def client_of(mqadmin: MqAdmin) -> str:
 
 
 def run_all(port: int, namesrv: str, jars: str, home: Path) -> Outcomes:
-    """Run every case against one deployment."""
+    """Run every case with one deployment."""
     until(lambda: HALF_TOPIC in topics_of(port), f"{HALF_TOPIC} of {namesrv}")
     raw_remoting.create_topic(port, TOPIC, queues=2)
     outcomes = {}
@@ -79,7 +79,7 @@ def run_all(port: int, namesrv: str, jars: str, home: Path) -> Outcomes:
         }
         for case in CASES:
             if case.command[:2] == ("consumerProgress", "-g"):
-                # A client tells of its retry queue some 20 s after its start.
+                # A client announces its retry queue some 20 s after its start.
                 until(
                     lambda: RETRY_TOPIC in mqadmin.run(*PROGRESS).text,
                     "the client's offset in its retry topic",
@@ -97,9 +97,9 @@ def run_all(port: int, namesrv: str, jars: str, home: Path) -> Outcomes:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """Ours, and the real one's; of a case that is wrong, those of a second run.
+    """Our outcomes, and the real broker's; for differing cases, those of a second run.
 
-    The machine of a run may stall for seconds: what is wrong is wrong twice.
+    The machine may stall for seconds, so only a repeated difference counts.
     """
     require_java()
     root = tmp_path_factory.mktemp("mqadmin")
@@ -115,14 +115,14 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Both:
 
 
 def is_wrong(case: Case, both: Both) -> bool:
-    """Return whether an outcome differs without a reason, or does not in spite of one."""
+    """Return whether an outcome differs without a reason, or doesn't differ despite one."""
     ours, theirs = (each[case.name] for each in both)
     return (ours != theirs) != bool(case.differs)
 
 
 def run_both(jars: str, root: Path) -> Both:
     root.mkdir()
-    # At its first look for transactions the original makes RMQ_SYS_TRANS_HALF_TOPIC.
+    # RocketMQ creates RMQ_SYS_TRANS_HALF_TOPIC at its first transaction check.
     keys = {"mappedFileSizeCommitLog": 64 << 20, "transactionCheckInterval": 1_000}
     ours = BrokerProcess(root / "ours", **keys)
     (root / "ours-home").mkdir()

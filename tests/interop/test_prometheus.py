@@ -23,8 +23,8 @@ from console.history import metrics
 from console.history.access import history_store
 from console.lake.status import LakeStatus
 from console.reports.models import ReportRun, RunState
-from console.scraping import access, surroundings, views
-from console.scraping.surroundings import Lately, Surroundings
+from console.scraping import access, services, views
+from console.scraping.services import Cached, Services
 from console.verdicts.judge import VERDICTS, Verdict, Verdicts
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
@@ -51,28 +51,28 @@ pytestmark = [pytest.mark.interop, pytest.mark.django_db(transaction=True)]
 TOPIC, GROUP = "Orders", "billing"
 TIMEOUT_S = 30.0
 SCRAPES = 4
-"""So many of each page, with traffic between them, make a rate."""
+"""Scrapes of each page, with traffic between them, enough for a rate."""
 PACE_S = 0.1
 VARIABLE = re.compile(r"label_values\((.*), (\w+)\)")
 LAKE = {
     "committed_ms": 7_000,
     "pending_bytes": 12,
-    "keeper": {"checked_ms": 8_000, "error": ""},
+    "jobs": {"checked_ms": 8_000, "error": ""},
     "tables": [{"table": "bronze.messages", "rows": 30, "bytes": 900, "files": 2}],
 }
 NOWHERE_HERE = {"trebuchet_metrics_truncated"}
-"""Pages here are whole."""
+"""Pages here are complete."""
 
 
 class Pair(NamedTuple):
-    """A master, and the ports where it and its slave tell metrics."""
+    """A master, and the metrics ports of it and its slave."""
 
     master: BrokerProcess
     metrics_ports: list[int]
 
 
 class Traffic:
-    """A producer, with one half message, and a consumer that lags and gives messages up."""
+    """A producer, with one half message, and a consumer that lags and gives up messages."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._address = f"127.0.0.1:{broker.port}"
@@ -116,7 +116,7 @@ class Traffic:
                 queueId=0,
                 commitOffset=max(0, offset),
             )
-        # A negative level gives the message up at once.
+        # A negative level gives up the message at once.
         back = await client.ask(
             RequestCode.CONSUMER_SEND_MSG_BACK,
             offset=int(answers[0].ext_fields["msgId"][-16:], 16),
@@ -152,7 +152,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 @pytest.fixture
 def collector(pair, tmp_path, settings) -> Iterator[Collector]:
-    """A collector that samples the pair, and a console with something of everything to tell."""
+    """A collector that samples the pair, and a console with one of every object."""
     settings.TREBUCHET_METRICS = access.LOOPBACK
     settings.TREBUCHET_HISTORY_FILE = tmp_path / "history.sqlite3"
     history_store.cache_clear()
@@ -175,7 +175,7 @@ def collector(pair, tmp_path, settings) -> Iterator[Collector]:
 
 
 def configuration(targets: dict[str, list[str]]) -> str:
-    """Return the configuration that we ship, quick, and with the addresses of a test."""
+    """Return the configuration that we ship, with short intervals and the test's addresses."""
     shipped = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     shipped["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     shipped["rule_files"] = [str(RULES)]
@@ -185,7 +185,7 @@ def configuration(targets: dict[str, list[str]]) -> str:
 
 
 def asked(expression: str) -> str:
-    """Return a query as Grafana asks it where all of each variable is chosen."""
+    """Return a query as Grafana sends it with every variable set to All."""
     return re.sub(r"\$\w+", ".*", expression.replace("$__rate_interval", "30s"))
 
 
@@ -193,8 +193,8 @@ def test_every_query_of_dashboards_and_rules_has_series(
     pair, collector, live_server, tmp_path, monkeypatch
 ) -> None:
     require("prometheus")
-    found = Lately(lambda: Surroundings(True, True, LakeStatus("", LAKE)))
-    monkeypatch.setattr(surroundings, "lately", found)
+    found = Cached(lambda: Services(True, True, True, LakeStatus("", LAKE)))
+    monkeypatch.setattr(services, "cached", found)
     found.get()
     found.wait()
     for topic in (TOPIC, f"%RETRY%{GROUP}"):
@@ -214,7 +214,7 @@ def test_every_query_of_dashboards_and_rules_has_series(
             return (
                 len(counts) == 3
                 and all(float(each["value"][1]) >= SCRAPES for each in counts)
-                # A slave asks its master for this every ten seconds.
+                # A slave fetches this from its master every ten seconds.
                 and bool(prometheus.query("trebuchet_master_lag_bytes"))
             )
 

@@ -1,4 +1,4 @@
-"""Runs of each kind of fault under Java, Go and raw clients, which the checker reads as one."""
+"""Runs of each kind of fault with Java, Go and raw clients, checked as one history."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ACKNOWLEDGED_MIN = 100
 def test_under_each_fault_java_and_go_clients_lose_nothing_either(
     tmp_path: Path, java_4: JavaClients, program: Path, rng: random.Random
 ) -> None:
-    """Side by side: each waits most of the time, for its clients' own intervals."""
+    """In parallel, because each mostly waits for its clients' own intervals."""
     programs, seed = Programs(java_4, program), rng.randrange(1 << 32)
 
     def dice() -> random.Random:
@@ -95,7 +95,7 @@ def test_under_each_fault_java_and_go_clients_lose_nothing_either(
         assert one.wrong == [], f"{name} {one}"
         assert one.lost == one.phantom == one.unexplained == 0, f"{name} {one}"
         assert one.acknowledged > ACKNOWLEDGED_MIN, f"{name} {one}"
-        # They give some back, which raw clients never do.
+        # They return some messages, which raw clients never do.
         assert one.explained["given back"] > 0, f"{name} {one}"
     for name, (lacking, _) in runs.items():
         if lacking:

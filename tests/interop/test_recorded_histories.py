@@ -1,4 +1,4 @@
-"""A broker is killed under Java and Go clients, and the checker reads what they wrote down."""
+"""A broker is killed under Java and Go clients, and the checker reads their records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_java_go_and_raw_clients_lose_nothing_when_their_broker_is_killed(
     assert {one.kind for one in found.history if isinstance(one, Sent)} == set(Kind)
     decided = {one.id.partition("-")[0] for one in found.history if isinstance(one, Ended)}
     assert decided == {"java", "go"}
-    # Some of each are decided when the broker asks.
+    # Some of each are decided by the broker's check.
     asked = {one.id for one in found.history if isinstance(one, Ended) and is_asked(one.id)}
     assert {each.partition("-")[0] for each in asked} == {"java", "go"}
     for kind in (Consumed, Ended, GaveBack, Replayed):
@@ -65,7 +65,7 @@ def test_java_go_and_raw_clients_lose_nothing_when_their_broker_is_killed(
 
 
 def is_asked(message_id: str) -> bool:
-    """Tell whether a client says nothing of a half message by itself: see its recorder."""
+    """Whether a client leaves a half message to the broker's check: see its recorder."""
     return int(message_id.rpartition("-")[2]) % 150 == 23
 
 

@@ -54,7 +54,7 @@ def ours(broker: BrokerProcess) -> Iterator[None]:
 
 
 def send(port: int, numbers: range) -> set[int]:
-    """Send messages, a kind of each; return the codes of their answers."""
+    """Send messages, one of each kind; return the codes of their answers."""
     codes = set()
     with RawClient(port) as client:
         for number in numbers:
@@ -93,7 +93,7 @@ def log_of(store: Path, offset_from: int, offset_to: int) -> str:
 
 
 def leave_metadata(port: int, number: int) -> None:
-    """Have a master make a topic and a group, store an offset, and deliver a delayed message."""
+    """Have a master create a topic and a group, store an offset, and deliver a delayed message."""
     raw_remoting.create_topic(port, f"made-{number}")
     delayed = raw_remoting.send_fields(f"made-{number}", properties="DELAY\x011")
     committed = {
@@ -113,7 +113,7 @@ def leave_metadata(port: int, number: int) -> None:
 
 
 def documents_of(store: Path) -> dict[str, Any]:
-    """Return what the configuration files say; the original writes them in place."""
+    """Return the contents of the configuration files; RocketMQ writes them in place."""
     found = {}
     for name in DOCUMENTS:
         file = store / "config" / f"{name}.json"
@@ -125,7 +125,7 @@ def documents_of(store: Path) -> dict[str, Any]:
 
 
 def until_same_documents(master: Path, slave: Path, number: int) -> None:
-    """Wait until both ends' files say the same, of what was left last, too."""
+    """Wait until both ends' files are equal, including the latest changes."""
 
     def are_same() -> bool:
         there, here = documents_of(master), documents_of(slave)
@@ -149,7 +149,7 @@ def first_offset(store: Path) -> int:
 
 
 def units_of(store: Path) -> dict[str, bytes]:
-    """Return the written part of each ConsumeQueue file, by its place."""
+    """Return the written part of each ConsumeQueue file, by its path."""
     found = {}
     for file in sorted((store / "consumequeue" / TOPIC).glob("*/0*")):
         data = file.read_bytes().rstrip(b"\0")
@@ -179,6 +179,7 @@ def assert_same(master: Path, slave: Path, end: int) -> None:
 def test_our_slave_follows_a_real_master(tmp_path: Path) -> None:
     require_java()
     master = Peer(VERSION, tmp_path / "master", **MASTER)
+    master.ends_in_order = True
     keys = {
         **SLAVE,
         "namesrvAddr": master.namesrv,
@@ -222,6 +223,7 @@ def test_a_real_slave_follows_our_master(tmp_path: Path) -> None:
         "haMasterAddress": f"127.0.0.1:{master.port + 1}",
     }
     slave = Peer(VERSION, tmp_path / "slave", **keys)
+    slave.ends_in_order = True
     master.start()
     try:
         assert send(master.port, range(900)) == {NO_SLAVE}

@@ -1,4 +1,4 @@
-"""A slave of ours and a real one: the same answers, and each follows the other's master."""
+"""Our slave and a real one: the same answers, and each follows the other's master."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 FOLLOWED_SECONDS = 120.0
-"""A real slave waits five seconds before its first report, and ten between its questions."""
+"""A real slave waits five seconds before its first report, and ten between its queries."""
 LED_GROUP = {
     "brokerId": 3,
     "consumeEnable": True,
@@ -46,7 +46,7 @@ KEYS = {
     "transactionCheckInterval": 3_600_000,
     "mappedFileSizeCommitLog": 16 << 20,
 }
-# All that a master's consumers read has left its memory.
+# Everything that a master's consumers read is no longer in memory.
 MASTER_KEYS = {**KEYS, "accessMessageInMemoryMaxRatio": 0, "slaveReadEnable": "true"}
 FILES = ("topics", "subscriptionGroup", "consumerOffset", "delayOffset")
 DIFFERS = {
@@ -54,24 +54,24 @@ DIFFERS = {
     "runtime info": "ours says how far delivery is at its master",
     "count BROKER_PUT_NUMS": "ours counts from its start, the original from the first message",
 }
-"""Rows in which a slave of ours answers otherwise on purpose, although a master does not."""
+"""Rows in which our slave deliberately answers differently, although a master doesn't."""
 ALIKE = frozenset(
     {
         "commit beyond the end",
-        "send a batch that is none",
+        "send an invalid batch",
         "give back a half message",
         "roll it back after all",
         "resume what is no half message",
         "how many came of it",
     }
 )
-"""Rows in which slaves answer alike, although masters do not."""
+"""Rows in which slaves answer alike, although masters don't."""
 ROWS = [case for case in request_cases.CASES if not case.name_server]
 
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """Two sets of brokers: ours and theirs, with one slave of each kind in each."""
+    """Two sets of brokers: ours and RocketMQ's, with one slave of each kind in each."""
 
     our_master: BrokerProcess
     our_slave: BrokerProcess
@@ -80,9 +80,9 @@ class Sets:
     their_slave: Peer
     our_slave_of_theirs: BrokerProcess
     answers: dict[str, list[tuple[Answer, Any]]]
-    """Of our slave and of theirs, to each row."""
+    """Answers of our slave and of RocketMQ's to each row."""
     files: dict[str, dict[str, bytes]]
-    """The configuration files of each broker, before any of the rows was asked of a slave."""
+    """The configuration files of each broker, before any row was sent to a slave."""
 
 
 def slave_keys(namesrv: str, broker_id: int) -> dict[str, object]:
@@ -98,7 +98,7 @@ def slave_keys(namesrv: str, broker_id: int) -> dict[str, object]:
 def runtime_info(broker: AnyBroker) -> dict[str, str]:
     with RawClient(broker.port) as client:
         answer = client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
-    # In its first second the original has no statistics yet, and fails.
+    # In its first second RocketMQ has no statistics yet, and fails.
     return java_json.decode(answer.body)["table"] if answer.code == 0 else {}
 
 
@@ -108,7 +108,7 @@ def table_of(broker: AnyBroker, code: int, name: str) -> Any:
 
 
 def followed(broker: AnyBroker) -> list[Any]:
-    """Return what a slave has of its master."""
+    """Return the data that a slave has from its master."""
     return [
         runtime_info(broker).get("commitLogMaxOffset"),
         table_of(broker, RequestCode.GET_ALL_CONSUMER_OFFSET, "offsetTable"),
@@ -133,7 +133,7 @@ def are_written(master: AnyBroker, slaves: list[AnyBroker]) -> bool:
 
 @contextmanager
 def stopped(broker: AnyBroker) -> Iterator[None]:
-    """Let a broker answer nothing meanwhile; its connections stay."""
+    """Suspend a broker while the block runs; its connections stay open."""
     os.kill(broker.pid, signal.SIGSTOP)
     try:
         yield
@@ -142,7 +142,7 @@ def stopped(broker: AnyBroker) -> Iterator[None]:
 
 
 def prepare(master: AnyBroker) -> None:
-    """Send a message for the group that consumers of are led, and configure it."""
+    """Send a message for the group whose consumers are redirected, and configure it."""
     with RawClient(master.port) as client:
         group = json.dumps(LED_GROUP).encode()
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
@@ -209,8 +209,8 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sets]:
             stack.enter_context(our_rows.of_slave(our_slave)),
             stack.enter_context(their_rows.of_slave(their_slave)),
         ]
-        # Rows change a slave's tables and read them; its next question of its master, every ten
-        # seconds, would bring the old ones back in between.
+        # Rows change a slave's tables and read them; its next fetch from its master, every ten
+        # seconds, would restore the old ones in between.
         with stopped(our_master), stopped(their_master):
             answers = {case.name: [each.ask(case) for each in both] for case in ROWS}
         yield Sets(
@@ -291,7 +291,7 @@ def test_the_files_of_our_slave_are_those_of_our_master(sets: Sets) -> None:
 def test_the_files_of_a_slave_say_what_those_of_the_other_kind_of_master_say(
     sets: Sets, slave: str, master: str
 ) -> None:
-    """Ours sort their keys; the original's come in the order of a hash table."""
+    """Ours sort their keys; RocketMQ's are in the order of a hash table."""
     of_slave, of_master = (
         {name: java_json.decode(text) for name, text in sets.files[broker].items()}
         for broker in (slave, master)

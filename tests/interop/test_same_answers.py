@@ -1,4 +1,4 @@
-"""Requests that clients do not send every day get the same code from us as from Apache RocketMQ."""
+"""Rare requests get the same code from our broker as from Apache RocketMQ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from broker_core.config.keys import ALIASES, KEYS
-from broker_core.config.unserved import ONE_VALUE, WITHOUT_EFFECT
+from broker_core.config.unsupported_keys import ONE_VALUE, WITHOUT_EFFECT
 from broker_core.processors import registry
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from tests.conftest import require_java
@@ -98,7 +98,7 @@ CASES = [
         {**QUEUE, "timestamp": "1000"},
         same=("offset",),
     ),
-    # 5.x's rule on purpose: one past the last message, where 4.9 returns the last one.
+    # 5.x's rule, deliberately: one past the last message, where 4.9 returns the last one.
     Case(
         "offset in the future", SEARCH_OFFSET_BY_TIMESTAMP, {**QUEUE, "timestamp": "9999999999999"}
     ),
@@ -112,12 +112,12 @@ CASES = [
 def brokers(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[BrokerProcess, Peer]]:
-    """Ours, and the real one, with the same topic and messages."""
+    """Our broker and the real one, with the same topic and messages."""
     require_java()
     keys = {
         "maxMessageSize": MESSAGE_BYTES_MAX,
         "enablePropertyFilter": "true",
-        # Only messages with a delay of a second move while the test asks both.
+        # Only messages with a delay of a second are delivered during the test.
         "messageDelayLevel": " ".join(["1s", *["2h"] * 17]),
         "transactionCheckInterval": 3_600_000,
     }
@@ -166,7 +166,7 @@ def test_the_name_server_answers_as_the_real_one(
 
 ASKED_ELSEWHERE = {
     RequestCode.SEND_REPLY_MESSAGE_V2,  # the Java clients reply with it
-    # Administration of accounts: what it answers depends on the accounts there are.
+    # Administration of accounts: the answers depend on the existing accounts.
     RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
     RequestCode.DELETE_ACL_CONFIG,
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
@@ -184,6 +184,18 @@ ASKED_ELSEWHERE = {
     RequestCode.RESET_OFFSETS,
     RequestCode.GET_HALF_MESSAGES,
     RequestCode.CHECK_HALF_MESSAGE,
+    RequestCode.GET_TIMER_MESSAGES,
+    RequestCode.RECALL_MESSAGE,
+    RequestCode.POP_MESSAGE,
+    RequestCode.ACK_MESSAGE,
+    RequestCode.BATCH_ACK_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+    RequestCode.NOTIFICATION,
+    RequestCode.POLLING_INFO,
+    RequestCode.QUERY_ASSIGNMENT,
+    RequestCode.SET_MESSAGE_REQUEST_MODE,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
     RequestCode.EXPLAIN_ACCESS,
     RequestCode.DISCONNECT_CLIENT,
     RequestCode.UPDATE_DELAY_OFFSET,
@@ -202,7 +214,7 @@ Told = dict[str, list[tuple[Answer, Any]]]
 
 @pytest.fixture(scope="module")
 def told(brokers: tuple[BrokerProcess, Peer]) -> Told:
-    """Our answer to each row, and the real one's."""
+    """Our answer to each row, and the real broker's."""
     with Rows(brokers[0]) as ours, Rows(brokers[1]) as theirs:
         both = (ours, theirs)
         for each in both:
@@ -211,7 +223,7 @@ def told(brokers: tuple[BrokerProcess, Peer]) -> Told:
 
 
 def counted(broker: BrokerProcess | Peer) -> dict[str, Any]:
-    """Return the minute's sum and average of each counter, None for one that there is not."""
+    """Return the minute's sum and average of each counter, None for a missing one."""
     table = {}
     with RawClient(broker.port) as client:
         for name, key in request_parts.STATS.items():
@@ -219,7 +231,7 @@ def counted(broker: BrokerProcess | Peer) -> dict[str, Any]:
             answer = client.ask(VIEW_BROKER_STATS_DATA, fields)
             minute = json.loads(answer.body)["statsMinute"] if answer.code == 0 else {}
             table[name] = [minute.get("sum"), minute.get("avgpt")]
-    # A pull out of memory takes ours no millisecond.
+    # A pull from memory takes ours less than a millisecond.
     del table["GROUP_GET_LATENCY"]
     return table
 
@@ -227,7 +239,7 @@ def counted(broker: BrokerProcess | Peer) -> dict[str, Any]:
 @pytest.mark.usefixtures("told")
 def test_the_counters_are_the_real_ones(brokers: tuple[BrokerProcess, Peer]) -> None:
     ours, theirs = brokers
-    # The original shows what it has counted at its next sample, within ten seconds.
+    # RocketMQ shows its counts at its next sample, within ten seconds.
     deadline = time.monotonic() + SAMPLED_SECONDS_MAX
     while counted(theirs) != counted(ours) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -245,7 +257,7 @@ def test_every_key_of_the_real_configuration_is_known(
     theirs = {line.partition("=")[0] for line in text.splitlines() if line}
     known = {*KEYS, *WITHOUT_EFFECT, *ONE_VALUE, *ALIASES}
 
-    # The original prints one of its fields under a name that it does not read.
+    # RocketMQ prints one of its fields under a name that it doesn't read.
     assert theirs - known == {"isEnableBatchPush"}
 
 
@@ -284,7 +296,7 @@ def test_every_row_is_answered_as_by_the_real_one(told: Told, case: request_part
 def test_properties_that_cannot_be_read_as_sent_are_refused_by_ours_alone(
     brokers: tuple[BrokerProcess, Peer], name: str, text: str, differs: str
 ) -> None:
-    """The last test here: the original stores what ours does not."""
+    """The last test here: RocketMQ stores messages that ours rejects."""
     sent = Case(name, raw_remoting.SEND_MESSAGE, send_fields(ODD_TOPIC, properties=text), b"x")
 
     ours, theirs = (ask(each.port, sent).code for each in brokers)

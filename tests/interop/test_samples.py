@@ -1,4 +1,4 @@
-"""What the collector learns of RocketMQ's own brokers, which do not know our request."""
+"""The collector with RocketMQ's own brokers, which don't support our request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is slower than syncFlushTimeout: what the Java client makes of the answers."""
+"""A disk slower than syncFlushTimeout: how the Java client handles the answers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def bodies(port: int) -> list[bytes]:
 
 
 def body_of(port: int, offset_msg_id: str) -> bytes:
-    """Return the body of the message that an id leads to."""
+    """Return the body of the message with an ID."""
     fields = {"offset": str(int(offset_msg_id[-16:], 16))}
     with RawClient(port) as client:
         return decode(client.ask(VIEW_MESSAGE_BY_ID, fields).body).body

@@ -1,4 +1,4 @@
-"""The sources for Spark against Apache RocketMQ itself: its cluster over TCP, and its files."""
+"""The Spark sources with Apache RocketMQ itself: its cluster over TCP, and its files."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_cluster_and_its_files_have_the_same_rows(peer: Peer) -> None:
         del row["broker_name"]
 
     assert rows(from_files(peer)) == cluster
-    # Through the ConsumeQueues, which the original writes in its own thread.
+    # Through the ConsumeQueues, which RocketMQ writes in a separate thread.
     last = cluster[-1]["commit_log_offset"]
     plan = commitlog_options({"path": str(peer.store), "topic": TOPIC}).plan(None, last)
     assert plan.split_bytes > 0

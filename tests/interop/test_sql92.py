@@ -1,5 +1,7 @@
-"""SQL filters beside the real RocketMQ's: ten thousand made-up expressions are accepted or refused
-alike, and match the same properties, but for differences that are named here and checked.
+"""SQL filters compared with the real RocketMQ's, by ten thousand generated expressions.
+
+They are accepted or rejected alike and match the same properties, except for the differences
+listed and checked here.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import pytest
 from broker_core.delivery.sql92.java_values import EvaluationError
 from broker_core.delivery.sql92.parser import compile_expression
 from tests.support.peer import classpath
+from tests.support.quick_java import COMPILER, OPTIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +30,7 @@ EXPRESSIONS = 10_000
 JAVA_SECONDS = 300
 
 TEXT_CONDITIONS = ("CONTAINS", "STARTSWITH", "ENDSWITH")
-# A property named like one, as in 4.9.7: what is followed by text in quotes is the condition.
+# A property named like one, as in 4.9.7: with a quoted text after it, it's the condition.
 NAMED_LIKE_ONE = re.compile(
     r"\b(contains|startswith|endswith)\b(?!(?:\s|/\*.*?\*/)*')", re.IGNORECASE
 )
@@ -61,7 +64,7 @@ for table in PROPERTIES:
 
 
 class Made:
-    """Expressions made up from a seed: of the grammar, almost of it, and of any tokens."""
+    """Expressions generated from a seed: valid, almost valid, and of random tokens."""
 
     def __init__(self, seed: int, *, has_text_conditions: bool) -> None:
         self._random = random.Random(seed)
@@ -155,18 +158,18 @@ class Original:
         jars = classpath(version, ("rocketmq-broker",))
         self._classpath = f"{directory}:{jars}"
         subprocess.run(
-            ["javac", "-nowarn", "-d", str(directory), "-cp", jars, DRIVER],
+            [*COMPILER, "-d", str(directory), "-cp", jars, DRIVER],
             timeout=JAVA_SECONDS,
             check=True,
         )
 
     def results(self, expressions: list[str]) -> list[list[str] | None]:
-        """Return for each expression its values of PROPERTIES, None where it is refused."""
+        """Return the values for PROPERTIES of each expression, None for a rejected one."""
         given, found = self._directory / "given.json", self._directory / "found.json"
         table = {"properties": PROPERTIES, "expressions": expressions, "names": [], "sizes": []}
         given.write_text(json.dumps(table))
         subprocess.run(
-            ["java", "-cp", self._classpath, "EvaluateFilters", str(given), str(found)],
+            ["java", *OPTIONS, "-cp", self._classpath, "EvaluateFilters", str(given), str(found)],
             timeout=JAVA_SECONDS,
             check=True,
         )
@@ -174,7 +177,7 @@ class Original:
 
 
 def our_results(text: str) -> list[str] | str:
-    """Return the values of PROPERTIES, or why the expression is refused."""
+    """Return the values for PROPERTIES, or why the expression is rejected."""
     try:
         expression = compile_expression(text)
     except ValueError as error:
@@ -196,7 +199,7 @@ def test_ten_thousand_expressions_are_what_rocketmq_makes_of_them(
 ) -> None:
     original = Original(version, tmp_path)
     made = Made(SEED, has_text_conditions=version == "5.3.3").expressions(EXPRESSIONS)
-    # Pairs of an expression and one that must be the same to the original.
+    # Pairs of an expression and another that RocketMQ must treat the same.
     ignored: list[tuple[str, str]] = []
     renamed: list[tuple[str, str]] = []
     accepted = 0
@@ -205,7 +208,7 @@ def test_ten_thousand_expressions_are_what_rocketmq_makes_of_them(
         ours = our_results(text)
         if isinstance(ours, str):
             if theirs is not None:
-                # Differs: text behind a whole expression is refused, not ignored.
+                # Differs: text after a complete expression is rejected, not ignored.
                 place = PLACE.search(ours)
                 assert place is not None, (text, ours)
                 ignored.append((text, text[: int(place[1]) - 1]))
@@ -226,7 +229,7 @@ def test_ten_thousand_expressions_are_what_rocketmq_makes_of_them(
     ):
         assert text != other
         assert our_results(text) == theirs, text
-    # What is made is neither all refused nor all alike.
+    # The generated expressions are neither all rejected nor all alike.
     assert accepted > EXPRESSIONS / 4
     assert len(ignored) > 100
     assert (len(renamed) > 100) is (version == "5.3.3")

@@ -1,4 +1,4 @@
-"""A store directory goes from the real broker to ours and back, and nothing of it is lost."""
+"""A store directory moves from the real broker to ours and back without loss."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ THEIR_STORE_LINE = re.compile(
     r"recover|CommitLog|ConsumeQueue|consume queue|mapped ?file|Index|checkpoint|magic|offset",
     re.IGNORECASE,
 )
-# What the original says of stores that nobody else has touched, at starts and while it runs.
+# RocketMQ's log messages for stores that only it has written, at starts and while it runs.
 THEIR_USUAL_WORDS = re.compile(
     r"maxPhyOffsetOfConsumeQueue\(\d+\) >= processOffset\(\d+\)"
     r"|found a illegal magic code 0x0$"  # the end of the log
     r"|The commitlog files are deleted, and delete the consume queue files"  # an empty store
     r"|Over index file capacity|is full, trying to create another one"
     r"|Offset not matched\. Request offset: (\d+), firstOffset: \d+, lastOffset: \1,"  # full
-    r"|TransactionalMessageCheckService"  # it asks a store that is closed already
+    r"|TransactionalMessageCheckService"  # it reads a store that is already closed
     r"|interrupted, (this may caused|possibly) by shutdown"
     r"|create mappedFile spent time\(ms\) \d+"  # a busy machine
 )
 
 
 class Sent(NamedTuple):
-    """What a broker has acknowledged."""
+    """Messages that a broker has acknowledged."""
 
     queue_id: int
     queue_offset: int
@@ -132,7 +132,7 @@ def send_delayed(port: int, count: int) -> list[bytes]:
 
 
 def wait_for_delayed(port: int, bodies: list[bytes]) -> None:
-    """Return when all were delivered to the queue they were sent to."""
+    """Wait until all were delivered to their queue."""
     until(
         lambda: set(bodies) <= {one.body for one in raw_remoting.read_queue(port, TOPIC, 0)},
         "the delayed messages",
@@ -141,7 +141,7 @@ def wait_for_delayed(port: int, bodies: list[bytes]) -> None:
 
 
 def wait_for_all(port: int, sent: list[Sent], delayed: list[bytes]) -> None:
-    """Return when all are readable: the original writes queues and index behind the answer."""
+    """Wait until all are readable: RocketMQ writes queues and index after the answer."""
 
     def is_readable() -> bool:
         with RawClient(port) as client:
@@ -153,7 +153,7 @@ def wait_for_all(port: int, sent: list[Sent], delayed: list[bytes]) -> None:
 
 
 def check_all(port: int, sent: list[Sent], delayed: list[bytes]) -> None:
-    """Consume everything; find some by key and by id."""
+    """Consume everything; find some messages by key and by ID."""
     wait_for_all(port, sent, delayed)
     for queue_id in range(QUEUES):
         stored = raw_remoting.read_queue(port, TOPIC, queue_id)
@@ -213,9 +213,10 @@ def topic_of(port: int) -> dict[str, object]:
 
 
 def with_theirs(directory: Path, store: Path, use: Callable[[int], None]) -> None:
-    """Run the real broker on a store; it must say no more of it than it says of its own."""
+    """Run the real broker on a store; it must log nothing unusual about it."""
     keys = {"storePathRootDir": store, "storePathCommitLog": store / "commitlog", **KEYS}
     with Peer(VERSION, directory, **keys) as theirs:
+        theirs.ends_in_order = True
         use(theirs.port)
     lines = (directory / "broker.log").read_text(errors="replace").splitlines()
     unusual = [
@@ -228,7 +229,7 @@ def with_theirs(directory: Path, store: Path, use: Callable[[int], None]) -> Non
 
 
 def with_ours(directory: Path, store: Path, use: Callable[[int], None]) -> None:
-    """Run our broker on a store; nothing may be wrong with it before, nor after."""
+    """Run our broker on a store, which must be valid before and after."""
     assert verify(store).problems == []
     ours = BrokerProcess(directory, **{**KEYS, "storePathRootDir": store})
     ours.start()

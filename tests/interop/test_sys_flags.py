@@ -61,7 +61,7 @@ def facts_of(port: int) -> dict[str, Any]:
         send(client, "plain")
         send(client, "of-a-unit", unitMode="true")
     with RawClient(port) as member:
-        # Notices may come before the answers, so the topics are waited for.
+        # Notifications may arrive before the answers, so wait for the topics.
         member.send_request(HEART_BEAT, {}, heartbeat(GROUP, is_unit=True))
         member.send_request(HEART_BEAT, {}, heartbeat("others", is_unit=False))
         retry_topics = {f"%RETRY%{GROUP}", "%RETRY%others"}

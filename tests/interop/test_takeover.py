@@ -1,4 +1,4 @@
-"""Delayed, retried and half messages that wait in a store when another broker takes it over."""
+"""Pending delayed, retried and half messages in a store after another broker starts on it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KEYS = {
     "messageDelayLevel": f"1s {LONG_DELAY_S}s {LONG_DELAY_S}s",
     "transactionCheckInterval": 1_000,
     "transactionTimeOut": 1_000,
-    # While a JVM starts nobody answers.
+    # No client answers while a JVM starts.
     "transactionCheckMax": 100,
     "brokerIP1": "127.0.0.1",
 }
@@ -48,10 +48,11 @@ OURS, THEIRS = "ours", "theirs"
 
 @contextmanager
 def running(kind: str, directory: Path, store: Path) -> Iterator[Either]:
-    """Run a broker of ours or of theirs on a store, which is found and left without a fault."""
+    """Run our broker or RocketMQ's on a store, which must be valid before and after."""
     if kind == THEIRS:
         keys = {**KEYS, "storePathRootDir": store, "storePathCommitLog": store / "commitlog"}
         with Peer("4.9.7", directory, **keys) as theirs:
+            theirs.ends_in_order = True
             yield theirs
         return
     ours = BrokerProcess(directory, **{**KEYS, "storePathRootDir": store})
@@ -70,7 +71,7 @@ def send(port: int, body: bytes, properties: str = "") -> None:
 
 
 def give_back(port: int, body: bytes) -> None:
-    """Send a message and give it back, as a consumer that could not consume it."""
+    """Send a message and return it, as a consumer that failed to process it."""
     with RawClient(port) as client:
         sent = client.ask(raw_remoting.SEND_MESSAGE, raw_remoting.send_fields(TOPIC), body)
         answer = client.ask(
@@ -102,7 +103,7 @@ def test_what_waits_in_a_store_is_delivered_and_decided_by_the_next_broker(
     expected = ["short", "long", "retried", *committed]
     with running(first, tmp_path / "first", store) as broker:
         raw_remoting.create_topic(broker.port, TOPIC)
-        # A half message that was asked about and not decided: its copies are in the store, too.
+        # A half message that was checked and not decided: its copies are in the store, too.
         arguments = (broker.namesrv, TOPIC, PRODUCERS)
         java_4.run("Transactions", *arguments, 8, "h", 0, 0)
         time.sleep(3)
@@ -112,7 +113,7 @@ def test_what_waits_in_a_store_is_delivered_and_decided_by_the_next_broker(
         send(broker.port, b"long", "DELAY\x012")
         give_back(broker.port, b"retried")
         java_4.run("Transactions", *arguments, 4, "young", 0, 0)
-        # Outcomes are not answered.
+        # Outcomes aren't answered.
         decided = {"body of h-0", "body of h-4", "body of young-0"}
         until(
             lambda: decided <= set(bodies(broker.port, TOPIC)),
@@ -138,7 +139,7 @@ def test_what_waits_in_a_store_is_delivered_and_decided_by_the_next_broker(
             lambda: "retried" in bodies(broker.port, RETRY_TOPIC, 1), "the retry", seconds=SECONDS
         )
         until(lambda: set(expected) <= set(bodies(broker.port, TOPIC)), "all", seconds=SECONDS)
-        # What comes twice would come now.
+        # Duplicates would arrive now.
         time.sleep(3)
         found = bodies(broker.port, TOPIC)
         retried = bodies(broker.port, RETRY_TOPIC, 1)

@@ -1,4 +1,4 @@
-"""Real clients send and consume through a promotion, and nobody restarts them."""
+"""Real clients send and consume through a promotion without a restart."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEYS: dict[str, object] = {
 
 
 class Program:
-    """A client program that runs, and the lines that it has said."""
+    """A running client program and its output lines."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -50,7 +50,7 @@ class Program:
         self.process.kill()
         self._reader.join()
         with self.process:
-            pass  # Its pipes are closed, and it is waited for.
+            pass  # Close the pipes and wait for the process.
 
     def _read(self) -> None:
         assert self.process.stdout is not None

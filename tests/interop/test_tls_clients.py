@@ -1,4 +1,4 @@
-"""Unmodified Java clients over TLS, on a port that takes nothing else."""
+"""Unmodified Java clients over TLS, on a port that accepts only TLS."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def exchange(broker: BrokerProcess, java: JavaClients) -> None:
 def test_a_client_that_trusts_anybody_is_served(
     tmp_path: Path, java: JavaClients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both sides as they come: no certificate is configured anywhere."""
+    """Both sides with defaults: no certificate is configured anywhere."""
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dtls.enable=true")
     broker = BrokerProcess(tmp_path, **{"tls.server.mode": "enforcing"})
     broker.start()
@@ -70,7 +70,7 @@ def test_client_and_broker_know_each_others_certificates(
         f"tls.server.trustCertPath={client}\n"
     )
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Dtls.enable=true -Dtls.config.file={tls}")
-    # One file for both sides, as people write it.
+    # One file for both sides, as users write it.
     broker = BrokerProcess(
         tmp_path / "broker", **{"tls.config.file": tls, "tls.server.mode": "enforcing"}
     )

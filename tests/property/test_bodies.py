@@ -1,4 +1,4 @@
-"""A reader reads or refuses any body, and takes no memory for bytes that never came."""
+"""A reader accepts or rejects any body, and allocates no memory for missing bytes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ READERS: list[tuple[Callable[[bytes], object], type[Exception]]] = [
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A client's body with bytes changed, left out or cut off."""
+    """A client's body with bytes changed, removed or cut off."""
     body = bytearray(draw(st.sampled_from([one for one in BODIES if one])))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(body) - 1)) if body else 0
@@ -119,7 +119,7 @@ def test_any_text_is_an_id_or_none(text: str) -> None:
 
 
 def bomb() -> bytes:
-    """A registration of a kilobyte or so that inflates to sixteen megabytes and more."""
+    """A registration of about a kilobyte that inflates to sixteen megabytes and more."""
     packer = zlib.compressobj(9)
     return b"".join(packer.compress(bytes(1 << 20)) for _ in range(20)) + packer.flush()
 

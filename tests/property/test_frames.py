@@ -1,4 +1,4 @@
-"""Any cut of a stream gives the same frames; any bytes give frames or a FrameError."""
+"""A stream cut anywhere gives the same frames; any bytes give frames or a FrameError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is changed of a request with a fresh signature, it is not the one that was signed."""
+"""Any change to a request with a fresh signature makes the signature invalid."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_any_change_is_refused(
         case "less":
             del request.ext_fields[key]
         case _:
-            # The same values joined, as RocketMQ's signature sees them.
+            # The same values joined, as RocketMQ's signature covers them.
             keys = sorted(set(before) - {"Signature", "trebuchetSignature"})
             other = data.draw(st.sampled_from(keys))
             assume(other != key and before[other])

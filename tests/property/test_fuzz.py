@@ -1,4 +1,4 @@
-"""Changed frames of real clients end in an answer or a closed connection."""
+"""Mutated frames of real clients end in an answer or a closed connection."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ async def test_a_fault_is_found(rng: random.Random, monkeypatch: pytest.MonkeyPa
     assert "a field that nobody sent" in wrong
 
 
-@pytest.mark.fault  # not that anything is killed: it takes as long as a hundred other tests
+@pytest.mark.fault  # it takes as long as a hundred other tests, although nothing is killed
 def test_200_000_frames_do_no_harm_to_a_broker_and_a_name_server_with_accounts(
     rng: random.Random,
 ) -> None:
-    # In a process of its own, whose memory and turns are nobody else's.
+    # In a separate process, whose memory and turns aren't shared.
     done = subprocess.run(
         [sys.executable, "-m", "tools.fuzz.guarded_frames", f"--seed={rng.randrange(1 << 32)}"],
         cwd=ROOT,

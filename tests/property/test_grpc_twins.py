@@ -1,4 +1,4 @@
-"""The compiled parts of gRPC do what their Python twins do, errors included."""
+"""The compiled parts of gRPC behave like their Python twins, errors included."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ blocks = st.one_of(
 
 
 def outcome(decoder: HeaderDecoder | NativeHeaderDecoder, block: bytes) -> tuple[Any, ...]:
-    """Return all that a decoder says about a block."""
+    """Return a decoder's complete result for a block."""
     try:
         headers = list(decoder.decode(block).items())
     except Http2ConnectionError as error:
@@ -110,7 +110,7 @@ def test_both_write_and_read_the_same_messages(name: str, data: st.DataObject) -
 
 
 def both(kind: type[codec.ProtoMessage], data: bytes) -> None:
-    """Check that both read the same, which may hold NaN, or both refuse with the same words."""
+    """Check that both read the same, possibly with NaN, or reject with the same message."""
     try:
         message = codec.decode(kind, data)
     except ProtobufError as error:
@@ -144,7 +144,7 @@ def test_both_read_the_same_from_damaged_messages(data: st.DataObject, name: str
 
 
 def run(engine: Engine, data: bytes, where: list[int]) -> tuple[Any, ...]:
-    """Return what a connection sends for data in pieces, and all that it knows afterwards."""
+    """Return a connection's output for data in pieces, and its state afterwards."""
     clock = ManualClock()
     handlers = Handlers([], [])
     wire = wire_of(handlers.methods(), Http2Limits(streams_max=6), clock, engine)
@@ -172,7 +172,7 @@ def run(engine: Engine, data: bytes, where: list[int]) -> tuple[Any, ...]:
 
 
 def state_of(call: Call) -> dict[str, Any]:
-    """Return the fields of a call that can be compared."""
+    """Return the comparable fields of a call."""
     kinds = (int, float, str, bytes, dict, type(None))
     fields = {name: getattr(call, name) for name in Call.__slots__}
     fields["route"] = call.route.path

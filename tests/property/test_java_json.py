@@ -1,4 +1,4 @@
-"""fastjson's dialect reads back as it was written; anything else is refused."""
+"""fastjson's dialect reads back as it was written; anything else is rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pulls of what lies far behind the log's end, or is in memory no more, by both twins alike."""
+"""Pulls far before the log's end, or no longer in memory, by both twins alike."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_pulls_far_behind_the_logs_end_read_the_same(
                 is_absent=partial(_is_absent, salt) if salt else None,
             )
             await pair.feed(pull_frames.any_pull(rng, TOPICS, opaque))
-            # What is not resident another thread reads.
+            # Another thread reads non-resident data.
             await until_async(lambda: all(not twin.wire.in_flight for twin in twins), "answers")
             await settled()
             native, python = pair.native.seen(), pair.python.seen()

@@ -11,8 +11,8 @@ import pytest
 from broker_core.store.consume_queue import ConsumeQueue
 from broker_core.trace.deliveries import DELIVERIES_MAX, Delivered
 from broker_core.trace.filter import TraceWatch
-from broker_core.trace.followed import Followed
 from broker_core.trace.watch import FRESH_MAX, Watcher
+from broker_core.trace.watched_messages import WatchedMessages
 from tests.support import pull_frames, send_frames
 from tests.support.twins import DISKS, TOPICS, Pair, Twin, configuration, is_compiled, settled
 from tests.support.waiting import until_async
@@ -141,7 +141,7 @@ async def test_who_watches_is_told_the_same_of_pulls(
         assert told[0] == told[1]
         assert {event["stage"] for event in told[0]} == set(wanted["stages"])
         native, python = pair.native.seen(), pair.python.seen()
-        # Of a put that is told of, Python keeps when its steps were.
+        # For a watched put, Python stores the times of its steps.
         for name in native.keys() - DISKS - {"state"}:
             assert native[name] == python[name], name
 
@@ -166,10 +166,10 @@ async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follow
     async with Pair(configuration()) as pair:
         told = [told_to("watcher", twin, **wanted) for twin in (pair.native, pair.python)]
         for twin in (pair.native, pair.python):
-            followed = twin.parts.tracer.followed
+            followed = twin.parts.tracer.watched_messages
             if slaves:
                 followed.replicated("10.0.0.9:1", 0, 0.0)
-            # The disk's thread decides when; here the test does.
+            # Normally the disk thread decides when; here the test does.
             monkeypatch.setattr(followed, "flushed", lambda *_: None)
         for number in range(ROUNDS * FRAMES_A_ROUND // 8):
             stream = b"".join(
@@ -182,13 +182,15 @@ async def test_who_watches_a_sample_is_told_the_same_of_sends_and_of_what_follow
             for twin in (pair.native, pair.python):
                 tracer, end = twin.parts.tracer, twin.parts.store.files.log.max_offset
                 if number % 3:
-                    Followed.flushed(tracer.followed, end, twin.clock.monotonic(), number % 5)
+                    WatchedMessages.flushed(
+                        tracer.watched_messages, end, twin.clock.monotonic(), number % 5
+                    )
                 if slaves:
-                    tracer.followed.replicated("10.0.0.9:1", end, twin.clock.monotonic())
+                    tracer.watched_messages.replicated("10.0.0.9:1", end, twin.clock.monotonic())
             await settled()
             for twin in (pair.native, pair.python):
                 twin.parts.tracer.push_all()
-            # Of one turn the twins tell in an order of their own.
+            # Within one turn the twins report in different orders.
             assert_same_events(*told)
         stages = {event["stage"] for event in told[0]}
         assert stages >= {"stored", "flushed"}
@@ -227,9 +229,9 @@ async def test_what_cannot_be_told_is_logged_and_undoes_nothing(
 ) -> None:
     async with Pair(configuration()) as pair:
         told = told_to("watcher", pair.native, sample=2)
-        followed = pair.native.parts.tracer.followed
+        followed = pair.native.parts.tracer.watched_messages
         followed.replicated("10.0.0.9:1", 0, 0.0)
-        # The first one of a queue is Python's.
+        # Python handles the first one of a queue.
         fields = send_frames.fields_of(TOPICS[0], 0, "UNIQ_KEY\x01plain")
         await pair.feed(send_frames.send(fields, b"body", 98))
         told.clear()
@@ -239,8 +241,8 @@ async def test_what_cannot_be_told_is_logged_and_undoes_nothing(
                 fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{key}")
                 await pair.feed(send_frames.send(fields, b"body", number))
             pair.native.parts.tracer.push_all()
-        assert f"live trace: {len(sampled_keys(9))} events could not be made" in caplog.text
-        # Only what follows from a put was not possible.
+        assert f"trace events lost count={len(sampled_keys(9))}" in caplog.text
+        # Only the steps after a put weren't possible.
         assert [event["uniqKey"] for event in told] == sampled_keys(9)
 
 
@@ -259,7 +261,7 @@ async def test_of_more_deliveries_than_are_kept_the_oldest_are_forgotten() -> No
         for number in range(0, 40, 4):
             pulled = pull_frames.fields_of(topic, 0, number, flags=2, most=4)
             await pair.feed(pull_frames.pull(pulled, number))
-        pair.native.parts.tracer.tell_noted()
+        pair.native.parts.tracer.emit_noted()
         native, python = (twin.parts.tracer.deliveries for twin in (pair.native, pair.python))
         handed = len(sampled_keys(40))
         assert [number for _, number in native.order] == [number for _, number in python.order]
@@ -292,7 +294,7 @@ async def test_a_queue_of_another_class_is_left_to_python() -> None:
         native, python = pair.native.seen(), pair.python.seen()
         for name in native.keys() - DISKS:
             assert native[name] == python[name], name
-        # Those of the other class, and the first message of the other queue.
+        # Messages of the other class, and the first message of the other queue.
         assert plain.left["queue"] - left == 10 + 1
 
 
@@ -334,13 +336,13 @@ async def test_a_flush_of_topics_with_and_without_filters_is_told_of_in_the_logs
         twin = pair.native
         tracer = twin.parts.tracer
         told = told_to("all", twin, sample=2, stages=["flushed"])
-        flushed = tracer.followed.flushed
-        monkeypatch.setattr(tracer.followed, "flushed", lambda *_: None)
+        flushed = tracer.watched_messages.flushed
+        monkeypatch.setattr(tracer.watched_messages, "flushed", lambda *_: None)
         topics = [TOPICS[0 if number % 3 else 2] for number in range(40)]
         for number, topic in enumerate(topics):
             text = f"UNIQ_KEY\x01K{number}\x02"
             await pair.feed(send_frames.send(send_frames.fields_of(topic, 0, text), b"body", 1))
-        # What goes to the first topic is held against this one's filter from now on.
+        # Messages to the first topic are matched against this filter from now on.
         told_to("one", twin, topic=TOPICS[0], tag="none")
         flushed(twin.parts.store.files.log.max_offset, twin.clock.monotonic(), 40)
         await settled()
@@ -359,8 +361,8 @@ async def test_what_the_turn_told_is_held_against_filters_of_who_came_later(
         twin = pair.native
         tracer = twin.parts.tracer
         told_to("first", twin, sample=2)
-        flushed = tracer.followed.flushed
-        monkeypatch.setattr(tracer.followed, "flushed", lambda *_: None)
+        flushed = tracer.watched_messages.flushed
+        monkeypatch.setattr(tracer.watched_messages, "flushed", lambda *_: None)
         for number in range(20):
             text = f"UNIQ_KEY\x01K{number}\x02colour\x01{'red' if number % 4 else 'blue'}"
             await pair.feed(send_frames.send(send_frames.fields_of("Orders", 0, text), b"body", 1))
@@ -382,15 +384,15 @@ async def test_what_a_watch_has_not_numbered_has_a_bound_though_nothing_is_pushe
         for number in range(0, 3 * FRESH_MAX, FRAMES_A_TURN):
             fields = send_frames.fields_of(TOPICS[0], 0, f"UNIQ_KEY\x01{sampled_keys(10)[0]}")
             await pair.feed(send_frames.send(fields, b"body", number) * FRAMES_A_TURN)
-            takers = pair.native.parts.tracer.takers.of_puts[TOPICS[0]]
-            assert takers is not None
-            (watch,) = takers.stored
+            event_sinks = pair.native.parts.tracer.event_sinks.of_puts[TOPICS[0]]
+            assert event_sinks is not None
+            (watch,) = event_sinks.stored
             stored = max(stored, len(watch.fresh))
         assert FRESH_MAX // 2 < stored < FRESH_MAX
 
 
 def told_to(name: str, twin: Twin, **wanted: Any) -> list[dict[str, Any]]:
-    """Watch a twin; return the list to which what is pushed is added."""
+    """Watch a twin; return the list that receives its pushes."""
     told: list[dict[str, Any]] = []
 
     def take(body: bytes) -> bool:
@@ -402,12 +404,12 @@ def told_to(name: str, twin: Twin, **wanted: Any) -> list[dict[str, Any]]:
 
 
 def sampled_keys(count: int) -> list[str]:
-    """Return which of the keys K0, K1 and so on a sample of 2 wants."""
+    """Return which of the keys K0, K1 and so on are in a sample of 2."""
     return [f"K{number}" for number in range(count) if crc32(b"K%d" % number) % 2 == 0]
 
 
 def assert_same_events(*told: list[dict[str, Any]]) -> None:
-    """Compare all but the numbers; these go up to how many there are."""
+    """Compare everything except the numbers, which must go up to the count."""
     native, python = (
         sorted(
             ({name: value for name, value in event.items() if name != "seq"} for event in events),
@@ -421,7 +423,7 @@ def assert_same_events(*told: list[dict[str, Any]]) -> None:
 
 
 class Terms:
-    """One slave, which may fall behind by so many bytes."""
+    """One slave, which may fall behind by this many bytes."""
 
     slaves = 1
     timeout_s = 3.0
@@ -458,7 +460,7 @@ async def test_sends_that_wait_for_a_slave_leave_the_same(
 
 
 async def until_durable(twin: Twin) -> None:
-    """Wait for the disk's thread: puts that nobody waits for are shown after their flush, too."""
+    """Wait for the disk thread: oneway puts are also reported after their flush."""
     log = twin.parts.store.files.log
     await until_async(
         lambda: not twin.wire.in_flight and log.flushed_where == log.max_offset, "the disk"
@@ -474,7 +476,7 @@ async def test_sends_that_wait_for_the_disk_leave_the_same(rng: random.Random) -
             await until_durable(pair.python)
             await settled()
         native, python = pair.native.seen(), pair.python.seen()
-        # The disk's thread decides how many are answered at one time, and who is woken when.
+        # The disk thread decides how many are answered at a time, and which waiters are woken when.
         for seen in (native, python):
             seen["answers"] = sorted(send_frames.frames_in(seen["answers"]))
             del seen["attempts"], seen["read_limit"]

@@ -1,4 +1,4 @@
-"""The compiled turn and its Python twin refuse the same properties, for the same reason."""
+"""The compiled turn and its Python twin reject the same properties, for the same reason."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_control_characters_in_properties_are_refused_alike(rng: Random) -
 
 
 def text_of(rng: Random) -> str:
-    """Return the properties as a client that doesn't check them writes them."""
+    """Return the properties as written by a client that doesn't check them."""
     pairs = []
     for _ in range(rng.randrange(1, 4)):
         name, value = ("".join(rng.choices(HARMLESS, k=rng.randrange(1, 5))) for _ in range(2))
@@ -82,7 +82,7 @@ def text_of(rng: Random) -> str:
 
 
 def reason_of(text: str) -> str | None:
-    """Return why a text is refused, None for one that reads back as it was sent."""
+    """Return why a text is rejected, or None if it reads back as sent."""
     try:
         properties.decode_sent(text)
         properties.require_no_nul(text)

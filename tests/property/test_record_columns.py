@@ -1,4 +1,4 @@
-"""Whatever is damaged, records as columns say what `record.examine` says of each alone."""
+"""Reading records in columns equals `record.examine` for each record, whatever is damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACES = ("store_timestamp", "body_from", "body_to", "topic_from", "topic_to", "
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytearray:
-    """Some records side by side, as a broker writes them."""
+    """Consecutive records, as a broker writes them."""
     log = bytearray()
     for _ in range(draw(st.integers(0, 6))):
         room = bytearray(2048)
@@ -50,7 +50,7 @@ def logs(draw: st.DrawFn) -> bytearray:
             prepared_transaction_offset=draw(INT8),
         )
         if draw(st.booleans()):
-            # The second magic reads two bytes for the topic's size: rarely whole, always the same.
+            # The second magic reads two bytes for the topic's size: rarely valid, always the same.
             record.BLANK.pack_into(room, 0, size, record.MESSAGE_MAGIC_V2)
         log += room[:size]
     return log
@@ -60,7 +60,7 @@ DAMAGES = st.lists(st.tuples(st.integers(0, 2**20), st.binary(min_size=1, max_si
 
 
 def examined(log: bytearray, position: int, limit: int) -> RecordHead | None:
-    """What the one-by-one reader says, bodies' checksums apart."""
+    """Return the one-by-one reader's result, without checksums of bodies."""
     try:
         return record.examine(memoryview(log), position, limit, None, check_crc=False)
     except CorruptRecordError:
@@ -71,7 +71,7 @@ def examined(log: bytearray, position: int, limit: int) -> RecordHead | None:
     log=logs(),
     damages=DAMAGES,
     torn=st.integers(0, 200),
-    # How many records are followed one by one before the others are searched all at once.
+    # How many records are followed one by one before the others are searched at once.
     stepped=st.sampled_from([1, 2, 64]),
 )
 def test_columns_equal_the_record_by_record_reader(
@@ -101,7 +101,7 @@ def test_columns_equal_the_record_by_record_reader(
             assert rows["reconsume_times"][row] == reconsume_times
             assert rows["prepared_transaction_offset"][row] == prepared
         position = int(rows["end"][row])
-    # Where the walk ends there is no record of a size that fits: no whole one is passed over.
+    # The walk ends where no record has a fitting size, so it skips no complete one.
     head = examined(log, found.stopped_at, limit)
     assert found.stopped_at == position
     assert head is None or head.is_blank

@@ -1,4 +1,4 @@
-"""Whatever the bytes are, the compiled reading of records and its numpy twin find the same."""
+"""The compiled record reader and its numpy twin find the same in any bytes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def twins() -> tuple[Bulk, Bulk]:
 
 
 def side_by_side(log: bytearray, starts: list[int]) -> np.ndarray[Any, Any]:
-    """Return the starts at which a record of some size fits that does not reach into the next."""
+    """Return the starts of fitting records that don't extend into the next."""
     found: list[int] = []
     for at in starts:
         if len(log) - at < record.OVERHEAD_V4 or (found and at < _end(log, found[-1])):
@@ -105,7 +105,7 @@ def test_of_damaged_and_torn_stores_both_read_the_same(
         for _ in range(number % 7):
             mutate(rng, log, starts)
         if number % 2:
-            # Torn in the middle of a record, zeros behind it.
+            # Torn in the middle of a record, followed by zeros.
             torn_at = rng.randrange(len(log))
             log[torn_at:] = bytes(len(log) - torn_at)
         root = tmp_path / str(number)
@@ -119,7 +119,7 @@ def test_of_damaged_and_torn_stores_both_read_the_same(
 
 
 def _seen(root: Path, bulk: Bulk, monkeypatch: pytest.MonkeyPatch) -> tuple[object, list[Any]]:
-    """Return what a plan says of a store, and every row and damage of it."""
+    """Return a store's plan, and every row and damage of it."""
     for module in (bulk_module, plan_module, read_module):
         monkeypatch.setattr(module, "chosen", lambda: bulk)
     monkeypatch.setattr("analytics.store.decode.chosen", lambda: bulk)
@@ -155,7 +155,7 @@ def test_no_mutation_makes_it_read_a_byte_behind_the_buffer(rng: random.Random) 
 def test_texts_of_every_length_are_told_apart(rng: random.Random) -> None:
     compiled, python = twins()
     texts = [rng.randbytes(size) for size in range(70) for _ in range(3)]
-    # One byte differs, wherever it is.
+    # One byte differs, anywhere.
     texts += [
         text[:at] + bytes([text[at] ^ 1 << rng.randrange(8)]) + text[at + 1 :]
         for text in texts[::3]
@@ -242,6 +242,6 @@ def test_zero_chooses_numpy_and_so_does_a_machine_without_it(
 ) -> None:
     assert load_records({"TREBUCHET_NATIVE": "0"}) is None
 
-    monkeypatch.setattr("broker_core.native.place.BUILT", tmp_path)
+    monkeypatch.setattr("broker_core.native.paths.BUILT", tmp_path)
 
     assert load_records({}) is None

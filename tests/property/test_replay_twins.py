@@ -1,4 +1,4 @@
-"""A slave's log is dispatched alike by Python and by compiled code, whatever comes."""
+"""Python and compiled code dispatch a slave's log alike, whatever arrives."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 DAMAGED_LOGS = 4
 
 
-async def left_by(data: bytes, size: int, *, is_compiled: bool) -> list[Any]:
-    """Return what a slave has and knows after it received data in pieces."""
+async def replayed_state(data: bytes, size: int, *, is_compiled: bool) -> list[Any]:
+    """Return a slave's files and state after it received data in pieces."""
     slave = a_slave(ManualClock())
     await slave.start()
     if is_compiled:
@@ -69,8 +69,8 @@ async def test_both_twins_of_the_replay_leave_the_same(size: int, rng: random.Ra
         logs.append(bytes(damaged))
 
     for log in logs:
-        python = await left_by(log, size, is_compiled=False)
-        compiled = await left_by(log, size, is_compiled=True)
+        python = await replayed_state(log, size, is_compiled=False)
+        compiled = await replayed_state(log, size, is_compiled=True)
 
         assert python[2], "queues have units"
         assert python == compiled
@@ -100,9 +100,9 @@ async def test_what_is_not_plain_goes_as_arrays_in_both_where_much_comes(
     data = log_of(master)
     await master.shutdown()
 
-    python = await left_by(data, 60_000, is_compiled=False)
+    python = await replayed_state(data, 60_000, is_compiled=False)
     by_python, calls = calls, 0
-    compiled = await left_by(data, 60_000, is_compiled=True)
+    compiled = await replayed_state(data, 60_000, is_compiled=True)
 
     assert min(by_python, calls) > 0
     for found in (python, compiled):

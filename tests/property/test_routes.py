@@ -1,4 +1,4 @@
-"""Whatever brokers do, the route table keeps the promises of its docstring."""
+"""The route table keeps the guarantees in its docstring, whatever brokers do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker_core.namesrv.identity import BrokerIdentity
 from broker_core.namesrv.routes import RouteTable
 from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
 from broker_core.protocol.bodies.route import TopicRouteData
-from broker_core.steps import finished
+from broker_core.steps import run_to_end
 from tests.support.clock import ManualClock
 
 TOPICS = ["T", "U", "V"]
@@ -29,7 +29,7 @@ IDENTITIES = st.builds(
 
 
 class RouteTableMachine(RuleBasedStateMachine):
-    """Brokers come, move, change names, go silent, go."""
+    """Brokers register, move, change names, go silent and leave."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.owners: list[object | None] = [object(), object(), None]
         self.counter = 0
         self.name_of: dict[str, str] = {}
-        """The broker name under which an address has registered last."""
+        """The broker name under which an address last registered."""
 
     @rule(
         identity=IDENTITIES,
@@ -87,7 +87,7 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["a", "b"]))
     def wipe(self, name: str) -> None:
-        finished(self.table.wipe_write_perm(name))
+        run_to_end(self.table.wipe_write_perm(name))
 
     @invariant()
     def a_broker_is_known_exactly_while_an_address_of_it_lives(self) -> None:

@@ -1,4 +1,4 @@
-"""Records, batches and properties read back as written; other bytes are refused."""
+"""Records, batches and properties read back as written; other bytes are rejected."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_flipped_bit_of_size_magic_place_or_body_is_told(message, data):
         st.sampled_from([*range(12), *range(28, 36), *range(head.body_from, head.body_to)])
     )
     if not message["body"] and 8 <= position < 12:
-        # The checksum of an empty body is not compared.
+        # The checksum of an empty body isn't compared.
         return
     whole[position] ^= 1 << data.draw(st.integers(0, 7))
 

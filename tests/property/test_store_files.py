@@ -1,4 +1,4 @@
-"""The files of the log and of a queue, against a bytes object and a list."""
+"""The files of the log and of a queue, compared with a bytes object and a list."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pieces)
     @rule(data=st.data())
     def cut(self, data: st.DataObject) -> None:
-        """Let a start find the end of the log where one of the pieces ends."""
+        """Let a start find the end of the log at the end of one of the pieces."""
         kept = data.draw(st.integers(1, len(self.pieces)))
         self.pieces = self.pieces[:kept]
         self.log.close()
@@ -95,7 +95,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Appends units, one and many; loses, cuts, deletes and loads them again."""
+    """Appends units, singly and in bulk; loses, cuts, deletes and loads them again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.units)
     @rule(data=st.data())
     def expire(self, data: st.DataObject) -> None:
-        """Delete messages up to some place of the log."""
+        """Delete messages up to an offset of the log."""
         first = self.expired = data.draw(st.integers(self.expired, self.place))
         self.queue.delete_before(first)
         self.first = self.queue.first_offset()

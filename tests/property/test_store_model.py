@@ -1,4 +1,4 @@
-"""Whatever happens to a store, it behaves like a list of messages.
+"""A store behaves like a list of messages, whatever happens to it.
 
 The examples are the same each time; `python -m tools.faults model` finds others.
 """

@@ -1,4 +1,4 @@
-"""What the live trace costs a message, in instructions; see tools/bench/tracing/instructions.py."""
+"""The live trace's cost per message, in instructions; see tools/bench/tracing/instructions.py."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ pytestmark = pytest.mark.callgrind
 RECORDER_MAX = 1.03
 SAMPLED_MAX = 1.05
 SAMPLE_MAX = dict.fromkeys(traced.KINDS, SAMPLED_MAX) | {traced.PULLS: 1.22}
-"""Of a sample of one in a hundred: docs/tracing.md."""
+"""For a sample of one in a hundred: docs/tracing.md."""
 TOLD_MAX = 0.56
-"""Of what a send costs without a trace: all that is told of one message, at two stages, where a
-push carries several."""
+"""As a ratio to a send without a trace: all reports about one message, at two stages, where a push
+carries several.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_a_sample_of_one_in_a_hundred_costs_a_message_on_its_way_less_than_five_
 
 def test_to_tell_of_a_message_costs_less_than_a_send(costs: traced.COSTS) -> None:
     found = {
-        kind: traced.told_cost(costs, kind) / costs[traced.SEND, traced.OFF]
+        kind: traced.report_cost(costs, kind) / costs[traced.SEND, traced.OFF]
         for kind in (traced.SENDS, traced.PULLS)
     }
 

@@ -1,4 +1,4 @@
-"""Half messages and their ends: the compiled turn and its Python twin leave the same."""
+"""Half messages and their ends: the compiled turn and its Python twin have the same results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def a_stream(rng: random.Random, halves: list[Half], opaque: int) -> bytes:
 
 
 def note_halves(halves: list[Half], twin: Twin) -> None:
-    """Keep what is undecided, before it is decided."""
+    """Store undecided half messages before they are decided."""
     known = {half.queue_offset for half in halves}
     pending = twin.parts.transactions.pending
     halves += [replace(half) for offset, half in pending.items() if offset not in known]
@@ -51,7 +51,7 @@ def note_halves(halves: list[Half], twin: Twin) -> None:
 
 
 def renew_one(twin: Twin, queue_offset: int) -> None:
-    """Do what a check does: put a copy of a half message to the queue's end."""
+    """Act like a check: put a copy of a half message at the queue's end."""
     transactions = twin.parts.transactions
     half = transactions.pending[queue_offset]
     message = transactions.read(half)
@@ -93,7 +93,7 @@ async def test_transactions_in_random_pieces_leave_the_same(
             if pair.native.transport.closed:
                 pair.reconnect()
         for twin in (pair.native, pair.python):
-            # What the progress is made of is committed as offsets.
+            # The basis of the progress is committed as offsets.
             await twin.parts.transactions.settle_all()
         pair.same()
 

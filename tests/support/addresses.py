@@ -1,4 +1,4 @@
-"""Every address of the console, from its URLconf: which are pages, and which are not."""
+"""Every address of the console, read from its URLconf and split into pages and other addresses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# By name, the queries with which tests open a page.
+# Query strings with which tests open a page, by the page's name.
 PAGES: dict[str, tuple[str, ...]] = {
     "accounts:password": ("",),
     "accounts:second-step": ("",),
@@ -118,8 +118,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     "tracing:recorded": ("", "?ask=errors"),
     "tracing:river": ("",),
 }
-# Strangers see the first two, with a link of theirs the second; one needs a slave, the others a
-# broker with access control (tests/browser/test_operator_stories.py).
+# The first two are public, and the second needs an invitation link. One needs a slave; the others
+# need a broker with access control (tests/browser/test_operator_stories.py).
 OTHER_PAGES = {
     "accounts:sign-in",
     "accounts:join",
@@ -130,7 +130,7 @@ OTHER_PAGES = {
     "brokers:promote",
 }
 
-# What addresses take, of an appliance that has just begun; `something_of_everything` has the rest.
+# Keys for addresses on an appliance that has just started; `something_of_everything` has the rest.
 KEYS: dict[str, int | str] = {
     "broker_name": "broker-a",
     "broker_id": 0,
@@ -151,11 +151,11 @@ KINDS = {
     "marks:delete": "mark",
     "marks:token-delete": "mark_token",
 }
-"""Of which kind the key in an address is, where its name begins otherwise."""
+"""The kind of a key whose kind differs from the first part of the address name."""
 MEANT = {("brokers:kv-delete", "key"): "topic", ("clients:disconnect", "group"): "member_group"}
-"""Which key an address takes for a parameter, where that is not the one of its name."""
+"""The key for a URL parameter that has a different name."""
 
-# Operations of the API take tokens and answer JSON; tests/console/api walks them.
+# API operations take tokens and answer JSON; tests/console/api covers them.
 OPERATIONS = "api:v1:"
 
 
@@ -170,12 +170,12 @@ def addresses(resolver: URLResolver, namespace: str = "") -> Iterator[tuple[str,
 
 
 def every_address() -> list[tuple[str, list[str]]]:
-    """Return the name of each address but operations, and its parameters, by name."""
+    """Return the parameters of each address, by its name. API operations are left out."""
     return sorted(addresses(get_resolver()), key=lambda pair: pair[0])
 
 
 def path_of(name: str, query: str, keys: Mapping[str, int | str]) -> str:
-    """Return the path of an address by its name, with the keys that it takes of these."""
+    """Return the path of an address, filled in with the given keys."""
     kind = KINDS.get(name) or name.partition(":")[2].partition("-")[0]
     parameters = dict(every_address())[name]
     values = {

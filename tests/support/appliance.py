@@ -1,4 +1,4 @@
-"""The whole appliance, as `deploy/up` starts it, with a data directory and ports of its own."""
+"""The whole appliance, as `deploy/up` starts it, with a private data directory and ports."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING
 from deploy.brokers import PORT_STEP
 from tests.support.broker_process import COMMIT_LOG_BYTES, ROOT
 from tests.support.ports import free_port
+from tests.support.quick_java import QUICK_SPARK
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
 UP_SECONDS = 600
 DOWN_SECONDS = 300
 ANSWER_SECONDS_MAX = 120
-"""A page that writes to a locked database waits for it more than once, 20 s each."""
+"""A page that writes to a locked database waits for the lock several times, 20 s each."""
 PASSWORD = "a password of the tests"
 
 
 class Appliance:
-    """One `deploy/up`; `words` holds its output."""
+    """One `deploy/up` process; `words` holds its output."""
 
     def __init__(self, directory: Path, **environment: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.data = directory / "data"
         self.checkout = ROOT
         self.web_port = free_port()
-        # A second broker, or a slave, has ports in a distance.
+        # A second broker or a slave uses ports at a fixed distance.
         self.port = free_port(above=PORT_STEP)
         self.namesrv_port = free_port()
         self.file = directory / "appliance.conf"
@@ -48,17 +49,16 @@ class Appliance:
             "TREBUCHET_DATA": str(self.data),
             "TREBUCHET_WEB": f"127.0.0.1:{self.web_port}",
             "TREBUCHET_ADMIN_PASSWORD": PASSWORD,
-            # pytest's directories are for the user alone that runs the tests.
+            # Only the user that runs the tests can enter pytest's directories.
             "TREBUCHET_USER": pwd.getpwuid(os.geteuid()).pw_name,
-            # A guest gets nothing of a machine that is busy with other tests.
-            "TREBUCHET_SPARK_GUEST": "false",
+            **QUICK_SPARK,
             **environment,
         }
-        # Its own start time and settings, not the suite's.
+        # The appliance must not inherit the suite's start time and settings.
         for name in ("TREBUCHET_STARTED_AT", "DJANGO_SETTINGS_MODULE", "PYTHONPATH"):
             self._environment.pop(name, None)
         self.arguments: list[str] = []
-        """More arguments for the command."""
+        """Extra arguments for the command."""
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._lines: list[str] = []
@@ -90,7 +90,7 @@ class Appliance:
         self._process = subprocess.Popen(
             [self.checkout / "deploy" / "up", "-c", self.file, *self.arguments],
             env=self._environment,
-            # Not the checkout: the command must work from anywhere.
+            # The command must work outside the checkout.
             cwd=self.file.parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -114,7 +114,7 @@ class Appliance:
         assert self.is_running, f"the appliance ended at its start:\n{self.words}"
 
     def run_to_end(self) -> int:
-        """Start an appliance that should refuse; return its exit code."""
+        """Start an appliance that is expected to refuse; return its exit code."""
         self.launch()
         return self.wait(seconds=UP_SECONDS)
 
@@ -122,12 +122,12 @@ class Appliance:
         assert self._process is not None
         code = self._process.wait(seconds)
         if self._reader is not None:
-            # The last words are in when the pipe ends.
+            # The reader has all output once the pipe is closed.
             self._reader.join(seconds)
         return code
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to stop; return its exit code."""
+        """Ask the appliance to stop; return its exit code."""
         if self._process is None:
             return 0
         if self.is_running:
@@ -144,12 +144,12 @@ class Appliance:
         return self._process.pid
 
     def pid_of(self, name: str) -> int:
-        """Return the pid of one of the processes, from the supervisor's log."""
+        """Return the pid of a process from the supervisor's log."""
         log = (self.data / "logs" / "supervisord.log").read_text()
         return int(re.findall(rf"spawned: '{name}' with pid (\d+)", log)[-1])
 
     def in_django(self, code: str) -> str:
-        """Run code of the tests in a console process of this appliance; return what it prints."""
+        """Run test code in a console process of this appliance; return its output."""
         environment = self._environment | {"PYTHONPATH": str(ROOT)}
         return subprocess.run(
             [sys.executable, self.checkout / "manage.py", "shell", "--no-imports", "-c", code],
@@ -161,7 +161,7 @@ class Appliance:
         ).stdout
 
     def pause(self, name: str) -> None:
-        """Stop a process in place, as if the machine hung; its port stays open."""
+        """Stop a process with SIGSTOP, as if the machine hung; its port stays open."""
         os.kill(self.pid_of(name), signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
@@ -174,7 +174,7 @@ class Appliance:
 
 
 class Visitor:
-    """A person at the console, without a browser."""
+    """A console user without a browser."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -186,7 +186,7 @@ class Visitor:
 
     @property
     def cookies(self) -> str:
-        """What this person's browser sends with each request."""
+        """Return the cookies that a browser would send with each request."""
         return "; ".join(f"{cookie.name}={cookie.value}" for cookie in self._cookies)
 
     def sign_in(

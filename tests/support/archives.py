@@ -1,4 +1,4 @@
-"""Archives of recorded stores, unpacked by every Python that the suite runs on."""
+"""Unpack archives of recorded stores on every Python version that the suite supports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """Unpack one of our own archives; Debian 12's Python 3.11.2 knows no extraction filter."""
+    """Unpack one of our own archives; Debian 12's Python 3.11.2 has no extraction filters."""
     with tarfile.open(archive) as packed:
         if hasattr(tarfile, "data_filter"):
             packed.extractall(directory, filter="data")

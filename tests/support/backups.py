@@ -1,4 +1,4 @@
-"""Data directories of small appliances, and deploy/backup and deploy/restore over them."""
+"""Data directories of small appliances, and deploy/backup and deploy/restore run on them."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ COUNT = 40
 SECONDS = 120
 DYING = """
 import os, signal, sys
-from deploy import {module}, gentle
+from deploy import {module}, low_priority_copy
 left = int(sys.argv.pop(1))
-before = gentle.{kind}.{method}
+before = low_priority_copy.{kind}.{method}
 def dying(self, *arguments):
     global left
     left -= 1
     if left < 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return before(self, *arguments)
-gentle.{kind}.{method} = dying
+low_priority_copy.{kind}.{method} = dying
 sys.exit({module}.main(sys.argv[1:]))
 """
 
@@ -49,8 +49,8 @@ def config_of(data: Path, **changes: object) -> StoreConfig:
 
 
 @contextmanager
-def opened(data: Path, **changes: object) -> Iterator[MessageStore]:
-    """Run the store of a data directory while the block runs; its tasks stand still meanwhile."""
+def running_store(data: Path, **changes: object) -> Iterator[MessageStore]:
+    """Run the store of a data directory while the block runs, without background tasks."""
     store = a_store(SystemClock(), FileStorage(), config_of(data, **changes))
     store.load()
     with asyncio.Runner() as runner:
@@ -67,7 +67,7 @@ def make(data: Path, count: int = COUNT) -> None:
     (data / "broker.conf").write_text(
         f"# of a test\nbrokerName=broker-a\nstorePathRootDir={data / 'store'}\n"
     )
-    with opened(data) as store:
+    with running_store(data) as store:
         for number in range(count):
             put(store, TOPIC, number % 2, b"%d" % number, keys=f"key{number}")
     config = data / "store" / "config"
@@ -94,14 +94,14 @@ def run(module: str, *arguments: str | Path, **environment: str) -> Done:
 
 
 def run_dying(module: str, method: str, calls: int, *arguments: str | Path) -> Done:
-    """Run it so that kill -9 comes with the call after so many of `Source.read` or the like."""
+    """Run a command that kills itself at the n-th call of a method such as `Source.read`."""
     kind, name = method.split(".")
     program = DYING.format(module=module, kind=kind, method=name)
     return _run([sys.executable, "-c", program, str(calls), *map(str, arguments)], {})
 
 
 def bodies(data: Path, queue_id: int) -> list[bytes]:
-    with opened(data) as store:
+    with running_store(data) as store:
         return [message.body for message in messages(store, queue_id)]
 
 

@@ -1,4 +1,4 @@
-"""A TCP proxy in user space that is as bad a link as it is told to be."""
+"""A TCP proxy in user space that adds delay, limits bandwidth and breaks connections."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ CONNECT_SECONDS = 3.0
 
 @dataclass
 class Badness:
-    """How bad a link is, from now on."""
+    """The faults that a link adds."""
 
     delay_seconds: float = 0.0
-    """Each piece waits so long before it is passed on."""
+    """Delay before each piece is passed on."""
     bytes_per_second: float = 0.0
-    """At most; 0 is no limit."""
+    """Bandwidth limit; 0 means no limit."""
     break_chance: float = 0.0
-    """Of each piece: a part of it is passed on, then the connection is reset."""
+    """Chance per piece that only a part is passed on and the connection is reset."""
 
 
 class BadLink(threading.Thread):
-    """Passes connections on to an address; `badness` may be replaced at any time."""
+    """Proxy for one address; `badness` can be replaced at any time."""
 
     def __init__(
         self,
@@ -41,8 +41,9 @@ class BadLink(threading.Thread):
         host: str,
         port: int = 0,
     ) -> None:
-        """Listen once started, on a port of the host's choice by default; `place` is where sockets
-        are made.
+        """Prepare a proxy; by default the host chooses the port.
+
+        `place` is the network namespace where sockets are created.
         """
         super().__init__(daemon=True)
         self.badness = Badness()
@@ -55,7 +56,7 @@ class BadLink(threading.Thread):
         self._listening = threading.Event()
 
     def open(self) -> int:
-        """Start; return the port."""
+        """Start listening; return the port."""
         self.start()
         assert self._listening.wait(30), "the link does not listen"
         return self.port

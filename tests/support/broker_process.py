@@ -1,4 +1,4 @@
-"""A broker as people run it: `python -m broker_core -c FILE`, on free loopback ports."""
+"""A broker as operators run it: `python -m broker_core -c FILE`, on free loopback ports."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.support.waiting import SECONDS, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMIT_LOG_BYTES = 64 << 20
-"""CommitLog files are allocated whole: small ones keep tests quick."""
+"""Small, because CommitLog files are allocated whole and large ones slow tests down."""
 
 
 class BrokerProcess:
-    """One broker on one store directory; it can be killed, then started again on the same store."""
+    """One broker on one store directory; it can be killed and restarted on the same store."""
 
     def __init__(self, directory: Path, **keys: object) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -39,13 +39,13 @@ class BrokerProcess:
         }
         self.file.write_text("".join(f"{key}={value}\n" for key, value in table.items()))
         self.module = ["broker_core"]
-        """What `python -m` runs, with its arguments; -c and the file follow."""
+        """The module that `python -m` runs, with arguments; -c and the file follow."""
         self.prefix: list[str] = []
-        """What runs the command, such as `ip netns exec NAME`."""
+        """A command prefix such as `ip netns exec NAME`."""
         self.checkout = ROOT
-        """Whose code runs."""
+        """The checkout whose code runs."""
         self.environment: dict[str, str] = {}
-        """Variables besides those of the tests."""
+        """Extra environment variables."""
         self._has_namesrv = "namesrvAddr" not in keys
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -55,11 +55,11 @@ class BrokerProcess:
 
     @property
     def command(self) -> list[str]:
-        """What is run, without its file."""
+        """Return the command line without its configuration file."""
         return [sys.executable, "-m", *self.module]
 
     def launch(self) -> subprocess.Popen[bytes]:
-        """Start the process without waiting; it appends its output to `log`."""
+        """Start the process without waiting; its output is appended to `log`."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self.prefix, *self.command, "-c", str(self.file)],
@@ -98,11 +98,11 @@ class BrokerProcess:
         return self._process.wait(seconds)
 
     def kill(self) -> None:
-        """Kill it with SIGKILL."""
+        """Kill the process with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """Ask it to end; return its exit code."""
+        """Ask the process to stop; return its exit code."""
         return self._end(signal.SIGTERM)
 
     def words(self) -> str:

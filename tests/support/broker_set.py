@@ -1,4 +1,4 @@
-"""A name server and the brokers of one set, each a process, on free loopback ports."""
+"""A name server and a set of brokers, each in its own process, on free loopback ports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CAUGHT_UP_SECONDS = 60.0
 
 
 class ProcessSet:
-    """A name server and brokers; they are killed when the block ends."""
+    """A name server and brokers, which are killed when the block ends."""
 
     namesrv: BrokerProcess
     brokers: list[BrokerProcess]
@@ -39,7 +39,7 @@ class ProcessSet:
         return f"127.0.0.1:{self.namesrv.port}"
 
     def master_in_route(self, topic: str) -> int | None:
-        """Return the port of the master that clients are sent to, None without one."""
+        """Return the port of the master in the route, or None if the route has no master."""
         with RawClient(self.namesrv.port) as client:
             place = master_of(client, topic)
         return None if place is None else place[1]
@@ -48,7 +48,7 @@ class ProcessSet:
 class BrokerSet(ProcessSet):
     """A master (`brokers[0]`), slaves, and a name server that outlives them.
 
-    What begins with a master of one kind changes with promotions: `master` is who is one now.
+    Promotions change roles: `master` is the current master.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class BrokerSet(ProcessSet):
         return self
 
     def state(self, broker: BrokerProcess) -> dict[str, Any]:
-        """Return what a broker says of its role, epochs and log; empty while it says nothing."""
+        """Return a broker's role, epochs and log state, or an empty dict if it doesn't answer."""
         return replication_state(broker.port, NAME)
 
     def role(self, broker: BrokerProcess) -> str:
         return str(self.state(broker).get("brokerRole", ""))
 
     def until_same(self, one: BrokerProcess, other: BrokerProcess) -> int:
-        """Wait until two brokers have logs of one length and epochs; return that length."""
+        """Wait until two brokers have the same epochs and log length; return that length."""
 
         def is_same() -> bool:
             ours, theirs = self.state(one), self.state(other)
@@ -109,7 +109,7 @@ class BrokerSet(ProcessSet):
         return int(self.state(one)["maxOffset"])
 
     def until_role(self, broker: BrokerProcess, role: str) -> None:
-        """Wait until a broker is what is given."""
+        """Wait until a broker has the given role."""
         try:
             until(lambda: self.role(broker) == role, f"the broker to be {role}", seconds=240.0)
         except AssertionError as error:
@@ -117,7 +117,7 @@ class BrokerSet(ProcessSet):
 
 
 def master_of(namesrv: RawClient, topic: str) -> tuple[str, int] | None:
-    """Return host and port of the first master in a topic's route, None without one."""
+    """Return host and port of the first master in a topic's route, or None without a master."""
     fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
     answer = namesrv.ask(GET_ROUTEINFO_BY_TOPIC, fields)
     if answer.code != raw_remoting.SUCCESS:
@@ -131,7 +131,7 @@ def master_of(namesrv: RawClient, topic: str) -> tuple[str, int] | None:
 
 
 def replication_state(port: int, broker_name: str, *, host: str = "127.0.0.1") -> dict[str, Any]:
-    """Return what a broker says of its role, epochs and log; empty while it says nothing."""
+    """Return a broker's role, epochs and log state, or an empty dict if it doesn't answer."""
     question = {"clusterName": "DefaultCluster", "brokerName": broker_name, "brokerAddr": ""}
     try:
         with RawClient(port, host=host) as client:
@@ -144,7 +144,7 @@ def replication_state(port: int, broker_name: str, *, host: str = "127.0.0.1") -
 
 
 def promote(broker: BrokerProcess, *more: str, seconds: float = 60.0) -> tuple[int, str]:
-    """Run `python -m broker_core promote` for a broker; return exit code and words."""
+    """Run `python -m broker_core promote` for a broker; return exit code and output."""
     done = subprocess.run(
         [sys.executable, "-m", "broker_core", "promote", "-c", str(broker.file), *more],
         cwd=ROOT,

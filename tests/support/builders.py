@@ -1,4 +1,4 @@
-"""Stores and messages for tests, with defaults for what does not matter."""
+"""Stores and messages for tests, with defaults for irrelevant details."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def a_store(
 
 
 def recover(config: StoreConfig, clock: Clock, storage: Storage) -> RecoveryReport:
-    """Recover a store directory that no broker uses, and leave it closed."""
+    """Recover a store directory that no broker uses, then close it."""
     store = a_store(clock, storage, config)
     report = store.load()
     store.close()
@@ -82,7 +82,7 @@ def put(
     born_host: bytes = HOST,
     more: dict[str, str] | None = None,
 ) -> PutMessageResult:
-    """Put a message whose properties are the given ones."""
+    """Put a message with the given properties."""
     properties = {"TAGS": tags, "KEYS": keys, "UNIQ_KEY": uniq_key, **(more or {})}
     return store.put_message(
         topic,
@@ -119,7 +119,7 @@ def get(
 
 
 def a_message_ext(topic: str, **changes: Any) -> MessageExt:
-    """Return a message as a store gives it out, the first and empty but for `changes`."""
+    """Return a message as a store returns it: the first one, empty except for `changes`."""
     message = MessageExt(
         topic=topic,
         queue_id=0,
@@ -170,6 +170,6 @@ def log_bytes(store: MessageStore, begin: int = 0) -> bytes:
 
 
 def put_bodies(store: MessageStore, count: int, size: int = 300) -> None:
-    """Put so many messages of one size into one queue."""
+    """Put `count` messages of one size into one queue."""
     for _ in range(count):
         put(store, body=b"x" * size)

@@ -1,4 +1,4 @@
-"""A copy of this checkout, with an environment, that every user may read and run."""
+"""A copy of this checkout, with an environment, that every user can read and run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = ("manage.py", "pyproject.toml", "requirements.txt", "requirements.lock")
 
 
 def open_python(directory: Path) -> Path:
-    """Return this Python where every user may run it: as it is, or a copy below `directory`."""
+    """Return a Python that every user can run: this one, or a copy below `directory`."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base = Path(sys.base_prefix)
     if is_open((base / "bin" / version).resolve()) and is_open(Path(os.__file__).resolve()):
@@ -36,7 +36,7 @@ def open_python(directory: Path) -> Path:
 
 
 def is_open(path: Path) -> bool:
-    """Whether every user may reach a file or directory and read it."""
+    """Whether every user can reach and read a file or directory."""
     return path.stat().st_mode & 0o004 != 0 and all(
         each.stat().st_mode & 0o001 for each in path.parents
     )
@@ -44,22 +44,23 @@ def is_open(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A checkout, and what its processes need in their environment."""
+    """A checkout and the environment variables that its processes need."""
 
     root: Path
     environment: dict[str, str]
 
 
 def open_checkout(directory: Path) -> Checkout:
-    """Copy the checkout below `directory`, which must be open; skip where that cannot work.
+    """Copy the checkout below `directory`, which every user must be able to enter.
 
-    Its environment has a Python of its own and the packages of the one that runs.
+    Skips the test where that isn't possible. The environment has a separate Python with the
+    packages of the running one.
     """
     packages = Path(sysconfig.get_path("purelib")).resolve()
     if not is_open(packages):
         pytest.skip(f"only this user may read the installed packages ({packages})")
     python = open_python(directory)
-    # A copied Python would look for its library where it was built.
+    # A copied Python would look for its library in the build directory.
     copied = directory / "python" / "lib"
     environment = {"LD_LIBRARY_PATH": str(copied)} if copied.exists() else {}
     root = directory / "checkout"
@@ -84,7 +85,7 @@ def open_checkout(directory: Path) -> Checkout:
 
 
 def open_all(directory: Path) -> None:
-    """Let every user read what is below a directory, and run what its owner may run."""
+    """Make everything below a directory readable, and programs executable, for all users."""
     for path in (directory, *directory.rglob("*")):
         if not path.is_symlink():
             mode = path.stat().st_mode

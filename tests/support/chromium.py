@@ -1,4 +1,4 @@
-"""Chromium, as tests and the tour start it and sign in to the console."""
+"""Chromium for tests and the tour, and signing in to the console."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.appliance import PASSWORD
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-# A browser at rest talks to its maker's servers; these keep every request one of our pages.
+# Keep an idle browser from contacting Google's servers, so that every request comes from our pages.
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",

@@ -1,4 +1,4 @@
-"""A client over our RemotingClient, with the requests that tests use most."""
+"""A client based on our RemotingClient, with the requests that tests use most."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Client:
         sub_version: int = 1,
         expression_type: str = "TAG",
     ) -> RemotingCommand:
-        """Send a heartbeat; consumer_groups maps a group to its topics' expressions."""
+        """Send a heartbeat; consumer_groups maps each group to its topics' expressions."""
         body = {
             "clientID": client_id,
             "consumerDataSet": [

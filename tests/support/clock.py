@@ -1,4 +1,4 @@
-"""A clock that a test drives."""
+"""A clock that a test advances by hand."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ManualTimer:
 
 
 class ManualClock:
-    """Time passes only by `advance_ms`; callbacks run inside it, in the order of their times.
+    """Time advances only in `advance_ms`, which runs due callbacks in order of their times.
 
-    Sleepers are woken by it too, and run when the test next awaits.
+    It also wakes sleepers, which run when the test next awaits.
     """
 
     def __init__(self, now_ms: int = 1_795_252_759_675, monotonic: float = 1000.0) -> None:
@@ -33,7 +33,7 @@ class ManualClock:
 
     @property
     def waiting(self) -> int:
-        """How many callbacks, sleepers included, wait for their time."""
+        """The number of pending callbacks, sleepers included."""
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
     def now_ms(self) -> int:
@@ -59,11 +59,11 @@ class ManualClock:
         return timer
 
     def step_wall_clock_ms(self, milliseconds: int) -> None:
-        """Step only the wall clock, back or forth, as an administrator or NTP does."""
+        """Step only the wall clock, in either direction, as an administrator or NTP does."""
         self._now_ms += milliseconds
 
     def advance_ms(self, milliseconds: int) -> None:
-        """Let time pass and run what becomes due."""
+        """Advance the time and run due callbacks."""
         end_ms = self._monotonic_ms + milliseconds
         while self._timers and self._timers[0][0] * 1000 <= end_ms:
             when, _, timer = heapq.heappop(self._timers)
@@ -73,7 +73,7 @@ class ManualClock:
         self._move_to(end_ms)
 
     def hold_ms(self, milliseconds: int) -> None:
-        """Let time pass while the loop is busy: what becomes due runs at the next advance."""
+        """Advance the time while the loop is busy: due callbacks run at the next advance."""
         self._move_to(self._monotonic_ms + milliseconds)
 
     def _move_to(self, monotonic_ms: int) -> None:
@@ -82,7 +82,7 @@ class ManualClock:
 
 
 class StillClock(ManualClock):
-    """A clock that stands still, and says so without a function of Python, as a broker's does."""
+    """A stopped clock without a Python-level time function, like a broker's clock."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What an appliance's collector has written."""
+"""Samples that an appliance's collector has written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def sampled_at(data: Path) -> int:
-    """Return when the collector wrote its newest sample without a problem."""
+    """Return the time of the collector's newest sample without a problem."""
     database = SqliteDatabase(data / "history.sqlite3")
     try:
         noted = HistoryStore(database).noted(STATUS)

@@ -1,4 +1,4 @@
-"""Samples and times that a test makes."""
+"""Samples and times for tests."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def sample(
 
 
 class Found:
-    """The figures of a sample, to be asked for one by one."""
+    """Access to the figures of a sample, one at a time."""
 
     def __init__(self, before: BrokerSample | None, now: BrokerSample) -> None:
         was = None if before is None else Reading(before)
@@ -80,7 +80,7 @@ class Found:
         }
 
     def of(self, kind: str, name: str, metric: Metric, *part: int) -> int | None:
-        """Return a figure, None when it is not known."""
+        """Return a figure, or None if it's unknown."""
         subject = Subject(kind, "broker-a", name)
         return self._table.get((subject, Column(metric.code, *part)))
 
@@ -90,7 +90,7 @@ class Found:
 
 
 class TestTime:
-    """Time that passes when it is waited for."""
+    """Time that passes only when someone waits."""
 
     __test__ = False
 
@@ -110,10 +110,10 @@ class TestTime:
 
 
 class LargeBroker:
-    """SampleGateway: a broker of many topics of four queues; the first `read` are a group's each.
+    """A SampleGateway for a broker of many topics with four queues each.
 
-    Of every five topics one is busy, and one of its ten groups is late. Answers are read from the
-    bytes that a broker would send.
+    One group reads each of the first `read` topics. One topic in five is busy, and one in ten of
+    the busy topics' groups lags. Answers are decoded from the bytes that a broker would send.
     """
 
     QUEUES = 4
@@ -125,7 +125,7 @@ class LargeBroker:
         self._answer = b""
 
     def grow(self) -> None:
-        """Let ten seconds pass: busy topics get messages, whose groups lag a little."""
+        """Advance by ten seconds: busy topics get messages, and their groups lag a little."""
         self._now_ms += 10_000
         for topic in range(0, len(self._sent), 5):
             self._sent[topic] += 3 + (topic + self._now_ms // 10_000) % 7

@@ -1,6 +1,6 @@
-"""A set of the original's brokers of 5.3.3 whose controller, in the name server, elects the master.
+"""A set of RocketMQ 5.3.3 brokers; the controller in the name server elects the master.
 
-It has what `BrokerSet` has, so that one run tries both; nobody is to ask for a promotion.
+It has the interface of `BrokerSet`, so that one run covers both. Promotion requests aren't needed.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 VERSION = "5.3.3"
 SYSTEM_TOPIC = "TBW102"
-"""Each broker registers it."""
+"""A topic that each broker registers."""
 UP_SECONDS, CAUGHT_UP_SECONDS = 240.0, 120.0
 KEYS: dict[str, object] = {
     "enableControllerMode": "true",
-    # So many have a message, and all that are in sync, before it is acknowledged.
+    # A message is acknowledged once this many replicas, and all that are in sync, have it.
     "inSyncReplicas": 2,
     "minInSyncReplicas": 2,
     "allAckInSyncStateSet": "true",
     "slaveReadEnable": "true",
-    # Else its files are 137 MB.
+    # The timer wheel's files would take 137 MB.
     "timerWheelEnable": "false",
 }
 
 
 class ControlledSet(ProcessSet):
-    """A name server with a controller, and two brokers; the first one is elected at first."""
+    """A name server with a controller, and two brokers; the first one starts as master."""
 
     def __init__(self, directory: Path, keys: Mapping[str, object]) -> None:
         self.directory = directory
@@ -78,7 +78,7 @@ class ControlledSet(ProcessSet):
         self.namesrv.start()
         for broker in self.brokers:
             broker.start()
-            # Who comes first is elected.
+            # The first broker to register is elected.
             until(
                 lambda: self.master_in_route(SYSTEM_TOPIC) == self.brokers[0].port,
                 "the first broker to be elected",
@@ -87,7 +87,7 @@ class ControlledSet(ProcessSet):
         return self
 
     def until_same(self, one: BrokerProcess, other: BrokerProcess) -> int:
-        """Wait until two brokers have logs of one length; return that length."""
+        """Wait until two brokers have logs of the same length; return that length."""
         ends: list[int] = []
 
         def is_same() -> bool:

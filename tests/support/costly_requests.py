@@ -1,7 +1,7 @@
 """The most expensive allowed requests of each request code, many at a time from one client.
 
-`BROKER` and `NAME_SERVER` have a row for every code that is served; a test fails if one is missing.
-A row returns the frames for one connection and the number of their answers.
+`BROKER` and `NAME_SERVER` have a row for every supported code; a test fails if one is missing.
+A row returns the frames for one connection and the number of expected answers.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ FULL_TEXT = 32_700
 
 
 class Costly(NamedTuple):
-    """Frames and the number of their answers."""
+    """Frames and the number of answers they expect."""
 
     frames: bytes
     answers: int
 
 
 class Scene(NamedTuple):
-    """The messages that were stored before."""
+    """The messages stored in advance."""
 
     large: int
-    """The log offset of a message of 4 MB."""
+    """The log offset of a 4 MB message."""
 
 
 Row = "Callable[[Scene], Costly]"
 
 
 def compact(code: int, fields: dict[str, str], body: bytes = b"", opaque: int = 1) -> bytes:
-    """Return a request as clients write it: the compiled turn reads no other header."""
+    """Return a request as clients write it; the compiled turn reads no other header."""
     header = {
         "code": code,
         "extFields": fields,
@@ -78,12 +78,12 @@ def text(value: Any) -> bytes:
 
 
 def small(code: int, requests: int = 800, **fields: str) -> Callable[[Scene], Costly]:
-    """Requests that are costly only because there are many."""
+    """Requests that are costly only in large numbers."""
     return lambda _: times(requests, code, {"topic": TOPIC, "group": GROUP, **fields})
 
 
 def of_body(code: int, content: Any = None, **fields: str) -> Callable[[Scene], Costly]:
-    """Requests whose body is read: plain ones, long ones, and ones that are slow to read."""
+    """Requests with a body: plain, long, and slow to parse."""
 
     def make(_: Scene) -> Costly:
         plain = {} if content is None else content
@@ -234,6 +234,59 @@ def views(scene: Scene) -> Costly:
     return times(30, Code.VIEW_MESSAGE_BY_ID, {"offset": str(scene.large)})
 
 
+def pops(code: int) -> Callable[[Scene], Costly]:
+    """Pops of every kind; most leases end at once, so that retries are popped, too."""
+
+    def make(_: Scene) -> Costly:
+        def pop(topic: str, **more: str) -> bytes:
+            fields = {
+                "consumerGroup": GROUP,
+                "topic": topic,
+                "queueId": "-1",
+                "maxMsgNums": "32",
+                "invisibleTime": "0",
+                "pollTime": "0",
+                "bornTime": str(1 << 62),
+                "initMode": "0",
+            }
+            return compact(code, {**fields, **more})
+
+        conditions = " or ".join(f"n{number} = '1'" for number in range(200))
+        by_tag = "||".join(f"tag{tag:05d}" for tag in range(2_000))
+        frames = [
+            *(pop(HEAVY) for _ in range(20)),
+            *(pop(HEAVY, exp=conditions, expType="SQL92") for _ in range(20)),
+            *(pop(TOPIC, exp=by_tag, expType="TAG") for _ in range(40)),
+            *(pop(TOPIC, invisibleTime="1000") for _ in range(100)),
+            *(pop(TOPIC, order="true", attemptId="a" * 255) for _ in range(100)),
+        ]
+        return Costly(b"".join(frames), len(frames))
+
+    return make
+
+
+def acknowledgements(code: int) -> Callable[[Scene], Costly]:
+    receipt = "0 1700000000000 60000 0 0 broker-a 0 0"
+    return small(
+        code, consumerGroup=GROUP, queueId="0", offset="0", extraInfo=receipt, invisibleTime="0"
+    )
+
+
+def batch_acknowledgements(scene: Scene) -> Costly:
+    one = {"c": GROUP, "t": TOPIC, "r": "0", "so": 0, "q": 0, "rq": 0, "pt": 0, "it": 0}
+    content = {"brokerName": "broker-a", "acks": [{**one, "b": "/" * 1_024}]}
+    entries = [{**one, "pt": number, "b": "/" * 1_024} for number in range(1_024)]
+    too_many = [one] * 200_000
+    rest = of_body(Code.BATCH_ACK_MESSAGE, content)(scene)
+    return several(
+        *(
+            times(2, Code.BATCH_ACK_MESSAGE, {}, text({**content, "acks": acks}))
+            for acks in (entries, [{**one, "b": "/" * (8 * MIB)}], too_many)
+        ),
+        rest,
+    )
+
+
 def given_back(scene: Scene) -> Costly:
     fields = {"group": GROUP, "offset": str(scene.large), "delayLevel": "3"}
     return times(10, Code.CONSUMER_SEND_MSG_BACK, fields)
@@ -295,11 +348,28 @@ BROKER: dict[int, Callable[[Scene], Costly]] = {
         msgId="0" * 32,
         transactionId="0",
     ),
+    Code.RECALL_MESSAGE: small(Code.RECALL_MESSAGE, 200, recallHandle="djEgVCBiIDEgaw=="),
     Code.RESUME_CHECK_HALF_MESSAGE: small(Code.RESUME_CHECK_HALF_MESSAGE, 200, msgId="0" * 32),
     Code.SEND_REPLY_MESSAGE: send(Code.SEND_REPLY_MESSAGE, send_fields),
     Code.SEND_REPLY_MESSAGE_V2: send(Code.SEND_REPLY_MESSAGE_V2, short_send_fields),
     Code.PULL_MESSAGE: pulls(Code.PULL_MESSAGE),
     Code.LITE_PULL_MESSAGE: pulls(Code.LITE_PULL_MESSAGE),
+    Code.POP_MESSAGE: pops(Code.POP_MESSAGE),
+    Code.ACK_MESSAGE: acknowledgements(Code.ACK_MESSAGE),
+    Code.BATCH_ACK_MESSAGE: batch_acknowledgements,
+    Code.PEEK_MESSAGE: pops(Code.PEEK_MESSAGE),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: acknowledgements(Code.CHANGE_MESSAGE_INVISIBLETIME),
+    Code.NOTIFICATION: pops(Code.NOTIFICATION),
+    Code.POLLING_INFO: small(Code.POLLING_INFO, consumerGroup=GROUP, queueId="0"),
+    Code.QUERY_ASSIGNMENT: of_body(
+        Code.QUERY_ASSIGNMENT,
+        {"topic": TOPIC, "consumerGroup": GROUP, "clientId": "c", "strategyName": "AVG"},
+    ),
+    Code.SET_MESSAGE_REQUEST_MODE: of_body(
+        Code.SET_MESSAGE_REQUEST_MODE,
+        {"topic": TOPIC, "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 0},
+    ),
+    Code.GET_ALL_MESSAGE_REQUEST_MODE: small(Code.GET_ALL_MESSAGE_REQUEST_MODE),
     Code.HEART_BEAT: heartbeats,
     Code.UNREGISTER_CLIENT: small(
         Code.UNREGISTER_CLIENT, clientID="c", producerGroup="p", consumerGroup=GROUP
@@ -395,6 +465,7 @@ BROKER: dict[int, Callable[[Scene], Costly]] = {
     Code.RESET_OFFSETS: reset_offsets,
     Code.GET_HALF_MESSAGES: of_body(Code.GET_HALF_MESSAGES),
     Code.CHECK_HALF_MESSAGE: small(Code.CHECK_HALF_MESSAGE, queueOffset="0"),
+    Code.GET_TIMER_MESSAGES: small(Code.GET_TIMER_MESSAGES, 200),
     Code.DISCONNECT_CLIENT: of_body(
         Code.DISCONNECT_CLIENT, {"groups": []}, group=GROUP, clientId="none"
     ),
@@ -492,7 +563,7 @@ NAME_SERVER: dict[int, Callable[[Scene], Costly]] = {
 
 
 def prepare(port: int) -> Scene:
-    """Store the messages that the rows need; blocks."""
+    """Store the messages that the rows need. Blocks."""
     for topic in (TOPIC, HEAVY):
         create_topic(port, topic)
     with RawClient(port) as client:

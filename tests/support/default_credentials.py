@@ -1,9 +1,9 @@
-"""Fifty pairs of a name and a password that products are shipped with, or that people set first."""
+"""Fifty pairs of a name and a password that products ship with or that people choose first."""
 
 from __future__ import annotations
 
 PAIRS: tuple[tuple[str, str], ...] = (
-    # RocketMQ's own: its account file, its dashboard, its examples, its images.
+    # RocketMQ: its account file, dashboard, examples and images.
     ("RocketMQ", "12345678"),
     ("rocketmq2", "12345678"),
     ("rocketmq", "12345678"),
@@ -16,11 +16,11 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("accessKey", "secretKey"),
     ("accessKey1", "secretKey1"),
     ("ak", "sk"),
-    # Ours would be named so.
+    # Obvious guesses for this product.
     ("trebuchet", "trebuchet"),
     ("admin", "trebuchet"),
     ("console", "console"),
-    # Everybody's.
+    # Common defaults of any product.
     ("admin", "admin"),
     ("admin", ""),
     ("admin", "password"),

@@ -1,4 +1,4 @@
-"""A store with delayed messages, delivered when the test says so."""
+"""A store with delayed messages, delivered when the test triggers it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Delayed:
                 pass
 
     async def after(self, milliseconds: int) -> list[bytes]:
-        """Let time pass, deliver, and return all bodies delivered so far, in order."""
+        """Advance the clock, deliver, and return all bodies delivered so far, in order."""
         self.clock.advance_ms(milliseconds)
         await self.deliver()
         return [body for body, _ in self.delivered]

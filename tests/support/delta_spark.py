@@ -1,7 +1,7 @@
-"""delta-spark, whose releases are for an older Spark than ours: a second Spark, for tests alone.
+"""delta-spark and Iceberg, whose releases need an older Spark than ours.
 
-Its jars come from Maven, its Spark from PyPI, 455 MB; that is unpacked, not installed, so that no
-environment has two. Both stay in the cache of the tests.
+The jars come from Maven. The older Spark comes from PyPI (455 MB) and is unpacked, not installed,
+so that no environment has two versions. Both stay in the test cache.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from analytics.low_priority import JAVA_OPTIONS
 from tests.support.broker_process import ROOT
 from tests.support.peer import classpath_of
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DELTA = "io.delta:delta-spark_2.13:4.2.0"
-# Whatever else Delta asks for, Spark has.
-JARS_OF = ("io/delta/", "io/unitycatalog/")
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
+# Spark includes their other dependencies.
+JARS_OF = ("io/delta/", "io/unitycatalog/", "org/apache/iceberg/")
 SPARK = "pyspark-4.1.1"
 SPARK_HASH = "77f78984aa84fbe865c717dd37b49913b4e5c97d76ef6824f932f1aefa6621ec"
 CACHE = ROOT / ".pytest_cache"
@@ -35,16 +37,21 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": f"'{JAVA_OPTIONS}'",
 }
 
 
 def answer(script: Path, directory: Path, *arguments: str) -> Any:
-    """Run a script with a SparkSession that has Delta; return the JSON of its last line.
+    """Run a script with a SparkSession that has both; return the JSON of its last line.
 
-    `directory` is for what Spark leaves behind.
+    Spark writes its files to `directory`.
     """
     spark = unpacked()
-    jars = [jar for jar in classpath_of(DELTA).split(":") if any(each in jar for each in JARS_OF)]
+    jars = [
+        jar
+        for jar in classpath_of(DELTA, ICEBERG).split(":")
+        if any(each in jar for each in JARS_OF)
+    ]
     options = {**SETTINGS, "spark.jars": ",".join(jars), "spark.local.dir": str(directory)}
     options["spark.sql.warehouse.dir"] = str(directory / "warehouse")
     words = [part for item in options.items() for part in ("--conf", "=".join(item))]
@@ -70,7 +77,7 @@ def answer(script: Path, directory: Path, *arguments: str) -> Any:
 
 
 def unpacked() -> Path:
-    """Return where the Spark is that delta-spark is for, from PyPI where it is not here yet."""
+    """Return the directory of delta-spark's Spark, downloading it from PyPI if needed."""
     home = CACHE / SPARK
     if home.is_dir():
         return home

@@ -1,4 +1,4 @@
-"""Stores whose logs part, on disks in memory."""
+"""Stores with diverging logs, on in-memory disks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def filled(
     storage: FaultyStorage, count: int, what: str = "shared", size: int = 900, **changes: Any
 ) -> MessageStore:
-    """Return a running store of the directory with so many more messages."""
+    """Return a running store of the directory after adding `count` messages."""
     store = a_store(ManualClock(), storage, store_config(**changes))
     store.load()
     await store.start()
@@ -32,8 +32,8 @@ async def filled(
     return store
 
 
-async def left_by(store: MessageStore, storage: FaultyStorage) -> FaultyStorage:
-    """Return what a kill leaves of a running store, which is ended."""
+async def after_kill(store: MessageStore, storage: FaultyStorage) -> FaultyStorage:
+    """Return the files that remain after killing a running store."""
     left = storage.crash()
     await store.shutdown()
     return left
@@ -47,12 +47,14 @@ def range_of(store: MessageStore, *epochs: tuple[int, int]) -> LogRange:
     )
 
 
-async def parted(shared: int, own: int, other: int) -> tuple[MessageStore, MessageStore, int]:
-    """Return two stores that part behind so many messages, and where."""
+async def diverged_stores(
+    shared: int, own: int, other: int
+) -> tuple[MessageStore, MessageStore, int]:
+    """Return two stores that diverge after the given messages, and the offset where they do."""
     storage = FaultyStorage()
     store = await filled(storage, shared)
     end = store.max_commit_log_offset
-    left = await left_by(store, storage)
+    left = await after_kill(store, storage)
     return (
         await filled(left.crash(), own, "own"),
         await filled(left.crash(), other, "other"),
@@ -61,7 +63,7 @@ async def parted(shared: int, own: int, other: int) -> tuple[MessageStore, Messa
 
 
 async def small_log(*sizes: int) -> MessageStore:
-    """Return a store with a record of each of these sizes of body."""
+    """Return a store with one record for each body size."""
     store = await filled(FaultyStorage(), 0)
     for number, size in enumerate(sizes):
         put(store, body=b"%d" % number * size, keys=f"key-{number}")

@@ -1,4 +1,4 @@
-"""A slave's end of an HA connection, by hand."""
+"""The slave's end of an HA connection, driven by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_core.formats.ha_frames import HEADER, HEADER_SIZE, encode_report
 
 
 class FakeSlave:
-    """A slave's end of a connection, by hand."""
+    """The slave's end of a connection, driven by hand."""
 
     opened: ClassVar[list[asyncio.StreamWriter]] = []
 
@@ -35,7 +35,7 @@ class FakeSlave:
         return offset, await self._reader.readexactly(size)
 
     async def log(self, begin: int, end: int) -> bytes:
-        """Read transfers that follow each other until the log's end has come."""
+        """Read consecutive transfers until the end of the log."""
         data = b""
         while begin + len(data) < end:
             offset, piece = await self.transfer()
@@ -44,7 +44,7 @@ class FakeSlave:
         return data
 
     async def is_closed(self) -> bool:
-        """Wait for the master to close; whatever it sends before that is dropped."""
+        """Wait for the master to close, and drop everything it sends before."""
         try:
             while await self._reader.read(65536):
                 pass
@@ -57,7 +57,7 @@ class FakeSlave:
 
     @classmethod
     async def hang_up(cls) -> None:
-        """Close all connections that were opened."""
+        """Close all connections."""
         while cls.opened:
             writer = cls.opened.pop()
             writer.close()

@@ -1,4 +1,4 @@
-"""A Storage in memory that knows what was flushed, fails on request and loses power."""
+"""An in-memory Storage that tracks flushes, fails on request and simulates power cuts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Inode:
         self.locked = False
 
     def copy(self) -> Inode:
-        """Return a copy without the lock of its dead process."""
+        """Return a copy without the lock of the dead process."""
         other = Inode()
         other.data = bytearray(self.data)
         other.durable = bytearray(self.durable)
@@ -142,17 +142,17 @@ class FaultyStorage:
         self.free_bytes = free_bytes
         self.used_bytes = 0
         self.open_files: Counter[Path] = Counter()
-        """How often each file is open; see `left_open`."""
+        """How often each file is open; see `unclosed_files`."""
         self._names = threading.RLock()
-        """Held while names change or are copied: the store has threads."""
+        """Held while names change or are copied, because the store has threads."""
         self._unsynced: list[tuple[Path, Inode | None]] = []
-        """Names that were made, each with its inode, and removed (None) since the last sync."""
+        """Names created (with the inode) or removed (None) since the last sync."""
         self._allocated: dict[int, set[int]] = {}
         self._faults: dict[str, tuple[int, int]] = {}
         self.is_resident = False
-        """Whether what is far behind the log's end is in memory."""
+        """Whether data far before the log's end is in memory."""
         self.is_absent: Callable[[int], bool] | None = None
-        """Whether the kernel says of a file's page that it is not in memory; None: of none."""
+        """Tells whether a page of a file is missing from memory; None means no page is."""
         self.on_call: Callable[[str], None] | None = None
         self.on_failure: Callable[[str], None] | None = None
         self.populated: list[tuple[Path, int, int]] = []
@@ -186,7 +186,7 @@ class FaultyStorage:
         self.used_bytes += len(wanted) * PAGE
 
     def crash(self) -> FaultyStorage:
-        """Return what a process killed now leaves: everything written, durable or not."""
+        """Return the files after a kill now: everything written, durable or not."""
         with self._names:
             files, durable = list(self.files.items()), list(self.durable.items())
             unsynced = list(self._unsynced)
@@ -205,10 +205,10 @@ class FaultyStorage:
             return other
 
     def cut_power(self, kept: Random | None = None) -> FaultyStorage:
-        """Return what a power cut now leaves: flushed pages of files whose names were synced.
+        """Return the files that remain after a power cut: flushed pages of files with synced names.
 
-        With kept, a random part of the unflushed pages has reached the disk as well, and the first
-        ones of the unsynced changes to names, as a journal would write them.
+        With `kept`, a random part of the unflushed pages has reached the disk as well, and so have
+        the first unsynced name changes, as a journal would write them.
         """
         with self._names:
             names = dict(self.durable)
@@ -250,8 +250,8 @@ class FaultyStorage:
             self.open_files[path] += 1
             return FaultyFile(self, path, inode)
 
-    def left_open(self) -> list[Path]:
-        """Return the files that somebody opened and did not close."""
+    def unclosed_files(self) -> list[Path]:
+        """Return the files that were opened and never closed."""
         return sorted(+self.open_files)
 
     def exists(self, path: Path) -> bool:
@@ -284,7 +284,7 @@ class FaultyStorage:
                 if known.parent == path:
                     self.durable[known] = inode
             self._unsynced = [one for one in self._unsynced if one[0].parent != path]
-            # A directory that was removed from this one takes its files with it.
+            # The files of a removed directory are gone, too.
             gone = {known.parent for known in self.durable} | {
                 one.parent for one, _ in self._unsynced
             }

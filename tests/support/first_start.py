@@ -1,4 +1,4 @@
-"""What a broker has before anybody used it."""
+"""The tables of a broker that nobody has used yet."""
 
 from __future__ import annotations
 

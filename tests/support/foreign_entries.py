@@ -1,4 +1,4 @@
-"""Entries that others leave in a store's directories."""
+"""Files that other programs leave in a store's directories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SYSTEM_ENTRIES = (
     "lost+found/",
     ".DS_Store",
     "._00000000000000000000",
-    # NFS names a deleted file by its inode: here with twenty digits in a row.
+    # NFS names a deleted file after its inode; this name has twenty digits in a row.
     ".nfs000000000001234500000001",
     ".Trash-1000/",
 )
@@ -19,7 +19,7 @@ NOTES = ("notes.txt", "core.4211", "old notes/")
 
 
 def leave_in(directory: Path, *, has_notes: bool = True) -> list[Path]:
-    """Leave what a file system, NFS and macOS leave, and notes of people; return the paths."""
+    """Create the files that file systems, NFS, macOS and people leave behind; return the paths."""
     made = []
     for name in (*SYSTEM_ENTRIES, *(NOTES if has_notes else ())):
         path = directory / name

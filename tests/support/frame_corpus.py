@@ -1,7 +1,7 @@
-"""The corpus: frames that real clients sent, a file for each client.
+"""The corpus: frames that real clients sent, in one file per client.
 
-A file is compressed JSON lines, each a frame and its origin, which tests/golden/frames/record.py
-writes.
+A file is compressed JSON lines, each with a frame and its origin; tests/golden/frames/record.py
+writes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Recorded(NamedTuple):
         client: the client that sent it, with its version.
         to: the port that received it: "broker", "vip" or "namesrv".
         answers: for an answer, the code of the broker's request; None for a request.
-        real: the code of a real 4.9.7's answer; None when it does not answer.
+        real: the code of a real 4.9.7's answer; None when it doesn't answer.
     """
 
     client: str
@@ -35,7 +35,7 @@ class Recorded(NamedTuple):
 
 
 def read(client: str) -> list[Recorded]:
-    """Return a client's frames in the order of their arrival."""
+    """Return a client's frames in order of arrival."""
     text = lzma.decompress((DIRECTORY / f"{client}{SUFFIX}").read_bytes()).decode()
     found = []
     for line in text.splitlines():

@@ -1,7 +1,7 @@
-"""A proxy that records clients' frames: one of each form.
+"""A proxy that records one of each form of clients' frames.
 
 The broker listens on 127.0.0.1 and announces 127.0.0.2, where the proxy listens on the same ports,
-so that no client and no tool can pass it by.
+so that no client or tool can bypass it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ PULL_CODES = (11, 361)
 SYS_FLAG_NAMES = ("sysFlag", "f")
 BATCH_NAMES = ("batch", "m")
 WHOLE_CODES = {3442 + number: 200_050 + number for number in range(7)} | {3543: 200_151}
-"""Codes that do not fit into a binary header."""
+"""Codes that don't fit into a binary header."""
 
 
 def frames_of(buffer: bytearray) -> Iterator[bytes]:
-    """Remove the whole frames from the front of a buffer and return them."""
+    """Remove the complete frames from the front of a buffer and return them."""
     while len(buffer) >= 8:
         (length,) = struct.unpack_from(">i", buffer)
         if length < 4 or len(buffer) < 4 + length:
@@ -41,7 +41,7 @@ def frames_of(buffer: bytearray) -> Iterator[bytes]:
 
 
 class Head:
-    """The parts of a frame's header that make its form, read without the code under test."""
+    """The parts of a frame's header that define its form, parsed without the code under test."""
 
     def __init__(self, frame: bytes) -> None:
         word = int.from_bytes(frame[4:8], "big")
@@ -49,8 +49,8 @@ class Head:
         header = frame[8 : 8 + (word & 0xFFFFFF)]
         self.body = frame[8 + (word & 0xFFFFFF) :]
         self.fields: dict[str, str] = {}
-        # Java writes null into a binary header as an empty value, and reads it as null. It writes
-        # some fields of hooks twice, and reads the last.
+        # Java writes null into a binary header as an empty value and reads it back as null. It
+        # writes some fields of hooks twice and reads the last one.
         self.is_read_whole = True
         if self.type == 0:
             read: dict[str, Any] = json.loads(header)
@@ -78,7 +78,7 @@ class Head:
 
     @property
     def form(self) -> tuple[object, ...]:
-        """The broker decodes and serves two frames of one form in the same way."""
+        """Return the form: the broker handles all frames of one form in the same way."""
         kind = "none" if not self.body else "text" if self.body[:1] in b"{[" else "bytes"
         more: list[str | None] = []
         if self.code in SEND_CODES:
@@ -122,7 +122,7 @@ class Recorder:
         except OSError:
             writer.close()
             return
-        # The broker's own requests on this connection, by opaque.
+        # The broker's requests on this connection, by opaque.
         asked: dict[int, int] = {}
         client = self.client
         try:
@@ -143,7 +143,7 @@ class Recorder:
         to: str,
         asked: dict[int, int],
     ) -> None:
-        """Copy one direction, the broker's if there is no client."""
+        """Copy one direction: the broker's if there is no client."""
         buffer: bytearray | None = bytearray()
         while piece := await reader.read(PIECE_BYTES):
             writer.write(piece)
@@ -163,7 +163,7 @@ class Recorder:
             writer.write_eof()
 
     def keep(self, client: str, to: str, frame: bytes, asked: dict[int, int]) -> None:
-        """Keep a frame if it is the first of its form."""
+        """Keep a frame if it's the first of its form."""
         head = Head(frame)
         if len(frame) > FRAME_BYTES_KEPT:
             return

@@ -1,6 +1,6 @@
-"""Tables of a broker filled to their default bounds, as strangers would fill them.
+"""Fill a broker's tables to their default limits, as hostile clients would.
 
-They are filled by the services' own methods: a hundred thousand requests take minutes.
+The services' methods fill them, because a hundred thousand requests would take minutes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ WIDE_GROUP = "reads-the-wide-topic"
 CONNECTIONS = 5_000
 PER_CONNECTION = LIMITS.member_nums_max // CONNECTIONS
 PAIR_COUNT = 11
-"""What a pair of group and topic with one offset counts towards consumerOffsetNumsMax."""
+"""How much a pair of group and topic with one offset counts towards consumerOffsetNumsMax."""
 STATM = Path("/proc/self/statm")
 NAME_PAD = "-of-somebody-who-fills-tables"
 
 
 class Member:
-    """A connection without a socket that takes what it is sent."""
+    """A connection without a socket that accepts everything sent to it."""
 
     is_open = True
 
@@ -81,7 +81,7 @@ def fill_topics_and_groups(broker: Broker) -> None:
 
 
 def fill_members(broker: Broker) -> list[Member]:
-    """Make every connection a member of the crowd and of groups that few others are in."""
+    """Make every connection a member of one large group and of several small ones."""
     now = broker.foundation.clock.monotonic()
     connections = [Member(number) for number in range(CONNECTIONS)]
     places = CONNECTIONS * (PER_CONNECTION - 1)
@@ -90,7 +90,7 @@ def fill_members(broker: Broker) -> list[Member]:
     for number, connection in enumerate(connections):
         client_id = f"client-{number}{NAME_PAD}"
         _consume(broker, connection, CROWD, client_id, now, one)
-        # The last one's last place is that of the group with all other subscriptions.
+        # The last connection reserves its last slot for the group with all other subscriptions.
         own = PER_CONNECTION - 1 - (number == CONNECTIONS - 1)
         for place in range(own):
             group = group_name((number * (PER_CONNECTION - 1) + place) % groups)
@@ -179,8 +179,8 @@ def fill_routes(broker: Broker) -> None:
         routes.register(identity, TopicConfigSerializeWrapper(topic_config_table=table))
 
 
-async def grown_by(directory: Path) -> tuple[int, dict[str, int]]:
-    """Fill every table of a broker; return by how many bytes the process grew, and each step."""
+async def memory_growth(directory: Path) -> tuple[int, dict[str, int]]:
+    """Fill every table of a broker; return the process's growth in bytes, in total and per step."""
     async with running_broker(directory) as broker:
         begun = before = resident_bytes()
         steps = {}
@@ -196,7 +196,7 @@ async def grown_by(directory: Path) -> tuple[int, dict[str, int]]:
             after = resident_bytes()
             steps[fill.__name__] = after - before
             before = after
-        # As they are written in the first seconds.
+        # Write the topics, as a broker does in the first seconds.
         await broker.storage.topics.writer.write()
         await broker.storage.groups.writer.write()
         await broker.storage.offsets.persist_in_thread()
@@ -206,11 +206,11 @@ async def grown_by(directory: Path) -> tuple[int, dict[str, int]]:
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process has."""
+    """Return the resident memory of this process."""
     gc.collect()
     return int(STATM.read_text().split()[1]) * resource.getpagesize()
 
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    sys.stdout.write(json.dumps(asyncio.run(grown_by(Path(sys.argv[1])))))
+    sys.stdout.write(json.dumps(asyncio.run(memory_growth(Path(sys.argv[1])))))

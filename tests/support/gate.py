@@ -1,4 +1,4 @@
-"""Holds calls of a FaultyStorage, and waits for what a thread does."""
+"""Hold calls of a FaultyStorage, and wait for the work of a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Run the loop until another thread's work shows."""
+    """Run the loop until another thread's work is visible."""
     for _ in range(100_000):
         if condition():
             return
@@ -22,7 +22,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class Gate:
-    """Holds every call of one kind until it is opened."""
+    """Holds every call of one kind until it's opened."""
 
     def __init__(self, storage: FaultyStorage, held_call: str) -> None:
         self.entered = threading.Event()

@@ -1,4 +1,4 @@
-"""Our programs over Apache RocketMQ's Go client."""
+"""Our programs based on Apache RocketMQ's Go client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ BUILD_SECONDS = 600
 
 
 def missing() -> str:
-    """Return what this machine lacks for them, nothing if it has all."""
+    """Return the missing prerequisites, or an empty string if all are installed."""
     return "" if shutil.which("go") else "go (1.21 or later; https://go.dev/dl)"
 
 
 def build(directory: Path) -> Path:
-    """Build the programs; return the one file that they are."""
+    """Build the programs into one executable; return its path."""
     built = directory / "interop"
     subprocess.run(
         ["go", "build", "-o", str(built), "."], cwd=SOURCES, timeout=BUILD_SECONDS, check=True

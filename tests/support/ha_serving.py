@@ -1,4 +1,4 @@
-"""A master that serves a store's log on a port of its own."""
+"""A master that serves a store's log on a separate port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_core.composition.replication import HA_PORT
 from broker_core.config.ha import HaConfig
 from broker_core.counted_log import CountedLog
 from broker_core.ha.master import HaMaster
-from broker_core.remoting.allowed import AllowedPeers
+from broker_core.remoting.allowed_peers import AllowedPeers
 
 if TYPE_CHECKING:
     import ssl
@@ -25,12 +25,12 @@ EVERYBODY = AllowedPeers(HA_PORT, "", [], has_acl=False)
 
 
 class Gate:
-    """What a master knows of certificates."""
+    """The master's certificate settings."""
 
     def __init__(self, found: ssl.SSLContext | None = None) -> None:
         self.found = found
         self.read = asyncio.Event()
-        """Set when the files of the certificate have been read."""
+        """Set when the certificate files have been read."""
 
     async def context(self) -> ssl.SSLContext | None:
         await self.read.wait()

@@ -1,4 +1,4 @@
-"""A history that a test makes: figures of some subjects at some times."""
+"""A generated history: figures of some subjects at some times."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ STEP_MS = 10_000
 
 
 def layout_of(keys: Iterable[tuple[int, Column]]) -> tuple[Layout, NDArray[np.int64]]:
-    """Return the layout of these columns of subject ids, and the order of the keys in it."""
+    """Return the layout for the given subject ids, and the order of its keys."""
     rows = [(subject, *column) for subject, column in keys]
     subjects, codes, parts = np.array(rows, dtype=np.int64).T
     return stores.layout_of(subjects, codes, parts)
 
 
 def keep(store: HistoryStore, first_ms: int, rows: Rows, *, source: str = "broker-a:0") -> None:
-    """Write one sample every ten seconds from `first_ms` on; None is not known."""
+    """Write one sample every ten seconds from `first_ms` on; None means unknown."""
     ids = store.subject_ids({subject for subject, _ in rows}, first_ms)
     layout, order = layout_of((ids[subject], Column(metric.code)) for subject, metric in rows)
     for index in range(max(len(values) for values in rows.values())):

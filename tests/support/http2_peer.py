@@ -1,4 +1,4 @@
-"""The other end of an HTTP/2 connection, byte by byte: frames a test makes up, frames it reads."""
+"""The peer of an HTTP/2 connection, byte by byte: builds and parses frames."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from broker_core.http2.engine import PYTHON, Engine
 from broker_core.http2.limits import Http2Limits
 from broker_core.http2.methods import Bidi, Method, ServerStreaming, Unary
 from broker_core.http2.wire import Wire
+from broker_core.listening.budgets import Budgets
 from broker_core.listening.peer_log import PeerLog
 from broker_core.native.loading import load_grpc
 from broker_core.service import Service
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 NATIVE = load_grpc()
 COMPILED = None if NATIVE is None else Engine(NATIVE.HeaderDecoder, NATIVE.take_frames)
 ENGINE = PYTHON
-"""That of peers which name none."""
+"""The default engine."""
 
 ECHO = "/test.Service/Echo"
 LATER = "/test.Service/Later"
@@ -53,7 +54,7 @@ class Frame(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a client makes of the frames of a stream."""
+    """A client's view of the frames of a stream."""
 
     headers: dict[str, str]
     messages: list[bytes]
@@ -70,7 +71,7 @@ class Answer(NamedTuple):
 
 
 class Chat:
-    """Answers each message by the same; ends when the client does."""
+    """Echoes each message; ends when the client does."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -83,7 +84,7 @@ class Chat:
 
 
 class Handlers(NamedTuple):
-    """The calls of a service that a test answers itself."""
+    """The calls of a service that the test answers."""
 
     waiting: list[Call]
     cancelled: list[Call]
@@ -108,7 +109,7 @@ class Handlers(NamedTuple):
 
 
 class Peer:
-    """A client on a connection that exists only in memory."""
+    """A client on an in-memory connection."""
 
     def __init__(
         self,
@@ -132,10 +133,10 @@ class Peer:
         self._next_stream = 1
         if greets:
             self.send(frames.PREFACE + frames.settings({}))
-            self.taken()
+            self.drain()
 
     def send(self, data: bytes) -> None:
-        """Have the connection receive bytes, as much at once as its buffer takes."""
+        """Feed bytes to the connection, in pieces that fit its buffer."""
         while data and self.transport.protocol is self.connection:
             buffer = self.connection.get_buffer(-1)
             size = min(len(buffer), len(data))
@@ -143,10 +144,10 @@ class Peer:
             self.connection.buffer_updated(size)
             data = data[size:]
 
-    def taken(self) -> list[Frame]:
-        """Return the frames that the connection has sent since the last look."""
+    def drain(self) -> list[Frame]:
+        """Return the frames that the connection sent since the previous call."""
         self.connection.outbox.flush()
-        return list(frames_of(self.transport.taken()))
+        return list(frames_of(self.transport.drain()))
 
     def call(
         self,
@@ -155,7 +156,7 @@ class Peer:
         *extra: tuple[str, str],
         ends: bool = True,
     ) -> int:
-        """Begin a call, with its only message or without one; return its stream."""
+        """Start a call, with or without its only message; return its stream."""
         stream_id = self._next_stream
         self._next_stream += 2
         block = block_of(*request(path), *extra)
@@ -166,8 +167,8 @@ class Peer:
         return stream_id
 
     def answer(self, stream_id: int) -> Answer:
-        """Return what has been sent on a stream."""
-        self._kept += self.taken()
+        """Return everything sent on a stream."""
+        self._kept += self.drain()
         headers: dict[str, str] = {}
         trailers: dict[str, str] = {}
         data = b""
@@ -202,6 +203,7 @@ def wire_of(
         clock=clock,
         limits=limits or Http2Limits(),
         owner=Service(),
+        budgets=Budgets(clock),
         peer_log=PeerLog(clock),
         on_made=lambda _: None,
         on_lost=lambda _: None,
@@ -211,7 +213,7 @@ def wire_of(
 
 
 def request(path: str = ECHO, **others: str) -> list[tuple[str, str]]:
-    """Return the fields of a request, some of them changed: `method="GET"`."""
+    """Return the fields of a request, with changes such as `method="GET"`."""
     changed = {":path": path, **{f":{name}": value for name, value in others.items()}}
     return [(name, changed.get(name, value)) for name, value in REQUEST]
 
@@ -237,7 +239,7 @@ def data_frame(stream_id: int, message: bytes, *, ends: bool = True) -> bytes:
 
 
 def frames_of(data: bytes) -> Iterator[Frame]:
-    """Yield the frames that bytes consist of."""
+    """Yield the frames in a byte string."""
     at = 0
     while at < len(data):
         word, flags, stream_id = frames.HEAD.unpack_from(data, at)
@@ -247,7 +249,7 @@ def frames_of(data: bytes) -> Iterator[Frame]:
 
 
 def messages_of(data: bytes) -> list[bytes]:
-    """Return the messages that DATA consists of."""
+    """Return the messages in DATA payloads."""
     found = []
     at = 0
     while at < len(data):

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that keeps what it is sent, and answers as a test says."""
+"""An HTTP server on loopback that records requests and answers as a test configures it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request: `headers` by names in lower case."""
+    """A request; `headers` has lower-case names."""
 
     method: str
     path: str
@@ -28,7 +28,7 @@ class Received:
 
 @dataclass
 class HttpSink:
-    """What came in so far; `gate` holds answers back while it is cleared."""
+    """Requests received so far; answers wait while `gate` is cleared."""
 
     port: int = 0
     status: int = 200
@@ -65,14 +65,14 @@ def http_sink() -> Iterator[HttpSink]:
                 self.end_headers()
                 self.wfile.write(text)
             except OSError:
-                # Who asked is gone: a test has killed it.
+                # The test has killed the client.
                 return
 
         def do_GET(self) -> None:
             self.do_POST()
 
         def log_message(self, *_arguments: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""System calls of a running process that fail or take long, by strace."""
+"""Make system calls of a running process fail or hang, with strace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def injected(pid: int, call: str, fault: str, trace: Path) -> Iterator[None]:
-    """Let every such call of a process have a fault, in strace's words; trace is its log."""
+    """Inject a fault (strace syntax) into every such call of a process; `trace` is the log."""
     command = ["strace", "-f", "-qq", "-o", str(trace), "-e", f"trace={call}"]
     command += ["-e", f"inject={call}:{fault}", "-p", str(pid)]
     with subprocess.Popen(command) as strace:

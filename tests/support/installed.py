@@ -1,4 +1,4 @@
-"""Packages as pip leaves them: a module, and its dist-info beside it."""
+"""Packages as pip installs them: a module with its dist-info."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import tomllib
 from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parent / "extensions"
-"""A directory with an installed package: one extension of each kind."""
+"""A directory with an installed package that has one extension of each kind."""
 
 
 def install(
     directory: Path, name: str, version: str, points: dict[str, dict[str, str]], **modules: str
 ) -> None:
-    """Install a package into a directory: entry points by group, modules' texts by name."""
+    """Install a package into a directory: entry points by group, module sources by name."""
     info = directory / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -25,6 +25,6 @@ def install(
 
 
 def install_project(directory: Path, pyproject: str, **modules: str) -> None:
-    """Install what a pyproject.toml describes."""
+    """Install the package that a pyproject.toml describes."""
     project = tomllib.loads(pyproject)["project"]
     install(directory, project["name"], project["version"], project["entry-points"], **modules)

@@ -1,4 +1,4 @@
-"""Our Java programs over a published RocketMQ client."""
+"""Our Java programs based on a published RocketMQ client."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.support.quick_java import COMPILER, MAVEN, OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +39,7 @@ class JavaClients:
         """Resolve the jars, offline if the local repository has them all, and compile."""
         file = self._directory / "classpath"
         maven = [
-            *("mvn", "--quiet", "--batch-mode", "-Dstyle.color=never"),
+            *(*MAVEN, "-Dstyle.color=never"),
             *("--file", str(SOURCES / "pom.xml")),
             f"-Drocketmq.version={self.version}",
             f"-Dmdep.outputFile={file}",
@@ -52,7 +54,7 @@ class JavaClients:
         classes = self._directory / "classes"
         sources = sorted(str(path) for path in (SOURCES / "src").glob("*.java"))
         subprocess.run(
-            ["javac", "-nowarn", "-d", str(classes), "-cp", jars, *sources],
+            [*COMPILER, "-d", str(classes), "-cp", jars, *sources],
             timeout=COMPILE_SECONDS,
             check=True,
         )
@@ -67,13 +69,13 @@ class JavaClients:
     ) -> subprocess.Popen[str]:
         """Start a program; its output goes to the pipe, its errors to the directory.
 
-        `prefix` is what runs the command, such as `ip netns exec NAME`.
+        `prefix` is a command prefix such as `ip netns exec NAME`.
         """
         with (self._directory / f"{program}.err").open("ab") as errors:
             return subprocess.Popen(
                 [
                     *prefix,
-                    *("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+                    *("java", "-Xmx256m", *OPTIONS),
                     f"-Duser.home={self._directory}",
                     *("-cp", self._classpath, "Run", program, *map(str, arguments)),
                 ],
@@ -84,10 +86,10 @@ class JavaClients:
             )
 
     def run(self, program: str, *arguments: object, seconds: float = 300) -> list[list[str]]:
-        """Run a program to its end; return its lines, each split at blanks.
+        """Run a program to its end; return its lines, each split at spaces.
 
         Raises:
-            AssertionError: its exit code is not 0.
+            AssertionError: its exit code isn't 0.
         """
         process = self.start(program, *arguments)
         try:
@@ -121,7 +123,7 @@ class JavaClients:
         quiet_ms: int = 2_000,
         seconds: int = 150,
     ) -> list[list[str]]:
-        """Receive `count` messages, then wait until it is quiet; return the deliveries' lines."""
+        """Receive `count` messages, then wait until it's quiet; return the deliveries' lines."""
         lines = self.run(
             *("ReceiveMessages", namesrv, topic, group, expression, count, quiet_ms, seconds),
             seconds=seconds + 30,

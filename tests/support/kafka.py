@@ -1,4 +1,4 @@
-"""The real Apache Kafka, from its published jars, for comparison: one node, its own controller."""
+"""The real Apache Kafka, from its published jars, for comparison: one node in combined mode."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PACKAGES = ("org.apache.kafka:kafka_2.13", "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3")
-"""The second, as Kafka's own distribution has it, so that errors are told."""
+"""The second makes Kafka log errors, as in its own distribution."""
 CLUSTER_ID = "VHJlYnVjaGV0QmVuY2gxMg"
 START_SECONDS = 240
 STOP_SECONDS = 60
-# What bin/kafka-run-class.sh gives the server.
+# The options that bin/kafka-run-class.sh passes to the server.
 OPTIONS = (
     *("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
@@ -28,7 +28,7 @@ OPTIONS = (
 
 
 class Kafka:
-    """A broker of a published version on free loopback ports; a store that is there is taken."""
+    """A broker of a published version on free loopback ports; it reuses an existing store."""
 
     def __init__(self, version: str, directory: Path, store: Path, **keys: object) -> None:
         self.version = version

@@ -1,7 +1,7 @@
-"""A broker that is killed at a step.
+"""A broker that kills itself at a step.
 
 `python -m tests.support.killed_at_step STEP TOPIC NTH -c FILE`, where STEP is `before` or `after`:
-the process sends itself SIGKILL before, or after, its NTH put to the topic. What it wrote stays, as
+the process sends itself SIGKILL before or after its NTH put to the topic. Written data stays, as
 after any kill -9.
 """
 

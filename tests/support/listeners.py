@@ -1,4 +1,4 @@
-"""What a process and its descendants listen at, as the kernel says."""
+"""The listening sockets of a process and its descendants, read from /proc."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ UNIX_ACCEPTS = 0x10000
 
 
 def descendants(pid: int) -> list[int]:
-    """Return a process and all that it has started, directly or not."""
+    """Return a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for stat in PROC.glob("[0-9]*/stat"):
         try:
-            # The name, in brackets, may hold anything.
+            # The name, in parentheses, can contain any character.
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
@@ -55,13 +55,13 @@ def _socket_inodes(pid: int) -> list[str]:
             if target:
                 found.append(target[1])
     except OSError:
-        # It has ended.
+        # The process has ended.
         return []
     return found
 
 
 def _endpoint(text: str) -> str:
-    """Read an address as the kernel writes it: words in the machine's order, little-endian here."""
+    """Parse an address as the kernel writes it: words in host order, little-endian here."""
     host, _, port = text.partition(":")
     words = [bytes.fromhex(host[at : at + 8])[::-1] for at in range(0, len(host), 8)]
     address = ipaddress.ip_address(b"".join(words))

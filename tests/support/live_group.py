@@ -1,4 +1,4 @@
-"""What a broker answers about a consumer group whose one client is alive, then gone."""
+"""A broker's answers about a consumer group whose only client is alive, then gone."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Follower:
 
 
 def facts_of(port: int, topic: str, start: Callable[[], subprocess.Popen[str]]) -> dict[str, str]:
-    """Ask a broker everything about the group `TOPIC-group`, whose client `start` starts."""
+    """Send a broker every query about the group `TOPIC-group`, whose client `start` starts."""
     group = f"{topic}-group"
     raw_remoting.create_topic(port, topic, queues=1)
     facts: dict[str, str] = {}
@@ -80,7 +80,7 @@ def facts_of(port: int, topic: str, start: Callable[[], subprocess.Popen[str]]) 
             facts |= _of_a_live_group(client, topic, group, ids[1], follower)
         members = {"consumerGroup": group}
         until(
-            # The original empties a group before it takes it away.
+            # RocketMQ empties a group before it removes it.
             lambda: all(
                 client.ask(code, members).code != 0
                 for code in (GET_CONSUMER_LIST_BY_GROUP, GET_CONSUMER_CONNECTION_LIST)
@@ -95,7 +95,7 @@ def facts_of(port: int, topic: str, start: Callable[[], subprocess.Popen[str]]) 
         reset = {"topic": topic, "group": group, "timestamp": "0", "isForce": "true"}
         code = client.ask(INVOKE_BROKER_TO_RESET_OFFSET, reset).code
         place = {"consumerGroup": group, "topic": topic, "queueId": "0"}
-        # As tools do next.
+        # Tools do this next.
         client.ask(UPDATE_CONSUMER_OFFSET, {**place, "commitOffset": "2"})
         with Follower(start()) as follower:
             until(lambda: len(set(follower.keys)) >= MESSAGES - 2, "the rest", seconds=SECONDS)
@@ -109,7 +109,7 @@ def _of_a_live_group(
     client: RawClient, topic: str, group: str, msg_id: str, follower: Follower
 ) -> dict[str, str]:
     facts: dict[str, str] = {}
-    members = _heard(client, GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+    members = _forwarded_answer(client, GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
     (client_id,) = json.loads(members.body)["consumerIdList"]
     connections = client.ask(GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}).body.decode()
     known = [
@@ -120,10 +120,12 @@ def _of_a_live_group(
 
     asked = {"consumerGroup": group, "clientId": client_id}
     for step, jstack in (("running info", "false"), ("running info with stacks", "true")):
-        answer = _heard(client, GET_CONSUMER_RUNNING_INFO, {**asked, "jstackEnable": jstack})
+        answer = _forwarded_answer(
+            client, GET_CONSUMER_RUNNING_INFO, {**asked, "jstackEnable": jstack}
+        )
         facts[step] = _running_info(answer, topic)
     direct = {**asked, "msgId": msg_id, "brokerName": "broker-a"}
-    answer = _heard(client, CONSUME_MESSAGE_DIRECTLY, direct)
+    answer = _forwarded_answer(client, CONSUME_MESSAGE_DIRECTLY, direct)
     result = _value(answer.body.decode(), "consumeResult")
     until(lambda: len(follower.keys) > MESSAGES, "the message itself", seconds=SECONDS)
     facts["direct consumption"] = (
@@ -137,7 +139,7 @@ def _of_a_live_group(
         seconds=SECONDS,
     )
     status = {"topic": topic, "group": group, "clientAddr": client_id}
-    answer = _heard(client, INVOKE_BROKER_TO_GET_CONSUMER_STATUS, status)
+    answer = _forwarded_answer(client, INVOKE_BROKER_TO_GET_CONSUMER_STATUS, status)
     offsets = _OFFSET.findall(answer.body.decode())
     facts["consumer status"] = f"{answer.code}, offsets {offsets}"
 
@@ -151,8 +153,8 @@ def _of_a_live_group(
     return facts
 
 
-def _heard(client: RawClient, code: int, fields: dict[str, str]) -> Answer:
-    """Return the answer to a request that the broker passes on to a client, which may be slow."""
+def _forwarded_answer(client: RawClient, code: int, fields: dict[str, str]) -> Answer:
+    """Return the answer to a request that the broker forwards to a client, which may be slow."""
     answer = client.ask(code, fields)
     for _ in range(ATTEMPTS - 1):
         if answer.code != 0:
@@ -161,7 +163,7 @@ def _heard(client: RawClient, code: int, fields: dict[str, str]) -> Answer:
 
 
 def _running_info(answer: Answer, topic: str) -> str:
-    """Go writes stacks unescaped into its JSON: search the text instead of decoding it."""
+    """Return the running info as text, because Go's JSON with unescaped stacks is invalid."""
     body = answer.body.decode(errors="replace")
     names = sorted(set(re.findall(r'"(mqTable|properties|statusTable|subscriptionSet)":', body)))
     stacks = "with stacks" if re.search(r'"jstack":\s*"[^"]', body) else "without stacks"
@@ -177,5 +179,5 @@ def _value(text: str, key: str) -> str:
     return found.group(1) if found else "-"
 
 
-# A table's key is a queue, its parts in whatever order a client writes them.
+# A table key is a queue, and clients write its fields in any order.
 _OFFSET = re.compile(r"\}:(\d+)")

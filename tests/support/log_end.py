@@ -1,4 +1,4 @@
-"""Where the log of a running broker ends, ours or the real one."""
+"""Where the log of a running broker ends; works with ours and the real one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CAUGHT_UP_SECONDS = 120.0
 
 
 def log_end(port: int, *, host: str = "127.0.0.1") -> int:
-    """Return the offset behind a broker's last record; -1 from one that just began to listen."""
+    """Return the offset after a broker's last record, or -1 while it starts."""
     with RawClient(port, host=host) as client:
         body = client.ask(raw_remoting.GET_BROKER_RUNTIME_INFO).body
     found = body.partition(b'"commitLogMaxOffset":"')[2].partition(b'"')[0]
@@ -18,7 +18,7 @@ def log_end(port: int, *, host: str = "127.0.0.1") -> int:
 
 
 def until_caught_up(master: int, slave: int) -> None:
-    """Wait until the brokers at two ports have logs of one length."""
+    """Wait until the brokers at two ports have logs of the same length."""
     until(
         lambda: log_end(slave) == log_end(master) > 0,
         "the slave to have what its master has",

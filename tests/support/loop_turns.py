@@ -1,6 +1,6 @@
-"""LoopTurns: the processor time of each turn of the event loop.
+"""LoopTurns: the CPU time of each turn of the event loop.
 
-Processor time, not time on the clock: a busy machine does not lengthen a turn.
+CPU time, not wall time, so that a busy machine doesn't lengthen a turn.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 class LoopTurns:
     """Measures the turns of the running loop while its block runs.
 
-    It is called once a turn, so the loop never sleeps. Clients must run in another thread, or
-    their work counts too. Python's collector is off: its pauses grow with all that the tests'
-    process holds, and any turn may meet one.
+    It's called once a turn, so the loop never sleeps. Run clients in another thread, or their work
+    counts too. Garbage collection is off: its pauses grow with everything in the test process and
+    can fall into any turn.
 
     Attributes:
-        longest_s: the processor seconds that the loop's thread used in its longest turn.
+        longest_s: the CPU seconds of the loop's thread in its longest turn.
     """
 
     def __init__(self) -> None:

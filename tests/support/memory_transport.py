@@ -1,4 +1,4 @@
-"""A transport without a peer: it keeps what it is given, and a test plays the peer."""
+"""A transport without a peer: it keeps written data, and the test plays the peer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class MemoryTransport(asyncio.Transport):
-    """Takes all that is written. `close_all` closes the sockets whose options a test looks at.
+    """Accepts all writes. `close_all` closes the sockets whose options a test checks.
 
     Attributes:
-        written: what was given and not taken by the test yet.
-        high: the limit of what may wait here.
-        is_closed, is_aborted: whether the protocol ended the connection, and how.
-        is_paused: whether the protocol reads no more.
-        unread: what `get_write_buffer_size` returns.
+        written: data written and not yet fetched by the test.
+        high: the write buffer limit.
+        is_closed, is_aborted: whether and how the protocol ended the connection.
+        is_paused: whether the protocol has paused reading.
+        unread: the return value of `get_write_buffer_size`.
     """
 
     sockets: ClassVar[list[socket.socket]] = []
@@ -73,8 +73,8 @@ class MemoryTransport(asyncio.Transport):
     def writelines(self, pieces: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
         self.written += b"".join(pieces)
 
-    def taken(self) -> bytes:
-        """Return what was written since the last look."""
+    def drain(self) -> bytes:
+        """Return the data written since the previous call."""
         written, self.written = self.written, b""
         return written
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.support.peer import LOGBACK, classpath
+from tests.support.quick_java import COMPILER, OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,19 +21,19 @@ HEAP = "256m"
 
 
 class Outcome(NamedTuple):
-    """A command's output, and whether it was still running when its time was over."""
+    """A command's output, and whether it was still running at its time limit."""
 
     text: str
     is_running: bool
 
 
 def compile_programs(version: str, directory: Path) -> str:
-    """Compile our programs over rocketmq-tools; return the class path to run them with."""
+    """Compile our programs against rocketmq-tools; return the class path to run them with."""
     jars = classpath(version, ("rocketmq-tools",))
     classes = directory / "classes"
     sources = sorted(str(path) for path in SOURCES.glob("*.java"))
     subprocess.run(
-        ["javac", "-nowarn", "-d", str(classes), "-cp", jars, *sources],
+        [*COMPILER, "-d", str(classes), "-cp", jars, *sources],
         timeout=COMPILE_SECONDS,
         check=True,
     )
@@ -42,7 +43,7 @@ def compile_programs(version: str, directory: Path) -> str:
 class LiveClients:
     """A producer and a consumer that stay connected. A context manager.
 
-    `ids` maps each key to the unique id and the offset id of its message.
+    `ids` maps each key to the unique ID and the offset message ID of its message.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class LiveClients:
     ) -> None:
         self.ids: dict[str, tuple[str, str]] = {}
         self._command = [
-            *("java", f"-Xmx{HEAP}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+            *("java", f"-Xmx{HEAP}", *OPTIONS),
             f"-Duser.home={directory}",
             *("-cp", jars, "LiveClients", namesrv, topic, broker_name, str(count)),
         ]
@@ -116,7 +117,7 @@ class MqAdmin:
         with (self._directory / "mqadmin.err").open("wb") as errors:
             self._process = subprocess.Popen(
                 [
-                    *("java", f"-Xmx{HEAP}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+                    *("java", f"-Xmx{HEAP}", *OPTIONS),
                     f"-Duser.home={self._directory}",
                     f"-Drocketmq.home.dir={self._directory}",
                     f"-Drocketmq.namesrv.addr={self._namesrv}",
@@ -140,7 +141,7 @@ class MqAdmin:
         _end(self._process)
 
     def run(self, *command: str, seconds: float = COMMAND_SECONDS) -> Outcome:
-        """Run a command to its end, for `seconds` at most; negative: to its first line."""
+        """Run a command to its end for at most `seconds`; if negative, until its first line."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -158,7 +159,7 @@ class MqAdmin:
 
 
 def normalised(text: str, names: Mapping[str, str]) -> str:
-    """Return a command's output with everything that differs from run to run replaced by its kind.
+    """Return a command's output with every value that differs between runs replaced by its kind.
 
     `names` maps texts of the deployment, such as an address, to their replacements.
     """

@@ -1,4 +1,4 @@
-"""A broker's sends and pulls with the compiled turn, and a count of what the turn serves."""
+"""A broker's sends and pulls with the compiled turn, and a count of requests it handles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from broker_core.remoting.connection import Connection
-    from broker_core.remoting.later import Later
+    from broker_core.remoting.deferred_answer import DeferredAnswer
     from broker_core.remoting.plain_requests import PlainRequests
     from broker_core.store.acknowledge import Acknowledgement
 
@@ -21,7 +21,7 @@ TOPIC = "Orders"
 
 
 class Counting:
-    """Counts what a turn serves."""
+    """Counts the requests that a turn handles."""
 
     def __init__(self, turn: PlainRequests) -> None:
         self._turn = turn
@@ -38,7 +38,7 @@ class Counting:
     def protocol_of(self, connection: Connection) -> Connection:
         return connection
 
-    def serve(self, *parts: Any, **more: Any) -> bytes | Later | None:
+    def serve(self, *parts: Any, **more: Any) -> bytes | DeferredAnswer | None:
         answers = self._turn.serve(*parts, **more)
         if answers is None:
             self.answers += 1
@@ -72,7 +72,7 @@ def a_send(opaque: int = 1, properties: str = "", body: bytes = b"hello") -> byt
 
 
 async def served(twin: Twin, data: bytes) -> int:
-    """Feed bytes; return how many of their requests the compiled turn has served."""
+    """Feed bytes; return how many of their requests the compiled turn handled."""
     turn: Any = twin.wire.plain_requests
     before = turn.answers
     await twin.feed(data)
@@ -96,7 +96,7 @@ class Terms:
 
 
 def with_slave(twin: Twin) -> Acknowledgement:
-    """Make a twin a master with one slave, which has everything that is there."""
+    """Make a twin a master with one slave that is fully caught up."""
     store = twin.parts.store
     store.take_role(is_slave=False, terms=Terms())
     store.acknowledge.replicated(store.max_commit_log_offset)

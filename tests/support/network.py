@@ -1,7 +1,7 @@
-"""Hosts in network namespaces of their own, joined by a router that can lose what it passes on.
+"""Hosts in separate network namespaces, joined by a router that can drop packets.
 
-Each host has one address; packets between two of them go through the router's namespace, where a
-rule drops what goes from one to another, one way or both. Needs root and iproute2.
+Each host has one address. Packets between two hosts go through the router's namespace, where a
+rule drops traffic in one or both directions. Needs root and iproute2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROUTER = "router"
 
 
 def missing() -> str:
-    """Return what this machine lacks for namespaces, empty when they can be made."""
+    """Return the missing prerequisites for namespaces, or an empty string."""
     if os.geteuid() != 0:
         return "root, for network namespaces"
     if shutil.which("ip") is None:
@@ -38,14 +38,14 @@ def missing() -> str:
 
 
 class Network:
-    """Namespaces that live as long as the block runs."""
+    """Namespaces that exist while the block runs."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts = list(hosts)
         self._prefix = f"trebuchet-{os.getpid()}-"
         self._cut: list[tuple[str, str]] = []
         self._slow: list[str] = []
-        # A file descriptor of the namespace that tests run in: threads come back to it.
+        # A file descriptor of the tests' namespace, to which threads return.
         self._home = -1
 
     def __enter__(self) -> Self:
@@ -73,7 +73,7 @@ class Network:
         return f"10.77.{self._hosts.index(host)}.2"
 
     def prefix(self, host: str) -> list[str]:
-        """Return what to put before a command that is to run on a host."""
+        """Return the command prefix that runs a command on a host."""
         return ["ip", "netns", "exec", self._prefix + host]
 
     def run(self, host: str, *command: str) -> None:
@@ -81,7 +81,7 @@ class Network:
 
     @contextmanager
     def inside(self, host: str) -> Iterator[None]:
-        """Let the sockets that this thread makes be the host's."""
+        """Create this thread's sockets on the host."""
         there = os.open(NAMESPACES / (self._prefix + host), os.O_RDONLY)
         try:
             _enter(there)
@@ -93,19 +93,19 @@ class Network:
             os.close(there)
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Lose what one host sends to another, until `heal`."""
+        """Drop traffic from one host to another until `heal`."""
         self._rule("add", sender, receiver)
         self._cut.append((sender, receiver))
 
     def slow(self, host: str, bits_per_second: int) -> None:
-        """Pass on what goes to a host no faster than this, until `heal`."""
+        """Limit the bandwidth to a host until `heal`."""
         link = f"to{self._hosts.index(host)}"
         rate = ("rate", f"{bits_per_second}bit", "burst", "16kb", "latency", "1s")
         self.run(ROUTER, "tc", "qdisc", "add", "dev", link, "root", "tbf", *rate)
         self._slow.append(link)
 
     def heal(self) -> None:
-        """Pass everything on again, as fast as it comes."""
+        """Forward all traffic again at full speed."""
         while self._cut:
             self._rule("del", *self._cut.pop())
         while self._slow:

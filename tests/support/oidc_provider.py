@@ -1,6 +1,6 @@
-"""A small OpenID Connect provider on loopback: discovery, tokens signed by RS256, PKCE checked.
+"""A small OpenID Connect provider on loopback: discovery, RS256 tokens, PKCE.
 
-What it says can be bent, one answer at a time, to see who believes it.
+Tests can falsify its answers, one at a time, to see which clients accept them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLIENT_ID, CLIENT_SECRET = "trebuchet", "a secret of the client"
 
 
 class Provider:
-    """Who signs in, what is said of them, and how an answer is bent."""
+    """The user who signs in, their claims, and the falsification to apply."""
 
     def __init__(self, port: int, key: RSAKey) -> None:
         self.issuer = f"http://127.0.0.1:{port}"
@@ -51,7 +51,7 @@ class Provider:
         } | self.metadata
 
     def authorized(self, address: str) -> str:
-        """Return where a browser goes that was led to an address here, once the person agreed."""
+        """Return the redirect of the authorization request once the user agreed."""
         asked = dict(parse_qsl(urlsplit(address).query))
         assert asked["response_type"] == "code"
         assert asked["client_id"] == CLIENT_ID
@@ -61,7 +61,7 @@ class Provider:
         return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state']})}"
 
     def exchanged(self, form: dict[str, str], authorization: str) -> dict[str, Any] | None:
-        """Return the tokens for a code, once; None where anything is wrong."""
+        """Return the tokens for a code, once, or None if anything is wrong."""
         asked = self._codes.pop(form.get("code", ""), None)
         basic = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
         if asked is None or authorization != f"Basic {basic}":
@@ -89,7 +89,7 @@ class Provider:
 
 
 class Answers(BaseHTTPRequestHandler):
-    """The provider's addresses."""
+    """The provider's endpoints."""
 
     def do_GET(self) -> None:
         provider: Provider = self.server.provider  # type: ignore[attr-defined]
@@ -116,12 +116,12 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def running(key: RSAKey) -> Iterator[Provider]:
-    """Run a provider for the block."""
+    """Run a provider while the block runs."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     provider = Provider(server.server_port, key)
     server.provider = provider  # type: ignore[attr-defined]

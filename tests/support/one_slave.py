@@ -19,7 +19,7 @@ ADDRESS = "10.0.0.2:4000"
 
 
 class Reads(Executor):
-    """Reads ahead when the test says so."""
+    """Reads ahead when the test triggers it."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
@@ -38,7 +38,7 @@ class Reads(Executor):
 
 
 class OneSlave:
-    """The connection of a slave, and what its master is told of it."""
+    """The connection of a slave, and the positions it reports to its master."""
 
     def __init__(self, store: MessageStore, clock: ManualClock, **keys: Any) -> None:
         self.store = store
@@ -85,8 +85,8 @@ class OneSlave:
         self.connection.data_received(encode_report(offset))
 
     def transfers(self) -> list[tuple[int, bytes]]:
-        """Return the transfers since the last look; heartbeats have no data."""
-        written = self.wire.taken()
+        """Return the transfers since the previous call; heartbeats have no data."""
+        written = self.wire.drain()
         found, position = [], 0
         while position < len(written):
             offset, size = HEADER.unpack_from(written, position)

@@ -1,7 +1,7 @@
-"""A page of outcomes: what each client program sees of our broker and of the real one.
+"""A page of outcomes: how each client program behaves with our broker and with the real one.
 
 The page is Markdown: a table of verdicts, then a section for each step with a line for each client.
-A run compares what it saw with the page, or writes the page.
+A run compares its results with the page, or writes the page.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ CLIENTS = ("Java 4.9.7", "Java 5.3.3", "Go")
 OURS, THEIRS = "ours", "theirs"
 
 Facts = dict[tuple[str, str, str], str]
-"""(step, client, broker) -> what was seen."""
+"""(step, client, broker) -> observed outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One behaviour.
 
-    `clients` can take the step and `without` says why the others cannot. `differs` maps clients to
-    the reason why our broker behaves differently on purpose.
+    `clients` support the step, and `without` says why the others don't. `differs` maps clients to
+    the reason why our broker deliberately behaves differently.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Step:
 
 
 def read(page: Path = PAGE) -> Facts:
-    """Return the outcomes on a page, none when there is no page."""
+    """Return the outcomes on a page, or an empty dict without a page."""
     facts: Facts = {}
     step = ""
     for line in page.read_text(encoding="utf-8").splitlines() if page.exists() else ():
@@ -80,7 +80,7 @@ def page_of(steps: list[Step], facts: Facts) -> str:
 
 
 def verdict(step: Step, client: str, facts: Facts) -> str:
-    """Return "same", "differs" with the reason, or why the client cannot."""
+    """Return "same", "differs" with the reason, or why the client can't do the step."""
     if client not in step.clients:
         return f"cannot: {step.without}"
     ours, theirs = (facts.get((step.name, client, each)) for each in (OURS, THEIRS))
@@ -90,7 +90,7 @@ def verdict(step: Step, client: str, facts: Facts) -> str:
 
 
 def complaints(steps: list[Step], client: str, broker: str, seen: dict[str, str]) -> dict[str, str]:
-    """Write what a run saw into the page, or return the steps where it differs, with how."""
+    """Write a run's results into the page, or return the differing steps with the differences."""
     known = {step.name: step for step in steps}
     found = {
         name: f"{client} has a step that tests/interop/client_steps.py does not know: {name}"
@@ -120,26 +120,26 @@ def require(steps: list[Step], step: str, client: str, broker: str, text: str) -
 
 
 class SeenOnceWarning(UserWarning):
-    """A difference that did not come again."""
+    """A difference that didn't show up again."""
 
 
 Differences = dict[tuple[str, str], str]
-"""(broker, step) -> how what was seen differs."""
+"""(broker, step) -> the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong, and what was seen once and not again."""
+    """Confirmed differences, and those seen only once."""
 
     wrong: list[str]
     once: list[str]
 
 
-def taken_twice(take: Callable[[list[str]], Differences], brokers: list[str]) -> Verdict:
-    """Take the steps against `brokers`; where they differ, once more, against those that differ.
+def run_and_confirm(take: Callable[[list[str]], Differences], brokers: list[str]) -> Verdict:
+    """Run the steps against `brokers`; repeat any that differ.
 
-    The machine of a run may stall for seconds, and the real broker's steps are as late as ours:
-    what is wrong is wrong twice. `take` gets the kinds of brokers, which it starts anew.
+    The machine may stall for seconds, which delays the real broker's steps as much as ours, so a
+    difference counts only if it shows up twice. `take` gets the kinds of brokers to restart.
     """
     first = take(brokers)
     if not first:

@@ -1,4 +1,4 @@
-"""The kernel's cache of files, from which a test may take a store that nobody has open."""
+"""Drop a closed store's files from the kernel's page cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def forget(store: Path) -> None:
-    """Take the files of a store out of the page cache."""
+    """Remove the files of a store from the page cache."""
     os.sync()
     for path in store.rglob("*"):
         if path.is_file():

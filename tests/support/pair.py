@@ -1,4 +1,4 @@
-"""A master and its slave in this process, and what must be equal of their stores."""
+"""A master and a slave in this process, and assertions that their stores are equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAUGHT_UP_SECONDS = 60.0
 
 
 def ha_address(master: Broker) -> str:
-    """Return where a broker serves its log."""
+    """Return the address where a broker serves its log."""
     return f"127.0.0.1:{master.configuration.ha.ha_listen_port}"
 
 
@@ -37,7 +37,7 @@ async def running_slave(directory: Path, master: Broker, **keys: Any) -> AsyncIt
 
 
 async def until_caught_up(master: Broker, slave: Broker) -> None:
-    """Wait until the slave has dispatched all that the master has."""
+    """Wait until the slave has dispatched everything that the master has."""
     there = master.storage.store
     here = slave.storage.store
     await until_async(
@@ -78,7 +78,7 @@ def queue_units(broker: Broker) -> dict[tuple[str, int], bytes]:
 
 
 def assert_same_logs(master: Broker, slave: Broker) -> None:
-    """Hold that the slave's log is a part of its master's."""
+    """Assert that the slave's log is a part of its master's."""
     there, here = master.storage.store, slave.storage.store
     begin, end = here.min_commit_log_offset, here.max_commit_log_offset
     assert end == there.max_commit_log_offset
@@ -86,7 +86,7 @@ def assert_same_logs(master: Broker, slave: Broker) -> None:
 
 
 def assert_same_stores(master: Broker, slave: Broker) -> None:
-    """Hold that the slave's log is a part of its master's, with the same queues and keys."""
+    """Assert that the slave's log is a part of its master's, with the same queues and keys."""
     assert_same_logs(master, slave)
     there, here = master.storage.store, slave.storage.store
     if here.min_commit_log_offset == there.min_commit_log_offset:

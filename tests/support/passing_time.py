@@ -1,4 +1,4 @@
-"""Lets time pass for a broker in this loop, on a clock that the test drives."""
+"""Advance the time for a broker in this loop, on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEP_MS = 1_000
 
 
 async def pass_time(clock: ManualClock, milliseconds: int) -> None:
-    """Advance step by step, so that tasks that wake may sleep again."""
+    """Advance step by step, so that woken tasks can sleep again."""
     while milliseconds > 0:
         step = min(milliseconds, STEP_MS)
         clock.advance_ms(step)

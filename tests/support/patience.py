@@ -1,15 +1,16 @@
-"""Limits far beyond what a machine stalls: tests that are about none of them run with these."""
+"""Timeouts far longer than any stall of the machine, for tests that don't cover timeouts."""
 
 from __future__ import annotations
 
 PATIENCE_MS = 60_000
 PATIENCE_S = PATIENCE_MS / 1_000
 PATIENT: dict[str, object] = {
-    # By default a send that waits for 200 ms is refused, and each after one that took a second.
+    # By default the broker rejects a send that waits for 200 ms, and all sends after a slow one (1
+    # s).
     "waitTimeMillsInSendQueue": PATIENCE_MS,
     "waitTimeMillsInPullQueue": PATIENCE_MS,
     "osPageCacheBusyTimeOutMills": PATIENCE_MS,
-    # By default a new topic is no longer announced before it is answered.
+    # By default the broker stops announcing a new topic before the answer.
     "registerBrokerTimeoutMills": PATIENCE_MS,
 }
-"""Keys of a broker, ours or the real one."""
+"""Configuration keys of a broker, ours or the real one."""

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 from tests.support.broker_process import BrokerProcess
 from tests.support.patience import PATIENT
 from tests.support.ports import accepts, free_port
+from tests.support.quick_java import MAVEN, OPTIONS, WITHOUT_TLS
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
 PACKAGES = ("rocketmq-broker", "rocketmq-namesrv")
 MAVEN_SECONDS = 600
 START_SECONDS = 240
 HEAP = "512m"
-# The broker reaches into the JDK for direct buffers; since Java 17 that needs permission.
+# The broker uses JDK internals for direct buffers, which need permission since Java 17.
 OPENS = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -29,6 +31,7 @@ OPENS = (
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
+QUICK = (*OPTIONS, WITHOUT_TLS)
 LOGBACK = (
     '<configuration><appender name="F" class="ch.qos.logback.core.FileAppender"><file>{file}</file>'
     "<encoder><pattern>%d %p %t - %m%n</pattern></encoder></appender>"
@@ -39,11 +42,15 @@ LOGBACK = (
 class Peer:
     """A name server with a master broker of a published version, on free loopback ports.
 
-    With `namesrvAddr` among its keys it is only the broker.
+    With `namesrvAddr` in its keys, only the broker is started.
     """
 
     def __init__(self, version: str, directory: Path, **keys: object) -> None:
         self.version = version
+        self.java_options: Sequence[str] = QUICK
+        """Java options: by default those of tests; measurements set others."""
+        self.ends_in_order = False
+        """A clean shutdown takes ten seconds and is only needed to read the store afterwards."""
         self.port = free_port()
         self.namesrv_port = free_port()
         self.store = directory / "store"
@@ -69,7 +76,7 @@ class Peer:
             "brokerIP2": "127.0.0.1",
             "namesrvAddr": self.namesrv,
             "listenPort": self.port,
-            # Where slaves look for it; 4.9 takes no other.
+            # Slaves look for this port; 4.9 supports no other.
             "haListenPort": self.port + 1,
             "storePathRootDir": self.store,
             "storePathCommitLog": self.store / "commitlog",
@@ -85,7 +92,7 @@ class Peer:
 
     @property
     def pid(self) -> int:
-        """The broker's."""
+        """Return the broker's pid."""
         return self._processes[-1].pid
 
     def __enter__(self) -> Peer:
@@ -102,6 +109,8 @@ class Peer:
         trace: TracebackType | None,
     ) -> None:
         for process in reversed(self._processes):
+            if not self.ends_in_order:
+                process.kill()
             process.terminate()
             try:
                 process.wait(30)
@@ -114,7 +123,8 @@ class Peer:
         with (self._directory / f"{name}.out").open("wb") as output:
             process = subprocess.Popen(
                 [
-                    *("java", f"-Xms{HEAP}", f"-Xmx{HEAP}", *OPENS, "-cp", jars),
+                    *("java", f"-Xms{HEAP}", f"-Xmx{HEAP}", *self.java_options, *OPENS),
+                    *("-cp", jars),
                     f"org.apache.rocketmq.{main}",
                     *("-c", str(self._directory / f"{name}.properties")),
                 ],
@@ -135,9 +145,9 @@ class Peer:
 
 
 class OriginalProcess(BrokerProcess):
-    """The real broker where otherwise one of ours would run: killed, started on its store again.
+    """The real broker in the place of one of ours; it can be killed and restarted on its store.
 
-    Its exit code, when it is stopped, is the signal's.
+    After a stop, its exit code is the signal's.
     """
 
     def __init__(self, version: str, directory: Path, **keys: object) -> None:
@@ -146,7 +156,7 @@ class OriginalProcess(BrokerProcess):
         super().__init__(directory, **table)
         self.store = store
         self.main = "broker.BrokerStartup"
-        """Which program; `namesrv.NamesrvStartup` is the other one."""
+        """The main class: this one or `namesrv.NamesrvStartup`."""
         self._jars = classpath(version, PACKAGES)
         self.environment["ROCKETMQ_HOME"] = str(directory)
         conf = directory / "conf"
@@ -157,8 +167,8 @@ class OriginalProcess(BrokerProcess):
 
     @property
     def command(self) -> list[str]:
-        java = ["java", f"-Xms{HEAP}", f"-Xmx{HEAP}", f"-Duser.home={self.directory}", *OPENS]
-        return [*java, "-cp", self._jars, f"org.apache.rocketmq.{self.main}"]
+        java = ["java", f"-Xms{HEAP}", f"-Xmx{HEAP}", f"-Duser.home={self.directory}"]
+        return [*java, *QUICK, *OPENS, "-cp", self._jars, f"org.apache.rocketmq.{self.main}"]
 
     @property
     def is_listening(self) -> bool:
@@ -170,7 +180,7 @@ def _path() -> str:
 
 
 def classpath(version: str, packages: tuple[str, ...]) -> str:
-    """Return the jars of published packages of RocketMQ."""
+    """Return the jars of published RocketMQ packages."""
     return classpath_of(*(f"org.apache.rocketmq:{name}:{version}" for name in packages))
 
 
@@ -191,7 +201,7 @@ def classpath_of(*packages: str) -> str:
         )
         output = Path(directory, "classpath")
         command = [
-            *("mvn", "--quiet", "--batch-mode", "-Dstyle.color=never", "--file", str(pom)),
+            *(*MAVEN, "-Dstyle.color=never", "--file", str(pom)),
             f"-Dmdep.outputFile={output}",
             "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath",
         ]

@@ -9,18 +9,18 @@ import socket
 import tempfile
 from pathlib import Path
 
-# Below the kernel's range for outgoing connections: one of these could take a port after it was
-# found free and before the server listens.
+# Below the kernel's range for outgoing connections, which could take a port after the check and
+# before the server listens.
 LOWEST, HIGHEST = 20_000, 32_000
 BLOCK_PORTS = 200
 SPACING = 4
-"""A broker takes the ports two below and one above its own as well."""
+"""A broker also uses the ports two below and one above its main port."""
 
 
 class PortBlocks:
-    """Blocks of ports that this process alone hands out, until it ends.
+    """Blocks of ports reserved for this process until it ends.
 
-    Test runs side by side would otherwise find the same port free at the same time.
+    Otherwise concurrent test runs would find the same port free at the same time.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -29,21 +29,21 @@ class PortBlocks:
         self._ports: list[int] = []
 
     def next(self, above: int = 0) -> int:
-        """Return a loopback port, free like those two below and one above; never one twice.
+        """Return a new loopback port that is free, with free ports two below and one above.
 
-        For servers that take ports in a distance, nobody else gets those up to so many `above` it.
+        For servers that use ports at a distance, the next `above` ports are reserved as well.
         """
         count = 1 + -(-above // SPACING)
         while True:
             if len(self._ports) < count:
                 self._ports = self._claim()
-            # A block's highest come first.
+            # The highest ports of a block come first.
             port = [self._ports.pop() for _ in range(count)][-1]
             if all(is_free(one) for one in range(port - 2, port + above + 2)):
                 return port
 
     def close(self) -> None:
-        """Give all blocks back."""
+        """Release all blocks."""
         self._ports.clear()
         while self._held:
             os.close(self._held.pop())
@@ -51,7 +51,7 @@ class PortBlocks:
     def _claim(self) -> list[int]:
         self._directory.mkdir(parents=True, exist_ok=True)
         blocks = list(range(LOWEST, HIGHEST, BLOCK_PORTS))
-        # Not seeded: a block whose servers have just ended should rest.
+        # Not seeded, so that a block with recently stopped servers can rest.
         random.SystemRandom().shuffle(blocks)
         for first in blocks:
             descriptor = os.open(self._directory / str(first), os.O_CREAT | os.O_RDWR, 0o600)
@@ -79,9 +79,9 @@ _blocks = PortBlocks(Path(tempfile.gettempdir()) / f"trebuchet-test-ports-{os.ge
 
 
 def free_port(above: int = 0) -> int:
-    """Return a loopback port for a server; nothing listens there, two below, or one above.
+    """Return a loopback port for a server; the ports two below and one above are free, too.
 
-    Nor does anything up to so many `above` it, for a server whose others stand in a distance.
+    So are the next `above` ports, for a server that uses ports at a distance.
     """
     return _blocks.next(above)
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of Debian's, on a socket in a directory of its own; no TCP port."""
+"""A PostgreSQL server from Debian, on a socket in a private directory; no TCP port."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ START_SECONDS = "60"
 
 
 def programs() -> Path | None:
-    """Return the directory of the newest server's programs, None where there is none."""
+    """Return the directory of the newest server's programs, or None if there isn't one."""
     found = sorted(VERSIONS.glob("*/bin/initdb"))
     return found[-1].parent if found else None
 
 
 @contextmanager
 def postgres(binaries: Path) -> Iterator[dict[str, Any]]:
-    """Run a server; yield Django's description of an empty database."""
-    # Not pytest's directory: only root may enter that.
+    """Run a server; yield Django's settings for an empty database."""
+    # Not pytest's directory, which only root can enter.
     home = Path(tempfile.mkdtemp(prefix="trebuchet-pg-"))
     user = SERVER_USER if os.geteuid() == 0 else None
     if user is not None:

@@ -1,4 +1,4 @@
-"""What the kernel tells of running processes."""
+"""Facts about running processes, read from /proc."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def tree(pid: int) -> list[int]:
-    """Return a process and all that descend from it, as they run now."""
+    """Return a process and all its running descendants."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -23,7 +23,7 @@ def tree(pid: int) -> list[int]:
 
 
 def command_of(pid: int) -> str:
-    """Return the command line with blanks between its words; empty when the process is gone."""
+    """Return the command line, joined with spaces; empty when the process is gone."""
     return _read(pid, "cmdline").replace("\0", " ").strip()
 
 
@@ -39,15 +39,15 @@ def status_of(pid: int) -> dict[str, str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that has ended may wait for its parent to look."""
+    """Whether a process runs; zombies count as ended."""
     return status_of(pid).get("State", "Z")[0] not in "ZX"
 
 
-def open_by(pid: int) -> list[Path]:
-    """Return what each descriptor of a process leads to; a deleted file's name ends in (deleted).
+def open_descriptors(pid: int) -> list[Path]:
+    """Return the target of each descriptor of a process; a deleted file's name ends in (deleted).
 
     Raises:
-        OSError: the process is gone, or somebody else's.
+        OSError: the process is gone, or belongs to another user.
     """
     found = []
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
@@ -57,8 +57,8 @@ def open_by(pid: int) -> list[Path]:
 
 
 def listening(pid: int) -> set[tuple[str, int]]:
-    """Return what a process listens on: addresses as the kernel writes them, with their ports."""
-    sockets = {str(one) for one in open_by(pid)}
+    """Return the listening addresses of a process as the kernel writes them, with their ports."""
+    sockets = {str(one) for one in open_descriptors(pid)}
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:

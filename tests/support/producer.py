@@ -1,4 +1,4 @@
-"""A transactional producer over our RemotingClient."""
+"""A transactional producer based on our RemotingClient."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREPARED = 4
 
 
 class Producer(Client):
-    """A transactional producer of a group, which notes what it is asked."""
+    """A transactional producer of a group that records the checks it receives."""
 
     def __init__(self, address: str, group: str = "pg") -> None:
         super().__init__(address, {RequestCode.CHECK_TRANSACTION_STATE: self._asked})

@@ -1,4 +1,4 @@
-"""Debian's Prometheus with a configuration of a test, and the queries of our dashboards."""
+"""Debian's Prometheus with a test's configuration, and the queries of our dashboards."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Prometheus:
             self._process.wait()
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return the series of an expression; one that does not parse fails."""
+        """Return the series of an expression; fail if it doesn't parse."""
         found: list[dict[str, Any]] = self._get("query", query=expression)["result"]
         return found
 

@@ -1,4 +1,4 @@
-"""Frames of pulls as clients write them, and as nobody should, by a generator of random numbers."""
+"""Random pull frames, valid and malformed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PULL_MESSAGE, LITE_PULL_MESSAGE = 11, 361
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
 SUBSCRIBED, VERSION = "subscribed", 5
-"""A group that is connected, and the version of its subscriptions."""
+"""A connected group and the version of its subscriptions."""
 GROUPS = (SUBSCRIBED, "größe", "gone", "")
 EXPRESSIONS = ("*", "TagA", "TagA || größe", "", "||", "TagB||注文", " TagA ", "nobody's")
 
@@ -58,7 +58,7 @@ def pull(
 
 
 def any_pull(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
-    """Return a pull: most find messages, the others are odd in one way or another."""
+    """Return a pull: most find messages, the others are malformed in some way."""
     code, client = rng.choice((11, 11, 11, 361)), rng.choice(send_frames.CLIENTS)
     fields = fields_of(
         rng.choice(topics),

@@ -1,7 +1,7 @@
-"""A small remoting client, for what a real client would not do.
+"""A small remoting client that can send requests no real client would send.
 
-It shares no code with the broker, so that a mistake of ours cannot cancel itself out. One frame on
-the wire, big-endian:
+It shares no code with the broker, so that one bug can't hide another. One frame on the wire,
+big-endian:
 
     +----------+----------------------------+-------------+----------+
     | length 4 | serializer 1, header len 3 | header JSON | body     |
@@ -30,7 +30,7 @@ assert RECORD_HEAD.size == 84
 
 
 class Answer(NamedTuple):
-    """An answer: its header's code, remark and fields, and its body."""
+    """An answer: the code, remark and fields of its header, and its body."""
 
     code: int
     remark: str
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What tests look at of a stored message."""
+    """The parts of a stored message that tests check."""
 
     queue_id: int
     queue_offset: int
@@ -112,7 +112,7 @@ class RawClient:
         return Answer(header["code"], header.get("remark") or "", fields, body, header["opaque"])
 
     def read_successes(self, count: int) -> None:
-        """Read answers that must say SUCCESS, many at a time: a burst is held up by nobody."""
+        """Read answers, which must be SUCCESS, many at a time so that a burst isn't slowed."""
         received = bytearray()
         while count:
             part = self._socket.recv(1 << 20)
@@ -205,7 +205,7 @@ def pull_fields(
 
 
 def read_queue(port: int, topic: str, queue_id: int, *, host: str = "127.0.0.1") -> list[Record]:
-    """Pull everything in a queue."""
+    """Pull every message in a queue."""
     records: list[Record] = []
     with RawClient(port, host=host) as client:
         offset = 0
@@ -219,7 +219,7 @@ def read_queue(port: int, topic: str, queue_id: int, *, host: str = "127.0.0.1")
 
 
 def parse_records(data: bytes) -> list[Record]:
-    """Read the records of a pull's body (first version, IPv4)."""
+    """Parse the records of a pull's body (first version, IPv4)."""
     records = []
     at = 0
     while at < len(data):

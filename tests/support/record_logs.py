@@ -1,4 +1,4 @@
-"""Logs of small records, and what a bad disk or a liar makes of them."""
+"""Logs of small records, and damage as a bad disk or an attacker would cause it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 HOSTS = (host_bytes("127.0.0.1", 10911), host_bytes("2001:db8::7", 10911))
 NUMBERS = (0, 1, -1, 7, 90, 91, 127, 128, 255, 256, 32767, 65536, 2**31 - 1, -(2**31))
 MAGICS = (record.MESSAGE_MAGIC, record.MESSAGE_MAGIC_V2, record.BLANK_MAGIC)
-# Where a record's fields begin that say how far its parts reach.
+# Offsets of a record's length fields.
 TELLING = (0, 4, 8, 28, 36, 56, 84)
 PROPERTIES = (
     b"",
@@ -26,7 +26,7 @@ PROPERTIES = (
 
 
 def a_log(rng: random.Random, records: int) -> tuple[bytearray, list[int]]:
-    """Return a log, and where its records start."""
+    """Return a log and the offsets of its records."""
     log, starts = bytearray(), []
     for number in range(records):
         room = bytearray(1024)
@@ -57,7 +57,7 @@ def a_log(rng: random.Random, records: int) -> tuple[bytearray, list[int]]:
 
 
 def mutate(rng: random.Random, log: bytearray, starts: list[int]) -> None:
-    """Change a little of one record, mostly where it says how long its parts are."""
+    """Change a few bytes of one record, mostly in its length fields."""
     at = rng.choice(starts)
     kind = rng.randrange(5)
     if kind == 0:

@@ -1,4 +1,4 @@
-"""The files of a collector as a test wrote them."""
+"""Collector files that a test writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(folder: Path, hour: int, *lines: Line, source: str = SOURCE) -> Path:
 
 
 def put(topic: str, **minutes: int) -> Line:
-    """Return the line of how many messages a topic got, by the minutes m0, m1, ..."""
+    """Return the line with a topic's message counts for the minutes m0, m1, ..."""
     return {
         "kind": "topic",
         "broker": "broker-a",

@@ -1,4 +1,4 @@
-"""Runs of the reports of samples, as the analytics program makes them; Django must be set up."""
+"""Report runs on samples, as the analytics program makes them; Django must be set up."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from django.contrib.auth import get_user_model
 
 from analytics.lake.place import LakePlace
 from analytics.lake.samples import HOUR_MS, SampledHours
+from analytics.pipeline import WarmSpark
 from analytics.progress import ProgressLines
-from analytics.report_from_samples import answer_from_samples
 from analytics.reports.catalog import REPORTS
 from analytics.request import Request
+from analytics.run import ReportRun as Making
 from console.reports.models import ReportRun, RunState
 from tests.support import sample_files
 from tests.support.sample_files import HOUR, Line, put
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HOURS = 6
-# Nobody sampled then: the collector stood still.
+# An hour without samples, as if the collector was stopped.
 MISSING_HOUR = 2
 MINUTES = range(60)
 TOPIC_OF = {
@@ -42,7 +43,7 @@ CAME = 240
 
 
 def make() -> dict[str, int | str]:
-    """Make a finished run of each report of samples, and one without rows; return their keys."""
+    """Create a finished run of each sample report, and one without rows; return their keys."""
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
         folder, lake = directory / "samples", directory / "lake"
@@ -53,29 +54,31 @@ def make() -> dict[str, int | str]:
         sampled = SampledHours(LakePlace.of(str(lake), None, {}), folder)
         while sampled.take() is not None:
             continue
-        return {
-            "drain_run": _run(lake, "drain"),
-            "clients_run": _run(lake, "clients"),
-            "empty_run": _run(lake, "drain", group="nobody"),
-        }
+        spark = WarmSpark({"TREBUCHET_DATA": made})
+        try:
+            return {
+                "drain_run": _run(spark, lake, "drain"),
+                "clients_run": _run(spark, lake, "clients"),
+                "empty_run": _run(spark, lake, "drain", group="nobody"),
+            }
+        finally:
+            spark.close()
 
 
-def _run(lake: Path, name: str, **parameters: int | str) -> int:
+def _run(spark: WarmSpark, lake: Path, name: str, **parameters: int | str) -> int:
     asked = {"hours": HOURS, "compare": 1, **parameters}
     out = lake.parent / f"out-{len(asked)}-{name}"
     to_ms = (HOUR + HOURS) * HOUR_MS
-    answer_from_samples(
-        Request(
-            REPORTS[name],
-            store=lake.parent / "store",
-            out=out,
-            from_ms=to_ms - HOURS * HOUR_MS,
-            to_ms=to_ms,
-            parameters=asked,
-            lake=str(lake),
-        ),
-        ProgressLines(io.StringIO()),
+    request = Request(
+        REPORTS[name],
+        store=lake.parent / "store",
+        out=out,
+        from_ms=to_ms - HOURS * HOUR_MS,
+        to_ms=to_ms,
+        parameters=asked,
+        lake=str(lake),
     )
+    Making(request, ProgressLines(io.StringIO()), spark.engine).execute()
     result = json.loads((out / "result.json").read_text())
     began = datetime.fromtimestamp(to_ms / 1000, UTC)
     run = ReportRun.objects.create(
@@ -92,7 +95,7 @@ def _run(lake: Path, name: str, **parameters: int | str) -> int:
 
 
 def _minutes(kind: str, metric: str, values: list[int], **others: Any) -> Line:
-    """Return an hour of readings, one in ten seconds."""
+    """Return an hour of readings, one every ten seconds."""
     readings = {
         "kind": kind,
         "metric": metric,
@@ -106,7 +109,7 @@ def _minutes(kind: str, metric: str, values: list[int], **others: Any) -> Line:
 
 
 def _progress(hour: int) -> Iterator[Line]:
-    """Yield of each group what it read and what it had left: some catch up, some never do."""
+    """Yield each group's progress and lag: some catch up, some never do."""
     for topic in sorted(set(TOPIC_OF.values())):
         yield put(topic, **{f"m{minute}": CAME for minute in MINUTES})
     for number, (group, topic) in enumerate(TOPIC_OF.items()):
@@ -120,7 +123,7 @@ def _progress(hour: int) -> Iterator[Line]:
 
 
 def _clients(hour: int) -> Iterator[Line]:
-    """Yield who is connected: one group goes to a newer version, one has several languages."""
+    """Yield the connected clients: one group upgrades, one uses several languages."""
     yield _minutes("broker", "log_bytes", [1] * 60, name="0", topic=None)
     for number, group in enumerate(TOPIC_OF):
         version = VERSIONS[1 if number == 0 and hour > 3 else number % len(VERSIONS)]

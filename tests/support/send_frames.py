@@ -1,4 +1,4 @@
-"""Frames of sends as clients write them, and as nobody should, by a generator of random numbers."""
+"""Random send frames, valid and malformed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ NUMBERS = (
 )
 BINARY = "BINARY"
 """A client of any language that writes its headers as ROCKETMQ instead of JSON."""
-CLIENTS = ("JAVA", "GO", "PYTHON", "CPP", BINARY, BINARY)
+SPACED = "SPACED"
+"""A client whose JSON library writes whitespace between the tokens of a header."""
+CLIENTS = ("JAVA", "GO", "PYTHON", "CPP", SPACED, BINARY, BINARY)
 ONEWAY = 2
 LANGUAGES = (0, 1, 9, 12, 255)
 HEADER_KEYS = ("code", "extFields", "flag", "language", "opaque", "serializeTypeCurrentRPC")
@@ -58,7 +60,7 @@ def send(
     flag: int = 0,
     client: str = "JAVA",
 ) -> bytes:
-    """Return a frame as the Java client writes it, or the Go client."""
+    """Return a frame as the Java or the Go client writes it."""
     header: dict[str, Any]
     if client == BINARY:
         entries = [(name, str(value)) for name, value in fields.items() if value is not None]
@@ -69,8 +71,16 @@ def send(
     else:
         header = {"code": code, "extFields": fields, "flag": flag, "language": client}
         header |= {"opaque": opaque, "serializeTypeCurrentRPC": "JSON", "version": 407}
+    if client == SPACED:
+        return frame(spaced(header).encode(), body)
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=client == "CPP")
     return frame(text.encode(), body)
+
+
+def spaced(header: dict[str, Any]) -> str:
+    """Return a header as JSON with each kind of whitespace wherever JSON allows it."""
+    text = json.dumps(header, indent=1, separators=(" ,", "\t:\r "), ensure_ascii=False)
+    return f" {text}\n"
 
 
 def binary_header(
@@ -83,7 +93,7 @@ def binary_header(
     remark: str = "",
     behind: bytes = b"",
 ) -> bytes:
-    """Return a header as ROCKETMQ serializes it; `behind` does not belong there."""
+    """Return a header in ROCKETMQ serialization, followed by the invalid bytes `behind`."""
     packed = b""
     for name, value in entries:
         for text, size in ((name.encode(), ">h"), (value.encode(), ">i")):
@@ -96,7 +106,7 @@ def binary_header(
 def odd_binary(
     rng: Random, fields: dict[str, Any], body: bytes, opaque: int, *, code: int = SEND_MESSAGE_V2
 ) -> bytes:
-    """Return a frame with a binary header that a client could write, though none does."""
+    """Return a frame with a valid binary header that no known client writes."""
     entries = [(name, str(value)) for name, value in fields.items()]
     rng.shuffle(entries)
     more: dict[str, Any] = {"language": rng.choice(LANGUAGES)}
@@ -125,7 +135,7 @@ def odd_binary(
 
 
 def properties_of(rng: Random) -> str:
-    """Return a properties text, mostly as a client makes it."""
+    """Return a properties text, mostly as a client writes it."""
     if rng.random() < 0.4:
         number = rng.randrange(1 << 32)
         text = f"UNIQ_KEY\x01AC11000100002A9F{number:016X}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
@@ -149,7 +159,7 @@ def batch_item(body: bytes, properties: bytes, flag: int = 0) -> bytes:
 
 
 def batch_body(rng: Random) -> bytes:
-    """Return some messages, now and then with a byte that does not belong there."""
+    """Return some messages, occasionally with a stray byte."""
     items = []
     for _ in range(rng.randrange(1, 9)):
         flag = rng.choice((0, 0, 7, -1))
@@ -163,7 +173,7 @@ def batch_body(rng: Random) -> bytes:
 
 
 def common_of(rng: Random) -> str:
-    """Return the properties of a batch, mostly as a client makes them."""
+    """Return the properties of a batch, mostly as a client writes them."""
     if rng.random() < 0.3:
         return properties_of(rng)
     names = rng.sample(("UNIQ_KEY", "WAIT", "TAGS", "KEYS", "own", "größe"), rng.randrange(4))
@@ -172,7 +182,7 @@ def common_of(rng: Random) -> str:
 
 
 def long_of(rng: Random, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a SEND_MESSAGE, one in three odd."""
+    """Return the fields of a SEND_MESSAGE; one in three is malformed."""
     long = {LONG_NAMES[letter]: value for letter, value in fields.items()}
     match rng.randrange(12):
         case 0:
@@ -190,7 +200,7 @@ def long_of(rng: Random, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def any_frame(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
-    """Return a send: two thirds are plain, the others odd in one way or another."""
+    """Return a send: two thirds are plain, the others malformed in some way."""
     topic, queue_id = rng.choice(topics), rng.randrange(4)
     fields: dict[str, Any] = fields_of(topic, queue_id, properties_of(rng))
     client = rng.choice(CLIENTS)
@@ -241,7 +251,7 @@ def any_frame(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
 
 
 def damaged(rng: Random, data: bytes) -> bytes:
-    """Return a frame with some bytes changed; its length stays true, mostly."""
+    """Return a frame with some bytes changed; its length mostly stays correct."""
     changed = bytearray(data)
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(8 if rng.random() < 0.98 else 0, len(changed))
@@ -253,7 +263,7 @@ def damaged(rng: Random, data: bytes) -> bytes:
             case 2:
                 changed[at] = rng.choice(b'"\\{}[]:,0-u\x00\x01\x02\x1f\x7f\x80\xc0\xed\xf4')
             case _:
-                # One more: the header is a byte longer.
+                # Insert one byte, so that the header is longer.
                 changed[at:at] = bytes([rng.choice(b'"\\ 0,:x')])
                 length, header = struct.unpack_from(">ii", changed)
                 if at >= 8 and header & 0xFFFFFF < 1 << 20:
@@ -262,13 +272,13 @@ def damaged(rng: Random, data: bytes) -> bytes:
 
 
 def pieces(rng: Random, data: bytes) -> list[bytes]:
-    """Cut a stream anywhere."""
+    """Cut a stream at arbitrary positions."""
     cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randrange(8)))
     return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True) if a < b]
 
 
 def frames_in(data: bytes) -> list[bytes]:
-    """Cut a stream where its frames end."""
+    """Cut a stream at its frame boundaries."""
     frames = []
     while data:
         end = 4 + int.from_bytes(data[:4], "big")

@@ -1,6 +1,6 @@
-"""The console's settings with a data directory of the test run's own.
+"""The console's settings with a data directory for this test run.
 
-What an appliance in this checkout has written, or is writing, must not be what tests read.
+Tests must not read the files of an appliance that runs in this checkout.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 
-if "TREBUCHET_TEST_DATA" not in os.environ:  # a process that a test starts uses its parent's
+if "TREBUCHET_TEST_DATA" not in os.environ:  # child processes use their parent's
     directory = tempfile.mkdtemp(prefix="trebuchet-tests-")
     os.environ["TREBUCHET_TEST_DATA"] = os.environ["TREBUCHET_DATA"] = directory
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -19,6 +19,9 @@ from console.settings import *  # noqa: F403
 from console.settings import DATABASES
 
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
-    # In memory, where Django would put it, threads share tables without waiting for each other:
-    # "database table is locked". A file is what the console has, and its threads do wait.
+    # In memory, Django's default, threads share tables without waiting for each other and fail with
+    # "database table is locked". The console uses a file, where its threads do wait.
     DATABASES["default"]["TEST"] = {"NAME": f"{os.environ['TREBUCHET_TEST_DATA']}/tests.sqlite3"}
+
+# Tests that need a lake enable it.
+TREBUCHET_LAKE = ""

@@ -1,4 +1,4 @@
-"""A mail server on loopback that keeps what it is sent, and answers as a test says."""
+"""A mail server on loopback that records mails and answers as a test configures it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class SmtpSink:
-    """The mails so far. `rcpt` answers a recipient, `data` a mail."""
+    """The mails received so far. `rcpt` is the answer to a recipient, `data` to a mail."""
 
     port: int = 0
     rcpt: str = "250 ok"

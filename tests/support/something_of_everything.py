@@ -1,4 +1,4 @@
-"""One of each thing that the console keeps, for pages that show them; Django must be set up."""
+"""One of each object that the console stores, for pages that show them; Django must be set up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from console.accounts.models import CustomRole
 from console.accounts.roles import Role
 from console.alerts.links import silence_token
 from console.alerts.models import Alert, Channel, Rule, Silence, Window
-from console.api.tokens import made_token
+from console.api.tokens import new_token
 from console.dead_letters.models import Item, Outcome, Run, State
 from console.files.models import keep
 from console.gateway.files import ConfigFile
@@ -20,8 +20,8 @@ from console.sql.models import SavedQuery
 
 
 def make() -> dict[str, int | str]:
-    """Make an alert with its rule, a channel, a window, a mark, a person…; return their keys."""
-    # An alert that no evaluation ends while tests look at it.
+    """Create an alert with its rule, a channel, a window, a mark, a person…; return their keys."""
+    # An alert that no evaluation resolves during the tests.
     rule = Rule.objects.create(name="urgent", source="verdict", clear_minutes=10_000)
     channel = Channel.objects.create(name="chat", kind="slack", url="https://example.com/x")
     window = Window.objects.create(
@@ -57,7 +57,7 @@ def make() -> dict[str, int | str]:
     )
     role.members.add(person)
     owner = get_user_model().objects.filter(is_staff=True).earliest("pk")
-    program, _text = made_token(owner, "chain", ["topics:read"], 30, now_ms())
+    program, _text = new_token(owner, "chain", ["topics:read"], 30, now_ms())
     query = SavedQuery.objects.create(owner=owner, name="late orders", sql="SELECT 1")
     replay = Run.objects.create(
         group="order-service", action="replay", target="retry", rate=10, total=2, by="ada"

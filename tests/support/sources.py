@@ -18,7 +18,7 @@ GENERATED = "migrations"
 
 @dataclass(frozen=True)
 class Source:
-    """One Python file: where it is, relative to the root, and what it says."""
+    """One Python file: its path relative to the root, and its text."""
 
     path: str
     text: str
@@ -37,13 +37,13 @@ class Source:
 
     @property
     def package(self) -> str:
-        """The folder with dots, as imports spell it."""
+        """The folder in dotted form, as imports spell it."""
         return self.path.rpartition("/")[0].replace("/", ".")
 
 
 @cache
 def python_sources() -> tuple[Source, ...]:
-    """Return every Python file that people write."""
+    """Return every handwritten Python file."""
     files = (file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py")))
     return tuple(
         Source(file.relative_to(ROOT).as_posix(), file.read_text())
@@ -54,13 +54,13 @@ def python_sources() -> tuple[Source, ...]:
 
 @cache
 def source_of_module(name: str) -> Source | None:
-    """Return the file of a module of ours, given as `broker_core.store.flush`."""
+    """Return the file of one of our modules, such as `broker_core.store.flush`."""
     path = name.replace(".", "/")
     wanted = {f"{path}.py", f"{path}/__init__.py"}
     return next((source for source in python_sources() if source.path in wanted), None)
 
 
 def templates() -> Iterator[tuple[str, list[str]]]:
-    """Yield path and lines of each template of the console."""
+    """Yield path and lines of each console template."""
     for file in sorted((ROOT / "console").rglob("templates/**/*.html")):
         yield file.relative_to(ROOT).as_posix(), file.read_text().splitlines()

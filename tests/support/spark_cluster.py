@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark's own processes, as an operator would run it elsewhere."""
+"""A standalone Spark cluster with Spark's own processes, as an operator would run it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyspark
 
+from analytics.low_priority import JAVA_OPTIONS
 from tests.support.ports import accepts, free_port
 from tests.support.waiting import until
 
@@ -25,15 +26,15 @@ Ended = TypeVar("Ended")
 SPARK_HOME = Path(pyspark.__file__).parent
 SECONDS = 60
 TRIES = 4
-# Workers of a machine that is busy with other tests take longer than anybody is let wait for them.
-SLOW = ("took the work within", "did not say within")
+# On a machine that is busy with other tests, workers may exceed the time limits.
+SLOW = ("accepted work within", "didn't report within")
 
 
-def patiently(run: Callable[[], Ended], said: Callable[[Ended], str]) -> Ended:
-    """Return what a run ended with, the first of a few whose sentence is not of slow workers.
+def retry_slow_workers(run: Callable[[], Ended], said: Callable[[Ended], str]) -> Ended:
+    """Return the first outcome in a few attempts that isn't a slow-worker message.
 
-    They are as they were after it, and warmer: that each run waits 30 s for them, and then says so,
-    has tests of its own, by a clock.
+    The workers stay as they are between attempts, only warmer. Other tests cover the 30 s limit and
+    its message, with a manual clock.
     """
     for _ in range(TRIES - 1):
         ended = run()
@@ -44,14 +45,14 @@ def patiently(run: Callable[[], Ended], said: Callable[[Ended], str]) -> Ended:
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """A master with workers of one core each; `secret` is the file that lets a driver in."""
+    """A master with workers of one core each; `secret` is the file that authenticates a driver."""
 
     master: str
     secret: Path
     directory: Path
 
     def apps_of_workers(self) -> list[set[str]]:
-        """Return of each worker which applications it has worked for."""
+        """Return the applications that each worker has run."""
         return [
             {path.name for path in work.iterdir()} for work in sorted(self.directory.glob("work-*"))
         ]
@@ -92,12 +93,17 @@ def _daemon(directory: Path, name: str, *arguments: str) -> subprocess.Popen[byt
         for key, value in os.environ.items()
         if not re.match("SPARK_|PYSPARK_|PYTHONPATH", key)
     }
+    environment |= {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+    }
     log = directory / f"{name}.log"
     with log.open("ab") as output:
         return subprocess.Popen(
             [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments],
             cwd=directory,
-            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"},
+            env=environment,
             stdout=output,
             stderr=subprocess.STDOUT,
         )

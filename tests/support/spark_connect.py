@@ -1,6 +1,6 @@
-"""A Spark Connect server of Spark's own, as an operator would run it elsewhere.
+"""A Spark Connect server with Spark's own processes, as an operator would run it.
 
-It finds PySpark and what our code needs, not our code: that is a client's to bring.
+It has PySpark and our dependencies but not our code, which the client must upload.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from analytics.low_priority import JAVA_OPTIONS
 from tests.support.ports import accepts, free_port
 from tests.support.spark_cluster import SECONDS, SPARK_HOME
 from tests.support.waiting import until
@@ -26,13 +27,14 @@ CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 @contextmanager
 def connect_server(directory: Path) -> Iterator[str]:
-    """Run one until the block ends; gives its address, `sc://host:port`."""
+    """Run a server until the block ends; yield its address, `sc://host:port`."""
     port = free_port()
     settings = directory / "server.conf"
     settings.write_text(
         "spark.connect.grpc.binding.address 127.0.0.1\n"
         f"spark.connect.grpc.binding.port {port}\n"
         "spark.driver.bindAddress 127.0.0.1\nspark.ui.enabled false\n"
+        f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\n"
         f"spark.local.dir {directory}\nspark.sql.warehouse.dir {directory / 'warehouse'}\n"
     )
     environment = {

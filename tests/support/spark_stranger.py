@@ -1,7 +1,7 @@
-"""Who asks the ports of a Spark driver without knowing its secret.
+"""A client that connects to a Spark driver's ports without knowing its secret.
 
-Frames of Spark's transport: 8 bytes of length, one of type, then the type's own. Requests are of
-type 3 (id, length, body), answers of type 4, failures of type 5.
+Frames of Spark's transport: 8 bytes of length, 1 byte of type, then type-specific data. Requests
+have type 3 (id, length, body), answers type 4, failures type 5.
 
 Source: Spark 4.3, common/network-common protocol/RpcRequest.java, MessageEncoder.java;
 common/network-shuffle protocol/OpenBlocks.java; core rpc/netty/NettyRpcEnv.scala RequestMessage;
@@ -16,7 +16,7 @@ import struct
 REQUEST, ANSWER = 3, 4
 OPEN_BLOCKS = 0
 JAVA_STRING = b"\xac\xed\x00\x05t\x00\x01a"
-"""What java.io.ObjectOutputStream writes of "a"."""
+"""The output of java.io.ObjectOutputStream for "a"."""
 GATEWAY_CALL = b"c\nz:java.lang.System\ncurrentTimeMillis\ne\n"
 """py4j's call of a static method."""
 ANSWER_SECONDS = 20
@@ -31,7 +31,7 @@ def for_blocks() -> bytes:
 
 
 def to_the_driver(port: int) -> bytes:
-    """Return a message to an endpoint of the driver: a Java object, which it would read."""
+    """Return a message to an endpoint of the driver: a Java object, which it would deserialize."""
     name = b"endpoint-verifier"
     host = b"127.0.0.1"
     receiver = b"\x01" + struct.pack(">H", len(host)) + host + struct.pack(">i", port)
@@ -40,9 +40,9 @@ def to_the_driver(port: int) -> bytes:
 
 
 def ask(port: int, request: bytes) -> bytes:
-    """Send a request to a port of this machine; return what comes back first, if anything does.
+    """Send a request to a port of this machine; return the first answer, if any.
 
-    A port whose owner no longer accepts, as those of ended streams, answers nothing.
+    A port whose owner has stopped accepting, such as an ended stream's, answers nothing.
     """
     try:
         with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as peer:
@@ -53,7 +53,7 @@ def ask(port: int, request: bytes) -> bytes:
 
 
 def is_answer(found: bytes) -> bool:
-    """Whether a frame is an answer to the request: not nothing, and not a failure."""
+    """Whether a frame answers the request: not empty, and not a failure."""
     return len(found) > 8 and found[8] == ANSWER
 
 

@@ -1,7 +1,7 @@
-"""A program whose wall clock others can step: `python -m tests.support.stepped FILE MODULE …`.
+"""Run a program whose wall clock tests can step: `python -m tests.support.stepped FILE MODULE …`.
 
-FILE holds how many nanoseconds the program's wall clock is ahead, a signed decimal number; it is
-looked at each time that the program asks for the time. The monotonic clock is the machine's.
+FILE holds how many nanoseconds the program's wall clock is ahead, a signed decimal number, which
+is read on every call of the clock. The monotonic clock is the machine's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOOK_EVERY_NS = 10_000_000
 
 
 class SteppedTime:
-    """Wall time with what a file says added to it."""
+    """Wall time plus the offset in a file."""
 
     def __init__(self, file: Path) -> None:
         self._descriptor = os.open(file, os.O_RDONLY)
@@ -38,7 +38,7 @@ class SteppedTime:
 
 def step(file: Path, seconds: float) -> None:
     """Set how far the clock is ahead; negative: behind."""
-    # As long as any other: a reader never sees a part of it.
+    # A fixed length, so that readers never see a partial number.
     file.write_text(f"{round(seconds * 1e9):+025d}")
 
 

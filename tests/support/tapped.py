@@ -1,4 +1,4 @@
-"""A TCP proxy of one thread a direction that tells what passes, and can be cut."""
+"""A TCP proxy with one thread per direction that can inspect and cut traffic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     Tap = Callable[[bool, bytes], bytes | None]
-    """Given whether the client sent it, and the bytes: returns what to pass on, None to cut."""
+    """Called with whether the client sent the bytes, and the bytes; returns the bytes to pass on,
+    or None to cut.
+    """
 
 PIECE_BYTES = 65_536
 
@@ -25,7 +27,7 @@ def pass_on(_is_from_client: bool, data: bytes) -> bytes:
 
 
 class TappedProxy:
-    """Listens on a free loopback port and passes on to another; `tap` sees every piece."""
+    """Listens on a free loopback port and forwards to another; `tap` sees every piece."""
 
     def __init__(self, target_port: int, tap: Tap = pass_on) -> None:
         self.port = free_port()
@@ -49,7 +51,7 @@ class TappedProxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # A thread that is in accept() is woken by a shutdown, not by a close.
+        # A thread in accept() is woken by a shutdown, not by a close.
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
@@ -57,7 +59,7 @@ class TappedProxy:
         self._accepting.join(10)
 
     def cut(self) -> None:
-        """End all connections that pass through."""
+        """End all connections through the proxy."""
         pairs, self._pairs = self._pairs, []
         for pair in pairs:
             for one in pair:

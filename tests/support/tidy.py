@@ -1,4 +1,4 @@
-"""The tidy rules: each takes a source and yields what breaks it, with the line and the way out."""
+"""The tidy rules: each takes a source and yields violations, with the line and the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODULE_LINES_MAX = 600
 PARAMETERS_MAX = 10
 TEMPLATE_COLUMNS_MAX = 160
 
-# Documented, public members that only look private.
+# Documented, public members with private-looking names.
 PUBLIC_BY_DOCUMENTATION = {
     "_asdict": "typing.NamedTuple",
     "_fields": "typing.NamedTuple",
@@ -30,7 +30,7 @@ PUBLIC_BY_DOCUMENTATION = {
     "_set_running_loop": "asyncio.events",
 }
 BANNER = re.compile(r"#\s*[-=*#~_+]{2,}|#.*[-=*#~_+]{4,}\s*$")
-# `monkeypatch.setattr(store, "_log", …)` touches what `store._log` touches.
+# `monkeypatch.setattr(store, "_log", …)` accesses `store._log`.
 BY_NAME = {"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller", "object"}
 DOTTED_PRIVATE = re.compile(r"(?:[a-z]\w*\.)+(?:\w+\.)*_[a-z]\w*")
 OWN = {"self", "cls"}
@@ -41,7 +41,7 @@ FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A place that breaks a rule; `subject` names it in a list of exceptions."""
+    """A violation of a rule; `subject` names it in a list of exceptions."""
 
     path: str
     line: int
@@ -53,9 +53,9 @@ class Finding:
 
 
 def banners(source: Source) -> Iterator[Finding]:
-    """A comment that draws a line."""
+    """Yield comments that draw a line."""
     if not any(map(BANNER.match, re.findall("(?=(#.*))", source.text))):
-        return  # to read all tokens of all files takes seconds
+        return  # tokenizing all files takes seconds
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type == tokenize.COMMENT and BANNER.match(token.string):
             what = f"banner comment {token.string[:40]!r}: delete it, or split the module there"
@@ -70,7 +70,7 @@ def long_modules(source: Source) -> Iterator[Finding]:
 
 
 def long_functions(source: Source) -> Iterator[Finding]:
-    """A function above the limit, from `def` to its last line, docstring included."""
+    """Yield functions above the length limit, from `def` to the last line, docstring included."""
     for name, node in _functions(source.tree):
         lines = (node.end_lineno or node.lineno) - node.lineno + 1
         if lines > FUNCTION_LINES_MAX:
@@ -79,7 +79,7 @@ def long_functions(source: Source) -> Iterator[Finding]:
 
 
 def wide_constructors(source: Source) -> Iterator[Finding]:
-    """An `__init__` above the limit; frozen dataclasses of parts are what it should take."""
+    """Yield constructors with too many parameters; group them in frozen dataclasses instead."""
     for name, node in _functions(source.tree):
         if node.name != "__init__":
             continue
@@ -91,9 +91,9 @@ def wide_constructors(source: Source) -> Iterator[Finding]:
 
 
 def private_touches(source: Source) -> Iterator[Finding]:
-    """A private member of something else, by attribute, by import or by name.
+    """Yield uses of another object's private members, by attribute, by import or by name.
 
-    A method may touch those of its own class, and of a base class in the same package.
+    A method may use those of its own class and of a base class in the same package.
     """
     own = _members(source.tree)
     yield from _private_imports(source)
@@ -152,7 +152,7 @@ def _is_of_self(call: ast.Call) -> bool:
 
 
 def long_lines(path: str, lines: list[str]) -> Iterator[Finding]:
-    """A template's line above the limit."""
+    """Yield template lines above the length limit."""
     for number, line in enumerate(lines, start=1):
         if len(line) > TEMPLATE_COLUMNS_MAX:
             what = f"{len(line)} columns, above {TEMPLATE_COLUMNS_MAX}: break the line"
@@ -182,7 +182,7 @@ def _functions(
 def _attributes(
     node: ast.AST, inside: ast.ClassDef | None = None
 ) -> Iterator[tuple[ast.ClassDef | None, ast.Attribute]]:
-    """Yield each attribute access with the class in whose body it stands."""
+    """Yield each attribute access with its enclosing class."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Attribute):
             yield inside, child
@@ -207,7 +207,7 @@ def _members(node: ast.AST) -> set[str]:
 
 
 def _inherited(source: Source) -> set[str]:
-    """Return what base classes in other modules of the same package declare."""
+    """Return the names that base classes in other modules of the same package declare."""
     origins = {
         alias.asname or alias.name: node.module or ""
         for node in source.nodes

@@ -1,4 +1,4 @@
-"""A store with transactions, checked when the test says so."""
+"""A store with transactions, checked when the test triggers it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from broker_core.message.message import MessageExt
-    from broker_core.processors.around.listened import Ask, ListenedTransactions
+    from broker_core.processors.wrappers.transaction_listener import Ask, ListenerAdapter
     from broker_core.transaction.check import CheckedHalf
     from tests.support.clock import ManualClock
     from tests.support.faulty_storage import FaultyStorage
@@ -47,7 +47,7 @@ class Transacted:
         *,
         flush_disk_type: str = "ASYNC_FLUSH",
         log_file_size: int = 64 * 1024,
-        listened: Callable[[Ask], ListenedTransactions] | None = None,
+        listened: Callable[[Ask], ListenerAdapter] | None = None,
     ) -> None:
         self._listened = listened
         self.clock = clock
@@ -72,7 +72,7 @@ class Transacted:
 
     @contextmanager
     def refused_copies(self) -> Iterator[None]:
-        """Have the store take no copy of a message: each is FAILED."""
+        """Make the store reject copies of messages: each put is FAILED."""
         with mock.patch.object(self.store, "put_copy", return_value=FAILED):
             yield
 
@@ -149,7 +149,7 @@ class Transacted:
         return self.transactions.end(GROUP, half.queue_offset, half.commit_log_offset, outcome)
 
     def refusal(self, half: PutMessageResult | CheckedHalf, outcome: Outcome) -> str | None:
-        """End a transaction; return why the broker refused, None if it did not."""
+        """End a transaction; return the broker's reason for rejecting it, or None."""
         try:
             self.end(half, outcome)
         except RequestRefusedError as refusal:
@@ -157,7 +157,7 @@ class Transacted:
         return None
 
     async def round(self) -> list[CheckedHalf]:
-        """Let an interval pass, check, and return what the producer was asked."""
+        """Advance by one interval, check, and return the checks that the producer received."""
         self.clock.advance_ms(INTERVAL_MS)
         self.asked.clear()
         await self.check.check()

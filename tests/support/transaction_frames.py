@@ -1,4 +1,4 @@
-"""Frames of half messages and of their ends, as producers write them, and as nobody should."""
+"""Frames that begin and end transactions, valid and malformed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def half(topic: str, queue_id: int, properties: str, body: bytes, opaque: int) -
 
 
 def any_half(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
-    """Return a half message, one in three odd."""
+    """Return a half message; one in three is malformed."""
     fields: dict[str, Any] = send_frames.fields_of(
         rng.choice(topics), rng.randrange(4), f"{PLAIN}UNIQ_KEY\x01U{opaque}\x02", sys_flag=4
     )
@@ -57,7 +57,7 @@ def any_half(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
         case 8:
             fields["i"] += "x\x01" + "y" * rng.choice((32_600, 32_700))
         case 9:
-            # All alike, so that only their place tells them apart.
+            # All have the same content, so only their offset distinguishes them.
             fields["i"] = PLAIN
             return send_frames.send(fields, b"same", opaque, client=client)
         case 10:
@@ -71,7 +71,7 @@ def any_half(rng: Random, topics: tuple[str, ...], opaque: int) -> bytes:
 
 
 def end_fields(queue_offset: int, commit_log_offset: int, outcome: int = COMMIT) -> dict[str, Any]:
-    """Return the fields of an end as the Java client writes them."""
+    """Return the fields of an end-transaction request as the Java client writes them."""
     return {
         "producerGroup": GROUP,
         "tranStateTableOffset": str(queue_offset),
@@ -89,7 +89,7 @@ def end(
 
 
 def any_end(rng: Random, halves: list[Half], opaque: int) -> bytes:
-    """Return the end of one of these, one in two odd."""
+    """Return a request that ends one of these transactions; one in two is malformed."""
     one = rng.choice(halves)
     outcome = rng.choice((COMMIT, COMMIT, COMMIT, ROLLBACK, NOT_KNOWN))
     fields = end_fields(one.queue_offset, one.commit_log_offset, outcome)

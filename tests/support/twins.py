@@ -1,7 +1,7 @@
-"""Two brokers' sends and pulls side by side: one with the compiled turn, one of Python alone.
+"""Two brokers' sends and pulls side by side: one with the compiled turn, one in pure Python.
 
-Each has a store in memory, one connection whose bytes a test gives it, and a clock that stands
-still. What can be observed of them must be the same.
+Each has an in-memory store, one connection that a test feeds with bytes, and a stopped clock.
+Both must show the same observable behaviour.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from broker_core.listening.peer_log import PeerLog
 from broker_core.message.subscription import build_subscription
 from broker_core.message.topic_config import TopicConfig
 from broker_core.native import loading
-from broker_core.processors.around.latency import time_requests
 from broker_core.processors.send import SendProcessor
 from broker_core.processors.transaction import TransactionProcessor
+from broker_core.processors.wrappers.latency import time_requests
 from broker_core.protocol.codes import RequestCode
 from broker_core.remoting.connection import Connection
 from broker_core.remoting.dispatch import Dispatcher
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
     from broker_core.remoting.dispatch import Handler
 
 LISTENED = "Listened"
-"""The topic that somebody waits for."""
+"""The topic with a waiting consumer."""
 DISKS = {"queues", "dirty", "index"}
-"""Where time passes, the disk's thread decides when queues and the index are written."""
+"""When time passes, the disk thread decides when queues and the index are written."""
 TOPICS = ("Orders", "größe", LISTENED)
 QUEUES = 4
 
 
 async def settled() -> None:
-    """Let the loop do what is due now."""
+    """Run the loop's ready callbacks."""
     for _ in range(4):
         await asyncio.sleep(0)
 
@@ -68,7 +68,7 @@ def is_compiled() -> bool:
 
 
 class SeenTransport(asyncio.Transport):
-    """Keeps what is written."""
+    """Records written data."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("10.1.2.3", 45678)})
@@ -82,7 +82,7 @@ class SeenTransport(asyncio.Transport):
         self.written += b"".join(list_of_data)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing waits here."""
+        """Ignore the limits; writes never wait here."""
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -91,10 +91,10 @@ class SeenTransport(asyncio.Transport):
         return self.closed
 
     def pause_reading(self) -> None:
-        """The test decides what comes."""
+        """Do nothing; the test decides when bytes arrive."""
 
     def resume_reading(self) -> None:
-        """The test decides what comes."""
+        """Do nothing; the test decides when bytes arrive."""
 
     def close(self) -> None:
         self.closed = True
@@ -103,7 +103,7 @@ class SeenTransport(asyncio.Transport):
 
 
 class WaitingClient:
-    """A client that is told nothing."""
+    """A client that ignores messages."""
 
     remote_address = "10.9.9.9:1"
     is_writable = False
@@ -111,14 +111,14 @@ class WaitingClient:
     on_close: ClassVar[list[Any]] = []
 
     def oneway(self, command: object) -> None:
-        """Nobody looks."""
+        """Drop the message."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing; no connection is open."""
 
 
 class WaitingPull:
-    """A parked pull that is never content, and counts its attempts."""
+    """A parked pull that never completes and counts its attempts."""
 
     connection: Hashable = "consumer"
     group = "waiting"
@@ -134,7 +134,7 @@ class WaitingPull:
 
 
 class Processors(NamedTuple):
-    """Those whose requests may be plain."""
+    """The processors whose requests the compiled turn can handle."""
 
     send: SendProcessor
     pull: PullProcessor
@@ -206,7 +206,7 @@ class Twin:
             foundation.configuration.store.max_message_size,
             Placement(config, parts.topics, foundation.counted_log, self.clock),
             DeadLetters(parts.topics, parts.groups, foundation.counted_log),
-            Detours(config, foundation.levels, parts.schedule, parts.transactions),
+            Detours(config, foundation.levels, parts.schedule, parts.timers, parts.transactions),
             parts.store,
             parts.stats,
             parts.sends,
@@ -224,7 +224,7 @@ class Twin:
         self.connect()
 
     def _subscribe(self, topics: Sequence[str]) -> None:
-        """Have a group that reads by subscriptions: all of the first topic, two tags of others."""
+        """Add a group with subscriptions: all of the first topic, two tags of others."""
         self.clients.consumers.register(
             WaitingClient(),
             pull_frames.SUBSCRIBED,
@@ -240,11 +240,11 @@ class Twin:
         )
 
     def connect(self) -> None:
-        """Begin a connection, instead of the one there is."""
+        """Replace the connection with a new one."""
         self.connect_by(SeenTransport())
 
     def connect_by(self, transport: SeenTransport) -> None:
-        """Begin a connection that has a transport of its own."""
+        """Open a connection that uses the given transport."""
         self.transport = transport
         self.connection = Connection(self.wire, self._peer)
         self.protocol = self.connection.protocol
@@ -257,7 +257,7 @@ class Twin:
         await self.parts.topics.writer.until_written(topic)
 
     async def feed(self, data: bytes) -> None:
-        """Receive bytes, and let what they have begun go on."""
+        """Receive bytes and run the tasks they started."""
         self.receive(data)
         await settled()
 
@@ -272,7 +272,7 @@ class Twin:
             done += len(piece)
 
     def seen(self) -> dict[str, Any]:
-        """Return what can be observed now, without changing it."""
+        """Return the observable state without changing it."""
         parts, files = self.parts, self.parts.store.files
         state = files.put_state
         stats, reads, recorder = parts.stats, parts.store.own_reads, parts.tracer.recorder
@@ -319,7 +319,7 @@ class Twin:
         }
 
     async def shutdown(self) -> dict[Path, bytes]:
-        """End as a broker does; return what its files hold."""
+        """Shut down as a broker does; return the contents of its files."""
         self.connection.connection_lost(None)
         await self._tasks.shutdown()
         await self.parts.store.shutdown()
@@ -347,7 +347,7 @@ def configuration(**keys: object) -> Configuration:
 
 
 class Pair:
-    """Both twins, fed alike."""
+    """Both twins, fed the same bytes."""
 
     def __init__(self, configuration: Configuration, **more: Any) -> None:
         self.native = Twin(configuration, is_native=True, **more)
@@ -369,7 +369,7 @@ class Pair:
     async def feed(self, data: bytes, *, settle: bool = True) -> None:
         self._fed += 1
         for twin in (self.native, self.python):
-            # A send to any queue goes to one by chance.
+            # A send to any queue picks a random one.
             random.seed(self._fed)
             twin.receive(data)
         if settle:
@@ -380,7 +380,7 @@ class Pair:
             twin.connect()
 
     def same(self) -> dict[str, Any]:
-        """Return what is seen of both, which is the same."""
+        """Return the observable state of both, which must be equal."""
         native, python = self.native.seen(), self.python.seen()
         for name, value in native.items():
             assert value == python[name], name
@@ -394,9 +394,9 @@ class Pair:
         fresh_bytes: int = FRESH_BYTES,
         is_absent: Callable[[int], bool] | None = None,
     ) -> None:
-        """Have readers take so much of the log's end for in memory; is the rest there as well?
+        """Set how much of the log's end readers treat as in memory, and whether the rest is, too.
 
-        Of pages before the last fresh_bytes the kernel says who is absent.
+        For pages before the last fresh_bytes the kernel reports which are absent.
         """
         for twin in (self.native, self.python):
             reader = twin.parts.store.own_reads

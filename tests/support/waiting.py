@@ -1,4 +1,4 @@
-"""Waits for other processes, whose clock no test drives."""
+"""Wait for other processes, which run on real time."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ if TYPE_CHECKING:
 
 POLL_S = 0.05
 SECONDS = 120.0
-"""Far beyond what anything here takes, since machines stall: a wait that is met costs no time."""
+"""Far longer than anything here takes, because machines stall; a wait ends as soon as its condition
+holds.
+"""
 
 
 def until(
     condition: Callable[[], bool], what: str, *, seconds: float = SECONDS, every_s: float = POLL_S
 ) -> None:
-    """Return when `condition` holds; fail after `seconds`, naming what did not happen.
+    """Wait until `condition` holds; after `seconds`, fail and name what didn't happen.
 
-    `every_s` is for a condition that takes work: it is looked at no more often.
+    Set `every_s` to check an expensive condition less often.
     """
     deadline = time.monotonic() + seconds
     while not condition():
@@ -31,7 +33,7 @@ def until(
 async def until_async(
     condition: Callable[[], bool], what: str, *, seconds: float = SECONDS
 ) -> None:
-    """Do what `until` does, while the loop goes on."""
+    """Wait like `until` without blocking the loop."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""A watch of the live trace, as a test sees it."""
+"""A live trace watch as a test sees it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Watched:
-    """The events that a broker pushes to a connection of its own, its client's."""
+    """The events that a broker pushes to a connection; the test has the client's role."""
 
     def __init__(self, address: str) -> None:
         self.batches: list[dict[str, Any]] = []
@@ -43,33 +43,33 @@ class Watched:
         self.is_resumed = answer.ext_fields["resumed"] == "true"
 
     def sign(self, credentials: Credentials) -> None:
-        """Sign what is asked from now on."""
+        """Sign requests from now on."""
         self.client.remoting = RemotingClient(
             handlers={RequestCode.TRACE_EVENTS: self._take}, signer=credentials
         )
 
     async def recorded(self, **wanted: Any) -> list[dict[str, Any]]:
-        """Ask the recorder; return its events."""
+        """Query the recorder; return its events."""
         answer = await self.client.ask(RequestCode.TRACE_RECORDED, json.dumps(wanted).encode())
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         events: list[dict[str, Any]] = json_body(answer)["events"]
         return events
 
     async def level(self, **wanted: Any) -> dict[str, Any]:
-        """Set the level, if one is wanted; return what is in force."""
+        """Set the level, if given; return the level in force."""
         answer = await self.client.ask(RequestCode.TRACE_LEVEL, json.dumps(wanted).encode())
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         found: dict[str, Any] = json_body(answer)
         return found
 
     def come(self, stage: str) -> int:
-        """Return how many events of a stage have come."""
+        """Return how many events of a stage have arrived."""
         return sum(event["stage"] == stage for event in self.events)
 
     async def next(
         self, count: int, meanwhile: Callable[[], Awaitable[None]] | None = None
     ) -> list[dict[str, Any]]:
-        """Wait until so many events have come, and return all; `meanwhile` moves a clock."""
+        """Wait for the given number of events, and return all; `meanwhile` advances a clock."""
         async with asyncio.timeout(60):
             while len(self.events) < count:
                 self._arrived.clear()

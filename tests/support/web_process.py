@@ -1,4 +1,4 @@
-"""The console's web server as the appliance starts it, without a broker behind it."""
+"""The console's web server as the appliance starts it, without a broker."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 30.0
 _PREPARED: list[str] = []
-"""A data directory that no server has used: its tables take seconds to make."""
+"""An unused data directory, shared because creating its tables takes seconds."""
 
 
 class WebProcess:
-    """One web server over a data directory of its own; its administrator is `admin`."""
+    """One web server on a private data directory; its administrator is `admin`."""
 
     def __init__(self, directory: Path, **environment: str) -> None:
         self.port = free_port()
@@ -54,7 +54,7 @@ class WebProcess:
         return self._process.pid
 
     def run(self, *module: str) -> str:
-        """Run a module of ours to its end in the console's environment; return what it says."""
+        """Run one of our modules to its end in the console's environment; return its output."""
         done = subprocess.run(
             [sys.executable, "-m", *module],
             cwd=ROOT,
@@ -67,7 +67,7 @@ class WebProcess:
         return done.stdout
 
     def start(self) -> None:
-        """Start on a data directory as `deploy.prepare` makes it; it is made once for all."""
+        """Start on a data directory made by `deploy.prepare`, once for all tests."""
         if not _PREPARED:
             self.run("deploy.prepare")
             kept = tempfile.mkdtemp(prefix="trebuchet-web-")
@@ -96,7 +96,7 @@ class WebProcess:
             self._process.wait()
 
     def kill(self) -> None:
-        """Let it end as a crash does; `launch` starts another in its place."""
+        """Kill the server as in a crash; `launch` starts another one in its place."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -106,14 +106,14 @@ class WebProcess:
         return socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS, (source, 0))
 
     def ask(self, request: bytes, source: str = "127.0.0.1") -> bytes:
-        """Send bytes on a connection of their own; return all that comes back."""
+        """Send bytes on a new connection; return everything that comes back."""
         with self.connect(source) as peer:
             peer.sendall(request)
             return read_to_end(peer)
 
 
 def read_to_end(peer: socket.socket) -> bytes:
-    """Return what the peer sends until it closes."""
+    """Read until the peer closes; return the bytes."""
     parts = []
     try:
         while part := peer.recv(65_536):

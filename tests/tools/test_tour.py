@@ -1,4 +1,4 @@
-"""The pictures of documents are those that `python -m tools.tour` makes, and are small."""
+"""The documents' pictures match those of `python -m tools.tour`, and are small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time passes as it should on the real clock and on the tests' clock."""
+"""The passing of time on the real clock and on the tests' clock."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_cancelled_callback_does_not_run() -> None:
 
 async def test_a_sleeper_wakes_when_its_time_has_come() -> None:
     clock = ManualClock()
-    sleeper = asyncio.ensure_future(clock.sleep(1.0))  # noqa: TID251  a test is its own owner
+    sleeper = asyncio.ensure_future(clock.sleep(1.0))  # noqa: TID251  the test owns the task
     await asyncio.sleep(0)
 
     clock.advance_ms(999)

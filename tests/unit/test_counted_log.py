@@ -33,8 +33,8 @@ def test_the_first_event_of_a_subject_is_logged_at_once(
     report(counted_log, "group=b", 2)
 
     assert caplog.messages == [
-        "messages are dead: group=a count=1 last: key=1",
-        "messages are dead: group=b count=1 last: key=2",
+        "messages are dead group=a count=1 key=1",
+        "messages are dead group=b count=1 key=2",
     ]
 
 
@@ -51,8 +51,8 @@ def test_the_next_ones_are_counted_in_one_line_a_minute(
     clock.advance_ms(MINUTE)
 
     assert caplog.messages[1:] == [
-        "messages are dead: group=a count=999 last: key=999",
-        "messages are dead: group=a count=1 last: key=1000",
+        "messages are dead group=a count=999 key=999",
+        "messages are dead group=a count=1 key=1000",
     ]
 
 
@@ -65,7 +65,7 @@ def test_a_minute_without_an_event_ends_the_counting(
     assert clock.waiting == 0
     assert len(caplog.messages) == 1
     report(counted_log, "group=a", 2)
-    assert caplog.messages[1:] == ["messages are dead: group=a count=1 last: key=2"]
+    assert caplog.messages[1:] == ["messages are dead group=a count=1 key=2"]
 
 
 def test_what_was_counted_is_logged_at_the_end(
@@ -76,7 +76,7 @@ def test_what_was_counted_is_logged_at_the_end(
 
     counted_log.shutdown()
 
-    assert caplog.messages[1:] == ["messages are dead: group=a count=2 last: key=2"]
+    assert caplog.messages[1:] == ["messages are dead group=a count=2 key=2"]
     assert clock.waiting == 0
 
 
@@ -90,8 +90,8 @@ def test_names_that_clients_make_up_share_a_line(
     clock.advance_ms(MINUTE)
 
     assert caplog.messages[SUBJECTS_MAX:] == [
-        f"messages are dead: others count=1 last: key={SUBJECTS_MAX}",
-        f"messages are dead: others count=499 last: key={SUBJECTS_MAX + 499}",
+        f"messages are dead others count=1 key={SUBJECTS_MAX}",
+        f"messages are dead others count=499 key={SUBJECTS_MAX + 499}",
     ]
 
 
@@ -100,5 +100,5 @@ def test_an_event_without_detail_is_its_subject_and_count(
 ) -> None:
     counted_log.report(logger, logging.WARNING, "odd", "topic=100%s")
 
-    assert caplog.messages == ["odd: topic=100%s count=1"]
+    assert caplog.messages == ["odd topic=100%s count=1"]
     assert caplog.records[0].levelno == logging.WARNING

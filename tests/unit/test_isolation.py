@@ -19,7 +19,7 @@ def test_what_one_of_many_raises_is_logged_and_the_others_are_served(
         assert (one.error is not None) == (item == 0)
 
     assert served == [1.0, 0.5]
-    assert "a division failed; the others continue: item=0" in caplog.text
+    assert "step failed, continuing with the next step=a division item=0" in caplog.text
     assert "ZeroDivisionError" in caplog.text
 
 

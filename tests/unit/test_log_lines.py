@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from broker_core.log_lines import INDENT, JsonFormatter, LineFormatter, escaped, formatter
+from broker_core.log_lines import INDENT, JsonFormatter, LineFormatter, escape, formatter
 
 FORGED = "2026-11-22 03:00:00,000 INFO broker_core - all is well"
 
@@ -62,9 +62,9 @@ def test_what_is_printed_stays(text: str) -> None:
 
 
 def test_what_was_escaped_is_not_escaped_again() -> None:
-    once = escaped("a\nb\x1b[2J")
+    once = escape("a\nb\x1b[2J")
 
-    assert escaped(once) == once
+    assert escape(once) == once
     assert line_of("%r", "a\nb") == r"WARNING b - 'a\nb'"
 
 

@@ -1,4 +1,4 @@
-"""Which twin serves plain sends, what the compiled one takes, and that it sees live changes."""
+"""Which twin handles plain sends, which ones the compiled turn accepts, and live changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker_core.errors import ConfigError
-from broker_core.native import build as native_build, loading, place
+from broker_core.native import build as native_build, loading, paths
 from broker_core.protocol.command import parts_of
 from broker_core.trace.filter import TraceWatch
 from broker_core.trace.watch import Watcher
@@ -39,40 +39,40 @@ def test_zero_chooses_python() -> None:
     native = loading.load({"TREBUCHET_NATIVE": "0"})
 
     assert native.send_turn is None
-    assert native.words == "Python, as TREBUCHET_NATIVE=0 wants it"
+    assert native.words == "Python, because TREBUCHET_NATIVE=0"
 
 
 def test_without_a_compiled_turn_python_serves_and_says_why(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(place, "BUILT", tmp_path)
+    monkeypatch.setattr(paths, "BUILT", tmp_path)
 
     native = loading.load({})
 
     assert native.send_turn is None
-    assert native.words.startswith("Python, since there is no turn")
+    assert native.words.startswith("Python, because there is no turn")
     assert "python -m broker_core.native.build" in native.words
 
 
 def test_one_that_must_be_there_and_is_not_is_an_error_of_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(place, "BUILT", tmp_path)
+    monkeypatch.setattr(paths, "BUILT", tmp_path)
 
-    with pytest.raises(ConfigError, match=r"^TREBUCHET_NATIVE=1: expected the compiled turn, but"):
+    with pytest.raises(ConfigError, match=r"^TREBUCHET_NATIVE=1: expected compiled code, but"):
         loading.load({"TREBUCHET_NATIVE": "1"})
 
 
 def test_nonsense_is_refused() -> None:
-    with pytest.raises(ConfigError, match="TREBUCHET_NATIVE=yes: expected 0, 1 or nothing"):
+    with pytest.raises(ConfigError, match="TREBUCHET_NATIVE=yes: expected 0, 1 or no value"):
         loading.load({"TREBUCHET_NATIVE": "yes"})
 
 
 def test_a_damaged_file_does_not_keep_the_broker_from_starting(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(place, "BUILT", tmp_path)
-    path = place.place()
+    monkeypatch.setattr(paths, "BUILT", tmp_path)
+    path = paths.module_path()
     path.parent.mkdir()
     path.write_bytes(b"not a library")
 
@@ -80,21 +80,21 @@ def test_a_damaged_file_does_not_keep_the_broker_from_starting(
 
 
 def test_another_source_is_another_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    before = place.place()
-    for source in place.sources():
+    before = paths.module_path()
+    for source in paths.sources():
         (tmp_path / source.name).write_bytes(source.read_bytes())
-    monkeypatch.setattr(place, "SOURCES", tmp_path)
-    assert place.place() == before
+    monkeypatch.setattr(paths, "SOURCES", tmp_path)
+    assert paths.module_path() == before
 
     (tmp_path / "scan.pxd").write_text("another")
 
-    assert place.place() != before
+    assert paths.module_path() != before
 
 
 def test_without_a_compiler_the_build_says_so_and_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(place, "BUILT", tmp_path)
+    monkeypatch.setattr(paths, "BUILT", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert native_build.main() == 1
@@ -124,7 +124,7 @@ async def test_what_clients_send_is_served_by_the_compiled_turn(twin: Twin, clie
     fields = send_frames.fields_of(TOPIC, 0, properties)
     frames = [send_frames.send(fields, b"x", number, client=client) for number in range(20)]
 
-    # The first makes the queue.
+    # The first creates the queue.
     await twin.feed(frames[0])
 
     assert await served(twin, b"".join(frames[1:])) == 19
@@ -157,7 +157,7 @@ async def test_the_end_of_a_queue_is_one_number_until_somebody_has_it(twin: Twin
         assert await served(twin, a_send() * 2) == 2
         assert queue.next_offset is queue.max_offset
         taken.append(queue.max_offset)
-        # Nobody has the next one.
+        # The next one has no owner.
         assert await served(twin, a_send()) == 1
 
     assert taken == [302, 305, 308]
@@ -174,7 +174,7 @@ async def test_a_counter_goes_on_from_any_number(twin: Twin, start: int) -> None
     found = []
     for _ in range(6):
         assert await served(twin, a_send()) == 1
-        # Another object: the counter alone holds its own.
+        # A new object, because the counter is the only owner of its value.
         found.append(int(str(state.put_times)))
 
     assert found == list(range(start + 1, start + 7))
@@ -187,7 +187,7 @@ async def test_a_turn_keeps_nothing_of_what_it_put_to(twin: Twin, *, is_watched:
     batch = send_frames.fields_of(LISTENED, 1, "WAIT\x01true", is_batch=True)
     half = transaction_frames.half(TOPIC, 0, f"{transaction_frames.PLAIN}WAIT\x01true", b"x", 1)
     waited_for = send_frames.fields_of(LISTENED, 0, "")
-    # The last is left to Python: nobody has sent to that queue.
+    # The last is left to Python, because its queue has had no send.
     missing = send_frames.send(send_frames.fields_of(TOPIC, 3, ""), b"x", 1)
     sends = a_send() + send_frames.send(waited_for, b"x", 1)
     frames = sends + send_frames.send(batch, item * 3, 1, code=320) + half
@@ -201,9 +201,9 @@ async def test_a_turn_keeps_nothing_of_what_it_put_to(twin: Twin, *, is_watched:
         *(queue for queues in table.values() for queue in queues.values()),
         *(queue.topic_field for queues in table.values() for queue in queues.values()),
         *twin.parts.parked_pulls.parked.values(),
-        *twin.parts.tracer.picking.picked.values(),
+        *twin.parts.tracer.selection.picked.values(),
     ]
-    assert bool(twin.parts.tracer.picking.picked) == is_watched
+    assert bool(twin.parts.tracer.selection.picked) == is_watched
     before = [sys.getrefcount(each) for each in held]
 
     for _ in range(20):
@@ -226,7 +226,7 @@ async def test_batches_of_clients_are_served_by_the_compiled_turn(twin: Twin, cl
     frames = [
         send_frames.send(fields, body, code, code=code, client=client) for code in (310, 320, 310)
     ]
-    # The first makes the queue, and room in the index.
+    # The first creates the queue, and room in the index.
     await twin.feed(frames[0])
 
     assert await served(twin, b"".join(frames)) == 3
@@ -292,7 +292,7 @@ async def test_more_queues_than_a_turn_has_places_take_another_turn(
 async def test_sends_in_the_long_form_are_served_by_the_compiled_turn(
     twin: Twin, is_batch: bool
 ) -> None:
-    # Which makes room in the index.
+    # It makes room in the index.
     await twin.feed(a_send(properties="KEYS\x01k"))
     fields = send_frames.fields_of(TOPIC, 0, "UNIQ_KEY\x01AC1\x02KEYS\x01k", is_batch=is_batch)
     long = {send_frames.LONG_NAMES[letter]: value for letter, value in fields.items()}

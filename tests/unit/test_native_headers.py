@@ -1,4 +1,4 @@
-"""Binary headers, oneway sends, fields of other versions: what the compiled turn takes of them."""
+"""Binary headers, oneway sends, other versions' fields: handled by the compiled turn or not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPAQUE = -2_000_000_000
 @pytest.fixture
 async def twin() -> AsyncIterator[Twin]:
     async for each in a_twin():
-        # Which makes the queue, and room in the index.
+        # It creates the queue, and room in the index.
         await each.feed(a_send(properties="KEYS\x01k"))
         each.transport.written.clear()
         yield each
@@ -53,7 +53,7 @@ def binary_pull(queue_offset: int = 0, opaque: int = 1, *, flags: int = 2, **mor
 
 
 def answers(twin: Twin) -> list[RemotingCommand]:
-    """Return the answers since the last time."""
+    """Return the answers since the previous call."""
     decoder = FrameDecoder()
     decoder.feed(bytes(twin.transport.written))
     twin.transport.written.clear()
@@ -76,6 +76,49 @@ async def test_no_send_and_no_pull_of_a_real_client_is_left_for_its_header(
 
     assert (turn.left["header"], turn.left["code"]) == (0, 0)
     assert not twin.transport.closed
+
+
+@pytest.mark.parametrize("code", [10, 310, 320])
+async def test_a_send_with_white_space_in_its_json_stays_in_the_compiled_turn(
+    twin: Twin, code: int
+) -> None:
+    fields = send_frames.fields_of(TOPIC, 0, UNIQ)
+    body = send_frames.batch_item(b"x", b"") if code == 320 else b"x"
+    if code == 10:
+        fields = {send_frames.LONG_NAMES[letter]: value for letter, value in fields.items()}
+    data = b"".join(
+        send_frames.send(fields, body, opaque, code=code, client=send_frames.SPACED)
+        for opaque in (OPAQUE, 7)
+    )
+
+    assert await served(twin, data) == 2
+
+    assert [each.opaque for each in answers(twin)] == [OPAQUE, 7]
+    assert twin.parts.store.max_offset_in_queue(TOPIC, 0) == 3
+
+
+async def test_a_pull_with_white_space_in_its_json_stays_in_the_compiled_turn(twin: Twin) -> None:
+    pulls = [
+        pull_frames.pull(pull_frames.fields_of(TOPIC, 0, 0), opaque, client=send_frames.SPACED)
+        for opaque in (1, OPAQUE, 7)
+    ]
+    # The first pull creates the group's offset, in Python.
+    await twin.feed(pulls[0])
+
+    assert await served(twin, b"".join(pulls[1:])) == 2
+
+    assert [(each.code, each.opaque) for each in answers(twin)[1:]] == [(0, OPAQUE), (0, 7)]
+
+
+@pytest.mark.parametrize("space", [b"\v", b"\f", b"\0", b"\xa0", b"\xc2\xa0", b"/**/"])
+@pytest.mark.parametrize("token", [b"{", b":", b",", b"}"])
+async def test_what_json_does_not_call_white_space_is_left_to_python(
+    twin: Twin, space: bytes, token: bytes
+) -> None:
+    data = a_send()
+    header = data[8 : 8 + int.from_bytes(data[5:8], "big")]
+
+    assert await served(twin, frame(header.replace(token, token + space, 1), b"x")) == 0
 
 
 async def test_sends_with_binary_headers_are_answered_in_kind(twin: Twin) -> None:

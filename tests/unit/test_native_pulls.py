@@ -1,4 +1,4 @@
-"""Which pulls the compiled turn takes, what it leaves to Python, and that it sees live changes."""
+"""Which pulls the compiled turn accepts or leaves to Python, and live changes."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def test_limits_of_pulls_rights_and_watchers_are_in_force_at_once(twin: Tw
 
 
 def a_watch(twin: Twin, **wanted: Any) -> list[dict[str, Any]]:
-    """Begin to watch; return where the events come, at once."""
+    """Start a watch; return the list that receives its events at once."""
     events: list[dict[str, Any]] = []
 
     def take(body: bytes) -> bool:
@@ -206,7 +206,7 @@ def a_watch(twin: Twin, **wanted: Any) -> list[dict[str, Any]]:
 
 
 def pushed(twin: Twin, events: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return what of each message has come since the last time."""
+    """Return the events of each message since the previous call."""
     events.clear()
     twin.parts.tracer.push_all()
     return [(event["stage"], event.get("uniqKey", "")) for event in events]
@@ -251,7 +251,7 @@ async def test_of_a_sample_of_more_messages_than_the_turn_notes_none_is_missed(t
     sends = keyed(0, 1_200)
     for begin in range(0, len(sends), 100):
         await twin.feed(b"".join(frame for _, frame in sends[begin : begin + 100]))
-        # One that Python puts: what was noted before it holds no more.
+        # Python puts this one, which invalidates earlier notes.
         await twin.feed(a_send(properties="UNIQ_KEY\x01python\x02DELAY\x010\x02"))
     found = []
     for offset in range(0, 1_300, 30):
@@ -318,7 +318,7 @@ async def test_what_cannot_be_told_does_not_keep_a_pull_from_its_answer(
     assert await served(twin, a_pull()) == 1
 
     assert twin.transport.written.count(b"hello") == 3
-    assert "a plain pull could not be traced" in caplog.text
+    assert "plain pull not traced" in caplog.text
 
 
 @compiled

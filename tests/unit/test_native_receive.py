@@ -1,4 +1,4 @@
-"""What the compiled turn sends to a socket by itself, and what it leaves to the transport."""
+"""Data that the compiled turn sends directly to a socket, and data it leaves to the transport."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ BUFFER_BYTES = 4096
 BODY = bytes(range(256)) * 4
 MESSAGES = 32
 FLAGS = pull_frames.SUBSCRIPTION
-"""Of a pull that does not wait, nor commits."""
+"""Of a pull that neither waits nor commits."""
 
 
 class SocketTransport(SeenTransport):
-    """Has a socket, which nobody reads; keeps what is written to it instead."""
+    """Has a socket without a reader; keeps written data instead."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class SocketTransport(SeenTransport):
         return len(self.written)
 
     def received(self) -> bytes:
-        """Return what the socket took since it was asked last."""
+        """Return the data that the socket accepted since the previous call."""
         parts = []
         with contextlib.suppress(BlockingIOError):
             while part := self.peer.recv(1 << 20):
@@ -57,7 +57,7 @@ class SocketTransport(SeenTransport):
 
 @pytest.fixture
 async def twin() -> AsyncIterator[Twin]:
-    """A broker with some messages, of a connection without a socket."""
+    """A broker with some messages and a connection without a socket."""
     twin = Twin(configuration(), is_native=True)
     await twin.load(TOPIC)
     await twin.feed(a_send() * MESSAGES)
@@ -68,7 +68,7 @@ async def twin() -> AsyncIterator[Twin]:
 
 @pytest.fixture
 def connect(twin: Twin) -> Iterator[Connect]:
-    """Gives a broker a connection with a socket."""
+    """Return a function that gives a broker a connection with a socket."""
     transports = []
 
     def connected(**more: Any) -> SocketTransport:
@@ -208,7 +208,7 @@ async def test_what_a_socket_does_not_take_of_a_pull_that_waited_the_transport_i
     transport = connect()
     await twin.feed(waiting_pull())
     assert transport.received() == b""
-    # Its answer is for the producer's own connection.
+    # The answer is for the producer's own connection.
     producer = connect()
     twin.receive(a_send(9) * 20)
     transport.socket.send(bytes(filled))

@@ -1,4 +1,4 @@
-"""Which half messages and ends of transactions the compiled turn takes, and which it leaves."""
+"""Which half messages and ends of transactions the compiled turn accepts or leaves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 async def twin() -> AsyncIterator[Twin]:
-    """One that has committed a transaction: its queues are there."""
+    """A twin that has committed a transaction, so that its queues exist."""
     async for each in a_twin():
         await each.feed(a_half())
         await each.feed(an_end(undecided(each)))
@@ -50,14 +50,14 @@ def an_end(half: Half, outcome: int = COMMIT, *, flag: int = ONEWAY) -> bytes:
 
 
 def left(twin: Twin) -> dict[str, int]:
-    """Return what the turn has left to Python, by reason."""
+    """Return the requests that the turn left to Python, by reason."""
     turn = twin.wire.plain_requests
     assert turn is not None
     return {reason: count for reason, count in turn.left.items() if count}
 
 
 async def left_for(twin: Twin, data: bytes) -> str:
-    """Feed one request; return why the turn did not take it."""
+    """Feed one request; return why the turn didn't accept it."""
     before = left(twin)
     assert await served(twin, data) == 0
     after = left(twin)

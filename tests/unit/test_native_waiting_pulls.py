@@ -1,4 +1,4 @@
-"""Pulls at the end of their queue: which the compiled turn keeps waiting, and how they end."""
+"""Pulls at the end of their queue: which the compiled turn parks, and how they end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def a_pull(queue_offset: int = 3, opaque: int = 7, *, flags: int = 2, **more: An
 
 
 def answers(twin: Twin) -> list[bytes]:
-    """Return the answers to pulls since the last time."""
+    """Return the answers to pulls since the previous call."""
     frames = send_frames.frames_in(bytes(twin.transport.written))
     twin.transport.written.clear()
     return [frame for frame in frames if b"nextBeginOffset" in frame]
@@ -159,6 +159,6 @@ async def test_what_is_left_to_python_is_counted_by_its_reason(twin: Twin) -> No
         assert turn.left == {**before, reason: before[reason] + 1}, reason
         before = turn.left
     assert await served(twin, a_send() + a_pull()) == 2
-    # The beginning of a request is not counted, its end is.
+    # Only the end of a request is counted, not its beginning.
     await twin.feed(frames["property"][:-3])
     assert turn.left == before

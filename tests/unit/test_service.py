@@ -31,7 +31,7 @@ async def test_a_task_that_dies_is_logged(caplog) -> None:
         await asyncio.sleep(0.0)
         await asyncio.sleep(0.0)
 
-    assert "task died: name=doomed" in caplog.text
+    assert "task stopped name=doomed" in caplog.text
     await service.shutdown()
 
 
@@ -82,7 +82,7 @@ async def test_what_goes_on_for_ever_begins_anew_after_a_lack_of_memory(
 
     assert lives == [0, 1, 2]
     assert not task.done()
-    assert "restarting the task: name=kept" in caplog.text
+    assert "restarting name=kept" in caplog.text
     await service.shutdown()
 
 
@@ -103,7 +103,7 @@ async def test_what_goes_on_for_ever_begins_anew_after_a_bug_and_waits_longer_ea
 
     pauses = [after - before for before, after in itertools.pairwise(begun)]
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert caplog.text.count("task failed, restarting the task: name=kept") == len(begun)
+    assert caplog.text.count("task failed, restarting name=kept") == len(begun)
     assert not task.done()
     await service.shutdown()
 

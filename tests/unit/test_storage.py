@@ -1,4 +1,4 @@
-"""The promises of every Storage, the real one and the one in memory."""
+"""The guarantees of every Storage, real or in memory."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def test_what_is_written_from_a_buffer_is_seen_in_the_mapping(storage: Storage, 
 
 
 def test_more_memory_than_may_be_locked_is_an_error(tmp_path: Path) -> None:
-    # In a process of its own: limits cannot be raised again, and do not bind root.
+    # In a separate process, because limits can't be raised again, and don't apply to root.
     code = (
         "import os, resource, sys\n"
         "from broker_core.storage import FileStorage\n"

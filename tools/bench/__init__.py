@@ -1,1 +1,1 @@
-"""Benchmarks: what a message, a page, a report or the trace costs, and beside whom."""
+"""Benchmarks: the cost of a message, a page, a report or the trace, compared with others."""

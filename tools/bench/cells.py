@@ -1,4 +1,4 @@
-"""The cells of the comparison: what is asked of each broker, and what is wanted of ours."""
+"""The cells of the comparison: the load for each broker, and the targets for ours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUP = "bench"
 SEND_MESSAGE_V2, SEND_BATCH_MESSAGE = 310, 320
 BATCH = 32
 FIRST_OPAQUE = 100_000
-"""Opaques have equally many digits, so that each slot's frames are made once."""
+"""Opaques have the same number of digits, so that each slot's frames are built once."""
 KIB = 1024
 GIB = 1 << 30
 SETTLE = 0.05
@@ -27,7 +27,7 @@ REQUESTS, TRANSACTIONS, END_TO_END = "requests", "transactions", "end to end"
 KAFKA = "requests of Kafka"
 ONE_IN_TEN = 10
 BATCH_ITEM_MORE = 22
-"""Bytes of a message in a batch besides its body, without properties."""
+"""Size of a message in a batch, excluding its body, without properties."""
 END_TO_END_RATE = 2_000
 TRANSACTED = "TRAN_MSG\1true\2PGROUP\1bench\2UNIQ_KEY\1AC11000100002A9F0000000000000001\2"
 
@@ -50,7 +50,7 @@ def framed(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, to be made for any opaque and queue, unless it has one."""
+    """One request that can be built for any opaque and queue, unless it has a fixed queue."""
 
     code: int
     fields: dict[str, str]
@@ -70,11 +70,11 @@ class Cell:
     Attributes:
         key: its name on the command line.
         requests: sent in turn, over all queues.
-        messages: in a request; of a pull, what it finds is counted.
-        window: requests unanswered on each connection.
+        messages: per request; for a pull, the messages found are counted.
+        window: unanswered requests on each connection.
         setting: how the brokers run.
-        cost, rate: what is wanted of ours, as parts of the real 4.9.7's; 0 for nothing.
-        settle: seconds of the brokers' work after the last answer that belong to it.
+        cost, rate: targets for ours, as ratios to the real 4.9.7's; 0 without a target.
+        settle: seconds of work after the last answer that the brokers are charged for.
     """
 
     key: str
@@ -97,7 +97,7 @@ class Cell:
 def a_send(
     size: int, *, topic: str = TOPIC, tag: str = "", more: str = "", sys_flag: int = 0
 ) -> Request:
-    """Return a send as a Java client writes it; `more` are properties besides."""
+    """Return a send as a Java client writes it; `more` are extra properties."""
     properties = (f"TAGS\1{tag}\2" if tag else "") + more
     values = [GROUP, topic, "TBW102", "4", "0", str(sys_flag), "1700000000000", "0", properties]
     fields = dict(zip("abcdefghijk", [*values, "0", "false"], strict=True)) | {"m": "false"}
@@ -120,7 +120,7 @@ TAGGED = tuple(
     replace(a_send(100, topic=TAGGED_TOPIC, tag=tag), queue=0)
     for tag in ("A", *"B" * (ONE_IN_TEN - 1))
 )
-"""What the tag-filtered pull reads."""
+"""The messages for the tag-filtered pull."""
 DELAYED = tuple(
     a_send(KIB, topic=DELAYED_TOPIC, more="DELAY\0011\2" if number == 0 else "")
     for number in range(ONE_IN_TEN)

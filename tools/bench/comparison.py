@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from tools.bench.loads import Loaded
 
 BASE = REAL[0]
-"""Whose figures are the measure, where it takes part."""
+"""The broker that others are compared with, if it takes part."""
 HEAD = ("broker", "messages/s", "thread µs", "others µs", "p50 ms", "p99 ms", "p99.9 ms")
 
 
 class Sample(NamedTuple):
-    """One slice: messages a second, microseconds a message, milliseconds of requests.
+    """One slice: messages per second, microseconds per message, milliseconds of requests.
 
     Attributes:
-        thread: of the busiest thread of each broker, which is our loop's.
-        others: of all other threads.
+        thread: the busiest thread of each broker, which is our loop's.
+        others: all other threads.
     """
 
     rate: float
@@ -46,7 +46,7 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, loaded: Loaded, busiest: int, every: int) -> Sample:
-        """Make a slice's figures of its load and the brokers' processor time, in nanoseconds."""
+        """Compute a slice's figures from its load and the brokers' CPU time, in nanoseconds."""
         times = sorted(loaded.nanoseconds)
         p50, p99, p999 = (times[int((len(times) - 1) * part)] / 1e6 for part in (0.5, 0.99, 0.999))
         count = loaded.messages
@@ -57,7 +57,7 @@ class Sample(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Ours as parts of the real one's in a cell, beside what is wanted."""
+    """Our ratios to the real broker's figures in a cell, and the targets."""
 
     cost: float
     rate: float
@@ -68,7 +68,7 @@ class Verdict(NamedTuple):
 
 @dataclass(slots=True)
 class Results:
-    """Everything that was measured."""
+    """All measurements."""
 
     machine: dict[str, str]
     cells: Sequence[Cell]
@@ -76,7 +76,7 @@ class Results:
     samples: defaultdict[tuple[str, str], list[Sample]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """By cell and broker; slices of one number were taken one after the other."""
+    """By cell and broker; slices with the same number were measured one after the other."""
     start_seconds: defaultdict[tuple[str, str], list[float]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -85,12 +85,12 @@ class Results:
     )
 
     def figure(self, cell: Cell, name: str) -> Sample | None:
-        """Return the medians of a cell, None where the broker did not take part."""
+        """Return the medians of a cell, or None if the broker didn't take part."""
         taken = self.samples.get((cell.key, name))
         return Sample(*map(statistics.median, zip(*taken, strict=True))) if taken else None
 
     def ratios(self, cell: Cell, name: str) -> Sample | None:
-        """Return the medians of what each slice is of the real one's slice beside it."""
+        """Return the medians of the ratios between a slice and the real broker's adjacent one."""
         ours, theirs = self.samples.get((cell.key, name)), self.samples.get((cell.key, BASE))
         if not ours or not theirs:
             return None
@@ -101,7 +101,7 @@ class Results:
         return Sample(*map(statistics.median, zip(*rows, strict=True)))
 
     def verdict(self, cell: Cell, name: str = OURS) -> Verdict | None:
-        """Return what a cell comes to, None without the real one."""
+        """Return the verdict on a cell, or None without the real broker."""
         ours, theirs = self.samples.get((cell.key, name)), self.samples.get((cell.key, BASE))
         ratios = self.ratios(cell, name)
         if not ours or not theirs or ratios is None:
@@ -114,7 +114,7 @@ class Results:
         return Verdict(cost, ratios.rate, ratios.p99, is_reached, ", ".join(wanted))
 
     def table(self) -> str:
-        """Return all of it as text."""
+        """Return everything as text."""
         lines = [f"{key}: {value}" for key, value in self.machine.items()]
         for cell in self.cells:
             lines += ["", cell.name, "  " + _columns(HEAD)]
@@ -132,7 +132,7 @@ class Results:
         return "\n".join(lines)
 
     def json(self) -> str:
-        """Return all of it, each slice, for programs."""
+        """Return everything, each slice, for programs."""
         found = {
             "machine": self.machine,
             "cells": [
@@ -240,9 +240,9 @@ def _by_state(
 
 
 def median_between(ordered: Sequence[float]) -> tuple[float, float]:
-    """Return between which of some values the median of all that there could be lies, at 95 %.
+    """Return the 95% confidence interval of the population median, given some values.
 
-    As many lie below it as coins thrown as often fall on one side.
+    The number of values below it is distributed like heads in as many coin tosses.
     """
     count = len(ordered)
     reach = 1.96 * math.sqrt(count) / 2

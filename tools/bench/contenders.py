@@ -1,4 +1,4 @@
-"""The brokers that are compared: ours in two ways, and the real ones from their published jars.
+"""The compared brokers: ours in two variants, and the real ones from their published jars.
 
 Kafka is measured as its clients use it: one record a request, and batches of them.
 """
@@ -41,7 +41,7 @@ OURS, PYTHON, TWICE = "ours", "python", "ours x2"
 REAL = ("4.9.7", "5.3.3")
 KAFKA_VERSION = "4.1.2"
 BATCHES = {"kafka": 1, "kafka batched": BATCH}
-"""How many records a request of Kafka's has."""
+"""Records per Kafka request."""
 FLOOR = "floor"
 NAMES = (OURS, PYTHON, TWICE, *REAL, *BATCHES, FLOOR)
 WORDS = {
@@ -68,14 +68,14 @@ class Running:
     start_seconds: float
 
     def thread_nanoseconds(self) -> dict[tuple[int, str], int]:
-        """Return the processor time of each thread."""
+        """Return the CPU time of each thread."""
         found: dict[tuple[int, str], int] = {}
         for pid in self.pids:
             found |= thread_nanoseconds(pid)
         return found
 
     def own_bytes(self) -> int:
-        """Return the memory that is not a file's (RssAnon)."""
+        """Return the memory without mapped files (RssAnon)."""
         found = 0
         for pid in self.pids:
             for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -97,7 +97,7 @@ def running(
 ) -> Iterator[Running]:
     """Start the brokers of a contender, with the topics of the cells unless they have a store.
 
-    `checkout`: whose code runs, where it is ours. `floor_queues`: into how many the floor writes.
+    `checkout`: the checkout of our code to run. `floor_queues`: the number of queues for the floor.
     """
     if name in BATCHES:
         with _kafka(name, setting, directory, store) as found:
@@ -153,14 +153,14 @@ def _kafka(name: str, setting: str, directory: Path, store: Path | None) -> Iter
 
 
 def supports(name: str, setting: str) -> bool:
-    """Tell whether a contender runs in a setting; two masters are measured as they come."""
+    """Whether a contender runs in a setting; two masters are measured as they are."""
     if name in BATCHES or name == FLOOR:
         return setting != PAIR
     return name != TWICE or setting == ASYNC
 
 
 def cell_of(name: str, cell: Cell) -> Cell | None:
-    """Return a cell as it is put to a contender; None when that takes no part in it."""
+    """Return a cell adapted to a contender, or None if it doesn't take part."""
     if name in BATCHES:
         return kafka.cell_of(cell, BATCHES[name])
     if name == FLOOR:
@@ -171,7 +171,7 @@ def cell_of(name: str, cell: Cell) -> Cell | None:
 
 @functools.cache
 def build(checkout: Path = ROOT) -> None:
-    """Compile the turn of a checkout, without which its broker would not start, and say why."""
+    """Compile the turn of a checkout, which its broker needs to start, and log why."""
     subprocess.run([sys.executable, "-m", "broker_core.native.build"], cwd=checkout, check=True)
 
 
@@ -205,5 +205,7 @@ def _ours(
 def _real(
     stack: contextlib.ExitStack, name: str, directory: Path, keys: dict[str, object]
 ) -> _Started:
-    peer = stack.enter_context(Peer(name, directory, **keys))
+    peer = Peer(name, directory, **keys)
+    peer.java_options = ()
+    stack.enter_context(peer)
     return _Started(peer.port, peer.namesrv, peer.pid, peer.start_seconds)

@@ -1,15 +1,15 @@
-/* What no broker can do without: receive a request, keep its bytes in a mapped file, answer.
+/* The minimum of any broker: receive a request, store its bytes in a mapped file, answer.
 
    floor PORT UPSTREAM_PORT DIRECTORY SYNC QUEUES
 
-   One thread has all connections, as our loop has. A request's first answer is asked of a real
-   broker behind UPSTREAM_PORT; each further one of the same code and length gets the same bytes
-   with its own opaque. A send's frame is copied to the end of a file, whose pages a second thread
-   makes beforehand; a third one calls fdatasync, twice a second, or with SYNC before an answer goes
-   out, for all that came until then. No header is read, nothing checked, numbered or indexed; with
-   QUEUES each send has an entry written into the next one of so many mapped files.
+   One thread has all connections, as our loop does. The first answer to a request comes from a real
+   broker at UPSTREAM_PORT; later requests of the same code and length get the same bytes with their
+   own opaque. A send's frame is copied to the end of a file, whose pages a second thread allocates in
+   advance; a third one calls fdatasync twice a second, or with SYNC before each answer, for all
+   frames received until then. It reads no headers and checks, numbers or indexes nothing; with
+   QUEUES it writes an entry for each send into the next one of that many mapped files.
 
-   So it is no broker, and what it costs is the kernel's part of what a broker costs. */
+   So it isn't a broker, and its cost is the kernel's part of a broker's cost. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -47,7 +47,7 @@ struct answer {
 struct peer {
     char *kept; /* the beginning of a frame */
     size_t kept_size;
-    char *out; /* what waits for a flush */
+    char *out; /* answers that wait for a flush */
     size_t out_size;
     int is_waiting;
 };
@@ -60,12 +60,12 @@ static struct sockaddr_in real;
 static int loop = -1, flushed_event = -1, is_sync;
 static const char *directory;
 
-/* Where the next entry of each queue goes. */
+/* The position of each queue's next entry. */
 static char **queues;
 static size_t *queue_positions;
 static long queue_count, next_queue;
 
-/* The file that is written, the next one, and how far each is flushed. */
+/* The current file, the next one, and how far each is flushed. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, made = PTHREAD_COND_INITIALIZER;
 static char *map, *next_map;
@@ -107,7 +107,7 @@ static void *make_files(void *unused) {
     return NULL;
 }
 
-/* Map a file for each queue, whose first page is there, as a queue's is that had a message. */
+/* Map a file for each queue, with its first page allocated, as in a queue with a message. */
 static void make_queues(void) {
     queues = calloc(queue_count, sizeof *queues);
     queue_positions = calloc(queue_count, sizeof *queue_positions);
@@ -188,7 +188,7 @@ static void read_all(int from, char *to, size_t size) {
 
 static const char *OPAQUE = "\"opaque\":";
 
-/* Ask the real broker, and keep the answer. It closes connections that rest for two minutes. */
+/* Get the answer from the real broker, which closes connections idle for two minutes. */
 static struct answer *learn(long code, const char *frame, size_t size) {
     static char head[4];
     int upstream = socket(AF_INET, SOCK_STREAM, 0);
@@ -313,8 +313,8 @@ static void hear(int one) {
     its->is_waiting = 1;
 }
 
-/* Answer those that came before the flush began. One that came since waits for the next one, as
-   would what is behind it: a window is served whole or not at all, which is good enough here. */
+/* Answer the sends from before the flush. A later one waits for the next flush, with everything
+   after it: a window is answered completely or not at all, which is good enough here. */
 static void answer_flushed(void) {
     uint64_t times;
     if (read(flushed_event, &times, 8) != 8) return;

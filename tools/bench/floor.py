@@ -1,7 +1,7 @@
-"""The floor under all brokers: a program in C that receives, keeps and answers, and does no more.
+"""The lower bound for all brokers: a C program that only receives, stores and answers.
 
-What it costs is what the kernel takes for the same requests from the same load generator, so that
-the rest of a broker's cost is the broker's own. `floor.c` says what it leaves out.
+The program's cost is that of the kernel for the same requests from the same load generator, so
+that the rest of a broker's cost is due to the broker. `floor.c` lists the omissions.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ FILLED_SECONDS = 0.3
 
 
 def cell_of(cell: Cell) -> Cell | None:
-    """Return a cell as it is put to the floor; None where answers follow from what was sent."""
+    """Return a cell adapted to the floor, or None if answers depend on earlier sends."""
     is_known = cell.kind == REQUESTS and (cell.key in TAKES_PART or not cell.name)
     return cell if is_known else None
 
 
 @functools.cache
 def build() -> Path:
-    """Compile the program; return where it is."""
+    """Compile the program; return its path."""
     program = Path(tempfile.mkdtemp()) / "floor"
     command = ["gcc", "-O2", "-o", str(program), str(SOURCE), "-lpthread"]
     subprocess.run(command, check=True)
@@ -56,10 +56,10 @@ def build() -> Path:
 def running(
     upstream_port: int, setting: str, directory: Path, queues: int = 0
 ) -> Iterator[tuple[int, int, float]]:
-    """Run it before a broker, which it asks for the first answer of each kind.
+    """Run it in front of a broker, from which it gets the first answer of each kind.
 
-    `queues`: into how many files in turn it writes an entry for each send.
-    Yields its port, its process and the seconds that it took to start.
+    `queues` is the number of files that it writes entries to in turn, one entry per send. Yields
+    its port, its process and its start time in seconds.
     """
     loads.run([upstream_port], FILLED, FILLED_SECONDS)
     directory.mkdir(parents=True)

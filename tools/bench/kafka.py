@@ -1,7 +1,7 @@
-"""What the comparison asks of Kafka: its wire format, and the cells in its terms.
+"""Kafka's part of the comparison: its wire format, and the cells in its terms.
 
-Frames are made once and sent again and again, as those of the other brokers are, so that the load
-costs about the same. Big-endian:
+Frames are built once and sent repeatedly, like those of the other brokers, so that the load costs
+about the same. Big-endian:
 
     +----------+-------+-----------+------------------+-------------+----------+------+
     | length 4 | API 2 | version 2 | correlation id 4 | client 2..  | tags 1   | body |
@@ -34,9 +34,9 @@ TIMEOUT_MS = 30_000
 HEAD = struct.Struct(">ihhi")
 LENGTH, ERROR, OFFSET = struct.Struct(">i"), struct.Struct(">h"), struct.Struct(">q")
 TOPIC_HEAD = struct.pack(">B", 1 + len(TOPIC)) + TOPIC.encode()
-"""A compact string; a compact length is one more than it says."""
+"""A compact string; the encoded length is the length plus one."""
 ANSWER_HEAD = 4 + 1
-"""Correlation id and tags."""
+"""Correlation ID and tags."""
 PRODUCED_ERROR_AT = ANSWER_HEAD + 1 + len(TOPIC_HEAD) + 1 + 4
 FETCHED_ERROR_AT = ANSWER_HEAD + 4
 FETCHED_PARTITION_AT = FETCHED_ERROR_AT + 2 + 4 + 1 + len(TOPIC_HEAD) + 1 + 4
@@ -72,7 +72,7 @@ def _table() -> tuple[int, ...]:
 
 
 def _varint(value: int) -> bytes:
-    """Return a number that has a sign, as records have it."""
+    """Encode a signed number as in records."""
     return _unsigned((value << 1) ^ (value >> 63))
 
 
@@ -98,7 +98,7 @@ def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
 
 @functools.cache
 def record_batch(count: int, size: int) -> bytes:
-    """Return a batch of so many records without keys, of zeros, uncompressed."""
+    """Return an uncompressed batch of `count` records of zeros without keys."""
     records = bytearray()
     for number in range(count):
         # attributes, timestamp, offset, no key, value, no headers
@@ -114,9 +114,9 @@ def record_batch(count: int, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class KafkaRequest(Request):
-    """One request, to be made for any correlation id and partition.
+    """One request that can be built for any correlation ID and partition.
 
-    Its code is the API's, its body comes before the partition's number, its tail behind.
+    `code` is the API; the body comes before the partition's number, the tail after it.
     """
 
     tail: bytes = b""
@@ -129,14 +129,14 @@ class KafkaRequest(Request):
 
 
 def framed(api: int, correlation_id: int, rest: bytes) -> bytes:
-    """Return a frame; `rest` is what follows the client's name."""
+    """Return a frame; `rest` follows the client's name."""
     client = struct.pack(">h", len(CLIENT)) + CLIENT
     length = HEAD.size - LENGTH.size + len(client) + len(rest)
     return HEAD.pack(length, api, VERSIONS[api], correlation_id) + client + rest
 
 
 def produce(count: int, size: int) -> KafkaRequest:
-    """Return a send of so many records of a size to one partition."""
+    """Return a send of records of one size to one partition."""
     batch = record_batch(count, size)
     # no transaction; acknowledged by the leader; one topic with one partition
     head = b"\0" + struct.pack(">hi", LEADER_ACKNOWLEDGES, TIMEOUT_MS) + b"\2" + TOPIC_HEAD + b"\2"
@@ -153,9 +153,9 @@ def fetch(max_bytes: int) -> KafkaRequest:
 
 
 def create_topic(port: int, partitions: int, batch: int) -> None:
-    """Make the topic of the cells, and wait until each partition takes records.
+    """Create the topic of the cells, and wait until each partition accepts records.
 
-    A pull begins with the first of them: they are sent together as all others will be.
+    A pull starts with the first of them, so they are sent in batches like all others.
     """
     name = struct.pack(">h", len(TOPIC)) + TOPIC.encode()
     # one topic, one replica; no assignments, no configuration; not only validated
@@ -181,7 +181,7 @@ def _takes_records(port: int, request: bytes) -> bool:
 
 
 def ask(port: int, request: bytes) -> bytes:
-    """Send one request on a connection of its own; return its answer, from its correlation id."""
+    """Send one request on a new connection; return its answer, from its correlation ID on."""
     with socket.create_connection(("127.0.0.1", port), TOPIC_SECONDS) as peer:
         peer.sendall(request)
         with peer.makefile("rb") as file:
@@ -190,7 +190,7 @@ def ask(port: int, request: bytes) -> bytes:
 
 
 def error_of(answer: bytes, api: int) -> int:
-    """Return the error of an answer for one partition, or the request's; 0 for none."""
+    """Return the error of an answer for one partition, or the request's; 0 without an error."""
     for at in (PRODUCED_ERROR_AT,) if api == PRODUCE else (FETCHED_ERROR_AT, FETCHED_PARTITION_AT):
         (error,) = ERROR.unpack_from(answer, at)
         if error:
@@ -199,38 +199,38 @@ def error_of(answer: bytes, api: int) -> int:
 
 
 def high_watermark(port: int, partition: int) -> int:
-    """Return how many records a partition has."""
+    """Return the number of records in a partition."""
     answer = ask(port, replace(fetch(1), queue=partition).frame(1, partition))
     assert not error_of(answer, FETCH), answer[:400]
     return int(OFFSET.unpack_from(answer, FETCHED_PARTITION_AT + ERROR.size)[0])
 
 
 def fetched(answer: bytes) -> int:
-    """Return how many records an answer brings."""
+    """Return the number of records in an answer."""
     at = FETCHED_ABORTED_AT
     aborted, at = _read_unsigned(answer, at)
     assert aborted <= 1, "nobody aborts transactions here"
-    # the replica to prefer
+    # the preferred replica
     length, at = _read_unsigned(answer, at + 4)
     end = at + length - 1
     count = 0
     while at + BATCH_HEAD.size <= end:
         _, batch_length, *_, records = BATCH_HEAD.unpack_from(answer, at)
         at += BATCH_LENGTH_FROM + batch_length
-        # The last batch may be cut.
+        # The last batch may be truncated.
         count += records if at <= end else 0
     return count
 
 
 def cell_of(cell: Cell, batch: int) -> Cell | None:
-    """Return a cell in Kafka's terms, with so many records a request; None where it has none."""
+    """Return a cell in Kafka's terms with `batch` records a request, or None."""
     request = cell.requests[0]
     is_plain = cell.kind == REQUESTS and cell.setting != PAIR
     if not is_plain or TOPIC not in request.fields.values():
         return None
     if cell.is_pull:
         count = int(request.fields["maxMsgNums"])
-        # What was sent together is fetched together.
+        # Records that were sent together are fetched together.
         if count % batch:
             return None
         pull = fetch(len(record_batch(batch, KIB)) * count // batch)

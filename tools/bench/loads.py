@@ -1,7 +1,7 @@
-"""What loads a broker and takes the time of each request, in one thread.
+"""Load a broker and measure the time of each request, in one thread.
 
-It costs some microseconds a request itself, on the same machine: throughput beyond what it can send
-is not seen, the processor time of brokers is.
+A request costs the generator itself some microseconds on the same machine, which limits the
+throughput it can measure, but not the brokers' CPU time.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ MESSAGE_ID = re.compile(rb'"msgId":"([0-9A-Fa-f]+)"')
 QUEUE_OFFSET = re.compile(rb'"queueOffset":"?(\d+)')
 END_TRANSACTION, COMMIT, ONEWAY = 37, 8, 2
 LONG_POLL = 2 | 4
-"""sysFlag of a pull: it may wait, and has its subscription with it."""
+"""sysFlag of a pull: it may wait, and includes its subscription."""
 QUIET_SECONDS = 30.0
 
 
 class Loaded(NamedTuple):
-    """What a load came to: messages, from its first request to its last answer, and each time."""
+    """The result of a load: messages, their total time, and the latency of each request."""
 
     messages: int
     seconds: float
     nanoseconds: list[int]
     requests: int = 0
-    """Sends and pulls; 0 where nobody counted."""
+    """Sends and pulls; 0 if not counted."""
 
 
 def run(ports: Sequence[int], cell: Cell, seconds: float) -> Loaded:
-    """Load brokers for some seconds, connections in turn to each port."""
+    """Load brokers for some seconds; connections alternate between the ports."""
     if cell.kind == END_TO_END:
         with EndToEnd(ports[0], QUEUES) as both:
             return both.run(seconds)
@@ -80,7 +80,7 @@ def run(ports: Sequence[int], cell: Cell, seconds: float) -> Loaded:
 
 
 class Connection:
-    """A socket, and the frames that come."""
+    """A socket and its received frames."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -88,7 +88,7 @@ class Connection:
         self._received = bytearray()
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
-        """Read once; yield header and body of each frame that is whole."""
+        """Read once; yield header and body of each complete frame."""
         data = self.socket.recv(1 << 20)
         assert data, "the broker closed the connection"
         received = self._received
@@ -133,7 +133,7 @@ class Loader(Connection):
         self.socket.sendall(b"".join(self._next(slot, now) for slot in range(len(self._frames))))
 
     def read(self) -> None:
-        """Take the answers that are there; ask again in each one's place."""
+        """Read the available answers, and send a new request for each."""
         now = 0
         more: list[bytes] = []
         for header, _body in self.frames():
@@ -148,14 +148,14 @@ class Loader(Connection):
             self.socket.sendall(b"".join(more))
 
     def _slot(self, header: bytes) -> int:
-        """Return whose answer it is; it must be a good one."""
+        """Return the slot of an answer; it must be a success."""
         assert SUCCESS.search(header), header[:400]
         found = OPAQUE.search(header)
         assert found is not None
         return int(found[1]) - FIRST_OPAQUE
 
     def _answered(self, header: bytes, more: list[bytes]) -> None:
-        """Nothing follows an answer but the next request."""
+        """Do nothing: only the next request follows an answer."""
 
     def _next(self, slot: int, now: int) -> bytes:
         self._sent_at[slot] = now
@@ -166,11 +166,11 @@ class Loader(Connection):
 
 
 class Load:
-    """Connections in turn to each port, which load brokers whenever it is wanted.
+    """Connections that alternate between the ports and load the brokers on demand.
 
-    Each load goes on with the request behind that which was the last one's last. `is_eager`: it
-    asks again and again for answers instead of waiting for them, so that the broker has nobody to
-    wake, which takes a virtual machine as long as to serve some requests, or nothing, as it comes.
+    Each load continues after the last request of the previous one. `is_eager`: it polls for answers
+    instead of waiting, so that the broker needn't wake a process, which on a virtual machine can
+    take as long as serving several requests, or no time at all.
     """
 
     def __init__(self, ports: Sequence[int], cell: Cell, *, is_eager: bool = False) -> None:
@@ -195,7 +195,7 @@ class Load:
     def run(self, seconds: float) -> Loaded:
         """Load for some seconds."""
         times: list[int] = []
-        # Behind the connecting and the making of frames, which take longer than some loads.
+        # After connecting and building frames, which takes longer than some loads.
         began = time.perf_counter_ns()
         deadline = began + int(seconds * 1e9)
         for loader in self._loaders:
@@ -214,7 +214,7 @@ class Load:
 
 
 class TransactionLoader(Loader):
-    """Commits each half message that was answered; the next one follows at once."""
+    """Commits each acknowledged half message and sends the next one at once."""
 
     def _answered(self, header: bytes, more: list[bytes]) -> None:
         message_id, queue_offset = MESSAGE_ID.search(header), QUEUE_OFFSET.search(header)
@@ -232,14 +232,14 @@ class TransactionLoader(Loader):
 
 
 class KafkaLoader(Loader):
-    """Keeps a window of Kafka's requests."""
+    """Keeps a window of Kafka requests full."""
 
     def __init__(self, port: int, cell: Cell) -> None:
         super().__init__(port, cell)
         self._code = cell.requests[0].code
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
-        """Read once; yield each answer that is whole, from its correlation id."""
+        """Read once; yield each complete answer, from its correlation ID on."""
         data = self.socket.recv(1 << 20)
         assert data, "Kafka closed the connection"
         received = self._received
@@ -290,7 +290,7 @@ class Consumer(Connection):
         self._pull(int(offset))
 
     def read(self, times: list[int]) -> None:
-        """Take the messages that are there, which say when they were sent; ask for more."""
+        """Read the available messages, which contain their send times, and poll again."""
         for header, body in self.frames():
             now = time.perf_counter_ns()
             if body:
@@ -307,7 +307,7 @@ class Consumer(Connection):
 
 
 class EndToEnd:
-    """A producer that sends at a rate to each queue in turn, and a consumer waiting at each."""
+    """A producer that sends to each queue in turn at a rate, with a consumer waiting on each."""
 
     def __init__(self, port: int, queues: int) -> None:
         sends = [replace(a_send(KIB), queue=queue) for queue in range(queues)]
@@ -331,7 +331,7 @@ class EndToEnd:
         return one
 
     def run(self, seconds: float) -> Loaded:
-        """Send for some seconds; take the times until consumers have the messages."""
+        """Send for some seconds; record the times until consumers have the messages."""
         count = int(END_TO_END_RATE * seconds)
         times: list[int] = []
         rest = bytes(KIB - TIME.size)
@@ -361,9 +361,9 @@ class EndToEnd:
 def pull_all(
     port: int, going: Event, reading: Synchronized[int], bytes_a_second: float = 0.0
 ) -> None:
-    """Pull one queue from its beginning on, whenever that is wanted; add up the bytes.
+    """Pull one queue from its beginning on demand; add up the bytes.
 
-    At a rate, unless that is 0: then as fast as it comes.
+    `rate` limits the speed; 0 means full speed.
     """
     offset = 0
     request = a_pull(BATCH)

@@ -1,4 +1,4 @@
-"""Measures the processor time of processes, and pins them to processors."""
+"""Measure the CPU time of processes, and pin them to processors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def thread_nanoseconds(pid: int) -> dict[tuple[int, str], int]:
-    """Return the processor time of each thread of a process."""
+    """Return the CPU time of each thread of a process."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
-        # A thread may end while we look.
+        # A thread may end during the loop.
         with contextlib.suppress(OSError):
             text = (task / "schedstat").read_text()
             found[pid, task.name] = int(text.split()[0])
@@ -23,12 +23,12 @@ def thread_nanoseconds(pid: int) -> dict[tuple[int, str], int]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time of a process's threads."""
+    """Return the CPU time of a process's threads."""
     return sum(thread_nanoseconds(pid).values()) / 1e9
 
 
 def pin(pid: int, processors: Collection[int]) -> None:
-    """Have all threads of a process, and those that it will start, run on these processors."""
+    """Pin all current and future threads of a process to these processors."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(task.name), processors)

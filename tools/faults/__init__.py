@@ -1,1 +1,1 @@
-"""Fault injection: kills, power cuts, bit flips, partitions, and what clients saw of them."""
+"""Fault injection: kills, power cuts, bit flips, partitions, and the clients' view of them."""

@@ -1,22 +1,22 @@
-"""Fault runs of any length, by hand or by night.
+"""Run faults of one kind, for any length of time.
 
-    kill        kill -9 of the broker under load: what was acknowledged is there
+    kill        kill -9 of the broker under load: acknowledged messages survive
     kill-store  the same with a process that is only a store
     clients     kill -9 of the broker under Java, Go and raw clients
-    power       power cuts on an ext4 file system that forgets what was not flushed
-    syscalls    at every n-th system call of a kind the process is killed, or the call fails
-    flip        single bits of a log: at most the message hit is lost, and the store says so
-    flush-error each flush fails with EIO, then the power goes: nothing was acknowledged
-    model       the store against a model of it, with crashes between any two lines
-    promotion   kill -9 of a master under load, promotion of its slave, return of the old one
-    slave-kill  kill -9 of the slave of a SYNC_MASTER: its files have what was acknowledged
+    power       power cuts on an ext4 file system that loses unflushed data
+    syscalls    kill the process or fail the call at every n-th system call of a kind
+    flip        flip single bits of a log: at most one message is lost, and it's reported
+    flush-error fail each flush with EIO, then cut the power: nothing was acknowledged
+    model       compare the store with a model, with crashes between any two lines
+    promotion   kill -9 of a master under load, promote its slave, restart the old master
+    slave-kill  kill -9 of the slave of a SYNC_MASTER: its files have acknowledged messages
     partition   partitions, flapping, slow and lossy links between a master and its slave
-    appliance   kill -9 of each process of an appliance: it comes back, each report is made once
-    redis-gone  Redis away for minutes: all but reports goes on, then those, too
-    simulate    brokers, disks, network and clients in one process, on a clock that jumps
-    chaos       a cluster under a schedule of all kinds of faults that a seed chooses
+    appliance   kill -9 of each process of an appliance: it restarts, reports run once
+    redis-gone  Redis down for minutes: only reports wait, and they resume afterwards
+    simulate    brokers, disks, network and clients in one process, on a simulated clock
+    chaos       a cluster under a seeded schedule of all kinds of faults
     recovery    how fast a start reads the log
-    check       check a history that a run has kept
+    check       check a history kept by a run
 
     python -m tools.faults kill --cycles 1000
     python -m tools.faults clients --kills 50
@@ -32,7 +32,7 @@
     python -m tools.faults simulate --seeds 0-99999
     python -m tools.faults chaos --seed 1 --minutes 10
 
-Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks something.
+Exit code 0 means no problems, 1 means problems, 2 means a missing prerequisite.
 Each run prints its seed; --seed repeats it.
 """
 
@@ -67,7 +67,7 @@ from tools.faults import (
     redis_gone,
     slave_kill,
     syscalls,
-    tried,
+    tested_brokers,
     variants,
 )
 from tools.faults.command_line import Command, say
@@ -91,11 +91,14 @@ STORE_KINDS = (*FLUSH_DISK_TYPES, POOLED, EXTENDED)
 
 
 def _programs(arguments: Namespace, directory: Path) -> real_clients.Programs | None:
-    """Build RocketMQ's own clients, for a run that has them.
+    """Build RocketMQ's own clients, for a run that uses them.
 
-    The original's broker, which is tried without a name server, has raw ones alone.
+    RocketMQ's broker runs without a name server here, so it only gets raw clients.
     """
-    if arguments.clients == options.RAW or getattr(arguments, "broker", tried.OURS) != tried.OURS:
+    if (
+        arguments.clients == options.RAW
+        or getattr(arguments, "broker", tested_brokers.OURS) != tested_brokers.OURS
+    ):
         return None
     return real_clients.build(directory / "programs")
 
@@ -144,7 +147,7 @@ def _check(arguments: Namespace, directory: Path, dice: Random) -> bool:
 
 def _power(arguments: Namespace, directory: Path, dice: Random) -> bool:
     wrong = []
-    if arguments.broker == tried.OURS:
+    if arguments.broker == tested_brokers.OURS:
         found = power.run(directory, arguments.cuts, dice, say=say)
         if arguments.cuts:
             publish(arguments, found, "a store", is_a_store=True)
@@ -223,7 +226,7 @@ def _slave_kill(arguments: Namespace, directory: Path, dice: Random) -> bool:
     is_right, lacking, programs = True, power.missing(), _programs(arguments, directory)
     for kind in arguments.kind or slave_kill.KINDS:
         if kind == slave_kill.POWER and lacking:
-            say(f"{kind} cannot be run here: it needs {lacking}.")
+            say(f"{kind} can't run here. Install or provide {lacking}.")
             is_right = False
             continue
         found = slave_kill.run(
@@ -283,7 +286,7 @@ def _chaos(arguments: Namespace, directory: Path, dice: Random) -> bool:
     members, has_real = arguments.members, arguments.clients == options.ALL
     lacking = chaos.missing(variants.variant(arguments.seed, members, has_real=has_real))
     if lacking:
-        say(f"This cluster cannot be run here: it needs {lacking}.")
+        say(f"This cluster can't run here. Install or provide {lacking}.")
         return False
     keep = arguments.keep or Path(tempfile.gettempdir())
     found = chaos.run(
@@ -332,7 +335,7 @@ COMMANDS = (
     ),
     Command(
         "kill-store",
-        "kill -9 a process that puts messages",
+        "kill -9 a process that stores messages",
         _kill_store,
         _nothing,
         (
@@ -373,7 +376,7 @@ COMMANDS = (
             (
                 "--broker",
                 {
-                    "choices": tried.KINDS,
+                    "choices": tested_brokers.KINDS,
                     "help": "a broker started on each log, instead of a store in this process",
                 },
             ),
@@ -397,7 +400,7 @@ COMMANDS = (
         _nothing,
         (
             ("--examples", options.number(200, "lives of a store")),
-            ("--shrink", {"action": "store_true", "help": "make a failure small; takes minutes"}),
+            ("--shrink", {"action": "store_true", "help": "shrink a failure; takes minutes"}),
         ),
     ),
     Command(
@@ -412,8 +415,11 @@ COMMANDS = (
                 "--broker",
                 {
                     "choices": promotion.BROKERS,
-                    "default": tried.OURS,
-                    "help": "ours (default), or a set with a controller: what it does is counted",
+                    "default": tested_brokers.OURS,
+                    "help": (
+                        "ours (default), or a set with a controller, whose findings are only "
+                        "counted"
+                    ),
                 },
             ),
             options.CLIENTS,
@@ -440,9 +446,12 @@ COMMANDS = (
             (
                 "--broker",
                 {
-                    "choices": tried.KINDS,
-                    "default": tried.OURS,
-                    "help": "ours (default), or pairs of the original: what they do is counted",
+                    "choices": tested_brokers.KINDS,
+                    "default": tested_brokers.OURS,
+                    "help": (
+                        "ours (default), or pairs of RocketMQ brokers, whose findings are only "
+                        "counted"
+                    ),
                 },
             ),
             options.CLIENTS,
@@ -490,7 +499,7 @@ COMMANDS = (
                 "--mixed",
                 {"action": "store_true", "help": "with filters, retries and transactions"},
             ),
-            ("--trace", {"type": Path, "help": "write what the first seed did to this file"}),
+            ("--trace", {"type": Path, "help": "write the steps of the first seed to this file"}),
         ),
     ),
     Command(
@@ -502,10 +511,13 @@ COMMANDS = (
             ("--minutes", {"type": float, "default": 1.0, "help": "of faults (default 1)"}),
             (
                 "--members",
-                {"choices": variants.MEMBERS, "help": "who is of the original (default: by seed)"},
+                {
+                    "choices": variants.MEMBERS,
+                    "help": "which members run RocketMQ (default: by seed)",
+                },
             ),
             options.CLIENTS,
-            ("--keep", {"type": Path, "help": "where the history of a wrong run goes"}),
+            ("--keep", {"type": Path, "help": "directory for the history of a failed run"}),
         ),
     ),
     Command(
@@ -523,7 +535,7 @@ COMMANDS = (
         "check a history",
         _check,
         _nothing,
-        (("file", {"type": Path, "help": "what a run has kept: one record a line"}),),
+        (("file", {"type": Path, "help": "the history that a run kept, one record per line"}),),
     ),
 )
 

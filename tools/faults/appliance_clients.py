@@ -1,7 +1,7 @@
-"""Clients of an appliance's broker under faults of the appliance, and what their history comes to.
+"""Clients of an appliance's broker during faults, and the check of their history.
 
-Raw ones send to a queue and read it; with programs, RocketMQ's own work beside them, in Java and
-Go. All write down what they do and see: one history, which `checker` looks at in the end.
+Raw clients send to a queue and read it. With `programs`, RocketMQ's own Java and Go clients work
+next to them. All record their operations in one history, which `checker` checks at the end.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 TOPIC, GROUP = "counted", "readers"
 PACE_SECONDS = 0.02
 REAL_PAUSE_MS = 50
-"""An appliance is tried, not how much it bears: two cores have all of its processes besides."""
+"""The run tests faults, not load: the appliance's processes share two cores."""
 END_SECONDS_MAX = 180.0
 
 
 class ApplianceClients:
-    """Work from `start` on until `rest`; `judge` when all faults are over, `end` in any case."""
+    """Clients that work from `start` to `rest`; call `judge` after the faults, always `end`."""
 
     def __init__(self, appliance: Appliance, directory: Path, programs: Programs | None) -> None:
-        """The appliance is not started yet: its broker gets what the real clients work with."""
+        """Prepare clients and configure the broker for them, before the appliance starts."""
         self._appliance = appliance
         self._directory = directory
         self._programs = programs
         self._book = Book()
         place = (self._book, (TOPIC, 0))
-        # One unanswered at a time: whoever is refused is seen, and nothing is stored out of order.
+        # One unanswered send at a time, so that every rejection is seen and messages stay in order.
         self._sender = Sender(self._find, "sender", *place, window=1, pace=PACE_SECONDS)
         self._reader = Reader(self._find, "reader", *place, group=GROUP)
         self._real: RealClients | None = None
@@ -49,7 +49,7 @@ class ApplianceClients:
             appliance.set_keys(**real_clients.KEYS)
 
     def start(self) -> None:
-        """Begin to work; return at once."""
+        """Start the clients; return at once."""
         raw_remoting.create_topic(self._appliance.port, TOPIC, queues=1)
         self._sender.start()
         self._reader.start()
@@ -64,18 +64,18 @@ class ApplianceClients:
             self._real.until_working()
 
     def note_crash(self) -> None:
-        """Note that the broker has just been killed: groups may be given again what they had."""
+        """Record that the broker was killed, which explains second deliveries."""
         self._book.history.append(Happened(Cause.CRASH, time.monotonic_ns()))
 
     def rest(self) -> None:
-        """Have all send no more; they read on."""
+        """Stop sending; readers continue."""
         self._sender.stop()
         self._sender.join(END_SECONDS_MAX)
         if self._real is not None:
             self._real.rest()
 
     def judge(self) -> checker.Report:
-        """Let the readers come to the end, and check what all have written down."""
+        """Let the readers finish, and check the history of all clients."""
         stored = self._stored()
         until(
             lambda: self._reader.queue_offset >= len(stored),
@@ -90,7 +90,7 @@ class ApplianceClients:
         return checker.check(history)
 
     def refused(self) -> list[str]:
-        """Return what the broker refused the sender, which waits for each answer."""
+        """Return the sends that the broker rejected; the sender waits for each answer."""
         return [
             f"refused: {count} sends with {code}"
             for code, count in sorted(self._book.codes.items())

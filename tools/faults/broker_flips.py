@@ -1,7 +1,7 @@
-"""One flipped bit in the log of a broker that was killed: what its next start makes of the rest.
+"""Flip one bit in the log of a killed broker, and check the rest after its next start.
 
-A log is filled and left as by a kill. Each cycle flips a bit of a copy of it, starts a broker on
-the copy and reads all that it has.
+A log is filled and left as after a kill. Each cycle flips a bit in a copy of it, starts a broker
+on the copy and reads everything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.support import raw_remoting
 from tests.support.raw_remoting import RawClient
-from tools.faults import checker, tried
+from tools.faults import checker, tested_brokers
 from tools.faults.broker_kill import NotStartedError, Prober, sent_as
 from tools.faults.tally import Tally
 
@@ -30,7 +30,7 @@ QUEUES = 4
 MESSAGES = 3_000
 FIRST_FILE = f"commitlog/{0:020d}"
 OF_ONE_MESSAGE = {"I1", "I7"}
-"""What a checker says of a message that is lost alone: that it is, and that its place is empty."""
+"""The findings for a single lost message: the message itself, and its empty offset."""
 
 
 @dataclass
@@ -38,8 +38,8 @@ class Findings(Tally):
     """The results of all flips; each cycle has all messages.
 
     Attributes:
-        lost_at_most: the most that one flip cost.
-        altered: messages with another body than was sent.
+        lost_at_most: the most messages that one flip lost.
+        altered: messages whose body differs from the sent one.
     """
 
     lost_at_most: int = 0
@@ -59,13 +59,13 @@ def run(
     count: int,
     dice: Random,
     *,
-    kind: str = tried.OURS,
+    kind: str = tested_brokers.OURS,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
     """Flip bits, one at a time."""
     findings = Findings()
     filled = directory / "filled"
-    broker = tried.broker(kind, filled, flushDiskType="SYNC_FLUSH")
+    broker = tested_brokers.broker(kind, filled, flushDiskType="SYNC_FLUSH")
     try:
         broker.start()
         raw_remoting.create_topic(broker.port, TOPIC, queues=QUEUES)
@@ -82,11 +82,11 @@ def run(
         prober = Prober(broker, PROBED)
         try:
             findings.recovered.append(prober.start())
-            stored = tried.stored(broker.port, TOPIC, QUEUES)
+            stored = tested_brokers.stored(broker.port, TOPIC, QUEUES)
             report = checker.check([*sent, *stored])
             _judge(findings, kind, f"bit {bit} of byte {position}", report)
         except NotStartedError:
-            if kind == tried.OURS:
+            if kind == tested_brokers.OURS:
                 raise
             findings.not_started += 1
         finally:
@@ -104,7 +104,7 @@ def _judge(findings: Findings, kind: str, what: str, report: checker.Report) -> 
     findings.altered += sum(one.invariant == "I3" for one in report.findings)
     findings.found += Counter(one.invariant for one in report.findings)
     others = [one for one in report.findings if one.invariant not in OF_ONE_MESSAGE]
-    if kind == tried.OURS and (lost > 1 or others):
+    if kind == tested_brokers.OURS and (lost > 1 or others):
         findings.wrong.append(f"{what}: {lost} lost, {[*map(str, others)]}")
 
 

@@ -1,7 +1,7 @@
-"""kill -9 of the whole broker under load, again and again: no acknowledged message is lost.
+"""kill -9 of the whole broker under load, repeatedly: no acknowledged message is lost.
 
-An answer with code 0 acknowledges. Any other answer while one of ours runs is wrong. Senders and
-readers write a history, which `checker` looks at when a store has had its share of kills.
+An answer with code 0 acknowledges a send. Any other answer from our running broker is a failure.
+Senders and readers write a history, which `checker` checks after several kills of a store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker_core.verify.verifier import verify
 from tests.support import raw_remoting
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
-from tools.faults import checker, plain_store, real_clients, tried
+from tools.faults import checker, plain_store, real_clients, tested_brokers
 from tools.faults.clients import STORED_CODES
 from tools.faults.operations import (
     NEVER,
@@ -33,7 +33,7 @@ from tools.faults.operations import (
     wall_ms,
 )
 from tools.faults.tally import Tally
-from tools.faults.tried import id_of
+from tools.faults.tested_brokers import id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,8 @@ QUEUES = 4
 WINDOW = 16
 LOAD_SECONDS = (0.05, 0.5)
 ACKNOWLEDGED_MIN = 20
-"""A broker that is cold on a busy machine gets as many before its load begins to count."""
+"""Acknowledged messages before the load starts to count; a cold broker on a busy machine is slow.
+"""
 CYCLES_OF_A_STORE = 15
 ANSWER_SECONDS_MAX = 300.0
 POLL_SECONDS = 0.005
@@ -61,13 +62,13 @@ JOIN_SECONDS = 30
 class Findings(Tally):
     """The results of all cycles.
 
-    `recovered` is how long it took from the start of the process until it acknowledged a send.
+    `recovered` is the time from the start of the process until it acknowledged a send.
     """
 
     unanswered_but_stored: int = 0
     delivered: int = 0
     found: Counter[str] = field(default_factory=Counter)
-    """What else the checker says of an original, by invariant."""
+    """The checker's findings for RocketMQ's own broker, by invariant."""
 
     @property
     def more(self) -> str:
@@ -77,16 +78,16 @@ class Findings(Tally):
         )
 
     def judge(self, kind: str, report: Report) -> None:
-        """Count a report; of ours each finding is wrong."""
+        """Count a report's findings; for our broker each one is a failure."""
         self.add(report)
         self.delivered += report.delivered
         self.found += Counter(one.invariant for one in report.findings)
-        if kind == tried.OURS:
+        if kind == tested_brokers.OURS:
             self.wrong += map(str, report.findings)
 
 
 class Sender(threading.Thread):
-    """Sends numbered messages to one queue, WINDOW unanswered at a time, until it breaks."""
+    """Sends numbered messages to one queue, WINDOW at a time, until the connection breaks."""
 
     def __init__(self, port: int, name: str, queue_id: int, *, topic: str = TOPIC) -> None:
         super().__init__(name=name, daemon=True)
@@ -95,9 +96,9 @@ class Sender(threading.Thread):
         self._queue_id = queue_id
         self.attempted: set[bytes] = set()
         self.acknowledged: dict[int, bytes] = {}
-        """By the queue_offset that the broker promised."""
+        """By the queue_offset in the broker's answer."""
         self.commit_log_offsets: dict[int, int] = {}
-        """Where in the log the acknowledged ones are, by their queue_offset."""
+        """Log offsets of the acknowledged messages, by queue_offset."""
         self.refused: list[raw_remoting.Answer] = []
         self.history: list[Sent] = []
 
@@ -114,7 +115,7 @@ class Sender(threading.Thread):
                     body = f"{self.name}-{number}".encode().ljust(number * 37 % 900, b".")
                     self.attempted.add(body)
                     invoked = time.monotonic_ns()
-                    # Before its bytes leave: a send that breaks may have arrived.
+                    # Recorded before the bytes leave, because a broken send may have arrived.
                     waiting[-1] = body, invoked
                     opaque = client.send_request(raw_remoting.SEND_MESSAGE, fields, body)
                     waiting[opaque] = waiting.pop(-1)
@@ -126,7 +127,7 @@ class Sender(threading.Thread):
                     self._note(sent, invoked, answer)
                     if answer.code == raw_remoting.SUCCESS:
                         queue_offset = int(answer.fields["queueOffset"])
-                        # The second half of an id is the message's place in the log.
+                        # The second half of an ID is the message's log offset.
                         self.commit_log_offsets[queue_offset] = int(answer.fields["msgId"][16:], 16)
                         self.acknowledged[queue_offset] = sent
                     else:
@@ -140,7 +141,7 @@ class Sender(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Reads one queue from an offset on, until the connection breaks, or to its end."""
+    """Reads one queue from an offset until the connection breaks, or to its end."""
 
     def __init__(
         self, port: int, name: str, queue_id: int, queue_offset: int, *, topic: str = TOPIC
@@ -189,7 +190,7 @@ class Reader(threading.Thread):
 
 
 class NotStartedError(AssertionError):
-    """A broker ended at its start."""
+    """A broker exited during its start."""
 
 
 class Prober:
@@ -239,7 +240,7 @@ def sent_as(
     invoked: int,
     answer: raw_remoting.Answer | None,
 ) -> Sent:
-    """Return what a send with its answer, None for none, is in a history."""
+    """Return the history record of a send with its answer, or None without one."""
     returned, status, queue_offset = NEVER, Status.MAYBE, NOWHERE
     now, now_ms = time.monotonic_ns(), wall_ms()
     if answer is not None:
@@ -275,7 +276,7 @@ class _Store:
     ) -> None:
         self._kind = kind
         keys = {} if programs is None else real_clients.KEYS
-        self._broker = tried.broker(kind, directory, flushDiskType=flush_disk_type, **keys)
+        self._broker = tested_brokers.broker(kind, directory, flushDiskType=flush_disk_type, **keys)
         self._programs = programs
         self._real: RealClients | None = None
         self._processes = ExitStack()
@@ -312,7 +313,7 @@ class _Store:
         self._history.append(Happened(Cause.CRASH, time.monotonic_ns()))
         for sender in senders:
             sender.join(JOIN_SECONDS)
-            if self._kind == tried.OURS:
+            if self._kind == tested_brokers.OURS:
                 self._findings.wrong += [f"refused: {answer}" for answer in sender.refused]
             self._history += sender.history
         for reader in readers:
@@ -320,7 +321,7 @@ class _Store:
             self._take(reader)
 
     def read_on(self, cycle: int) -> None:
-        """Read what the broker has after its start, from where the readers were at the kill."""
+        """Read the broker's messages after its start, from the readers' offsets at the kill."""
         for reader in self._readers(f"c{cycle}-after"):
             reader.read(to_end=True)
             self._take(reader)
@@ -336,9 +337,9 @@ class _Store:
         self._read_to[reader.queue_id] = reader.queue_offset
 
     def finish(self) -> None:
-        """Read to the end and check the history; stop one of ours and verify its files."""
+        """Read to the end and check the history; stop our broker and verify its files."""
         findings = self._findings
-        stored = tried.stored(self._broker.port, TOPIC, QUEUES)
+        stored = tested_brokers.stored(self._broker.port, TOPIC, QUEUES)
         for reader in self._readers("end"):
             reader.read(to_end=True)
             self._take(reader)
@@ -350,7 +351,7 @@ class _Store:
             history += self._real.come_to_end()
             history += self._real.stored()
         findings.judge(self._kind, checker.check([*history, *stored]))
-        if self._kind != tried.OURS:
+        if self._kind != tested_brokers.OURS:
             return
         if self._broker.stop() != 0:
             findings.wrong.append("the broker did not stop by itself")
@@ -368,13 +369,13 @@ def run(
     cycles: int,
     dice: Random,
     *,
-    kind: str = tried.OURS,
+    kind: str = tested_brokers.OURS,
     programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Load and kill; a new store every few cycles keeps the verification quick.
+    """Load and kill; a new store every few cycles keeps the verification fast.
 
-    With `programs` clients of RocketMQ's own work beside the raw ones.
+    With `programs`, RocketMQ's own clients work next to the raw ones.
     """
     findings = Findings()
     while findings.cycles < cycles and not findings.wrong:

@@ -1,14 +1,15 @@
-"""A cluster under a seeded schedule of all kinds of faults, and what its clients saw of it.
+"""A cluster under a seeded schedule of all kinds of faults, and the history of its clients.
 
-Two name servers, a SYNC_MASTER, its slave and the clients each are a host of their own (network
-namespaces); each broker's store is a file system of its own that can fill up (tmpfs), and its wall
-clock can be stepped. Which members are ours, whether powers fail, clocks differ and clients of
-RocketMQ's own are there, is the run's `Variant`. Faults come one after the other; after each one a
-send must be acknowledged again within a bound. In the end all is healed, the clients read to the
-end, both logs are compared and verified, and `checker` looks at the history.
+Two name servers, a SYNC_MASTER, its slave and the clients each run on a separate host (network
+namespace). Each broker's store is a separate file system that can fill up (tmpfs), and each
+broker's wall clock can be stepped. The run's `Variant` decides which members are ours, and whether
+power fails, clocks differ and RocketMQ's own clients take part. Faults come one after the other,
+and after each one a send must be acknowledged within a time limit. At the end all faults are
+healed, the clients read to the end, both logs are compared and verified, and `checker` checks the
+history.
 
-A kill leaves what was written in the page cache, so that nothing acknowledged may be lost in either
-flush mode; a power cut leaves what was flushed.
+A kill keeps written data in the page cache, so no acknowledged message may be lost in either flush
+mode; a power cut keeps only flushed data.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.support.network import Network
 from tests.support.raw_remoting import RawClient
 from tests.support.stepped import step
 from tests.support.waiting import until
-from tools.faults import checker, operations, power, real_clients, syscalls, tried
+from tools.faults import checker, operations, power, real_clients, syscalls, tested_brokers
 from tools.faults.chaos_cluster import (
     CLIENTS,
     DELAY_SECONDS,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tools.faults.chaos_cluster import Node
-    from tools.faults.indexed import Finding
+    from tools.faults.history_index import Finding
     from tools.faults.real_clients import Programs
     from tools.faults.schedules import Fault
 
@@ -68,7 +69,7 @@ ORDERED_QUEUE, DEFERRED_QUEUE = QUEUES - 2, QUEUES - 1
 BURST_PACE, PACE = 0.01, 0.05
 RESETS_EACH = 200
 DISK_MIB, DISK_MIB_A_MINUTE = 192, 96
-"""A disk that a run has filled ends it: a quiet machine writes 30 MiB in a minute."""
+"""A full disk would end a run: an idle machine writes 30 MiB in a minute."""
 SPARE_BYTES_MAX = 1 << 20
 FLAP_SECONDS = (0.02, 0.3)
 LOSSY_SECONDS = (0.005, 0.03)
@@ -83,7 +84,7 @@ PROBE_PAUSE_SECONDS = 0.02
 
 @dataclass
 class Figures:
-    """What a run comes to; `recovered` has seconds from healing to the next acknowledged send."""
+    """A run's results; `recovered` has seconds from healing to the next acknowledged send."""
 
     seed: int
     variant: Variant
@@ -96,7 +97,7 @@ class Figures:
 
     @property
     def blamed(self) -> list[Finding]:
-        """What our members do wrong; the original's promise less."""
+        """The failures of our members; RocketMQ's own members promise less."""
         return [one for one in self.report.findings if self.variant.is_judged(one.invariant)]
 
     @property
@@ -120,13 +121,13 @@ class Figures:
 
 
 def missing(chosen: Variant | None = None) -> str:
-    """Return what this machine lacks for chaos, or for one cluster; nothing if it has all."""
+    """Return the missing prerequisites for chaos, or for one cluster, or an empty string."""
     lacking = network.missing() or syscalls.missing()
     if chosen is None or lacking:
         return lacking
     if chosen.loses_power and power.missing():
         return power.missing()
-    of_original = "" if chosen.members == OURS else tried.missing(VERSION)
+    of_original = "" if chosen.members == OURS else tested_brokers.missing(VERSION)
     return of_original or (real_clients.missing() if chosen.has_real else "")
 
 
@@ -162,7 +163,7 @@ class _Run:
         }
 
     def work(self, faults: list[Fault], say: Callable[[str], None]) -> None:
-        """Make all faults under load, then heal, read to the end and write down what is there."""
+        """Run all faults under load, then heal, read to the end and record the stored messages."""
         self._recover("the start")
         clients = list(self._clients())
         for client in clients:
@@ -229,7 +230,7 @@ class _Run:
             self._book.history.append(Faulty(str(fault), began, healed, recovered))
 
     def _recover(self, after: str) -> None:
-        """Wait until a send is acknowledged: both brokers have what came before it."""
+        """Wait until a send is acknowledged: both brokers then have everything before it."""
         cluster = self._cluster
 
         def is_ok() -> bool:
@@ -266,7 +267,7 @@ class _Run:
             case Role.SLAVE:
                 return [cluster.slave]
             case Role.NAMESRV:
-                # One of them, or both.
+                # One name server, or both.
                 return self._dice.sample(cluster.namesrvs, self._dice.choice((1, 1, 2)))
             case _:
                 return list(cluster.nodes)
@@ -311,7 +312,7 @@ class _Run:
             time.sleep(fault.seconds)
 
     def _flap(self, fault: Fault) -> None:
-        """Part and heal, so quickly for a lossy link that TCP sees lost packets only."""
+        """Partition and heal repeatedly; for a lossy link so fast that TCP just loses packets."""
         ends = self._host(fault.role), self._host(fault.other)
         times = FLAP_SECONDS if fault.kind is FaultKind.FLAPPING else LOSSY_SECONDS
         over = time.monotonic() + fault.seconds
@@ -351,7 +352,7 @@ class _Run:
             time.sleep(fault.seconds)
 
     def _fail_disk(self, fault: Fault) -> None:
-        """Let flushes fail until the broker says so; then nothing but a start helps."""
+        """Let flushes fail until the broker reports it; only a restart helps then."""
         (node,) = self._nodes(fault.role)
         cluster = self._cluster
         began = time.monotonic_ns()
@@ -403,14 +404,14 @@ class _Run:
         def is_read() -> bool:
             return all(one.queue_offset >= ends[one.queue_id] for one in readers)
 
-        # Whoever does not come to the end is found by the checker.
+        # The checker reports readers that don't reach the end.
         with suppress(AssertionError):
             until(is_read, "the readers to be at the end", seconds=END_SECONDS_MAX)
         if self._real is not None:
             self._book.history += self._real.come_to_end(self._cluster.servers())
 
     def _settle(self, deferrers: list[Deferrer]) -> None:
-        """Say all outcomes once more: an END is no promise, and a failover may have lost some."""
+        """Send all outcomes again: an END gets no answer, and a failover may have lost some."""
         master = self._cluster.master
         for one in deferrers:
             for half in one.halves:
@@ -430,9 +431,9 @@ class _Run:
             there = {id_of(one.body) for one in self._read(self._cluster.master, DEFERRED_QUEUE)}
             return expected <= there
 
-        # What does not come is found by the checker.
+        # The checker reports missing messages.
         with suppress(AssertionError):
-            # A new master whose clock is behind has them come as much later.
+            # They are late by the skew of a new master whose clock is behind.
             seconds = END_SECONDS_MAX + self._variant.skew
             until(is_there, "the delayed messages", seconds=seconds, every_s=0.5)
 
@@ -441,7 +442,7 @@ class _Run:
             return raw_remoting.read_queue(node.port, topic, queue_id, host=node.address)
 
     def _compare(self) -> None:
-        """Write down what is stored, on both brokers; then stop them and verify their files."""
+        """Record the stored messages of both brokers; then stop them and verify their files."""
         cluster, history = self._cluster, self._book.history
         end = cluster.until_same()
         for queue_id in range(QUEUES):
@@ -460,7 +461,7 @@ class _Run:
 
 
 def between(bounds: tuple[int, int], size: float) -> float:
-    """Return what lies between two bounds, by a size from 0 to 1."""
+    """Return the value between two bounds for a size from 0 to 1."""
     low, high = bounds
     return low + (high - low) * size
 
@@ -475,10 +476,10 @@ def run(
     keep: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Figures:
-    """Run one seed; `keep` is where the history goes when something is wrong.
+    """Run one seed; after a failure the history is saved to `keep`.
 
-    `members` are the seed's choice if they are not given; `has_real` whether clients of RocketMQ's
-    own are there besides the raw ones.
+    The seed chooses `members` unless given; `has_real` says whether RocketMQ's own clients work
+    next to the raw ones.
     """
     chosen = variant(seed, members, has_real=has_real)
     figures = Figures(seed, chosen)
@@ -501,7 +502,7 @@ def run(
             figures.wrong.append(f"{error!r}\n{cluster.words()}")
     figures.seconds = time.monotonic() - began
     figures.codes = book.codes
-    # A run that broke off has no end to compare with.
+    # An aborted run has no final state to compare.
     if is_over:
         figures.report = checker.check(book.history)
     if keep is not None and not figures.is_right:
@@ -513,7 +514,7 @@ def run(
 
 
 def _real_clients(programs: Programs, cluster: Cluster, directory: Path, seed: int) -> RealClients:
-    """Return clients of RocketMQ's own on the clients' host."""
+    """Return RocketMQ's own clients, running on the clients' host."""
 
     def read(topic: str, queue_id: int) -> list[raw_remoting.Record]:
         master = cluster.master

@@ -1,8 +1,8 @@
-"""The cluster of a chaos run: two name servers, a master and its slave on hosts of their own.
+"""The cluster of a chaos run: two name servers, a master and its slave on separate hosts.
 
-Each broker's store is a file system of its own, so that its disk can fill up alone: a tmpfs, or
-where power fails an ext4. The wall clock of ours is `stepped`. Who is master changes with
-failovers; the brokers' names stay.
+Each broker's store is a separate file system, so that its disk can fill up alone: a tmpfs, or ext4
+where power fails. The wall clock of our members is `stepped`. The master changes with failovers;
+the brokers' names stay.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FIRST_TOPIC = "chaos-first"
 LISTEN_PORT, HA_PORT, NAMESRV_PORT = 10_911, 10_912, 9_876
 BROKER_NAME = "tried"
 START_SECONDS_MAX = 600.0
-"""A log of a thousand files, as ten minutes make it, takes a start 100 s where others work."""
+"""On a busy machine, starting with the thousand log files of a ten-minute run takes 100 s."""
 ROLE_SECONDS_MAX = 120.0
 ROUTE_SECONDS = 1.0
 WORDS_SHOWN = 3_000
@@ -59,7 +59,7 @@ KEYS: dict[str, object] = {
     "brokerName": BROKER_NAME,
     "listenPort": LISTEN_PORT,
     "namesrvAddr": "",
-    # Small, so that a full disk is felt within the seconds that it lasts.
+    # Small, so that a full disk shows within the seconds that it lasts.
     "mappedFileSizeCommitLog": 128 << 10,
     "mappedFileSizeConsumeQueue": 20_000,
     "maxHashSlotNum": 1_000,
@@ -69,20 +69,21 @@ KEYS: dict[str, object] = {
     "haSendHeartbeatInterval": 300,
     "haHousekeepingInterval": 2_000,
     "registerNameServerPeriod": 10_000,
-    # Nothing is to be removed because a disk is full.
+    # A full disk must not make the broker delete files.
     "cleanFileForciblyEnable": "false",
 }
 VERSION = "4.9.7"
 CHECKED = {"transactionTimeOut": 2_000}
 UNCHECKED = {"transactionTimeOut": 3_600_000}
-"""So long that no transaction is checked, and none is given up: raw clients say all once more."""
+"""So long that no transaction is checked or given up, because raw clients send all outcomes again.
+"""
 
 
 @dataclass
 class Node:
     """One server: its process, its host, and the file that steps its clock.
 
-    `ahead_seconds` is by how much its clock is wrong when it is not stepped.
+    `ahead_seconds` is the clock's error without steps.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Node:
 
 
 class Cluster:
-    """Four servers, started when the block begins. Only the first name server may be another's."""
+    """Four servers, started when the block begins. Only the first name server can be RocketMQ's."""
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class Cluster:
                     seconds=START_SECONDS_MAX,
                 )
                 assert answer.code == raw_remoting.SUCCESS, answer
-            # A slave asks for topics every ten seconds, and no promotion may come before.
+            # A slave fetches topics every ten seconds, and a promotion must wait for that.
             topics = self.slave.process.store / "config/topics.json"
             last = [*self.topics][-1]
             until(
@@ -192,9 +193,9 @@ class Cluster:
         return self
 
     def _make_slave_follow(self) -> None:
-        """Give the slave a message to have before any other.
+        """Give the slave its first message.
 
-        A slave of the original's that finds more than a file of log leaves out all but the last.
+        A RocketMQ slave that starts with more than one log file to copy skips all but the last.
         """
         fields = raw_remoting.send_fields(FIRST_TOPIC)
         answer = self.ask(
@@ -210,7 +211,7 @@ class Cluster:
             self._unmount(self._mounted[-1])
 
     def launch(self, node: Node) -> None:
-        """Start a server; its clock is as wrong as it always is."""
+        """Start a server with its clock error."""
         step(node.clock, node.ahead_seconds)
         node.process.launch()
         self.book.history.append(Started(node.name, time.monotonic_ns()))
@@ -220,9 +221,9 @@ class Cluster:
         self.book.history.append(Happened(Cause.CRASH, time.monotonic_ns()))
 
     def cut_power(self, *nodes: Node) -> None:
-        """Cut the power of brokers; what was not flushed is gone.
+        """Cut the power of brokers; unflushed data is lost.
 
-        They are stopped first: nobody acknowledges without power.
+        They are stopped first, because a broker without power can't acknowledge.
         """
         for node in nodes:
             os.kill(node.process.pid, signal.SIGSTOP)
@@ -234,7 +235,7 @@ class Cluster:
             self._mount(node.process.store)
 
     def stop(self, node: Node) -> None:
-        """Stop a server; one that does not, or not cleanly, is wrong."""
+        """Stop a server; record a failure if it doesn't stop cleanly."""
         try:
             code = node.process.stop()
         except subprocess.TimeoutExpired:
@@ -243,7 +244,7 @@ class Cluster:
         assert code == 0 or not node.is_ours, f"{node.name} stopped with {code}"
 
     def wait_for_up(self, *nodes: Node) -> None:
-        """Wait until servers that were started listen."""
+        """Wait until started servers listen."""
         for node in nodes:
 
             def is_up(node: Node = node) -> bool:
@@ -254,7 +255,7 @@ class Cluster:
             until(is_up, f"{node.name} to listen", seconds=START_SECONDS_MAX)
 
     def fail_over(self) -> None:
-        """Promote the slave of a master that was killed."""
+        """Promote the slave of a killed master."""
 
         def is_promoted() -> bool:
             try:
@@ -263,7 +264,7 @@ class Cluster:
                 )
             except OSError:
                 return False
-            # The connections of a killed process take a moment to be gone.
+            # The connections of a killed process take a moment to close.
             return answer.code == raw_remoting.SUCCESS
 
         until(is_promoted, "the slave to be promoted", seconds=ROLE_SECONDS_MAX)
@@ -273,7 +274,7 @@ class Cluster:
         self.master, self.slave = self.slave, self.master
 
     def wait_for_slave(self) -> None:
-        """Wait until the old master, started again, follows the new one."""
+        """Wait until the restarted old master follows the new one."""
 
         def is_slave() -> bool:
             return self._state(self.slave).get("brokerRole") == "SLAVE"
@@ -281,7 +282,7 @@ class Cluster:
         until(is_slave, "the old master to be a slave", seconds=ROLE_SECONDS_MAX)
 
     def until_same(self) -> int:
-        """Wait until both logs have one length, and epochs if both are ours; return that length."""
+        """Wait until both logs have the same length, and epochs if ours; return that length."""
         found: list[int] = []
 
         def is_same() -> bool:
@@ -301,7 +302,7 @@ class Cluster:
 
     @property
     def topics(self) -> dict[str, int]:
-        """The topics that are made in the beginning, with how many queues each has."""
+        """Topics created at the start, with their number of queues."""
         return {TOPIC: QUEUES, **(real_clients.TOPICS if self.variant.has_real else {})}
 
     def _log_end(self, node: Node) -> int:
@@ -323,11 +324,11 @@ class Cluster:
 
     @contextmanager
     def full_disk(self, node: Node, spare_bytes: int) -> Iterator[None]:
-        """Fill up a broker's file system but for some bytes."""
+        """Fill a broker's file system except for a few bytes."""
         filler = node.process.store / "filler"
         try:
             with filler.open("wb") as file:
-                # The broker writes meanwhile: what was free may not be, a moment later.
+                # The broker writes at the same time, so free space may change between two calls.
                 for _ in range(FILL_TRIES):
                     found = os.statvfs(node.process.store)
                     size = found.f_bavail * found.f_frsize - spare_bytes
@@ -347,7 +348,7 @@ class Cluster:
         *,
         seconds: float = ANSWER_SECONDS,
     ) -> raw_remoting.Answer:
-        """Ask a server from the clients' host."""
+        """Send a server a request from the clients' host."""
         with self.inside(), RawClient(node.port, host=node.address, timeout=seconds) as client:
             return client.ask(code, fields, body)
 
@@ -355,9 +356,9 @@ class Cluster:
         return self.network.inside(CLIENTS)
 
     def find_master(self) -> Server:
-        """Ask a name server for the master, as clients do; be on the clients' host.
+        """Ask a name server for the master, as clients do; call it on the clients' host.
 
-        Without an answer the other one is asked the next time, and the master is the last known.
+        Without an answer, the next call asks the other one, and the master is the last known one.
         """
         namesrv = self.namesrvs[self._asked % len(self.namesrvs)]
         try:
@@ -379,7 +380,7 @@ class Cluster:
         return {f"{one.address}:{one.port}": one.name for one in (self.master, self.slave)}
 
     def store_state(self, node: Node) -> str:
-        """Return what a broker says of its store, empty while it says nothing."""
+        """Return a broker's store state, empty if it doesn't answer."""
         try:
             code = raw_remoting.GET_BROKER_RUNTIME_INFO
             answer = self.ask(node, code, seconds=START_SECONDS_MAX)
@@ -388,7 +389,7 @@ class Cluster:
         return str(json.loads(answer.body)["table"]["storeState"])
 
     def words(self) -> str:
-        """Return the ends of all logs."""
+        """Return the last lines of all logs."""
         return "\n---\n".join(
             f"{node.name}:\n{node.process.words()[-WORDS_SHOWN:]}" for node in self.nodes
         )
@@ -414,12 +415,12 @@ class Cluster:
                 process.main = "namesrv.NamesrvStartup"
         process.prefix = self.network.prefix(name)
         process.port = NAMESRV_PORT if name in NAMESRVS else LISTEN_PORT
-        # So that one that does not stop says where it is.
+        # A process that doesn't stop then dumps its stack.
         process.environment["PYTHONFAULTHANDLER"] = "1"
         return Node(name, process, address, process.port, clock, ahead_seconds)
 
     def _make_disk(self, place: Path) -> None:
-        """Give a store a file system of its own."""
+        """Give a store a separate file system."""
         place.mkdir()
         if self.variant.loses_power:
             image = place.with_name("image")

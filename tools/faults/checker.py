@@ -1,7 +1,7 @@
-"""Checks a history of a fault run against the invariants of a broker.
+"""Check a history of a fault run against the invariants of a broker.
 
 Each finding names its invariant (`../shared/reference/reliability.md`, section 2) and the message
-and places that it is about. A second delivery is explained by a cause or it is a finding. It reads
+and locations. A second delivery without a cause that explains it is a finding. The checker reads
 the history once and takes time in proportion to its length.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tools.faults import checker_of_groups, checker_of_servers
-from tools.faults.indexed import Finding, History, Place, at_of
+from tools.faults.history_index import Finding, History, Place, at_of
 from tools.faults.operations import (
     NEVER,
     NOWHERE,
@@ -43,11 +43,11 @@ SHOWN_MAX = 10
 
 @dataclass(slots=True)
 class Report:
-    """What a history comes to.
+    """The result of a check.
 
     Attributes:
-        explained: second deliveries by what explains them.
-        lost: acknowledged ids that are gone, by where they were among their client's: prefix,
+        explained: second deliveries by explanation.
+        lost: acknowledged IDs that are gone, by their position among their client's: prefix,
             middle, suffix.
     """
 
@@ -84,7 +84,7 @@ _kept: ContextVar[Path | None] = ContextVar("_kept", default=None)
 
 @contextmanager
 def keeping(file: Path | None) -> Iterator[None]:
-    """Write the first history in which something is wrong to a new file, while the block lasts."""
+    """Save the first history with a failure to a new file, while the block runs."""
     token = _kept.set(file)
     try:
         yield
@@ -93,7 +93,7 @@ def keeping(file: Path | None) -> Iterator[None]:
 
 
 def check(operations: Iterable[Operation], *, may_lose_suffix: bool = False) -> Report:
-    """Check a history; `may_lose_suffix` where acknowledged means in memory, and power failed."""
+    """Check a history; `may_lose_suffix`: power failed, and acknowledged means in memory."""
     operations = list(operations)
     report = _report_on(History(operations), may_lose_suffix=may_lose_suffix)
     kept = _kept.get()
@@ -111,12 +111,12 @@ def _report_on(history: History, *, may_lose_suffix: bool) -> Report:
     for each in CHECKS:
         report.findings += each(history)
     report.findings += _lost(history, report.lost, may_lose_suffix=may_lose_suffix)
-    report.findings += _given_again(history, report.explained)
+    report.findings += _redeliveries(history, report.explained)
     return report
 
 
 def _lost(history: History, lost: Counter[str], *, may_lose_suffix: bool) -> Iterator[Finding]:
-    """I1: what was acknowledged is stored. Losses are told by their place among the client's."""
+    """I1: acknowledged messages are stored. Losses are grouped by position among the client's."""
     for client, sends in history.by_client.items():
         promised = [one for one in sends if one.status is Status.OK]
         promised = [one for one in promised if history.is_promised(one.id)]
@@ -134,10 +134,10 @@ def _lost(history: History, lost: Counter[str], *, may_lose_suffix: bool) -> Ite
 
 
 def _phantoms(history: History) -> Iterator[Finding]:
-    """I2, I20: nothing is stored that nobody sent, or that was refused, or more often than sent.
+    """I2, I20: every stored message was sent, not rejected, and stored no more often than sent.
 
-    Retries and dead letters are in topics of their own. A delayed message, and a committed one, may
-    be put again by a broker that does not know whether the one before it did.
+    Retries and dead letters are in separate topics. A broker may put a delayed or committed message
+    again if it can't know whether its predecessor did.
     """
     for message_id, places in history.places.items():
         sends = history.sent.get(message_id, [])
@@ -155,7 +155,7 @@ def _phantoms(history: History) -> Iterator[Finding]:
 
 
 def _integrity(history: History) -> Iterator[Finding]:
-    """I3: a message is what was sent, wherever it is seen."""
+    """I3: a message equals the sent one, wherever it is seen."""
     seen: list[Stored | Delivered] = [*history.stored.values(), *history.delivered]
     for one in seen:
         sends = history.sent.get(one.id)
@@ -165,7 +165,7 @@ def _integrity(history: History) -> Iterator[Finding]:
 
 
 def _unread(history: History) -> Iterator[Finding]:
-    """I4, I8: what was read at a place stays there, for everybody and for ever."""
+    """I4, I8: a message that was read at an offset stays there for all readers."""
     seen: dict[Place, str] = {}
     for one in history.delivered:
         place = Place(one.topic, one.queue_id, one.queue_offset)
@@ -183,7 +183,7 @@ def _unread(history: History) -> Iterator[Finding]:
 
 
 def _result_truth(history: History) -> Iterator[Finding]:
-    """I9: an acknowledgement names the message's place."""
+    """I9: an acknowledgement names the message's location."""
     for message_id, sends in history.sent.items():
         for one in sends:
             if one.status is not Status.OK or one.kind is not Kind.PLAIN:
@@ -211,7 +211,7 @@ def _gaps(history: History) -> Iterator[Finding]:
 
 
 def _real_time(history: History) -> Iterator[Finding]:
-    """I12: a send that was answered before another began is before it in their queue."""
+    """I12: a send that was answered before another one began precedes it in their queue."""
     queues: defaultdict[tuple[str, int], list[Sent]] = defaultdict(list)
     for sends in history.sent.values():
         for one in sends:
@@ -235,7 +235,7 @@ def _real_time(history: History) -> Iterator[Finding]:
 
 
 def _poll_order(history: History) -> Iterator[Finding]:
-    """I13: in a session the offsets of a queue rise."""
+    """I13: the offsets of a queue rise within a session."""
     last: dict[tuple[str, str, str, int], int] = {}
     for one in history.delivered:
         key = (one.group, one.session, one.topic, one.queue_id)
@@ -250,7 +250,7 @@ def _poll_order(history: History) -> Iterator[Finding]:
 
 
 def _shards(history: History) -> Iterator[Finding]:
-    """I14: first deliveries of a key come in the order in which one client sent them."""
+    """I14: first deliveries of a key arrive in the order in which one client sent them."""
     number: dict[str, tuple[str, int]] = {}
     for client, sends in history.by_client.items():
         for position, each in enumerate(sends):
@@ -270,8 +270,8 @@ def _shards(history: History) -> Iterator[Finding]:
         last[one.group, key] = max((before, earlier), (position, one.id))
 
 
-def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]:
-    """I15: whatever is given again has a cause."""
+def _redeliveries(history: History, explained: Counter[str]) -> Iterator[Finding]:
+    """I15: every second delivery has a cause."""
     given: dict[tuple[str, str], Delivered] = {}
     retries: Counter[tuple[str, str]] = Counter()
     replays: Counter[tuple[str, str]] = Counter()
@@ -300,17 +300,17 @@ def _given_again(history: History, explained: Counter[str]) -> Iterator[Finding]
 
 
 def _is_replayed(history: History, one: Delivered, came: int) -> bool:
-    """Tell whether a copy is one of those that were replayed, of which some came already."""
+    """Whether a copy is one of the replayed ones, not counting copies that already arrived."""
     replays = history.replayed.get((one.group, one.id), [])
     return _is_uncounted_copy(one) and bisect_right(replays, one.at, key=at_of) > came
 
 
 def _is_resent(history: History, one: Delivered, came: int) -> bool:
-    """Tell whether a copy is one that its client sent itself, of which some came already.
+    """Whether a copy was sent by its client, not counting copies that already arrived.
 
-    Where a message cannot be given back, RocketMQ's own client sends it to the group's retry topic
-    as a message of its own; when it has to try that again, the retry's count is gone from it
-    (DefaultMQProducerImpl.sendKernelImpl takes out RECONSUME_TIME, 4.9.7).
+    When the broker doesn't accept a returned message, RocketMQ's client sends it to the group's
+    retry topic as a new message. If it has to try again, that message has lost its retry count
+    (DefaultMQProducerImpl.sendKernelImpl removes RECONSUME_TIME, 4.9.7).
     """
     if not _is_uncounted_copy(one):
         return False
@@ -320,7 +320,7 @@ def _is_resent(history: History, one: Delivered, came: int) -> bool:
 
 
 def _is_uncounted_copy(one: Delivered) -> bool:
-    """Tell whether a message of the group's retry topic counts no retry."""
+    """Whether a message of the group's retry topic has no retry count."""
     return not one.reconsume_times and one.topic == f"{RETRY_TOPICS}{one.group}"
 
 
@@ -331,11 +331,11 @@ def _cause(
     is_new_place: bool,
     retries: int,
 ) -> str | None:
-    """Return why a message came again, None for no reason.
+    """Return why a message was delivered again, or None without a reason.
 
-    Each copy that a retry makes, `retries` until now, needs that the message was given back. The
-    client may have tried that more than once, and so may a broker that crashed.
-    A cause before which the group's progress was kept explains nothing that it is past.
+    Each copy made by a retry, `retries` so far, requires that the message was returned. The client
+    may have tried that more than once, and so may a broker that crashed. A cause doesn't explain
+    messages that are before the group's stored progress at that time.
     """
     if one.reconsume_times:
         backs = history.gave_back.get((one.group, one.id), [])
@@ -345,12 +345,12 @@ def _cause(
             if len(backs) >= needed or any(each.status is Status.MAYBE for each in backs):
                 return RETRIED
             return Cause.CRASH.value if backs and history.crashed(backs[0].at, one.at) else None
-    # The other copy may have been given back meanwhile.
+    # The other copy may have been returned meanwhile.
     if is_new_place and one.reconsume_times <= before.reconsume_times:
         sends = sum(each.status is not Status.REFUSED for each in history.sent.get(one.id, []))
         if sends > 1:
             return SENT_TWICE
-        # Before the broker put it again it crashed, however late the first one was read.
+        # The broker crashed before it put the message again, however late the first copy was read.
         if history.is_remade(one.id, history.sent[one.id][0].invoked, one.at):
             return Cause.CRASH.value
     for group in (one.group, ""):
@@ -363,9 +363,9 @@ def _cause(
 
 
 def _is_behind(history: History, one: Delivered, since: int) -> bool:
-    """Tell whether the broker said since then that the group is past a message.
+    """Whether the broker has since reported progress past a message.
 
-    What was asked for when the message came, in simulated time to the nanosecond, was asked behind.
+    A query sent at the same simulated nanosecond as the delivery counts as later.
     """
     said = history.progress.get((one.group, one.topic, one.queue_id), [])
     number = bisect_left(said, one.at, key=at_of)
@@ -375,9 +375,9 @@ def _is_behind(history: History, one: Delivered, since: int) -> bool:
 
 
 def _early(history: History) -> Iterator[Finding]:
-    """I19: a delayed message comes when its time is over, not before.
+    """I19: a delayed message arrives when its delay is over, not before.
 
-    Its time is a wall clock's: a new master whose clock is ahead has it come as much earlier.
+    The delay is by wall clock: a new master whose clock is ahead delivers that much earlier.
     """
     ahead = [one for one in history.causes[""] if one.ahead_ns > 0]
     for one in history.delivered:
@@ -391,7 +391,7 @@ def _early(history: History) -> Iterator[Finding]:
 
 
 def _halves(history: History) -> Iterator[Finding]:
-    """I22, I23, I24: nobody sees a half message; its first outcome is what holds, and stays."""
+    """I22, I23, I24: half messages are invisible; the first outcome is final."""
     first: dict[str, int] = {}
     for one in history.delivered:
         first.setdefault(one.id, one.at)

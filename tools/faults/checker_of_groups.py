@@ -1,4 +1,4 @@
-"""Checks of a history that are about groups: what they are given, and how far they are."""
+"""Checks of a history's groups: their deliveries and their progress."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tools.faults.indexed import Finding, at_of
+from tools.faults.history_index import Finding, at_of
 from tools.faults.operations import Cause, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tools.faults.indexed import History
+    from tools.faults.history_index import History
     from tools.faults.operations import Delivered, Happened
 
 DEAD_LETTERS = "%DLQ%"
 KEPT_WITHIN_NS = {Cause.CRASH: 15_000_000_000, Cause.FAILOVER: 30_000_000_000}
-"""Progress is on the disk every five seconds, and on a slave every ten; machines stall."""
+"""Progress reaches the disk every five seconds and a slave every ten; machines stall."""
 
 
 def _at_least_once(history: History) -> Iterator[Finding]:
-    """I15, I18: each group of a topic is given each of its messages, but what it filters out.
+    """I15, I18: each group of a topic gets each of its messages, except filtered ones.
 
-    A group that acknowledges what it consumed acknowledges all, or gives it back.
+    A group that acknowledges messages acknowledges each of them, or returns it.
     """
     groups: defaultdict[str, set[str]] = defaultdict(set)
     had: set[tuple[str, str]] = set()
@@ -51,9 +51,9 @@ def _at_least_once(history: History) -> Iterator[Finding]:
 
 
 def _offsets(history: History) -> Iterator[Finding]:
-    """I16: a group's progress falls only where somebody reset it, or to what a crash left.
+    """I16: a group's progress only goes back by a reset, or to the progress saved before a crash.
 
-    After a crash it is what it was a while before, or more.
+    After a crash it's at least the progress of some seconds before.
     """
     for (group, topic, queue_id), these in history.progress.items():
         causes = [one for who in (group, "") for one in history.causes.get(who, [])]
@@ -66,9 +66,9 @@ def _offsets(history: History) -> Iterator[Finding]:
                 continue
             kept = before.offset
             for cause in between:
-                number = bisect_right(times, _kept_at(history, cause))
+                number = bisect_right(times, _unsaved_since(history, cause))
                 if cause.cause in KEPT_WITHIN_NS:
-                    # An earlier crash may have left less since then.
+                    # An earlier crash may have restored an older value.
                     since = min(each.offset for each in these[max(0, number - 1) : at + 1])
                     kept = min(kept, since if number else 0)
             if one.offset < kept:
@@ -78,10 +78,10 @@ def _offsets(history: History) -> Iterator[Finding]:
                 )
 
 
-def _kept_at(history: History, cause: Happened) -> int:
-    """Return from when on progress need not have been kept.
+def _unsaved_since(history: History, cause: Happened) -> int:
+    """Return the earliest time from which progress may be unsaved.
 
-    A slave that is away asks for none: before a failover, faults count with what was before them.
+    A stopped slave copies no progress: before a failover, faults include the time before them.
     """
     kept_at = cause.at - KEPT_WITHIN_NS.get(cause.cause, 0)
     if cause.cause is not Cause.FAILOVER:
@@ -93,9 +93,9 @@ def _kept_at(history: History, cause: Happened) -> int:
 
 
 def _retries(history: History) -> Iterator[Finding]:
-    """I17: what comes again by a retry counts one more each time, and never comes early.
+    """I17: each retry increments the retry count, and never arrives early.
 
-    What was certainly given back comes again.
+    A message that was certainly returned is delivered again.
     """
     times: dict[tuple[str, str], int] = {}
     last: dict[tuple[str, str], Delivered] = {}
@@ -110,7 +110,7 @@ def _retries(history: History) -> Iterator[Finding]:
         backs = history.gave_back.get(key)
         if backs and one.reconsume_times > before:
             number = bisect_left(backs, one.at, key=at_of)
-            # Of those that were given back before it, it is due after the earliest.
+            # It's due after the earliest of those returned before it.
             due = min((each.at + each.delay_ns for each in backs[before:number]), default=0)
             if one.at < due:
                 yield Finding(
@@ -127,7 +127,7 @@ def _retries(history: History) -> Iterator[Finding]:
 
 
 def _replays(history: History) -> Iterator[Finding]:
-    """I15: a dead letter that was certainly sent to its group once more comes again."""
+    """I15: a dead letter that was certainly replayed to its group is delivered again."""
     if not history.replayed:
         return
     last = {(one.group, one.id): one.at for one in history.delivered}
@@ -138,7 +138,7 @@ def _replays(history: History) -> Iterator[Finding]:
 
 
 def _dead_letters(history: History) -> Iterator[Finding]:
-    """I17: what nobody is to have any more is a dead letter of its group, and nothing else is."""
+    """I17: exactly the messages that a group gave up are its dead letters."""
     buried: Counter[tuple[str, str]] = Counter()
     for message_id, places in history.places.items():
         for place in places:

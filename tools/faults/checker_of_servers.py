@@ -1,4 +1,4 @@
-"""Checks of a history that are about its servers: disks, logs, masters, faults."""
+"""Checks of a history's servers: disks, logs, masters, faults."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tools.faults.indexed import Finding
+from tools.faults.history_index import Finding
 from tools.faults.operations import NEVER, NOWHERE, Cause, DiskFailed, Kind, Sent, Status, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tools.faults.indexed import History
+    from tools.faults.history_index import History
 
 
 def _failed_disks(history: History) -> Iterator[Finding]:
-    """I5: a server whose flush has failed acknowledges nothing until it starts again."""
+    """I5: after a failed flush, a server acknowledges nothing until it restarts."""
     for failed in history.disks_failed:
         until = _started_again(history, failed)
         for sends in history.sent.values():
@@ -34,9 +34,9 @@ def _started_again(history: History, failed: DiskFailed) -> int:
 
 
 def _bounds(history: History) -> Iterator[Finding]:
-    """I11: a queue's first offset never falls, and its end is behind all that is acknowledged.
+    """I11: a queue's first offset never falls, and its end is past all acknowledged messages.
 
-    A server whose flush has failed shows only what it had flushed before.
+    A server with a failed flush shows only data that it had flushed before.
     """
     failed = [(one.server, one.began, _started_again(history, one)) for one in history.disks_failed]
     acknowledged: defaultdict[tuple[str, int], list[Sent]] = defaultdict(list)
@@ -65,9 +65,9 @@ def _bounds(history: History) -> Iterator[Finding]:
 
 
 def _store_times(history: History) -> Iterator[Finding]:
-    """I10, I21: by the broker's clock no message of a queue is older than the one before it.
+    """I10, I21: by the broker's clock, store times never fall within a queue.
 
-    A clock that is set back stands still for the store, over a start, too.
+    If the clock steps back, the store's clock stops, also across a restart.
     """
     queues: defaultdict[tuple[str, int], list[Stored]] = defaultdict(list)
     for place, one in history.stored.items():
@@ -85,7 +85,7 @@ def _store_times(history: History) -> Iterator[Finding]:
 
 
 def _topics(history: History) -> Iterator[Finding]:
-    """I6: a topic that a message was acknowledged in is there, after each start, too."""
+    """I6: a topic with an acknowledged message exists, also after each start."""
     since: dict[str, int] = {}
     for sends in history.sent.values():
         for one in sends:
@@ -97,7 +97,7 @@ def _topics(history: History) -> Iterator[Finding]:
 
 
 def _copies(history: History) -> Iterator[Finding]:
-    """I26: what a master takes to be on its slave is there."""
+    """I26: everything a master counts as replicated is on its slave."""
     for one in history.acked:
         if one.said > one.had:
             yield Finding(
@@ -106,14 +106,14 @@ def _copies(history: History) -> Iterator[Finding]:
 
 
 def _same_logs(history: History) -> Iterator[Finding]:
-    """I25: in the end all servers have the same log."""
+    """I25: at the end all servers have the same log."""
     for one, other in pairwise(history.logs):
         if (one.end, one.digest) != (other.end, other.digest):
             yield Finding("I25", f"the log of {one.server} is another than that of {other.server}")
 
 
 def _one_master(history: History) -> Iterator[Finding]:
-    """I29: nobody acknowledges after another one did, unless there was a promotion between."""
+    """I29: only one server acknowledges at a time; a promotion is needed to change it."""
     promotions = sorted(one.at for one in history.causes[""] if one.cause is Cause.FAILOVER)
     answered = [
         one
@@ -141,7 +141,7 @@ def _recoveries(history: History) -> Iterator[Finding]:
 
 
 def _errors(history: History) -> Iterator[Finding]:
-    """I32: in a run with faults nothing is refused while none is there, or being recovered from."""
+    """I32: in a run with faults, rejections happen only during a fault or its recovery."""
     faults = sorted(history.faults, key=lambda one: one.began)
     for sends in history.sent.values() if faults else ():
         for one in sends:

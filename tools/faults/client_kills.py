@@ -1,8 +1,8 @@
-"""kill -9 of a broker under clients of RocketMQ's own, in Java and Go, beside raw ones.
+"""kill -9 of a broker under RocketMQ's Java and Go clients and raw ones.
 
-All send to one topic, and each group is given what all of them send. The clients go on through the
-kills; the raw group is set back now and then, and in the end the dead letters of the Java client's
-group are replayed to it. What all of them wrote down is one history, which `checker` looks at.
+All clients send to one topic, and each group gets all messages. The clients continue through the
+kills. The raw group is reset now and then, and at the end the dead letters of the Java client's
+group are replayed to it. `checker` checks the one history that all of them write.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ KEYS: dict[str, object] = {
     "messageDelayLevel": "1s 2s",
     "transactionCheckInterval": 500,
     "transactionTimeOut": 500,
-    # The Go client tells a broker that starts of its producers up to half a minute later only.
+    # The Go client registers its producers with a restarted broker up to half a minute late.
     "transactionCheckMax": 1_000,
     "mappedFileSizeCommitLog": 4 << 20,
     "maxHashSlotNum": 1_000,
     "maxIndexNum": 100_000,
-    # It lives for a second or two only, and groups are to keep how far they are.
+    # The broker lives for only a second or two, and groups should keep their progress.
     "flushConsumerOffsetInterval": 200,
 }
 
 
 @dataclass
 class Findings:
-    """What a run comes to, with its history."""
+    """A run's results, with its history."""
 
     kills: int = 0
     history: list[Operation] = field(default_factory=list)
@@ -80,7 +80,7 @@ class _Run:
         self._book = Book(findings.history)
 
     def work(self, kills: int, java: JavaClients, program: Path) -> None:
-        """Kill under load; then let all come to its end, and write down what is stored."""
+        """Kill under load; then let all clients finish, and record the stored messages."""
         raw = list(self._raw_clients())
         with ExitStack() as stack:
             recording = [
@@ -153,7 +153,7 @@ class _Run:
             )
             self._replay(recorded)
         finally:
-            # What did not come is found by the checker.
+            # The checker reports missing messages.
             history += recorded()
         for recorder in recording:
             recorder.end()
@@ -164,7 +164,7 @@ class _Run:
             client.join(JOIN_SECONDS)
 
     def _replay(self, recorded: Callable[[], list[Operation]]) -> None:
-        """Send the dead letters of the Java client's group to it once more."""
+        """Replay the dead letters of the Java client's group."""
         retry_topic, dead_topic = (f"%{kind}%{JAVA_GROUP}" for kind in ("RETRY", "DLQ"))
         began, wanted = time.monotonic_ns(), set()
         with RawClient(self.broker.port) as client:
@@ -211,7 +211,7 @@ def run(directory: Path, kills: int, dice: Random, clients: tuple[JavaClients, P
     try:
         raw_remoting.create_topic(one.broker.port, TOPIC, queues=QUEUES)
         for group in (JAVA_GROUP, GO_GROUP):
-            # Else the clients learn of it up to half a minute later.
+            # Otherwise the clients find it up to half a minute later.
             raw_remoting.create_topic(one.broker.port, f"%RETRY%{group}", queues=1)
         one.work(kills, *clients)
         assert one.broker.stop() == 0

@@ -1,7 +1,7 @@
-"""Clients of a broker set that write down what they do and see, as `operations`.
+"""Clients of a broker set that record their operations, as `operations`.
 
-Each has one queue and works with whoever serves it until it is stopped; when a connection breaks it
-makes another. A message has a body of its own, which begins with its id. A producer that gets no
+Each has one queue and works with the current master until it's stopped; when a connection breaks,
+it opens another. Each message has a distinct body, which begins with its ID. A producer without an
 answer sends the same body again, as a real client does.
 """
 
@@ -48,7 +48,7 @@ ANSWER_SECONDS = 3.0
 PAUSE_SECONDS = 0.02
 WINDOW = 8
 STORED_CODES = frozenset({10, 11, 12})
-"""FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT: stored, and nothing promised."""
+"""FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT: stored, but not guaranteed."""
 SERVICE_NOT_AVAILABLE = 14
 PRODUCERS = "producers"
 RESET_BY = 20
@@ -56,7 +56,7 @@ ENDINGS = {Outcome.COMMIT: "8", Outcome.ROLLBACK: "12"}
 
 
 class Server(NamedTuple):
-    """A broker's name and where it listens."""
+    """A broker's name and address."""
 
     name: str
     host: str
@@ -65,17 +65,17 @@ class Server(NamedTuple):
 
 @dataclass
 class Book:
-    """What all clients of a run write. Any thread: each entry is one atomic call."""
+    """The record of all clients of a run. Thread-safe: each entry is one atomic call."""
 
     history: list[Operation] = field(default_factory=list)
     codes: Counter[int] = field(default_factory=Counter)
     is_disk_failing: bool = False
-    """What waited for a flush that failed is answered like what is refused, and may be stored."""
+    """Sends that waited for a failed flush get the answer of a rejected send, but may be stored."""
 
     def note_answer(
         self, sent: Sent, server: Server, answer: raw_remoting.Answer | None
     ) -> raw_remoting.Answer | None:
-        """Write down a send with its answer, None for none; return the answer."""
+        """Record a send with its answer, None without one; return the answer."""
         returned, status, queue_offset = NEVER, Status.MAYBE, NOWHERE
         if answer is not None:
             returned = time.monotonic_ns()
@@ -99,7 +99,7 @@ class Book:
 
 
 class Client(threading.Thread):
-    """Works with whom `find` returns, None while there is nobody, until it is stopped."""
+    """Works with the server that `find` returns, if any, until it's stopped."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Client(threading.Thread):
         place: tuple[str, int],
         inside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`place` is its topic and queue; `inside` where its sockets are made."""
+        """`place` is the topic and queue; `inside` the host for its sockets."""
         super().__init__(name=name, daemon=True)
         self.topic, self.queue_id = place
         self.book = book
@@ -135,7 +135,7 @@ class Client(threading.Thread):
                 self.pause()
 
     def try_once(self) -> None:
-        """Work with the server of now until the connection breaks; a broken one is no error."""
+        """Work with the current server until the connection breaks, which isn't an error."""
         with suppress(OSError):
             server = self._find()
             if server is not None:
@@ -144,14 +144,14 @@ class Client(threading.Thread):
                     self.work(client)
 
     def work(self, client: RawClient) -> None:
-        """Work until the connection breaks, or this is no master any more."""
+        """Work until the connection breaks or the server is no longer the master."""
         raise NotImplementedError
 
 
 class Sender(Client):
     """Sends numbered bodies, a few unanswered at a time.
 
-    With a window of one it sends none before the one before is acknowledged: their order counts.
+    With a window of one, each send waits for the previous acknowledgement, so their order counts.
     """
 
     window = WINDOW
@@ -163,7 +163,7 @@ class Sender(Client):
         self.window = window
         self.pause_seconds = pace
         self.unanswered: list[bytes] = []
-        """Sent, and never answered: to be sent once more."""
+        """Sent and never answered, so to be sent again."""
 
     def work(self, client: RawClient) -> None:
         waiting: dict[int, Sent] = {}
@@ -174,7 +174,7 @@ class Sender(Client):
                     body = self.next_body()
                     sent = self.sent_record(body)
                     bodies[sent.id] = body
-                    # Before its bytes leave: a send that breaks may have arrived.
+                    # Recorded before the bytes leave, because a broken send may have arrived.
                     waiting[-1] = sent
                     opaque = client.send_request(
                         raw_remoting.SEND_MESSAGE, self.send_fields(sent.id), body
@@ -191,7 +191,7 @@ class Sender(Client):
                 if not is_stored or (self.window == 1 and answer.code != raw_remoting.SUCCESS):
                     self.unanswered.append(body)
                 if not is_stored:
-                    # A slave by now, or busy. It may be asked again, or another one.
+                    # A slave by now, or busy. The next attempt may use another server.
                     return
         finally:
             for sent in waiting.values():
@@ -219,7 +219,7 @@ class Sender(Client):
         )
 
     def next_body(self) -> bytes:
-        """Return the body to send next: one without an answer, else a new one."""
+        """Return the next body to send: an unanswered one, else a new one."""
         if self.unanswered:
             return self.unanswered.pop()
         self._number += 1
@@ -228,7 +228,7 @@ class Sender(Client):
 
 @dataclass
 class Half:
-    """A half message that was acknowledged, and what is to become of it."""
+    """An acknowledged half message and its planned outcome."""
 
     id: str
     queue_offset: str
@@ -237,15 +237,15 @@ class Half:
 
 
 class Deferrer(Client):
-    """Sends delayed messages and transactions, by turns; each id once."""
+    """Alternates between delayed messages and transactions; sends each ID once."""
 
     def __init__(
         self, *arguments: object, delay_ns: int, pace: float, has_halves: bool = True
     ) -> None:
-        """`delay_ns` is what the first delay level takes; without halves all are delayed."""
+        """`delay_ns` is the duration of the first delay level; without halves, all are delayed."""
         super().__init__(*arguments)  # type: ignore[arg-type]
         self.halves: list[Half] = []
-        """Everyone that was acknowledged."""
+        """All acknowledged half messages."""
         self._delay_ns = delay_ns
         self._pace = pace
         self._has_halves = has_halves
@@ -273,7 +273,7 @@ class Deferrer(Client):
             self.pause(self._pace)
 
     def end(self, client: RawClient, half: Half) -> raw_remoting.Answer:
-        """Decide a transaction; again is the same."""
+        """End a transaction; repeating the call sends the same outcome."""
         fields = {
             "producerGroup": PRODUCERS,
             "tranStateTableOffset": half.queue_offset,
@@ -314,7 +314,7 @@ class Deferrer(Client):
 
 
 class Reader(Client):
-    """Reads a queue from its beginning on by a position of its own, and never goes back."""
+    """Reads a queue from its beginning at a local position, and never goes back."""
 
     def __init__(self, *arguments: object, group: str, is_of_master: bool = True) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -329,7 +329,7 @@ class Reader(Client):
                 self.pause()
 
     def read(self, client: RawClient) -> int:
-        """Pull once; return how many came, -1 when this server does not serve it."""
+        """Pull once; return the number of messages, or -1 if the queue isn't served here."""
         invoked = time.monotonic_ns()
         fields = raw_remoting.pull_fields(self.topic, self.queue_id, self.queue_offset)
         answer = client.ask(raw_remoting.PULL_MESSAGE, {**fields, "consumerGroup": self.group})
@@ -365,13 +365,13 @@ class Reader(Client):
         return len(records)
 
     def consume(self, client: RawClient, records: list[raw_remoting.Record]) -> None:
-        """Do what is to be done with messages before the next pull; nothing, by itself."""
+        """Process messages before the next pull; does nothing by default."""
 
 
 class Committer(Reader):
-    """Reads from where the broker says that its group is, and tells it after each pull.
+    """Reads from its group's committed offset and commits after each pull.
 
-    With `resets_each` it sets the group back after so many pulls, as mqadmin does where nobody of
+    With `resets_each`, it resets the group after that many pulls, as mqadmin does if no consumer of
     the group is online.
     """
 
@@ -423,9 +423,9 @@ class Committer(Reader):
         self._note_progress(asked_at)
 
     def _note_progress(self, asked_at: int) -> None:
-        """Note it by when the broker was asked, at which it was alive.
+        """Record progress with the time of the request, when the broker was alive.
 
-        On a busy machine an answer may be read after its broker was killed.
+        On a busy machine an answer may be read after the broker was killed.
         """
         self.book.history.append(
             Progress(self.group, self.topic, self.queue_id, self.queue_offset, asked_at)
@@ -435,7 +435,7 @@ class Committer(Reader):
 def as_stored(
     records: Iterable[raw_remoting.Record], topic: str, queue_id: int
 ) -> Iterator[Stored]:
-    """Yield what a queue has as a history's."""
+    """Yield the history records of a queue's stored messages."""
     for one in records:
         body = one.body
         place = (topic, queue_id, one.queue_offset)
@@ -443,5 +443,5 @@ def as_stored(
 
 
 def id_of(body: bytes) -> str:
-    """Return what a body begins with, which no other one has."""
+    """Return the unique ID at the beginning of a body."""
     return body.decode().rstrip(".")

@@ -1,4 +1,4 @@
-"""Commands of fault runs and soaks: options that all of them have, what they need, exit codes."""
+"""Commands of fault runs and soaks: common options, prerequisites, exit codes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tools.faults import checker, options, real_clients, tried
+from tools.faults import checker, options, real_clients, tested_brokers
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -20,7 +20,7 @@ DONE, WRONG, CANNOT_RUN = 0, 1, 2
 
 
 class Command(NamedTuple):
-    """A kind of run: its name, needs and options. `run` returns whether nothing was wrong."""
+    """A kind of run: its name, prerequisites and options. `run` returns whether it succeeded."""
 
     name: str
     summary: str
@@ -30,32 +30,37 @@ class Command(NamedTuple):
 
 
 def add_options(parser: ArgumentParser, command: Command) -> None:
-    """Add a command's own options, and those that all commands have."""
+    """Add a command's options and the common ones."""
     for name, given in command.options:
         parser.add_argument(name, **given)  # type: ignore[arg-type]
     seed = random.SystemRandom().randrange(1 << 32)
-    parser.add_argument("--seed", type=int, default=seed, help="repeats a run's choices")
+    parser.add_argument("--seed", type=int, default=seed, help="seed; repeats the choices of a run")
     parser.add_argument(
         "--history",
         type=Path,
-        help="a new file for the first history in which something is wrong; "
-        "`python -m tools.faults check` reads it",
+        help="write the first history with a finding to this new file; `python -m tools.faults "
+        "check` reads it",
     )
     parser.add_argument(
-        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+        "--write",
+        type=Path,
+        metavar="DOCS",
+        help="write the results to DOCS/results and update its pages",
     )
 
 
 def run(command: Command, arguments: Namespace) -> int:
-    """Run a command in a directory of its own, and return the exit code."""
-    missing = command.missing() or tried.missing(getattr(arguments, "broker", None) or tried.OURS)
+    """Run a command in a new directory, and return the exit code."""
+    missing = command.missing() or tested_brokers.missing(
+        getattr(arguments, "broker", None) or tested_brokers.OURS
+    )
     if getattr(arguments, "clients", options.RAW) == options.ALL and real_clients.missing():
         missing = missing or f"{real_clients.missing()} (or --clients {options.RAW})"
     if missing:
-        sys.stderr.write(f"{command.name} cannot be run here: it needs {missing}.\n")
+        sys.stderr.write(f"{command.name} can't run here. Install or provide {missing}.\n")
         return CANNOT_RUN
     say(f"seed={arguments.seed}")
-    # So that a run ended by a signal still unmounts its file systems.
+    # A run that is ended by a signal then still unmounts its file systems.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory() as directory, checker.keeping(arguments.history):
         is_right = command.run(arguments, Path(directory), random.Random(arguments.seed))
@@ -63,6 +68,6 @@ def run(command: Command, arguments: Namespace) -> int:
 
 
 def say(text: str) -> None:
-    """Write a line to standard output at once."""
+    """Write a line to standard output and flush."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

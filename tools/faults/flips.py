@@ -1,7 +1,7 @@
-"""One flipped bit anywhere in the log: at most the message hit is lost, and the store says so.
+"""One flipped bit anywhere in the log: at most one message is lost, and the store reports it.
 
-Guarded (enabledAppendPropCRC=true), the store reports every flip in a record. Otherwise a flip
-where nothing is guarded may alter a message unnoticed.
+With guards (enabledAppendPropCRC=true), the store reports every flip in a record. Otherwise a flip
+in an unguarded part may alter a message unnoticed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ QUEUES = 3
 
 @dataclass
 class Findings(Tally):
-    """The results of all flips, a cycle each; of the acknowledged messages each may be hit once.
+    """The results of all flips, one per cycle; each acknowledged message can be hit once.
 
     Attributes:
-        altered: flips that nothing told of.
+        altered: unreported flips.
     """
 
     altered: int = 0
@@ -44,7 +44,7 @@ class Findings(Tally):
 
 
 def run(count: int, dice: Random, *, is_guarded: bool = False) -> Findings:
-    """Flip a bit of a killed store, open it, count; again and again."""
+    """Flip a bit of a killed store, open it and count, repeatedly."""
     config = store_config(enabled_append_prop_crc=is_guarded)
     killed, bodies, ends = asyncio.run(_killed_store(config))
     findings = Findings()
@@ -70,7 +70,7 @@ def run(count: int, dice: Random, *, is_guarded: bool = False) -> Findings:
 async def _killed_store(
     config: StoreConfig,
 ) -> tuple[FaultyStorage, list[bytes], list[tuple[int, int]]]:
-    """Return the store that a kill left, its bodies, and the ranges of their records."""
+    """Return a killed store, its bodies, and the ranges of their records."""
     storage = FaultyStorage()
     store = a_store(ManualClock(), storage, config)
     store.load()
@@ -86,7 +86,7 @@ async def _killed_store(
 
 
 def _bodies(store: MessageStore, queue_id: int) -> Iterator[tuple[int, bytes]]:
-    """Yield what can be read, without the properties: nothing guards them."""
+    """Yield readable messages without properties, which aren't guarded."""
     queue_offset = 0
     while queue_offset < store.max_offset_in_queue("TopicTest", queue_id):
         result = get(store, queue_offset, queue_id=queue_id)

@@ -1,7 +1,7 @@
-"""Each flush of a broker fails with EIO, then the power goes: what it acknowledged meanwhile.
+"""Fail each flush of a broker with EIO, then cut the power, and check the acknowledgements.
 
-What a failed flush was to write is in the page cache only, so that a cut shows what the
-acknowledgement was worth. Needs root, loop devices and strace.
+After a failed flush the data is only in the page cache, so a power cut shows whether an
+acknowledgement was justified. Needs root, loop devices and strace.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tests.support import raw_remoting
 from tests.support.injected import injected
 from tests.support.raw_remoting import RawClient
-from tools.faults import checker, power, real_clients, syscalls, tried
+from tools.faults import checker, power, real_clients, syscalls, tested_brokers
 from tools.faults.broker_kill import NotStartedError, Prober, sent_as
 from tools.faults.operations import Cause, Happened, Sent, Status
 from tools.faults.tally import Tally
@@ -69,13 +69,13 @@ def run(
     cycles: int,
     dice: Random,
     *,
-    kind: str = tried.OURS,
+    kind: str = tested_brokers.OURS,
     programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
     """Let flushes fail, each time on a new file system.
 
-    With `programs` clients of RocketMQ's own work beside the raw one.
+    With `programs`, RocketMQ's own clients work next to the raw one.
     """
     findings = Findings()
     while findings.cycles < cycles and not findings.wrong:
@@ -98,7 +98,7 @@ def _cycle(
 ) -> None:
     keys: dict[str, object] = {"storePathRootDir": place / "store", "flushDiskType": "SYNC_FLUSH"}
     keys |= {} if programs is None else real_clients.KEYS
-    broker = tried.broker(kind, directory / "broker", **keys)
+    broker = tested_brokers.broker(kind, directory / "broker", **keys)
     prober = Prober(broker, PROBED)
     of_real: list[Operation] = []
     with contextlib.ExitStack() as stack:
@@ -126,13 +126,13 @@ def _cycle(
             try:
                 findings.recovered.append(prober.start())
             except NotStartedError:
-                if kind == tried.OURS:
+                if kind == tested_brokers.OURS:
                     raise
                 findings.not_started += 1
                 return
-            if not tried.is_served(broker.port, TOPIC):
+            if not tested_brokers.is_served(broker.port, TOPIC):
                 raw_remoting.create_topic(broker.port, TOPIC, queues=1)
-            stored = tried.stored(broker.port, TOPIC, 1)
+            stored = tested_brokers.stored(broker.port, TOPIC, 1)
             if real is not None:
                 real.rest()
                 seen = real.come_to_end()
@@ -152,14 +152,14 @@ def _cycle(
             broker.kill()
     report = checker.check([*sent, *failing, *stored, *of_real])
     findings.add(report)
-    if kind == tried.OURS:
+    if kind == tested_brokers.OURS:
         if findings.acknowledged_after:
             findings.wrong.append(f"sends were acknowledged while each flush failed: {codes}")
         findings.wrong += map(str, report.findings)
 
 
 def _send(port: int, name: str, count: int) -> tuple[list[Sent], Counter[int]]:
-    """Send one after the other; return what was sent, and the codes of the answers."""
+    """Send one after the other; return the sends and the answer codes."""
     sent, codes = [], Counter[int]()
     with RawClient(port) as client:
         for number in range(count):
@@ -169,7 +169,7 @@ def _send(port: int, name: str, count: int) -> tuple[list[Sent], Counter[int]]:
             answer = client.ask(raw_remoting.SEND_MESSAGE, fields, body)
             codes[answer.code] += 1
             one = sent_as(name, body, TOPIC, 0, invoked, answer)
-            # Refused because a flush failed: what waited for it may be there all the same.
+            # Rejected after a failed flush; messages that waited for it may still be stored.
             is_known = answer.code == raw_remoting.SUCCESS
             sent.append(one if is_known else replace(one, status=Status.MAYBE))
     return sent, codes

@@ -1,4 +1,4 @@
-"""A loop, an executor and a flush without threads, so that a run repeats."""
+"""A loop, an executor and a flush without threads, for repeatable runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class InlineLoop(asyncio.SelectorEventLoop):
-    """An event loop whose executor calls are done at once."""
+    """An event loop that runs executor calls at once."""
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
@@ -29,7 +29,7 @@ class InlineLoop(asyncio.SelectorEventLoop):
 
 
 class InlineExecutor:
-    """An executor that does each call at once."""
+    """An executor that runs each call at once."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -47,12 +47,12 @@ class InlineExecutor:
 
 
 class LoopFlushThread:
-    """A FlushThread whose work is the loop's, as that of executors."""
+    """A FlushThread that works on the loop, like the executors."""
 
     def start(self) -> None:
         pass
 
-    def hand(self, files: list[StorageFile], done: Callable[[Exception | None], None]) -> None:
+    def submit(self, files: list[StorageFile], done: Callable[[Exception | None], None]) -> None:
         flush = asyncio.get_running_loop().run_in_executor(self, sync, files)  # type: ignore[arg-type]
         flush.add_done_callback(lambda flush: done(flush.result()))
 

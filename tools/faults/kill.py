@@ -1,4 +1,4 @@
-"""kill -9 at random times: each acknowledged message is where the store promised it."""
+"""kill -9 at random times: each acknowledged message is at its promised offset."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ KILL_AFTER_SECONDS_MAX = 0.04
 
 @dataclass
 class Findings(Tally):
-    """The results of all cycles; a store has recovered when it is loaded."""
+    """The results of all cycles; a store has recovered when it's loaded."""
 
     stored: int = 0
 
 
 def run(directory: Path, flush_disk_type: str, cycles: int, dice: Random) -> Findings:
-    """Fill and kill the same store again and again."""
+    """Fill and kill the same store repeatedly."""
     findings = Findings()
     promised: dict[tuple[int, int], int] = {}
     number = 0
@@ -56,7 +56,7 @@ def _until_killed(directory: Path, flush_disk_type: str, number: int, dice: Rand
         time.sleep(dice.uniform(0.0, KILL_AFTER_SECONDS_MAX))
         writer.kill()
         lines = (first + writer.stdout.read()).decode().split("\n")
-    # The kill cut what stands behind the last newline.
+    # The kill truncated the text after the last newline.
     return [line for line in lines[:-1] if line]
 
 
@@ -67,7 +67,7 @@ def check(
     findings: Findings,
     log_file_size: int = LOG_FILE_SIZE,
 ) -> int:
-    """Recover a store and compare; return the number of the message to go on with."""
+    """Recover a store and compare; return the next message number."""
     settings = config(str(directory), flush_disk_type, log_file_size)
     store = MessageStore(settings, SystemClock(), FileStorage(), HOST)
     report = store.load()

@@ -1,8 +1,8 @@
-"""A slave that is wrong on purpose: what it reports, it writes only when the next transfer comes.
+"""A deliberately wrong slave, which writes reported data only when the next transfer arrives.
 
     python -m tools.faults.late_slave -c broker.conf
 
-A kill takes what its master has acknowledged to senders; `slave_kill` must find that.
+A kill loses messages that its master has acknowledged to senders; `slave_kill` must find that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker_core.store.commit_log import CommitLog
 
 append_data = CommitLog.append_data
 held: list[tuple[CommitLog, bytes]] = []
-"""What has come and is not written."""
+"""Received and unwritten data."""
 
 
 def hold_data(self: CommitLog, data: memoryview) -> None:

@@ -24,7 +24,7 @@ def run(
     shrink: bool,
     say: Callable[[str], None] = lambda text: None,
 ) -> str:
-    """Run examples in portions, each with its seed; return the failure, or an empty text."""
+    """Run examples in portions, each with a seed; return the failure, or an empty text."""
     logging.disable(logging.CRITICAL)
     phases = [Phase.generate, *([Phase.shrink] if shrink else [])]
     for number, done in enumerate(range(0, examples, EXAMPLES_AT_A_TIME)):

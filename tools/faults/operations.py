@@ -1,10 +1,10 @@
-"""What clients of a fault run did and saw, one record a line: the history that `checker` reads.
+"""The operations of a fault run's clients, one record a line: the history that `checker` reads.
 
 Times are nanoseconds of CLOCK_MONOTONIC, one clock for all processes of a machine. An operation
-has when it was invoked, before its bytes left, and when it returned; one without an answer returned
-never. What was sent and given has the client's wall clock besides, and what was stored the
-broker's. Ids are given by whoever sends, are unique in a run, and travel in the body; a digest
-stands for all that a message consists of.
+has an invocation time, before its bytes left, and a return time; without an answer it never
+returned. Sent and delivered messages also have the client's wall clock, stored ones the broker's.
+The sender chooses IDs, which are unique in a run and travel in the body; a digest represents the
+message's content.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ NOWHERE = -1
 
 
 class Status(StrEnum):
-    """What an answer says of its request.
+    """The status that an answer gives its request.
 
-    MAYBE: no answer, or FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT: it may hold
-    or not. REFUSED: it must not hold.
+    MAYBE: no answer, or FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT: the request
+    may or may not have had an effect. REFUSED: it must not have had one.
     """
 
     OK = "ok"
@@ -53,7 +53,7 @@ class Outcome(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a group may be given what it had before."""
+    """Why a group may receive messages again."""
 
     CRASH = "crash"
     FAILOVER = "failover"
@@ -62,15 +62,15 @@ class Cause(StrEnum):
 
 
 class Sent(Struct, tag="sent", frozen=True):
-    """A message was sent; one that is sent again after no answer is a second record of its id.
+    """A message was sent; a resend without an answer is a second record of its ID.
 
-    Who may be killed itself writes it before the bytes leave, and once more with the answer: of two
-    records of one client, id and time the later one counts.
+    A client that may be killed writes it before the bytes leave, and again with the answer: of two
+    records with the same client, ID and time, the later one counts.
 
-    `delay_ns` is what the delay level promises; `shard` the key whose order counts, "" for none;
-    `server` who answered, "" where a run has only one; `wall_ms` the client's wall clock then, 0
-    where it was not looked at; `unwanted_by` the groups whose filters do not want it; `learns_ns`
-    how long its client may take to learn who is master now.
+    `delay_ns` is the delay level's duration. `shard` is the ordering key, "" without one. `server`
+    is the server that answered, "" in a run with only one. `wall_ms` is the client's wall clock, 0
+    if not recorded. `unwanted_by` are the groups whose filters reject it. `learns_ns` is how long
+    its client may take to discover a new master.
     """
 
     client: str
@@ -100,10 +100,10 @@ class Ended(Struct, tag="ended", frozen=True):
 
 
 class Delivered(Struct, tag="delivered", frozen=True):
-    """A member of a group was given a message; a session ends with its connection or a seek.
+    """A member of a group received a message; a session ends with its connection or a seek.
 
-    `topic` is where it was read; a retry's is the group's retry topic. `stored_ms` is when that was
-    stored, by the broker's clock, `wall_ms` when it came, by the client's.
+    `topic` is where it was read; a retry's is the group's retry topic. `stored_ms` is its store
+    time by the broker's clock, `wall_ms` its arrival time by the client's.
     """
 
     group: str
@@ -120,7 +120,7 @@ class Delivered(Struct, tag="delivered", frozen=True):
 
 
 class Consumed(Struct, tag="consumed", frozen=True):
-    """A member of a group acknowledged a message: it need not come again."""
+    """A member of a group acknowledged a message: it needn't be delivered again."""
 
     group: str
     id: str
@@ -128,9 +128,9 @@ class Consumed(Struct, tag="consumed", frozen=True):
 
 
 class GaveBack(Struct, tag="gave-back", frozen=True):
-    """A group gave a message back, to have it again `delay_ns` later, or as a dead letter.
+    """A group returned a message, for redelivery after `delay_ns` or as a dead letter.
 
-    MAYBE: whether it arrived is not known, and the client may have tried more than once.
+    MAYBE: it may not have arrived, and the client may have tried more than once.
     """
 
     group: str
@@ -142,7 +142,7 @@ class GaveBack(Struct, tag="gave-back", frozen=True):
 
 
 class Replayed(Struct, tag="replayed", frozen=True):
-    """Somebody sent a group's dead letter to it once more; `status` as of any send."""
+    """A dead letter was replayed to its group; `status` as of any send."""
 
     group: str
     id: str
@@ -151,7 +151,7 @@ class Replayed(Struct, tag="replayed", frozen=True):
 
 
 class Progress(Struct, tag="progress", frozen=True):
-    """The broker said how far a group is, asked `at`: it may be dead when its answer is read."""
+    """The broker reported a group's progress, requested `at`; it may have died since."""
 
     group: str
     topic: str
@@ -161,9 +161,9 @@ class Progress(Struct, tag="progress", frozen=True):
 
 
 class Happened(Struct, tag="happened", frozen=True):
-    """Something happened after which a group, "" for all, may be given messages again.
+    """An event after which a group, "" for all, may receive messages again.
 
-    `ahead_ns` is by how much the clock of a new master is ahead of the old one's.
+    `ahead_ns` is how far a new master's clock is ahead of the old one's.
     """
 
     cause: Cause
@@ -173,7 +173,7 @@ class Happened(Struct, tag="happened", frozen=True):
 
 
 class Bounds(Struct, tag="bounds", frozen=True):
-    """The master said of a queue, asked at `invoked`: first offset, and the one after the last."""
+    """The master's first offset and end of a queue, requested at `invoked`."""
 
     server: str
     topic: str
@@ -184,16 +184,16 @@ class Bounds(Struct, tag="bounds", frozen=True):
 
 
 class Unknown(Struct, tag="unknown", frozen=True):
-    """Asked for a topic at `invoked`, the broker said that there is none."""
+    """The broker answered that a topic doesn't exist, to a request sent at `invoked`."""
 
     topic: str
     invoked: int
 
 
 class Acked(Struct, tag="acked", frozen=True):
-    """A master took it that its slave has the log up to `said`; in fact it had it up to `had`.
+    """A master assumed that its slave has the log up to `said`; in fact it had it up to `had`.
 
-    Only a simulation can look into both at once.
+    Only a simulation can read both at once.
     """
 
     server: str
@@ -203,9 +203,9 @@ class Acked(Struct, tag="acked", frozen=True):
 
 
 class DiskFailed(Struct, tag="disk-failed", frozen=True):
-    """A server said at `at` that a flush had failed, since `began` at the earliest.
+    """A server reported at `at` that a flush had failed, since `began` at the earliest.
 
-    Until it starts again it acknowledges nothing, and shows nothing behind what it had flushed.
+    Until it restarts, it acknowledges nothing and shows only flushed data.
     """
 
     server: str
@@ -230,7 +230,7 @@ class Faulty(Struct, tag="faulty", frozen=True):
 
 
 class Log(Struct, tag="log", frozen=True):
-    """In the end, a server has this much of log, and this is its digest."""
+    """A server's log length at the end, and its digest."""
 
     server: str
     end: int
@@ -238,9 +238,9 @@ class Log(Struct, tag="log", frozen=True):
 
 
 class Stored(Struct, tag="stored", frozen=True):
-    """In the end, all faults healed, a message is at its place.
+    """A message's location at the end, with all faults healed.
 
-    `stored_ms` is when it was put there, by the broker's clock; 0 where nobody looked.
+    `stored_ms` is its store time by the broker's clock; 0 if not recorded.
     """
 
     id: str
@@ -275,12 +275,12 @@ _decoder = msgspec.json.Decoder(Operation)
 
 
 def wall_ms() -> int:
-    """Return what this machine's wall clock says."""
+    """Return this machine's wall clock."""
     return time.time_ns() // 1_000_000
 
 
 def digest_of(body: bytes) -> str:
-    """Return what stands for a body. Clients in other languages say the same of it."""
+    """Return a body's digest, which clients in other languages compute in the same way."""
     return hashlib.sha256(body).hexdigest()[:16]
 
 
@@ -292,7 +292,7 @@ def write(path: Path, history: Iterable[Operation]) -> None:
 
 
 def read(path: Path) -> Iterator[Operation]:
-    """Yield a file's records; a last line that a kill has cut is left out."""
+    """Yield a file's records, without a last line truncated by a kill."""
     with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):

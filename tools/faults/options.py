@@ -1,18 +1,18 @@
-"""Options that several commands of `python -m tools.faults` have."""
+"""Options that several commands of `python -m tools.faults` share."""
 
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
 
-from tools.faults import tried
+from tools.faults import tested_brokers
 
 ALL, RAW = "all", "raw"
 BROKER: tuple[str, dict[str, object]] = (
     "--broker",
     {
-        "choices": tried.KINDS,
-        "default": tried.OURS,
-        "help": "ours (default), or a version of the original: what it does is counted",
+        "choices": tested_brokers.KINDS,
+        "default": tested_brokers.OURS,
+        "help": "ours (default), or a version of RocketMQ, whose findings are only counted",
     },
 )
 
@@ -31,7 +31,7 @@ def number(default: int, words: str) -> dict[str, object]:
 
 
 def kinds(all_kinds: tuple[str, ...]) -> dict[str, object]:
-    return {"action": "append", "choices": all_kinds, "help": "only this one; may be repeated"}
+    return {"action": "append", "choices": all_kinds, "help": "only this one; can be repeated"}
 
 
 def seeds(text: str) -> range:
@@ -41,5 +41,5 @@ def seeds(text: str) -> range:
     except ValueError:
         raise ArgumentTypeError(f"{text!r} is not of the form 0-999") from None
     if not found:
-        raise ArgumentTypeError(f"{text!r} holds no seed")
+        raise ArgumentTypeError(f"{text!r} contains no seeds")
     return found

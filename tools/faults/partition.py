@@ -1,11 +1,11 @@
-"""Partitions between a SYNC_MASTER, its slave and their clients: nothing acknowledged is lost.
+"""Partitions between a SYNC_MASTER, its slave and clients: no acknowledged message is lost.
 
-Master, slave, clients and the link between the two brokers each are a host of their own (network
-namespaces). A round breaks something for a while, heals it, and waits until messages are
-acknowledged again; then both logs must be equal, byte by byte, and `checker` finds nothing in the
-history with what either broker has. While the two are parted nothing is acknowledged.
+Master, slave, clients and the link between the two brokers each are a separate host (network
+namespace). A round breaks something for a while, heals it, and waits until messages are
+acknowledged again. Then both logs must be equal, byte by byte, and `checker` compares the history
+with both brokers' messages. Nothing may be acknowledged while the two are partitioned.
 
-A pair of the original's gets the same, and what it does is counted.
+RocketMQ's own pair goes through the same faults, and its failures are counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.peer import OriginalProcess
 from tests.support.ports import accepts
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
-from tools.faults import checker, real_clients, tried
+from tools.faults import checker, real_clients, tested_brokers
 from tools.faults.clients import ANSWER_SECONDS, Book, Reader, Sender, Server, as_stored
 from tools.faults.operations import Sent, Status
 from tools.faults.promotion import log_bytes, sent_now
@@ -53,7 +53,7 @@ START_SECONDS_MAX = 120.0
 AGAIN_SECONDS_MAX = 120.0
 KNOWN_SECONDS_MAX = 240.0
 LATE_SECONDS_MAX, LOOK_SECONDS = 15.0, 0.5
-"""What a client sent before it gave a connection up arrives so late at most, by TCP."""
+"""TCP may deliver a client's last bytes at most this long after it closed the connection."""
 LISTEN_PORT, HA_PORT, NAMESRV_PORT = 10_911, 10_912, 9_876
 SLOW = Badness(delay_seconds=0.02, bytes_per_second=64_000)
 LOSSY = Badness(delay_seconds=0.001, break_chance=0.02)
@@ -70,9 +70,9 @@ KEYS: dict[str, object] = {
 }
 OF_ORIGINALS: dict[str, object] = {
     "haListenPort": HA_PORT,
-    # By default a SYNC_MASTER of 5.3.3 waits for nobody.
+    # By default a SYNC_MASTER of 5.3.3 doesn't wait for slaves.
     "inSyncReplicas": 2,
-    # By default a slave of 5.3.3 is not read at all.
+    # By default a slave of 5.3.3 doesn't serve reads.
     "slaveReadEnable": "true",
 }
 FAULTS = ("both ways", "to the slave", "to the master", "flapping", "slow", "lossy", "clients")
@@ -80,9 +80,9 @@ FAULTS = ("both ways", "to the slave", "to the master", "flapping", "slow", "los
 
 @dataclass
 class Findings(Tally):
-    """The results of all rounds, a cycle each.
+    """The results of all rounds, one per cycle.
 
-    `recovered` is how long it took from the healing until a send was acknowledged.
+    `recovered` is the time from the healing until a send was acknowledged.
     """
 
     codes: Counter[int] = field(default_factory=Counter)
@@ -90,7 +90,7 @@ class Findings(Tally):
     acknowledged_while_parted: int = 0
     """Sent and acknowledged while slave and master could not reach each other."""
     found: Counter[str] = field(default_factory=Counter)
-    """What else is wrong of an original."""
+    """Other failures of RocketMQ's own brokers."""
 
     @property
     def more(self) -> str:
@@ -145,13 +145,13 @@ class _Pair:
         self._master = self._launch("master", MASTER, LISTEN_PORT, table)
         self._link.open()
         table |= {"brokerRole": "SLAVE", "brokerId": 1}
-        if self._kind == tried.OURS:
+        if self._kind == tested_brokers.OURS:
             table["haMasterAddress"] = f"{self._network.address(LINK)}:{HA_PORT}"
         self._slave = self._launch("slave", SLAVE, LISTEN_PORT, table)
         self._ask(raw_remoting.UPDATE_AND_CREATE_TOPIC, raw_remoting.topic_fields(TOPIC, QUEUES))
         self._wait_for_ok()
-        # A slave asks for topics every ten seconds, 5.3.3 every minute; it serves the readers of
-        # those that it knows.
+        # A slave fetches topics every ten seconds, 5.3.3 every minute; readers can only use topics
+        # that it has.
         topics = self._slave.store / "config/topics.json"
         until(
             lambda: (
@@ -209,7 +209,7 @@ class _Pair:
         self._check(fault)
 
     def finish(self) -> None:
-        """Count what the pair has in the end, stop the brokers and verify their files."""
+        """Count the pair's final state, stop the brokers and verify their files."""
         for reader in self._readers:
             reader.stop()
             reader.join(AGAIN_SECONDS_MAX)
@@ -223,9 +223,9 @@ class _Pair:
         self._blame([str(one) for one in report.findings])
         self._count_acknowledged_while_parted()
         for broker in (self._slave, self._master):
-            if broker.stop() != 0 and self._kind == tried.OURS:
+            if broker.stop() != 0 and self._kind == tested_brokers.OURS:
                 self._findings.wrong.append(f"a broker did not stop:\n{broker.words()[-2000:]}")
-            if self._kind == tried.OURS:
+            if self._kind == tested_brokers.OURS:
                 self._findings.wrong += verify(broker.store).problems
 
     def _launch(
@@ -238,12 +238,12 @@ class _Pair:
         is_namesrv: bool = False,
     ) -> BrokerProcess:
         address, place = self._network.address(host), self._directory / name
-        if self._kind == tried.OURS or is_namesrv:
+        if self._kind == tested_brokers.OURS or is_namesrv:
             process = BrokerProcess(place, **table, bindAddress=address)
             process.module = ["broker_core", "namesrv"] if is_namesrv else process.module
         else:
-            # Where slaves are sent for the log. A slave of 5.3.3 connects to nobody with
-            # haMasterAddress: it is set before there is who takes it.
+            # The log address for slaves. A 5.3.3 slave with haMasterAddress connects to no master,
+            # so set it before the master starts.
             ha_address = self._network.address(LINK)
             addresses = {"brokerIP1": address, "brokerIP2": ha_address}
             process = OriginalProcess(self._kind, place, **table, **OF_ORIGINALS, **addresses)
@@ -339,7 +339,7 @@ class _Pair:
             return raw_remoting.read_queue(LISTEN_PORT, topic, queue_id, host=address)
 
     def _check(self, fault: str) -> None:
-        # Whatever was sent before may be read, once this is acknowledged.
+        # Everything sent earlier is readable once this is acknowledged.
         self._wait_for_ok()
         over = time.monotonic() + LATE_SECONDS_MAX
         while (wrong := self._differences(fault)) and time.monotonic() < over:
@@ -347,7 +347,7 @@ class _Pair:
         self._blame([f"{fault}: {line}" for line in wrong])
 
     def _differences(self, fault: str) -> list[str]:
-        """Return what is wrong by now; what arrives late while this looks is not in the end."""
+        """Return the current failures; messages that arrive meanwhile may count as missing."""
         wrong: list[str] = []
         ends: list[int] = []
 
@@ -374,8 +374,8 @@ class _Pair:
         return wrong
 
     def _blame(self, wrong: list[str]) -> None:
-        """Count what an original does wrong; of ours each is wrong."""
-        if self._kind == tried.OURS:
+        """Count a failure of RocketMQ's brokers; for ours each one fails the run."""
+        if self._kind == tested_brokers.OURS:
             self._findings.wrong += wrong
         else:
             self._findings.found += Counter(line.partition(" ")[0] for line in wrong)
@@ -397,13 +397,13 @@ def run(
     rounds: int,
     dice: Random,
     *,
-    kind: str = tried.OURS,
+    kind: str = tested_brokers.OURS,
     programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Break and heal; a round compares all that its pair has, so that a pair gets few rounds.
+    """Break and heal; each round compares everything its pair has, so a pair gets few rounds.
 
-    With `programs` clients of RocketMQ's own work beside the raw ones.
+    With `programs`, RocketMQ's own clients work next to the raw ones.
     """
     findings = Findings()
     with Network([MASTER, SLAVE, CLIENTS, LINK]) as network:

@@ -4,7 +4,7 @@ record  size 4, magic 4, crc 4, queue_id 4, flag 4, queue_offset 8, own offset 8
         born 8, born host, stored 8, store host, reconsume times 4, prepared 8,
         body 4 + n, topic 1 + n, properties 2 + n
 unit    offset in the log 8, size 4, tags code 8
-blank   what is left of the file 4, magic 4
+blank   rest of the file 4, magic 4
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ UNIT = struct.Struct(">QIq")
 RECORD_MAGIC, BLANK_MAGIC = 0xDAA320A7, 0xCBD43194
 BORN_IS_V6, STORED_IS_V6 = 1 << 4, 1 << 5
 CRC_BITS = 0x7FFFFFFF
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+DELAYED_TOPICS = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
+"""Tags codes in these topics are delivery times."""
 SHOWN_MAX = 10
 
 
@@ -34,7 +35,7 @@ class Whole(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A record as a unit must name it."""
+    """The fields of a record that a unit must match."""
 
     topic: str
     queue_id: int
@@ -44,7 +45,7 @@ class Seen(NamedTuple):
 
 
 def problems(store: Path) -> list[str]:
-    """Return what is wrong with the log's form, or between it and its queues; a few at most."""
+    """Return format errors of the log, or mismatches with its queues; a few at most."""
     wrong: list[str] = []
     records = dict(_records(store / "commitlog", wrong))
     named: set[int] = set()
@@ -54,7 +55,7 @@ def problems(store: Path) -> list[str]:
             unit = (queue.parent.name, int(queue.name), queue_offset, size)
             if one is None or one[:4] != unit:
                 wrong.append(f"the unit {unit} leads to {one} at {place}")
-            elif one.topic != SCHEDULE_TOPIC and one.tags_code != code:
+            elif one.topic not in DELAYED_TOPICS and one.tags_code != code:
                 wrong.append(f"the unit {unit} has the code {code}, its record {one.tags_code}")
             elif place in named:
                 wrong.append(f"{one} has two units")
@@ -66,7 +67,7 @@ def problems(store: Path) -> list[str]:
 
 
 def whole_records(store: Path) -> dict[int, Whole]:
-    """Return each record by its place, up to the first that is not whole, as a torn one is."""
+    """Return each record by its offset, up to the first incomplete one."""
     found: dict[int, Whole] = {}
     for place, data in _pieces(store / "commitlog", []):
         if isinstance(_record(data, place), str):
@@ -76,7 +77,7 @@ def whole_records(store: Path) -> dict[int, Whole]:
 
 
 def _records(directory: Path, wrong: list[str]) -> Iterator[tuple[int, Seen]]:
-    """Yield what the records say of themselves; the first that is wrong is the last."""
+    """Yield the records' fields; the first invalid one is the last."""
     stored_before = 0
     for place, data in _pieces(directory, wrong):
         found = _record(data, place)
@@ -91,7 +92,7 @@ def _records(directory: Path, wrong: list[str]) -> Iterator[tuple[int, Seen]]:
 
 
 def _pieces(directory: Path, wrong: list[str]) -> Iterator[tuple[int, bytes]]:
-    """Yield the records from the first file's begin to the log's end, which zeros follow."""
+    """Yield the records from the start of the first file to the log's end, marked by zeros."""
     files = sorted(directory.iterdir())
     for file in files:
         data, at = file.read_bytes(), 0
@@ -110,7 +111,7 @@ def _pieces(directory: Path, wrong: list[str]) -> Iterator[tuple[int, bytes]]:
 
 
 def _record(data: bytes, place: int) -> tuple[Seen, int] | str:
-    """Return a record and when it was stored, or what is wrong with it."""
+    """Return a record and its store time, or the error in it."""
     try:
         size, magic, crc, queue_id, _, queue_offset, own, sys_flag = HEAD.unpack_from(data)
         (stored,) = struct.unpack_from(">Q", data, _stored_at(sys_flag))
@@ -141,7 +142,7 @@ def _body_at(sys_flag: int) -> int:
 
 
 def _body(data: bytes) -> bytes:
-    """Return the body of a record that is right."""
+    """Return the body of a valid record."""
     *_, sys_flag = HEAD.unpack_from(data)
     return _part(data, _body_at(sys_flag), 4)[0]
 
@@ -162,7 +163,7 @@ def _java_hash(text: str) -> int:
 
 
 def _units(queue: Path) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Yield each unit with its place in the queue; empty ones end it."""
+    """Yield each unit with its queue offset, up to the first empty one."""
     for file in sorted(queue.iterdir()):
         data = file.read_bytes()
         for at in range(0, len(data) - UNIT.size + 1, UNIT.size):

@@ -1,11 +1,11 @@
-"""Power cuts: an ext4 file system of its own forgets everything that was not flushed.
+"""Power cuts: a separate ext4 file system loses everything that wasn't flushed.
 
 The shutdown ioctl of ext4 stops a mounted file system as a power cut would: the page cache and the
-open journal are gone. Needs root and loop devices.
+open journal are lost. Needs root and loop devices.
 
-What counts is what was acknowledged before the ioctl. No machine acknowledges after a power cut;
-here the writer lives on for a moment, and the kernel may answer a flush that the ioctl overtakes
-with success, although the journal that would have made its blocks readable is gone.
+Only messages acknowledged before the ioctl count. No machine acknowledges after a power cut; here
+the writer lives on for a moment, and the kernel may report success for a flush during the ioctl,
+although the journal that would have made its blocks readable is lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from broker_core.verify.verifier import verify
 from tests.support import raw_remoting
 from tests.support.waiting import until
-from tools.faults import checker, real_clients, tried
+from tools.faults import checker, real_clients, tested_brokers
 from tools.faults.broker_kill import (
     ACKNOWLEDGED_MIN,
     JOIN_SECONDS,
@@ -54,7 +54,7 @@ CUT_AFTER_SECONDS = (0.05, 0.4)
 CUTS_OF_A_STORE = 20
 SERVICE_NOT_AVAILABLE = 14
 PROBED = "probed"
-"""A topic of its own, so that no other one is made by whoever sends first after a start."""
+"""A separate topic, so that the first sender after a start creates no other one."""
 
 
 @dataclass
@@ -71,8 +71,9 @@ class OfBroker(OfKills):
     """The results of all cuts of a broker.
 
     Attributes:
-        not_served: topics that answered TOPIC_NOT_EXIST after the start, until someone sent to
-            them; what they hold is not counted as lost.
+        not_served: topics that answered TOPIC_NOT_EXIST after the start, until a send; their
+            messages
+            don't count as lost.
     """
 
     not_served: int = 0
@@ -83,7 +84,7 @@ class OfBroker(OfKills):
 
 
 def missing() -> str:
-    """Return what this machine lacks for power cuts, nothing if they are possible."""
+    """Return the missing prerequisites for power cuts, or an empty string."""
     if os.geteuid() != 0:
         return "root"
     if not Path("/dev/loop-control").exists():
@@ -101,20 +102,21 @@ def mounted(image: Path, place: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # Frames of the traceback hold the file system; they go with the process.
+        # Frames of the traceback keep the file system busy until the process ends.
         subprocess.run(["umount", "--lazy", str(place)], check=False)
         raise
-    # A mapping keeps the file system busy until its last reference goes.
+    # A mapping keeps the file system busy until its last reference is gone.
     gc.collect()
     subprocess.run(["umount", str(place)], check=True)
 
 
 @contextlib.contextmanager
 def file_system(directory: Path) -> Iterator[tuple[Path, Path]]:
-    """Make an image of an empty file system and a mount point; leave no loop device behind.
+    """Create an image of an empty file system and a mount point; leave no loop device behind.
 
-    The place is shared among mount namespaces: else whoever makes one meanwhile, as `ip netns exec`
-    does, keeps a file system without power alive, and the next mount gets that one.
+    The mount point is shared among mount namespaces. Otherwise a process that creates one
+    meanwhile, such as `ip netns exec`, keeps a file system without power alive, and the next mount
+    gets that one.
     """
     image, place = directory / "image", directory / "mounted"
     directory.mkdir(parents=True, exist_ok=True)
@@ -137,13 +139,13 @@ def file_system(directory: Path) -> Iterator[tuple[Path, Path]]:
 def run(
     directory: Path, cuts: int, dice: Random, *, say: Callable[[str], None] = lambda text: None
 ) -> OfStore:
-    """Put in SYNC_FLUSH and cut the power, again and again; a file system gets a few cuts."""
+    """Put in SYNC_FLUSH and cut the power, repeatedly; a file system gets a few cuts."""
     findings = OfStore()
     stored = 0
     while findings.cycles < cuts and not findings.wrong:
         with file_system(directory) as (image, place):
             _cut_a_store(image, place, min(CUTS_OF_A_STORE, cuts - findings.cycles), dice, findings)
-        # Of one file system each; a check counts anew.
+        # Per file system, because a check counts from zero.
         stored += findings.stored
         findings.stored = stored
         say(f"store {findings}")
@@ -171,14 +173,14 @@ def run_broker(
     cuts: int,
     dice: Random,
     *,
-    kind: str = tried.OURS,
+    kind: str = tested_brokers.OURS,
     programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> OfBroker:
     """Send to a broker in SYNC_FLUSH, cut the power, pull every acknowledged message at once.
 
-    Each cycle sends to a new topic, which nobody makes again after the cut. A file system gets a
-    few cuts, and is checked then. With `programs` clients of RocketMQ's own work all the time.
+    Each cycle sends to a new topic, which isn't created again after the cut. A file system gets a
+    few cuts and is checked then. With `programs`, RocketMQ's own clients work all the time.
     """
     findings = OfBroker()
     while findings.cycles < cuts and not findings.wrong:
@@ -194,7 +196,7 @@ def run_broker(
                 with mounted(image, place):
                     one.finish()
             except NotStartedError:
-                if kind == tried.OURS:
+                if kind == tested_brokers.OURS:
                     raise
                 findings.not_started += 1
             finally:
@@ -204,7 +206,7 @@ def run_broker(
 
 
 class _Cut:
-    """A broker on a file system that loses power again and again."""
+    """A broker on a file system that repeatedly loses power."""
 
     def __init__(
         self,
@@ -226,8 +228,8 @@ class _Cut:
         self._real: RealClients | None = None
         self._processes = contextlib.ExitStack()
         self._powerless: list[tuple[int, int]] = []
-        """From each cut to the end of the process, in which nobody promises anything."""
-        self._broker = tried.broker(kind, directory, **keys)
+        """From each cut to the end of the process; answers in between aren't guaranteed."""
+        self._broker = tested_brokers.broker(kind, directory, **keys)
         self._prober = Prober(self._broker, PROBED)
         self._history: list[Operation] = []
         self._topics = [PROBED]
@@ -251,14 +253,14 @@ class _Cut:
             self._broker.kill()
 
     def finish(self) -> None:
-        """Read all topics, and look at what all clients saw."""
+        """Read all topics, and check the history of all clients."""
         try:
             self._prober.start()
             stored = [one for each in self._topics for one in self._stored(each)]
             history = [*self._history, *self._prober.history, *stored, *self._of_real_clients()]
             self._findings.judge(self._kind, checker.check(history))
             self._stop()
-            if self._kind == tried.OURS:
+            if self._kind == tested_brokers.OURS:
                 self._findings.wrong += verify(self._place / "store").problems
         finally:
             self._broker.kill()
@@ -274,7 +276,7 @@ class _Cut:
             self._real.until_working()
 
     def _of_real_clients(self) -> list[Operation]:
-        """Return what clients of RocketMQ's own saw, once they are done, and what is stored."""
+        """Return the finished history of RocketMQ's own clients, and the stored messages."""
         if self._real is None:
             return []
         self._real.rest()
@@ -285,7 +287,7 @@ class _Cut:
         return [*history, *stored]
 
     def _send_until_cut(self, topic: str) -> None:
-        """Load a new topic until the power goes; what was answered and read later never was."""
+        """Load a new topic until the power fails; drop later answers and reads."""
         port = self._broker.port
         raw_remoting.create_topic(port, topic, queues=1)
         self._topics.append(topic)
@@ -309,24 +311,24 @@ class _Cut:
         seen = [one for one in reader.history if one.at < cut_at]
         self._history += seen
         self._read_to[topic] = seen[-1].queue_offset + 1 if seen else 0
-        if self._kind == tried.OURS:
-            # A flush that fails as the power goes promises nothing.
+        if self._kind == tested_brokers.OURS:
+            # A flush that fails during the power cut guarantees nothing.
             refused = [one for one in sender.refused if one.code != SERVICE_NOT_AVAILABLE]
             self._findings.wrong += [f"refused: {answer}" for answer in refused]
 
     def _look_for(self, topic: str) -> None:
-        """See whether a topic is served; if not, make it again."""
-        if tried.is_served(self._broker.port, topic):
+        """Check whether a topic is served; if not, create it again."""
+        if tested_brokers.is_served(self._broker.port, topic):
             return
         self._findings.not_served += 1
-        if self._kind == tried.OURS:
+        if self._kind == tested_brokers.OURS:
             self._findings.wrong.append(f"{topic} is not served after the cut")
         raw_remoting.create_topic(self._broker.port, topic, queues=1)
 
     def _stored(self, topic: str) -> list[Stored]:
-        """Return what is there of a topic, and have its group read on to the end."""
+        """Return a topic's stored messages, and let its group read to the end."""
         self._look_for(topic)
-        found = tried.stored(self._broker.port, topic, 1)
+        found = tested_brokers.stored(self._broker.port, topic, 1)
         reader = Reader(
             self._broker.port, f"{topic}-end", 0, self._read_to.get(topic, 0), topic=topic
         )
@@ -335,7 +337,7 @@ class _Cut:
         return found
 
     def _stop(self) -> None:
-        if self._broker.stop() != 0 and self._kind == tried.OURS:
+        if self._broker.stop() != 0 and self._kind == tested_brokers.OURS:
             self._findings.wrong.append("the broker did not stop by itself")
 
 

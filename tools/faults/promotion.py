@@ -1,15 +1,16 @@
-"""kill -9 of the master under load, promotion of the slave, return of the old master; again.
+"""kill -9 of the master under load, promote the slave, restart the old master; repeat.
 
 In SYNC_MASTER an acknowledged message is on both brokers. With SYNC_FLUSH, or haAckMode=flushed, it
-is on both disks. So whoever is killed, no promotion loses one. What the old master had beyond is
-saved aside when it comes back, and none of it was acknowledged.
+is on both disks. So no promotion loses one, whichever broker is killed. The old master saves the
+rest of its log aside when it restarts, and no message in it was acknowledged.
 
-Each round also leaves messages that are to be delivered later, and half messages without an
-outcome: the new master delivers the ones, never early, and takes the outcomes of the others.
+Each round also leaves delayed messages and half messages without an outcome: the new master
+delivers the delayed ones, never early, and accepts the outcomes of the half messages.
 
-All this is a history, in which `checker` finds nothing with what either broker has.
+All this is one history, which `checker` compares with both brokers' messages.
 
-A set of 5.3.3 gets the same, and what it does is counted; its controller promotes by itself.
+A set of 5.3.3 goes through the same faults, and its failures are counted; its controller promotes
+automatically.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from tests.support.broker_set import PROMOTE_BROKER, BrokerSet
 from tests.support.controlled_set import VERSION, ControlledSet
 from tests.support.raw_remoting import RawClient
 from tests.support.waiting import until
-from tools.faults import checker, real_clients, tried
+from tools.faults import checker, real_clients, tested_brokers
 from tools.faults.clients import Book, Reader, Sender, Server, as_stored, id_of
 from tools.faults.operations import Cause, Ended, Happened, Kind, Outcome, Sent, Status, digest_of
 from tools.faults.tally import Tally, quantile
-from tools.faults.tried import is_served
+from tools.faults.tested_brokers import is_served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ COMMIT, ROLLBACK = "8", "12"
 PRODUCERS = "promoted-producers"
 DELAY_MS = 1000
 CLOCK_MS = 5
-"""Times of a broker are read at their turn of the loop."""
+"""A broker reads times once per turn of the loop."""
 KEYS: dict[str, object] = {
     "brokerRole": "SYNC_MASTER",
     "mappedFileSizeCommitLog": 4 << 20,
@@ -69,10 +70,10 @@ KEYS: dict[str, object] = {
     "slaveTimeout": 1_000,
     "haSendHeartbeatInterval": 500,
     "haHousekeepingInterval": 3_000,
-    # So long that no transaction is checked, and none is given up, until all rounds are over.
+    # So long that no transaction is checked or given up before all rounds are over.
     "transactionTimeOut": 600_000,
 }
-BROKERS = (tried.OURS, VERSION)
+BROKERS = (tested_brokers.OURS, VERSION)
 """4.9.7 has no promotion."""
 KINDS: dict[str, dict[str, object]] = {
     "SYNC_FLUSH": {"flushDiskType": "SYNC_FLUSH"},
@@ -86,15 +87,17 @@ OF_OURS_ONLY = "haAckMode"
 def kinds_of(broker: str) -> list[str]:
     """Return the kinds of durability that a broker has."""
     return [
-        kind for kind, keys in KINDS.items() if broker == tried.OURS or OF_OURS_ONLY not in keys
+        kind
+        for kind, keys in KINDS.items()
+        if broker == tested_brokers.OURS or OF_OURS_ONLY not in keys
     ]
 
 
 @dataclass
 class Findings(Tally):
-    """The results of all rounds, a cycle each; times are seconds from the kill.
+    """The results of all rounds, one per cycle; times are seconds from the kill.
 
-    `recovered` is how long it took until a send was acknowledged by both brokers again.
+    `recovered` is the time until both brokers acknowledged a send again.
     """
 
     cut: int = 0
@@ -102,7 +105,7 @@ class Findings(Tally):
     delivered_late: int = 0
     promoted: list[float] = field(default_factory=list)
     found: Counter[str] = field(default_factory=Counter)
-    """What else is wrong of an original."""
+    """Other failures of RocketMQ's own brokers."""
 
     @property
     def more(self) -> str:
@@ -113,8 +116,8 @@ class Findings(Tally):
         )
 
     def blame(self, broker: str, wrong: list[str]) -> None:
-        """Count what an original does wrong; of ours each is wrong."""
-        if broker == tried.OURS:
+        """Count a failure of RocketMQ's brokers; for ours each one fails the run."""
+        if broker == tested_brokers.OURS:
             self.wrong += wrong
         else:
             self.found += Counter(line.partition(" ")[0] for line in wrong)
@@ -137,7 +140,7 @@ class _Set:
     ) -> None:
         of_real = {} if programs is None else real_clients.KEYS
         keys = {**of_real, **KEYS, **KINDS[kind]}
-        self._is_ours = broker == tried.OURS
+        self._is_ours = broker == tested_brokers.OURS
         self._blame = partial(findings.blame, broker)
         self._set: BrokerSet | ControlledSet = (
             BrokerSet(directory, keys) if self._is_ours else ControlledSet(directory, keys)
@@ -149,7 +152,7 @@ class _Set:
         self._book = Book()
         self._readers: list[Reader] = []
         self._late: dict[str, int] = {}
-        """Body of a delayed message -> when it was sent, wall clock in milliseconds."""
+        """Body of a delayed message -> its send time, wall clock in milliseconds."""
         self._seen_aside: set[Path] = set()
 
     def start(self) -> None:
@@ -170,10 +173,10 @@ class _Set:
             reader.start()
 
     def _until_known(self) -> None:
-        """Wait until the slave knows the topics: a master that is killed before cannot be asked.
+        """Wait until the slave has the topics, because it can't fetch them from a killed master.
 
-        A slave asks for them every ten seconds, one of 5.3.3 every minute. A topic that an original
-        has lost is made again.
+        A slave fetches them every ten seconds, one of 5.3.3 every minute. A topic that a RocketMQ
+        broker has lost is created again.
         """
         for topic in () if self._is_ours else TOPICS:
             if not is_served(self._master.port, topic):
@@ -199,7 +202,7 @@ class _Set:
         self._set.__exit__()
 
     def round(self, number: int, seconds: float) -> None:
-        """Load, kill, promote, bring back; then everything must be equal."""
+        """Load, kill, promote, restart; then everything must be equal."""
         senders = [
             Sender(self._find, f"r{number}q{q}", self._book, (TOPIC, q)) for q in range(QUEUES)
         ]
@@ -230,7 +233,7 @@ class _Set:
         self._check()
 
     def finish(self) -> None:
-        """Count what the set has in the end, stop the brokers and verify their files."""
+        """Count the set's final state, stop the brokers and verify their files."""
         for reader in self._readers:
             reader.stop()
             reader.join(AGAIN_SECONDS_MAX)
@@ -244,7 +247,7 @@ class _Set:
             self._findings.wrong += verify(broker.store).problems
 
     def _of_real_clients(self) -> list[Operation]:
-        """Return what clients of RocketMQ's own saw, once they are done, and what is stored."""
+        """Return the finished history of RocketMQ's own clients, and the stored messages."""
         if self._real is None:
             return []
         self._real.rest()
@@ -257,7 +260,7 @@ class _Set:
         return None if port is None else _server(port)
 
     def _send(self, topic: str, sent: Sent, **properties: str) -> Answer | None:
-        """Send a message whose body is its id; return the answer, None for none."""
+        """Send a message whose body is its ID; return the answer, or None without one."""
         text = "\x02".join(f"{key}\x01{value}" for key, value in properties.items())
         port = self._master.port
         answer = None
@@ -287,7 +290,7 @@ class _Set:
         return halves
 
     def _settle(self, halves: list[Half]) -> None:
-        """Give the new master the outcomes of what the old one took."""
+        """Send the new master the outcomes of half messages that the old one accepted."""
         with RawClient(self._master.port) as client:
             for index, half in enumerate(halves):
                 fields = {
@@ -316,13 +319,13 @@ class _Set:
                 answer = client.ask(PROMOTE_BROKER, {"brokerRole": "", "force": "false"})
             if answer.code == raw_remoting.SUCCESS:
                 return
-            # The connections of a killed process take a moment to be gone.
+            # The connections of a killed process take a moment to close.
             if time.monotonic() > deadline:
                 raise AssertionError(f"not promoted: {answer}\n{self._slave.words()[-3000:]}")
             time.sleep(0.02)
 
     def _wait_for_ok(self) -> None:
-        """Wait until both brokers have what is sent."""
+        """Wait until both brokers have new messages."""
 
         def is_ok() -> bool:
             body = f"ok-{time.monotonic_ns()}"
@@ -346,13 +349,13 @@ class _Set:
             "readers to be at the end",
             seconds=AGAIN_SECONDS_MAX,
         )
-        # Of an original the history counts once, in the end.
+        # For RocketMQ's brokers the history counts once, at the end.
         for broker in (self._master, self._slave) if self._is_ours else ():
             report = checker.check([*self._book.history, *stored_of(broker)])
             wrong += [f"{broker.port}: {one}" for one in report.findings]
         if log_bytes(self._master, end) != log_bytes(self._slave, end):
             wrong.append(f"the logs differ before offset {end}")
-        # The checker excuses a broker that was killed; nothing of this was to be put then.
+        # The checker excuses a killed broker, but none of these may have been put by then.
         settled = [one.body.decode() for one in self._read(SETTLED_TOPIC)]
         if len({*settled}) != len(settled):
             wrong.append(f"a transaction was put twice: {sorted(settled)}")
@@ -360,7 +363,7 @@ class _Set:
         self._check_aside()
 
     def _wait_for_late(self) -> None:
-        """Wait until each delayed message is there; none may be there before its time."""
+        """Wait until each delayed message arrives; it must not arrive early."""
         until(
             lambda: self._late.keys() <= {one.body.decode() for one in self._read(LATE_TOPIC)},
             "the delayed messages",
@@ -377,10 +380,10 @@ class _Set:
         return raw_remoting.read_queue(self._master.port, topic, 0)
 
     def _check_aside(self) -> None:
-        """Of what was saved aside nothing was acknowledged."""
+        """Check that the log saved aside has no acknowledged message."""
         sends = [one for one in self._book.history if isinstance(one, Sent)]
         times = Counter(one.id for one in sends)
-        # A body that was sent twice may be acknowledged where it was sent again.
+        # A body that was sent twice may be acknowledged at its second offset.
         keys = {one.id for one in sends if one.status is Status.OK and times[one.id] == 1}
         for place in (self._slave.store / "diverged").glob("*"):
             if place in self._seen_aside:
@@ -410,7 +413,7 @@ def sent_now(
 
 
 def stored_of(broker: BrokerProcess) -> list[Stored]:
-    """Return what a broker has of all topics of a run."""
+    """Return a broker's messages in all topics of a run."""
     return [
         one
         for topic in TOPICS
@@ -451,13 +454,13 @@ def run(
     rounds: int,
     dice: Random,
     *,
-    broker: str = tried.OURS,
+    broker: str = tested_brokers.OURS,
     programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Kill and promote; a new set every few rounds keeps the checks quick.
+    """Kill and promote; a new set every few rounds keeps the checks fast.
 
-    With `programs` clients of RocketMQ's own work beside the raw ones.
+    With `programs`, RocketMQ's own clients work next to the raw ones.
     """
     findings = Findings()
     while findings.cycles < rounds and not findings.wrong:

@@ -1,10 +1,10 @@
-"""Publishes runs of faults as rows of docs/results/faults.json."""
+"""Publish fault runs as rows of docs/results/faults.json."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tools.faults import options, tried
+from tools.faults import options, tested_brokers
 from tools.faults.tally import Tally, quantile
 from tools.results import documents, pages
 from tools.results.documents import FaultRun
@@ -22,10 +22,10 @@ def publish(
     found: Tally,
     variant: str = "",
     *,
-    broker: str = tried.OURS,
+    broker: str = tested_brokers.OURS,
     is_a_store: bool = False,
 ) -> None:
-    """Write a run into the folder that `--write` names; do nothing without one.
+    """Write a run into the folder given by `--write`; do nothing without one.
 
     A store alone has no clients.
     """
@@ -62,8 +62,10 @@ def tally_of(report: Report, cycles: int, recovered: list[float]) -> Tally:
 
 
 def clients_of(arguments: Namespace, broker: str) -> str:
-    """Return the words for RocketMQ's own clients, empty if only raw clients took part."""
-    takes_part = getattr(arguments, "clients", options.RAW) == options.ALL and broker == tried.OURS
+    """Return the label of RocketMQ's own clients, empty if only raw clients took part."""
+    takes_part = (
+        getattr(arguments, "clients", options.RAW) == options.ALL and broker == tested_brokers.OURS
+    )
     return "Java, Go and raw clients" if takes_part else ""
 
 

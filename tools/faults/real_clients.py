@@ -1,8 +1,8 @@
-"""Clients of RocketMQ's own, in Java and Go, beside the raw ones of a fault run.
+"""RocketMQ's own clients, in Java and Go, next to the raw ones of a fault run.
 
-Both send to a topic of their own, so that a run asks of its raw clients what it always does; each
-is a group that is given what both send. Their transactions are decided by a check where an outcome
-did not arrive. What they wrote down becomes a part of the run's history.
+Both send to a separate topic, so that the checks of the raw clients don't change; each is a group
+that gets both clients' messages. Checks decide a transaction if its outcome was lost. The clients'
+records become a part of the run's history.
 """
 
 from __future__ import annotations
@@ -46,20 +46,22 @@ TOPIC, QUEUES = "real-clients", 2
 JAVA_GROUP, GO_GROUP = "java-group", "go-group"
 GROUPS = (JAVA_GROUP, GO_GROUP)
 TOPICS = {TOPIC: QUEUES, **{f"%RETRY%{group}": 1 for group in GROUPS}}
-"""To be made before they start, with how many queues each has; else they learn of them late."""
+"""Topics to create before they start, with their number of queues; otherwise clients find them
+late.
+"""
 DELAY_MS = 1_000
-"""Of delay level 1."""
+"""Delay of level 1."""
 TIME_OUT = "transactionTimeOut"
 TIME_OUT_MS = 500
 KEYS: dict[str, object] = {
     "transactionCheckInterval": 500,
     TIME_OUT: TIME_OUT_MS,
-    # The Go client tells a broker that starts of its producers up to half a minute later only.
+    # The Go client registers its producers with a restarted broker up to half a minute late.
     "transactionCheckMax": 1_000_000,
-    # A broker may live for a second or two only, and groups are to keep how far they are.
+    # The broker may live for only a second or two, and groups should keep their progress.
     "flushConsumerOffsetInterval": 200,
 }
-"""What a broker is to have that they work with."""
+"""Broker configuration for these clients."""
 PAUSE_MS = 4
 """Between two sends, by default."""
 SENDING_SECONDS_MAX = 36_000
@@ -73,14 +75,14 @@ Read: TypeAlias = "Callable[[str, int], list[raw_remoting.Record]]"
 
 
 class Programs(NamedTuple):
-    """Their programs, built."""
+    """The compiled client programs."""
 
     java: JavaClients
     go: Path
 
 
 def missing() -> str:
-    """Return what this machine lacks for them, nothing if it has all."""
+    """Return the missing prerequisites, or an empty string."""
     return ", ".join([*java_clients.missing(), *filter(None, [go_client.missing()])])
 
 
@@ -92,7 +94,7 @@ def build(directory: Path) -> Programs:
 
 
 class RealClients:
-    """One client in Java and one in Go, which work from the block's beginning on."""
+    """One client in Java and one in Go, which work from the beginning of the block."""
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class RealClients:
         seed: int = 0,
         pause_ms: int = PAUSE_MS,
     ) -> None:
-        """`prefix` is what runs their commands, such as `ip netns exec NAME`."""
+        """`prefix` is a command prefix such as `ip netns exec NAME`."""
         self._programs = programs
         self._tasks = {
             group: Task(
@@ -130,7 +132,7 @@ class RealClients:
         self._processes.close()
 
     def until_working(self) -> None:
-        """Wait until each has written down some of what it did."""
+        """Wait until each has recorded some operations."""
         until(
             lambda: all(len(one.history()) >= WORDS_MIN for one in self._recorders),
             "the Java and the Go client to work",
@@ -138,11 +140,11 @@ class RealClients:
         )
 
     def history(self, servers: Mapping[str, str] | None = None) -> list[Operation]:
-        """Return what they wrote down until now; `servers` has names by address."""
+        """Return their records so far; `servers` has names by address."""
         return [line for one in self._recorders for line in one.history(servers)]
 
     def stored(self) -> list[Operation]:
-        """Return what is stored of their topic, retries and dead letters included."""
+        """Return the stored messages of their topic, including retries and dead letters."""
         places = [(TOPIC, queue_id) for queue_id in range(QUEUES)]
         places += [(f"%{kind}%{group}", 0) for kind in ("RETRY", "DLQ") for group in GROUPS]
         return [
@@ -152,17 +154,17 @@ class RealClients:
         ]
 
     def rest(self) -> None:
-        """Have them send no more, once they have the answers to what they sent last."""
+        """Stop their sends once all pending sends are answered."""
         for one in self._recorders:
             one.rest()
 
     def come_to_end(self, servers: Mapping[str, str] | None = None) -> list[Operation]:
-        """Wait until they have consumed all and have ended; return what they wrote down."""
+        """Wait until they have consumed all messages and ended; return their records."""
 
         def is_over() -> bool:
             return not unfinished(self.history(), self.stored(), TOPIC, GROUPS)
 
-        # What did not come is found by the checker.
+        # The checker reports missing messages.
         with suppress(AssertionError):
             until(
                 is_over,
@@ -185,9 +187,9 @@ def beside(
     *,
     pause_ms: int = PAUSE_MS,
 ) -> RealClients:
-    """Make their topics on a master on this host, and return the clients, not started yet.
+    """Create their topics on a master on this host, and return the clients, not started yet.
 
-    `find_port` says where the master of now listens.
+    `find_port` returns the port of the current master.
     """
     for topic, queues in TOPICS.items():
         raw_remoting.create_topic(find_port(), topic, queues=queues)
@@ -199,7 +201,7 @@ def beside(
 
 
 def let_check(port: int, host: str = "127.0.0.1") -> None:
-    """Have a broker, which waited for outcomes as long as faults came, ask for them soon."""
+    """Let a broker check transactions soon, after checks were off during the faults."""
     with RawClient(port, host=host) as client:
         told = f"{TIME_OUT}={TIME_OUT_MS}\n".encode()
         answer = client.ask(UPDATE_BROKER_CONFIG, {}, told)
@@ -209,9 +211,9 @@ def let_check(port: int, host: str = "127.0.0.1") -> None:
 def unfinished(
     history: Iterable[Operation], stored: list[Operation], topic: str, groups: Sequence[str]
 ) -> set[tuple[str, str]]:
-    """Return what is still to come: messages to be put, given or consumed, and dead letters.
+    """Return pending work: messages to be put, delivered or consumed, and dead letters.
 
-    The groups of RocketMQ's own clients say what they consumed; of others what they were given.
+    The groups of RocketMQ's own clients record consumed messages; other groups record deliveries.
     """
     there = {one.id for one in stored if isinstance(one, Stored) and one.topic == topic}
     buried = {
@@ -234,8 +236,8 @@ def unfinished(
             case Delivered() if one.group not in GROUPS:
                 had.add((one.group, one.id))
             case GaveBack(group="go-group"):
-                # That client looks for its share of the retry topic every twenty seconds only, and
-                # does not look at the answer: what a broker refused it gives up.
+                # That client polls the retry topic only every twenty seconds and ignores the
+                # answer: it gives up a message that the broker rejects.
                 had.add((one.group, one.id))
             case GaveBack(is_dead=True):
                 dead.add((one.group, one.id))
@@ -251,10 +253,10 @@ def unfinished(
 def doubted(
     history: Iterable[Operation], stored: Iterable[Operation], since: int, until_ns: int
 ) -> list[Operation]:
-    """Return a history whose answers between two times promise nothing: the power was gone.
+    """Return a history without guarantees for answers between two times, with the power off.
 
-    No machine answers then; one whose file system is shut down lives on until it is killed, and may
-    have given what is not `stored` in the end.
+    A real machine wouldn't answer then. One whose file system is shut down lives on until it's
+    killed, and may have delivered messages that aren't `stored` at the end.
     """
     there = {
         (one.id, one.topic, one.queue_id, one.queue_offset)

@@ -1,9 +1,9 @@
-"""Real clients, in Java and Go, that write down what they do and see, as `operations`.
+"""Real clients, in Java and Go, that record their operations, as `operations`.
 
-Each is a producer and a push consumer of a group of its own, in a process that goes on whatever
-happens to the broker: `tests/interop/java/src/Recorder.java` and `tests/interop/go/record.go`. They
-send plain and delayed messages and transactions; they give some back once or twice, and a few as
-dead letters.
+Each is a producer and a push consumer with a separate group, in a process that survives every
+broker fault: `tests/interop/java/src/Recorder.java` and `tests/interop/go/record.go`. They send
+plain and delayed messages and transactions; they return some once or twice, and a few as dead
+letters.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 END_SECONDS = 60.0
 JAVA_LEARNS_NS = 2_000_000_000
-"""It asks the name server each second."""
+"""It polls the name server each second."""
 GO_LEARNS_NS = 32_000_000_000
-"""It asks each half minute, and cannot be told otherwise."""
+"""It polls every 30 s, which can't be changed."""
 
 
 class Task(NamedTuple):
-    """What a recorder is to do: send for so many seconds, or until it is to rest.
+    """A recorder's task: send for some seconds, or until it's asked to rest.
 
-    `delay_ms` is what delay level 1 takes there, `pause_ms` lies between two sends.
+    `delay_ms` is the duration of delay level 1, `pause_ms` the time between two sends.
     """
 
     namesrv: str
@@ -47,7 +47,7 @@ class Task(NamedTuple):
 
 
 class Recorder:
-    """A client's process. When the block ends it is killed, if it has not ended by itself."""
+    """A client's process. When the block ends, it's killed if it's still running."""
 
     def __init__(self, task: Task, process: subprocess.Popen[str], learns_ns: int) -> None:
         self.task = task
@@ -60,20 +60,20 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         with self._process:
-            pass  # Its pipes are closed, and it is waited for.
+            pass  # Close the pipes and wait for the process.
 
     def rest(self) -> None:
-        """Have it send no more, once it has the answer to what it sent last; it still consumes."""
+        """Stop its sends once the last one is answered; it still consumes."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        # Its library may say something before.
+        # The client library may print something before.
         said = next((line for line in self._process.stdout if line == "rests\n"), "")
         assert said, f"the recorder of {self.task.group} ended with {self._process.wait()}"
 
     def end(self) -> None:
-        """Have it end by itself; it takes some seconds to say goodbye."""
+        """Ask it to exit, which takes some seconds."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
@@ -83,7 +83,7 @@ class Recorder:
         assert code == 0, f"the recorder of {self.task.group} ended with {code}"
 
     def history(self, servers: Mapping[str, str] | None = None) -> list[Operation]:
-        """Return what it wrote down until now; `servers` has names by address, for who answered."""
+        """Return its records so far; `servers` has names by address, for the answering server."""
         found: list[Operation] = []
         if not self.task.history.exists():
             return found
@@ -97,15 +97,15 @@ class Recorder:
 
 
 def java(clients: JavaClients, task: Task, prefix: Sequence[str] = ()) -> Recorder:
-    """Start a Java client; `prefix` is what runs the command, such as `ip netns exec NAME`."""
+    """Start a Java client; `prefix` is a command prefix such as `ip netns exec NAME`."""
     process = clients.start("Recorder", *task, stdin=subprocess.PIPE, prefix=prefix)
     return Recorder(task, process, JAVA_LEARNS_NS)
 
 
 def go(program: Path, task: Task, prefix: Sequence[str] = ()) -> Recorder:
-    """Start a Go client, `program` being what tests/interop/go builds."""
+    """Start a Go client; `program` is the executable built from tests/interop/go."""
     command = [*prefix, str(program), "record", *map(str, task)]
-    # It says each failed connection and each roll back.
+    # It logs each failed connection and each rollback.
     with task.history.with_suffix(".err").open("ab") as errors:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True

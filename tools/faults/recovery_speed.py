@@ -1,4 +1,4 @@
-"""How fast a start reads the log when caches are warm."""
+"""Measure how fast a start reads the log with warm caches."""
 
 from __future__ import annotations
 

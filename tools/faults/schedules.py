@@ -1,8 +1,8 @@
-"""Which faults a chaos run makes, and when: a pure function of its seed.
+"""The faults of a chaos run and their times: a pure function of its seed.
 
-Faults come from a bag: each kind once, in random order, before any comes again, so that a long run
-has about as many of each. After each fault is a quiet time, and the two take the same share of a
-run. How long a cluster takes to recover is the cluster's, and no part of the schedule.
+Faults come from a bag: each kind once, in random order, before any is repeated, so that a long run
+has about as many of each. A quiet time follows each fault, and the two take the same share of a
+run. Recovery time depends on the cluster and isn't part of the schedule.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FAULT_SECONDS = (0.3, 3.0)
 
 
 class Role(StrEnum):
-    """Whom a fault hits; who is master changes during a run."""
+    """The target of a fault; the master changes during a run."""
 
     MASTER = "master"
     SLAVE = "slave"
@@ -25,7 +25,7 @@ class Role(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """What happens to whom it hits, until it is healed."""
+    """The effect on the target, until it's healed."""
 
     KILL = "kill -9"
     STOP = "stop"
@@ -44,7 +44,7 @@ class FaultKind(StrEnum):
 
 
 class Fault(NamedTuple):
-    """One fault, how long it lasts, and the quiet time after it; seconds.
+    """One fault, its duration, and the quiet time after it; seconds.
 
     `other` is the far end of a link; `size` chooses among faults of a kind, from 0 up to 1.
     """
@@ -92,9 +92,9 @@ TARGETS: Targets = {
 
 
 def schedule(seed: int, seconds: float, targets: Targets = TARGETS) -> list[Fault]:
-    """Return the faults of a run of about so many seconds, recovery not counted; never none.
+    """Return at least one fault, for a run of about `seconds` without recovery.
 
-    `targets` are the kinds that there can be, each with whom it can hit.
+    `targets` are the possible kinds, each with its possible targets.
     """
     dice = Random(seed)
     bag: list[FaultKind] = []

@@ -1,10 +1,10 @@
-"""The slave of a SYNC_MASTER dies under load; what was acknowledged is in the files that it leaves.
+"""Kill the slave of a SYNC_MASTER under load; its files have all acknowledged messages.
 
-Acknowledged is what the master answered with SUCCESS before the slave is started again: without a
-slave it acknowledges nothing. Nobody starts on the files before they are read, by a reader that
-shares no code with the broker, and each record must be the master's, byte for byte.
+A message is acknowledged if the master answered SUCCESS before the slave restarts: without a slave
+it acknowledges nothing. The files are read before any process starts on them, by a reader that
+shares no code with the broker, and each record must equal the master's, byte for byte.
 
-With haAckMode=received that holds for a killed process, whose kernel keeps what was written; with
+With haAckMode=received that holds for a killed process, whose kernel keeps written data; with
 flushed for a power cut, too.
 """
 
@@ -61,7 +61,7 @@ BROKER = ("broker_core",)
 
 
 class Acknowledged(NamedTuple):
-    """A message that a master answered with SUCCESS, and where its log has it."""
+    """A message that a master answered with SUCCESS, and its log offset."""
 
     id: str
     digest: str
@@ -72,8 +72,8 @@ class Acknowledged(NamedTuple):
 class Findings(Tally):
     """The results of all cycles.
 
-    `recovered` is how long it took from the start of the slave until sends were acknowledged.
-    `copied` is how many acknowledged messages were looked for in the files of a dead slave.
+    `recovered` is the time from the start of the slave until sends were acknowledged. `copied` is
+    the number of acknowledged messages that were checked in the files of a dead slave.
     """
 
     copied: int = 0
@@ -84,7 +84,7 @@ class Findings(Tally):
 
 
 class _Book(Book):
-    """Remembers besides where what is acknowledged is."""
+    """A book that also has the log offsets of acknowledged messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class _Book(Book):
 def lacking(
     acknowledged: Iterable[Acknowledged], master: Mapping[int, Whole], slave: Mapping[int, Whole]
 ) -> list[str]:
-    """Return what of acknowledged messages the files of a dead slave do not have as its master."""
+    """Return acknowledged messages whose record in a dead slave's files is missing or different."""
     wrong = []
     for one in acknowledged:
         there, here = master.get(one.commit_log_offset), slave.get(one.commit_log_offset)
@@ -117,7 +117,7 @@ def lacking(
 
 
 class _Set:
-    """A master that lives, and a slave that does not."""
+    """A master that stays up, and a slave that is killed."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class _Set:
         self._findings = findings
         self._book = _Book()
         self._seen = 0
-        """So many acknowledged messages were in files before."""
+        """The number of acknowledged messages already checked."""
         self._senders: list[Sender] = []
         self._disk = ExitStack()
         self._mount = ExitStack()
@@ -149,7 +149,7 @@ class _Set:
 
     def start(self) -> None:
         if self._has_disk:
-            # The store is mounted beside the image, where nobody's namespace keeps it alive.
+            # The store is mounted next to the image, where no other namespace keeps it alive.
             self._image, _ = self._disk.enter_context(file_system(self._slave.directory))
             self._mount.enter_context(mounted(self._image, self._slave.store))
         self._set.__enter__()
@@ -176,7 +176,7 @@ class _Set:
         self._disk.close()
 
     def cycle(self) -> None:
-        """Let the slave die, look for what was acknowledged, have it follow again."""
+        """Kill the slave, check acknowledged messages, restart it."""
         time.sleep(self._dice.uniform(*LOAD_SECONDS))
         self._let_die()
         self._look_into_files()
@@ -188,7 +188,7 @@ class _Set:
         self._findings.recovered.append(time.monotonic() - started_at)
 
     def finish(self) -> None:
-        """Have the slave catch up; then both are the same, and clients saw what is there."""
+        """Let the slave catch up; then both must be equal and match the clients' history."""
         for sender in self._senders:
             sender.stop()
         for sender in self._senders:
@@ -217,7 +217,7 @@ class _Set:
             wrong += verify(broker.store).problems
 
     def _wait_for_acknowledgements(self) -> None:
-        """Wait until the slave is waited for, and the load goes on."""
+        """Wait until the master waits for the slave and the load continues."""
         least = len(self._book.acknowledged) + ACKNOWLEDGED_MIN
         try:
             until(
@@ -230,11 +230,11 @@ class _Set:
             raise AssertionError(f"{error}\n{words}") from None
 
     def _let_die(self) -> None:
-        """Kill the slave; with a disk of its own the power goes, and comes back."""
+        """Kill the slave; with a separate disk, cut and restore the power."""
         if self._image is None:
             self._slave.kill()
         else:
-            # Stopped first: nobody reports without power.
+            # Stopped first, because a slave without power can't report.
             os.kill(self._slave.pid, signal.SIGSTOP)
             cut_power(self._slave.store)
             self._slave.kill()
@@ -244,13 +244,13 @@ class _Set:
 
     def _look_into_files(self) -> None:
         slave = plain_store.whole_records(self._slave.store)
-        # What is acknowledged until now was reported before the slave died.
+        # Messages acknowledged so far were reported before the slave died.
         acknowledged = self._book.acknowledged[self._seen :]
         self._seen += len(acknowledged)
         wrong = lacking(acknowledged, plain_store.whole_records(self._master.store), slave)
         self._findings.copied += len(acknowledged)
         if self._real is not None:
-            # Their libraries do not say where in the log a message is.
+            # The client libraries don't return log offsets.
             digests = {digest_of(one.body) for one in slave.values()}
             for one in self._real.history():
                 if isinstance(one, Sent) and one.status is Status.OK:
@@ -271,9 +271,9 @@ def run(
     programs: Programs | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Findings:
-    """Kill slaves; a new set every few cycles keeps the logs short. `module` is what a slave is.
+    """Kill slaves; a new set every few cycles keeps the logs short. `module` runs the slave.
 
-    With `programs` clients of RocketMQ's own work beside the raw ones.
+    With `programs`, RocketMQ's own clients work next to the raw ones.
     """
     findings = Findings()
     while findings.cycles < cycles and not findings.wrong:

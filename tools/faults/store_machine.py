@@ -1,8 +1,8 @@
-"""A store and a model of it; hypothesis leads both through puts, flushes, deletions and crashes.
+"""A store and a model of it; hypothesis runs both through puts, flushes, deletions and crashes.
 
-The model is a list of what was put. A crash may come between any two lines of the store's code. A
-killed process leaves everything that it wrote; a power cut leaves what was flushed, and any part of
-the rest, sector by sector.
+The model is a list of puts. A crash may come between any two lines of the store's code. A killed
+process leaves everything that it wrote; a power cut leaves flushed data and any part of the rest,
+sector by sector.
 
 Everything runs in one thread, so that an example repeats.
 """
@@ -31,7 +31,9 @@ from tests.support.builders import HOST, put, store_config
 from tests.support.clock import ManualClock
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.passing_time import pass_time
-from tools.faults.comparing import (
+from tools.faults.crash_points import Biased, Crash, Image, Tripwire
+from tools.faults.inline import InlineExecutor, InlineLoop, LoopFlushThread
+from tools.faults.store_comparison import (
     EVER,
     Entry,
     Found,
@@ -41,8 +43,6 @@ from tools.faults.comparing import (
     check_queue,
     read_everything,
 )
-from tools.faults.crashing import Biased, Crash, Image, Tripwire
-from tools.faults.inline import InlineExecutor, InlineLoop, LoopFlushThread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -66,7 +66,7 @@ OVERHEAD_MAX = 200
 EXPIRY_MS = 75_000
 BATCH_HEAD = struct.Struct(">iiiii")
 STALE = record.MESSAGE_MAGIC_BYTES + b"\0\0\0\x01"
-"""A body of these looks as if a record began at each of its bytes."""
+"""In a body of these, every byte looks like the start of a record."""
 
 
 crashes = st.builds(
@@ -85,7 +85,7 @@ key_sets = st.frozensets(st.sampled_from(KEYS), max_size=3)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """One store over several lives. A rule does the same thing to the store and the model."""
+    """One store over several runs. Each rule applies the same step to the store and the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Messages of deleted topics: the log still has them, and a key may find them."""
         self.next_offset: dict[Place, int] = {}
         self.holes: defaultdict[Place, set[int]] = defaultdict(set)
-        """Places of messages lost by a power cut."""
+        """Offsets of messages lost by a power cut."""
         self.number = 0
         self.damaged: set[int] = set()
         self.patches = ExitStack()
@@ -159,7 +159,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(topic=topics, queue_id=queue_ids, room_left=st.integers(0, 120), crash=maybe)
     def fill_the_file(self, topic: str, queue_id: int, room_left: int, crash: Crash | None) -> None:
-        """Put a message that leaves room_left bytes in the log's file, if it has as many."""
+        """Put a message that leaves room_left bytes in the log's file, if enough are free."""
         body = self.body(0, b".")
         room = LOG_FILE_SIZE - self.store.max_commit_log_offset % LOG_FILE_SIZE
         overhead = record.OVERHEAD_V4 + len(topic) + len(f"UNIQ_KEY\x01U{self.number}")
@@ -207,7 +207,7 @@ class StoreMachine(RuleBasedStateMachine):
         error: int,
         crash: Crash | None,
     ) -> None:
-        """The disk gives no file or block: the store refuses the whole put, or takes it anyway."""
+        """Put on a full disk: the store rejects the whole put, or stores it anyway."""
         bodies = [self.body(200, b".") for _ in range(count)]
         storage = self.storage
         storage.fail(call, nth=nth, error=error)
@@ -227,13 +227,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(milliseconds=st.sampled_from([1, 400, 1_100, 11_000, 70_000]), crash=maybe)
     def let_time_pass(self, milliseconds: int, crash: Crash | None) -> None:
-        """Flushes by interval, checkpoints, checks of the disk."""
+        """Advance the clock: interval flushes, checkpoints, disk checks."""
         with self.crashing(crash):
             self.run(pass_time(self.clock, milliseconds))
 
     @rule(crash=maybe)
     def expire(self, crash: Crash | None) -> None:
-        """All files but the last are old; those that are flushed go."""
+        """Expire all files but the last; flushed ones are deleted."""
         with self.crashing(crash):
             self.store.delete_expired_files_soon()
             self.run(pass_time(self.clock, EXPIRY_MS))
@@ -268,7 +268,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(crash=crashes, topic=topics)
     def lose_the_disk(self, crash: Crash, topic: str) -> None:
-        """Let a flush fail: the store promises nothing more until a restart."""
+        """Let a flush fail: the store guarantees nothing until a restart."""
         self.run(pass_time(self.clock, 1))
         self.storage.fail("fdatasync")
         durable_to = self.store.flushed_where
@@ -352,7 +352,7 @@ class StoreMachine(RuleBasedStateMachine):
     def is_refused(
         self, result: PutMessageResult | PutBatchResult, bodies: list[bytes], *, may_fail: bool
     ) -> bool:
-        """Tell whether the store refused a put, as it must when it fits into no file."""
+        """Whether the store rejected a put, as it must if the message fits into no file."""
         if result.status is PutMessageStatus.PUT_OK:
             return False
         is_large = sum(len(body) + OVERHEAD_MAX for body in bodies) > LOG_FILE_SIZE
@@ -394,7 +394,7 @@ class StoreMachine(RuleBasedStateMachine):
             del self.holes[place]
 
     def drop_expired(self) -> None:
-        """Follow the deletion of old files, which takes several runs."""
+        """Apply the deletion of old files to the model; it takes several runs."""
         first = self.store.min_commit_log_offset
         assert first % LOG_FILE_SIZE == 0
         assert first <= self.store.flushed_where
@@ -410,7 +410,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @contextmanager
     def crashing(self, crash: Crash | None, *, deletes: str | None = None) -> Iterator[None]:
-        """Run the block; crash somewhere in it and go on with what the crash leaves."""
+        """Run the block, crash somewhere in it and continue with the remaining files."""
         if crash is None:
             yield
             return
@@ -431,7 +431,7 @@ class StoreMachine(RuleBasedStateMachine):
         return Image(storage, crash.is_power_cut, store.flushed_where)
 
     def recover(self, image: Image, before: list[Entry], crash: Crash, deletes: str | None) -> None:
-        """Start on what a crash left, compare it with what may be there, go on with it."""
+        """Start on the files after a crash, check them, and continue with them."""
         last_first = self.store.min_commit_log_offset
         self.storage = image.storage
         self.store = self.new_store(self.storage)
@@ -473,7 +473,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.check()
 
     def adopt(self, found: list[Entry], *, is_cut: bool) -> None:
-        """Take over into the model what recovery found."""
+        """Update the model with the recovered messages."""
         end = self.store.max_commit_log_offset
         assert end >= max((e.end for e in found), default=0)
         known = dict(self.next_offset)
@@ -495,7 +495,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.next_offset.get(place, 0) <= count
 
     def check_again(self, report: RecoveryReport, found: Found) -> None:
-        """Hold that a second start finds everything in order."""
+        """Check that a second start finds everything in order."""
         store = self.new_store(self.storage.crash())
         again = store.load()
         assert again.max_commit_log_offset == report.max_commit_log_offset
@@ -505,7 +505,7 @@ class StoreMachine(RuleBasedStateMachine):
         store.close()
 
     def check(self, *, limit: int | None = None) -> None:
-        """Compare everything readable, up to a place in the log, with the model."""
+        """Compare everything readable, up to a log offset, with the model."""
         self.drop_expired()
         store = self.store
         if limit is None:

@@ -1,4 +1,4 @@
-"""Kills the process at the n-th system call of a kind, or lets the call fail, for every n.
+"""Kill the process at the n-th system call of a kind, or fail the call, for every n.
 
 SQLite tests I/O errors this way: n grows until a run ends without meeting the fault.
 """
@@ -33,7 +33,7 @@ FAULTS = (
     ("pwrite64", "signal=SIGKILL"),
 )
 MODES = {"pwrite64": POOLED}
-"""SYNC_FLUSH for other calls; only buffers are written by this one."""
+"""SYNC_FLUSH for other calls; only buffers are written with this one."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Findings:
 
 
 def missing() -> str:
-    """Return what this machine lacks to let system calls fail, nothing if it can."""
+    """Return the missing prerequisites for failing system calls, or an empty string."""
     if shutil.which("strace") is None:
         return "strace (apt-get install strace)"
     trial = subprocess.run(["strace", "-qq", "true"], capture_output=True, check=False)
@@ -69,7 +69,7 @@ def run(directory: Path, points_max: int | None) -> Findings:
 
 
 def _is_through(directory: Path, call: str, effect: str, nth: int, findings: Findings) -> bool:
-    """Do one run and verify the store; return whether the run ended before its fault."""
+    """Run once and verify the store; return whether the run ended before its fault."""
     directory.mkdir()
     trace = directory / "trace"
     store = directory / "store"

@@ -1,4 +1,4 @@
-"""What cycles of a fault come to: a row of the table in docs/reliability.md."""
+"""The results of a fault's cycles: a row of the table in docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Tally:
-    """The columns of the table, and what is wrong.
+    """The columns of the table, and the failures.
 
     Attributes:
-        lost: acknowledged messages that are not there.
-        phantom: messages that are there and were never sent, or were refused.
-        explained: messages that are there, or were given, twice, by what explains it.
+        lost: acknowledged messages that are missing.
+        phantom: stored messages that were never sent, or were rejected.
+        explained: messages stored or delivered twice, by explanation.
         recovered: seconds until a send was acknowledged again, or a store was open again.
-        not_started: how often a broker ended at its start; what its store has is not counted.
+        not_started: how often a broker exited during its start; its messages aren't counted.
     """
 
     cycles: int = 0
@@ -33,7 +33,7 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
 
     def add(self, report: Report) -> None:
-        """Count what the checker says of a history."""
+        """Count the checker's findings for a history."""
         self.acknowledged += report.acknowledged
         self.lost += report.lost.total()
         self.phantom += report.phantom
@@ -42,7 +42,7 @@ class Tally:
 
     @property
     def more(self) -> str:
-        """What a kind of run has besides, as words of its line."""
+        """Return the extra text of a kind of run for its line."""
         return ""
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Tally:
 
 
 def spread(seconds: list[float]) -> str:
-    """Return the words of how long recoveries took."""
+    """Return the distribution of recovery times as text."""
     return " ".join(
         f"recovered_{name}={quantile(seconds, part):.3f}s"
         for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
@@ -68,6 +68,6 @@ def spread(seconds: list[float]) -> str:
 
 
 def quantile(values: list[float], part: float) -> float:
-    """Return the smallest value that a part of all is not above, 0 of none."""
+    """Return a quantile of the values, or 0 without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))] if ordered else 0.0

@@ -1,7 +1,7 @@
-"""What the cluster of a chaos run is made of: members of ours and of the original, disks, clocks.
+"""The members of a chaos run's cluster (ours and RocketMQ's), its disks and clocks.
 
-A seed chooses, and what is asked for by name takes precedence. What the run then may blame depends
-on who is a member: `JUDGED` has the invariants that our parts promise.
+A seed chooses; explicit options take precedence. The members decide which findings count as
+failures: `JUDGED` has the invariants that our parts guarantee.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ ORIGINAL_NAMESRV = "original-namesrv"
 MEMBERS = (OURS, ORIGINAL_SLAVE, ORIGINAL_MASTER, ORIGINAL_NAMESRV)
 SKEW_SECONDS = 45.0
 JUDGED: dict[str, frozenset[str]] = {
-    # What the slave stores and shows, its queues' order, and that it comes back.
+    # The slave's messages and the order of its queues, and that it recovers.
     ORIGINAL_MASTER: frozenset({"I3", "I7", "I13", "I25", "I31"}),
 }
-"""By members; whoever is not here is judged by all. The original as a slave or a name server takes
-no promise away: what our master acknowledges it has itself, and what it shows is its own."""
+"""By members; others are judged by all invariants. A RocketMQ slave or name server changes no
+guarantee: our master stores what it acknowledges, and shows its own messages.
+"""
 OF_OUR_DISKS = frozenset({FaultKind.DISK_FULL, FaultKind.DISK_SLOW, FaultKind.DISK_FAILS})
 
 
@@ -30,11 +31,11 @@ class Variant:
     """One cluster.
 
     Attributes:
-        loses_power: the stores are on ext4, and powers fail, of one member or of all.
+        loses_power: the stores are on ext4, and one member or all lose power.
         skews: by how many seconds the clocks of name server, master and slave are ahead.
-        has_real: clients of RocketMQ's own, in Java and Go, are there besides.
-        has_checks: transactions are checked while faults come, so that raw clients, whom nobody can
-            ask, have none; else they are checked when all faults are over.
+        has_real: RocketMQ's own clients, in Java and Go, take part.
+        has_checks: transactions are checked during the faults, so raw clients, which can't answer
+            checks, send none; otherwise they are checked when all faults are over.
     """
 
     members: str
@@ -54,12 +55,12 @@ class Variant:
 
     @property
     def skew(self) -> float:
-        """The most that two clocks differ by, in seconds."""
+        """The largest difference between two clocks, in seconds."""
         return max(self.skews) - min(self.skews)
 
     @property
     def targets(self) -> Targets:
-        """The faults that this cluster can have, each with whom it can hit."""
+        """The faults that this cluster can have, each with its possible targets."""
         without = {
             ORIGINAL_SLAVE: Role.SLAVE,
             ORIGINAL_MASTER: Role.MASTER,
@@ -69,7 +70,8 @@ class Variant:
             places = all_places
             if kind is FaultKind.POWER and not self.loses_power:
                 continue
-            # A pair with an original has no promotion, and its disk and clock are not reached.
+            # A pair with a RocketMQ member has no promotion, and its disk and clock can't be
+            # changed.
             if without is not None and kind is FaultKind.FAILOVER:
                 continue
             if kind in OF_OUR_DISKS or kind is FaultKind.CLOCK:
@@ -82,26 +84,26 @@ class Variant:
 
 
 def variant(seed: int, members: str | None = None, *, has_real: bool = True) -> Variant:
-    """Return the cluster of a seed; None leaves the choice of its members to it.
+    """Return the cluster of a seed; with None the seed chooses the members.
 
     Odd seeds flush before they acknowledge, and only those can lose power.
     """
     dice = Random(f"variant {seed}")
     flush_disk_type = "SYNC_FLUSH" if seed % 2 else "ASYNC_FLUSH"
-    # As often only ours as not.
+    # Half of the clusters have only our members.
     chosen = dice.choice((OURS, OURS, *MEMBERS))
     members = chosen if members is None else members
     loses_power = dice.random() < 0.7 and flush_disk_type == "SYNC_FLUSH"
     skews = [dice.uniform(-SKEW_SECONDS, SKEW_SECONDS) for _ in range(3)]
     has_skew, wants_checks = dice.random() < 0.5, dice.random() < 0.5
-    # The clock of an original is the machine's.
+    # RocketMQ members use the machine's clock.
     for number, one in enumerate((ORIGINAL_NAMESRV, ORIGINAL_MASTER, ORIGINAL_SLAVE)):
         if members == one or not has_skew:
             skews[number] = 0.0
     return Variant(
         members,
         flush_disk_type,
-        # An original that loses power may come back with nothing.
+        # A RocketMQ broker that loses power may come back empty.
         loses_power and members in (OURS, ORIGINAL_NAMESRV),
         (skews[0], skews[1], skews[2]) if has_skew else (0.0, 0.0, 0.0),
         has_real,

@@ -1,13 +1,12 @@
-"""A process that puts messages as fast as it can, until somebody kills it.
+"""A process that puts messages as fast as it can until it's killed.
 
     python -m tools.faults.writer STORE_DIR FLUSH_DISK_TYPE FIRST_NUMBER [GROUPS]
 
-Prints a line `number queue_id queue_offset` for each acknowledged message, once the store has kept
-the promise of its flush mode. Two more values of FLUSH_DISK_TYPE: with `TRANSIENT_STORE_POOL` a
-message is acknowledged when it may be read, with `CONSUME_QUEUE_EXT` queues have extensions. With
-GROUPS it deletes topics meanwhile, stops after that many groups and prints `done`; then a group
-that is not acknowledged does not end it, and one that is acknowledged after a failed flush makes it
-print `acknowledged after`.
+Prints a line `number queue_id queue_offset` for each message that is acknowledged in its flush
+mode. FLUSH_DISK_TYPE has two more values: with `TRANSIENT_STORE_POOL` a message is acknowledged
+when it's readable, with `CONSUME_QUEUE_EXT` queues have extensions. With GROUPS it also deletes
+topics, stops after that many groups and prints `done`; then a rejected group doesn't end it, and
+an acknowledgement after a failed flush makes it print `acknowledged after`.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def config(root: str, flush_disk_type: str, log_file_size: int = LOG_FILE_SIZE) 
 
 
 def body_of(number: int) -> bytes:
-    """Return a message's body, of a length of its own, with its number."""
+    """Return a body of a distinct length that contains its number."""
     return b"%d" % number + b"." * (number * 37 % 900)
 
 
@@ -75,7 +74,7 @@ async def put_group(store: MessageStore, number: int) -> tuple[PutMessageStatus,
 
 
 def readable(store: MessageStore, line: str) -> bool:
-    """Tell whether the message of a line may be read."""
+    """Whether the message of a line is readable."""
     _, queue_id, queue_offset = map(int, line.split())
     return queue_offset < store.max_offset_in_queue(TOPIC, queue_id)
 

@@ -1,1 +1,1 @@
-"""Fuzzing: changed inputs for every decoder of the broker."""
+"""Fuzzing: mutated inputs for every decoder of the broker."""

@@ -1,13 +1,13 @@
-"""Gives changed inputs to every decoder of the broker, guided by coverage where atheris is there.
+"""Feed mutated inputs to every decoder of the broker, guided by coverage if atheris is installed.
 
     python -m tools.fuzz [--runs 10000000] [--target NAME ...] [--seconds S] [--seed S] [--jobs 2]
     python -m tools.fuzz --list
-    python -m tools.fuzz --repeat FILE          one input again
-    python -m tools.fuzz --merge                keep what the corpus needs in tools/fuzz/corpus
+    python -m tools.fuzz --repeat FILE          run one input again
+    python -m tools.fuzz --merge                keep the needed inputs in tools/fuzz/corpus
 
-A target may raise nothing but what its decoder declares, and must keep what its format promises. A
-run may take 100 ms of processor time, and memory stays level. What breaks this is saved below
---corpus with the command that repeats it, and the exit code is 1.
+A target may only raise errors that its decoder declares, and must keep its format's guarantees. A
+run may take 100 ms of CPU time, and memory must stay level. Violating inputs are saved below
+--corpus with the command that repeats them, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tools.fuzz import seeds
 from tools.fuzz.child import is_guided, read_corpus
 from tools.fuzz.coverage import minimized
 from tools.fuzz.targets import TARGETS
-from tools.fuzz.trial import STALL_S, kept
+from tools.fuzz.trial import STALL_S, save_input
 from tools.results import documents, pages
 from tools.results.documents import FuzzRun
 from tools.results.machine import provenance
@@ -42,21 +42,21 @@ CORPUS = Path(__file__).resolve().parent / "corpus"
 WORK = ROOT / "data" / "fuzz"
 FOUND = "found"
 ATTEMPTS = 3
-"""A virtual machine is charged for what its host does meanwhile; a stall is one each time."""
+"""A virtual machine is charged for its host's work; only a real stall repeats each time."""
 GROWTH_BYTES_MAX = 96 << 20
-"""How much more memory after all runs than after a tenth of them: the fuzzer keeps its corpus."""
+"""Maximum memory growth from a tenth of the runs to the end: the fuzzer keeps its corpus."""
 LOOK_S = 1.0
 SHOWN_S = 10.0
 INSTALL = ".venv/bin/python -m pip install --require-hashes -r deploy/requirements-fuzz.lock"
 HOW = {
     True: "guided by coverage (atheris)",
-    False: f"at random: atheris is not installed, coverage guides nothing ({INSTALL})",
+    False: f"at random, because atheris isn't installed ({INSTALL})",
 }
 
 
 @dataclass(slots=True)
 class Running:
-    """A child at work, and what it last said."""
+    """A running child and its last report."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -64,7 +64,7 @@ class Running:
     said: dict[str, Any] = field(default_factory=dict)
 
     def look(self) -> bool:
-        """Take its report; return whether it has ended."""
+        """Read its report; return whether it has ended."""
         is_over = self.process.poll() is not None
         if self.report.exists():
             self.said = json.loads(self.report.read_text())
@@ -72,7 +72,7 @@ class Running:
 
 
 class Campaign:
-    """Children, some at a time, until each target has had its runs."""
+    """Runs children, several at a time, until each target has had its runs."""
 
     def __init__(self, given: argparse.Namespace, reports: Path) -> None:
         self._given = given
@@ -170,7 +170,7 @@ class Campaign:
         )
 
     def show_end(self) -> None:
-        """Show each target's runs, longest run and memory; then all of them."""
+        """Print each target's runs, longest run and memory; then the totals."""
         say(
             f"{'target':20}{'runs':>12}{'a second':>10}{'worst ms':>10}{'MiB':>6}{'MiB at end':>12}"
         )
@@ -192,12 +192,12 @@ def say(line: str) -> None:
 
 
 def repeating(path: str, python: str = sys.executable) -> list[str]:
-    """Return the command that gives an input once more."""
+    """Return the command that runs an input again."""
     return [python, "-m", "tools.fuzz", "--repeat", path]
 
 
 def repeat(path: Path) -> int:
-    """Give an input to the target that its directory is named after."""
+    """Run an input in the target that its directory is named after."""
     target, data = TARGETS[path.resolve().parent.name], path.read_bytes()
     least = 1e9
     for _ in range(ATTEMPTS):
@@ -213,13 +213,13 @@ def repeat(path: Path) -> int:
 
 
 def merge(names: list[str], work: Path) -> None:
-    """Make the kept corpus what is needed of it and of the inputs that runs have found."""
+    """Reduce the kept corpus and new inputs to the needed ones."""
     for name in names:
         inputs = read_corpus([CORPUS / name, work / name, work / FOUND / name])
         chosen = minimized(TARGETS[name], inputs)
         shutil.rmtree(CORPUS / name, ignore_errors=True)
         for data in chosen:
-            kept(CORPUS / name, data)
+            save_input(CORPUS / name, data)
         say(f"{name}: {len(chosen)} of {len(inputs)} inputs, {sum(map(len, chosen)):,} bytes")
 
 
@@ -229,18 +229,25 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--list", action="store_true", help="name the targets")
+    parser.add_argument("--list", action="store_true", help="list the targets")
     parser.add_argument("--target", action="append", choices=list(TARGETS))
-    parser.add_argument("--runs", type=int, default=RUNS, help="of all targets together")
+    parser.add_argument("--runs", type=int, default=RUNS, help="total runs over all targets")
     parser.add_argument("--seconds", type=float, help="instead of --runs")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--corpus", type=Path, default=WORK, help="where what is found goes")
-    parser.add_argument("--jobs", type=int, default=JOBS, help="targets at a time")
-    parser.add_argument("--at-random", action="store_true", help="even where atheris is there")
+    parser.add_argument("--corpus", type=Path, default=WORK, help="directory for findings")
+    parser.add_argument(
+        "--jobs", type=int, default=JOBS, help="number of targets that run at the same time"
+    )
+    parser.add_argument(
+        "--at-random", action="store_true", help="ignore atheris even if it's installed"
+    )
     parser.add_argument("--repeat", type=Path, metavar="FILE")
     parser.add_argument("--merge", action="store_true")
     parser.add_argument(
-        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+        "--write",
+        type=Path,
+        metavar="DOCS",
+        help="write the results to DOCS/results and update its pages",
     )
     given = parser.parse_args()
     given.corpus = given.corpus.resolve()

@@ -1,8 +1,8 @@
-"""One target's runs in a process of its own: coverage-guided by atheris, or at random.
+"""Run one target in a separate process: coverage-guided by atheris, or at random.
 
     python -m tools.fuzz.child TARGET --report FILE ...
 
-`python -m tools.fuzz` starts it. Nothing of the broker is imported before atheris may look at it.
+`python -m tools.fuzz` starts it. No broker module is imported before atheris can instrument it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ FOREVER_S = 1_000_000
 
 
 def is_guided() -> bool:
-    """Tell whether atheris is installed."""
+    """Whether atheris is installed."""
     return importlib.util.find_spec("atheris") is not None
 
 
 def read_corpus(directories: Sequence[Path]) -> list[bytes]:
-    """Return the inputs of directories, each once, in the order of their names."""
+    """Return the distinct inputs of directories, in the order of their names."""
     found: dict[bytes, None] = {}
     for directory in directories:
         for path in sorted(directory.glob("*")):
@@ -46,13 +46,13 @@ def read_corpus(directories: Sequence[Path]) -> list[bytes]:
 
 
 def target_named(name: str) -> Target:
-    """Return a target; imports all that the targets need."""
+    """Return a target; imports everything that the targets need."""
     targets: dict[str, Target] = importlib.import_module(TARGETS).TARGETS
     return targets[name]
 
 
 def run_at_random(trial: Trial, corpus: Sequence[bytes], seed: int | str) -> None:
-    """Give the corpus, then changed inputs, until the trial is over."""
+    """Run the corpus, then mutated inputs, until the trial is over."""
     rng = random.Random(seed)
     try:
         for data in corpus:
@@ -66,7 +66,7 @@ def run_at_random(trial: Trial, corpus: Sequence[bytes], seed: int | str) -> Non
 def run_guided(
     trial_of: Callable[[], Trial], corpus: Sequence[Path], artifacts: Path, seed: int
 ) -> None:
-    """Have atheris give inputs; ends the process."""
+    """Let atheris choose inputs; ends the process."""
     atheris = importlib.import_module("atheris")
     with atheris.instrument_imports(include=[PACKAGE]):
         trial = trial_of()
@@ -75,17 +75,17 @@ def run_guided(
         try:
             trial.give(data)
         except TrialOverError:
-            # The fuzzer's own end would tell of a crash.
+            # The fuzzer's normal exit would be reported as a crash.
             sys.stderr.flush()
             os._exit(0 if trial.wrong is None else 1)
 
     options = [
         f"-max_len={INPUT_BYTES_MAX}",
         f"-seed={seed % 2**32 or 1}",
-        # Longer inputs from the beginning: the corpus is of real ones.
+        # Use longer inputs from the beginning, because the corpus has real ones.
         "-len_control=0",
         "-rss_limit_mb=0",
-        # The trial's own watch tells of a run that does not end.
+        # The trial has its own timeout for endless runs.
         f"-timeout={FOREVER_S}",
         f"-artifact_prefix={artifacts}/",
     ]

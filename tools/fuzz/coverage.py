@@ -1,4 +1,4 @@
-"""Coverage: which steps from line to line of the broker's code an input goes through."""
+"""Coverage: the steps from line to line of the broker's code that an input executes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OURS = str(ROOT / "broker_core")
 
 
 def steps_of(run: Callable[[bytes], None], data: bytes) -> set[Step]:
-    """Return the steps of a run; an input that is not right is of none."""
+    """Return the steps of a run; an invalid input has no steps."""
     steps: set[Step] = set()
 
     def enter(frame: FrameType, _: str, __: object) -> Callable[..., Any] | None:
@@ -49,7 +49,7 @@ def steps_of(run: Callable[[bytes], None], data: bytes) -> set[Step]:
 
 
 def minimized(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
-    """Return the shortest inputs that go through all steps that the inputs go through."""
+    """Return the shortest inputs that cover all steps of the given inputs."""
     seen: set[Step] = set()
     chosen = []
     for data in sorted(set(inputs), key=lambda one: (len(one), one)):

@@ -1,4 +1,4 @@
-"""Targets of files that are bytes: the log, its queues and its index, and a start over them."""
+"""Targets for binary files: the log, its queues and its index, and a start with them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OFFSET_MAX = (1 << 63) - 1
 
 
 def records(data: bytes) -> None:
-    """A record is whole for every reader or for none, and is written as it was read."""
+    """Every reader accepts or rejects a record alike; it's written as it was read."""
     view = memoryview(data)
     try:
         head = record.examine(view, 0, len(view), None, check_crc=True)
@@ -58,7 +58,7 @@ def records(data: bytes) -> None:
         return
     assert head is not None
     assert message.store_size == head.size <= len(data)
-    seen = record.glimpse(view)
+    seen = record.summarize(view)
     assert (seen.properties, seen.store_size) == (message.properties, head.size)
     assert seen.reconsume_times == message.reconsume_times
     properties = RecordProperties(view[: head.size])
@@ -100,7 +100,7 @@ def _assert_written(data: bytes, head: record.RecordHead) -> None:
 
 
 def columns(data: bytes) -> None:
-    """Records as columns say what one record after the other says."""
+    """Reading records in columns equals reading them one by one."""
     log = bytearray(data)
     buffer = RecordBuffer(log)
     found = walk(buffer, 0, len(log))
@@ -142,7 +142,7 @@ def columns(data: bytes) -> None:
 
 
 def queue_files(data: bytes) -> None:
-    """A queue is loaded over any units; what is read of it lies between its ends."""
+    """A queue loads with any units; its readable ones are between its ends."""
     file_bytes = 10 * UNIT_SIZE
     trust_end, units = bool(data[:1] < b"\x80"), data[1:]
     storage = _files(QUEUE, units, file_bytes)
@@ -169,7 +169,7 @@ def queue_files(data: bytes) -> None:
 
 
 def ext_files(data: bytes) -> None:
-    """An extension is one at an address or none; the next goes behind all that is referred to."""
+    """An address has an extension or not; the next one is written after all referenced ones."""
     address = int.from_bytes(data[:2], "big") % (3 * EXT_BYTES) + cq_ext_unit.ADDRESS_BASE
     units = data[2:]
     storage = _files(EXT, units, EXT_BYTES)
@@ -193,7 +193,7 @@ def ext_files(data: bytes) -> None:
 
 
 def index_files(data: bytes) -> None:
-    """Whatever an index file holds, a search ends; once cut, its chains hold together."""
+    """A search ends with any index file; after truncation, its chains are consistent."""
     size = file_size(SLOTS, ENTRIES)
     storage = FaultyStorage()
     path = Path("/store/index/20261125000000000")
@@ -222,7 +222,7 @@ def checkpoints(data: bytes) -> None:
 
 
 def starts(data: bytes) -> None:
-    """A start over any log comes to an end, and one after it finds nothing more to mend."""
+    """A start with any log ends, and the next one finds nothing more to repair."""
     kind, content = data[:1] or b"\0", data[1:]
     is_clean, has_units = bool(kind[0] & 1), bool(kind[0] & 2)
     storage = FaultyStorage()
@@ -235,20 +235,20 @@ def starts(data: bytes) -> None:
     if not is_clean:
         storage.write_atomically(Path("/store/abort"), b"")
     try:
-        # A chunk of megabytes takes longer to make than so short a log to read.
+        # Allocating a chunk of megabytes takes longer than reading such a short log.
         with mock.patch("broker_core.store.bulk_scan.CHUNK_BYTES", LOG_BYTES):
             first = _start(storage)
             second = _start(storage)
     except StoreError:
         return
     if not has_units:
-        # Units that nobody wrote may vouch for an end of the log that the next start does not see.
+        # Forged units may support an end of the log that the next start doesn't see.
         assert second.truncated_bytes == 0
         assert second.max_commit_log_offset == first.max_commit_log_offset
 
 
 def _start(storage: FaultyStorage) -> RecoveryReport:
-    """Load a store, read all of its queues, close it."""
+    """Load a store, read all its queues, close it."""
     store = a_store(ManualClock(), storage, STORE, no_bit_map)
     report = store.load()
     for queue in list(store.files.queues):

@@ -1,4 +1,4 @@
-"""Targets of JSON files: what the broker and the name server keep of their tables."""
+"""Targets for JSON files: the stored tables of the broker and the name server."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _kv_configs(storage: FaultyStorage) -> object:
 def _epochs(storage: FaultyStorage) -> object:
     epochs = Epochs(PATH, storage)
     epochs.load()
-    epochs.know_peer("127.0.0.1:1")
+    epochs.add_peer("127.0.0.1:1")
     return epochs.entries
 
 
@@ -121,7 +121,7 @@ LOADERS: tuple[Callable[[FaultyStorage], object], ...] = (
 
 
 def documents(data: bytes) -> None:
-    """A file is a table or refused in a sentence; what is written again is read as the same."""
+    """A file is a table or rejected with a message; a written table reads back equal."""
     load = LOADERS[(data[0] if data else 0) % len(LOADERS)]
     storage = FaultyStorage()
     storage.write_atomically(PATH, data[1:])

@@ -1,9 +1,9 @@
-"""Changes frames of real clients and sends them to a broker in this process.
+"""Mutate frames of real clients and send them to a broker in this process.
 
     python -m tools.fuzz.frames [--seconds 60] [--seed S] [--only NUMBER]
 
-The broker must answer or close each connection, log no error, lose no task and keep its memory;
-anything else ends the run with the number of the connection, which replays it.
+The broker must answer or close each connection, log no error, lose no task and keep its memory
+level; anything else ends the run with the number of the connection, which replays it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BYTES_SHARE = 1 / 6
 ANSWER_SECONDS = 0.05
 ALIVE_SECONDS = 10.0
 ROUND_CONNECTIONS = 1_000
-"""After this many connections a new broker, without the topics made so far, takes over."""
+"""After this many connections a new broker without topics takes over."""
 ANONYMOUS_BYTES_MAX = 256 << 20
 PROBE_OPAQUE = 0x7EADBEEF
 KEYS: dict[str, Any] = {
@@ -50,7 +50,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"aclEnable": "true"},
     {"flushDiskType": "SYNC_FLUSH"},
 ]
-"""Further configurations of the broker; each round takes the next."""
+"""More configurations of the broker; each round uses the next."""
 PROXY_HEADERS = (
     b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n",
     b"PROXY UNKNOWN\r\n",
@@ -85,7 +85,7 @@ VALUES = [
 
 
 class Findings(logging.Handler):
-    """What must not happen, as a handler of the root logger."""
+    """Unwanted log records, as a handler of the root logger."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -99,7 +99,7 @@ class Findings(logging.Handler):
 
 
 class Mutator:
-    """Changed frames, from its own source of randomness."""
+    """Mutated frames from a separate random generator."""
 
     def __init__(self, rng: random.Random, frames: list[frame_corpus.Recorded]) -> None:
         self._rng = rng
@@ -112,7 +112,7 @@ class Mutator:
         return b"".join([self._greeting() if is_proxied else b"", *frames])
 
     def _greeting(self) -> bytes:
-        """Return a proxy's header before the first frame, sometimes changed."""
+        """Return a proxy header before the first frame, sometimes mutated."""
         header = self._rng.choice(PROXY_HEADERS)
         return header if self._rng.random() < 0.8 else self._bytes(header)
 
@@ -122,7 +122,7 @@ class Mutator:
         return self.command().encode()
 
     def command(self) -> RemotingCommand:
-        """Return a command whose frame will be whole, its fields or its body changed or not."""
+        """Return a command with a complete frame, with or without changes to its fields or body."""
         rng = self._rng
         command = self._decoded(rng.choice(self._frames).frame)
         kind = rng.randrange(5)
@@ -133,11 +133,11 @@ class Mutator:
         return command
 
     def damaged(self) -> bytes:
-        """Return a frame with any bytes changed."""
+        """Return a frame with random bytes changed."""
         return self._bytes(self._rng.choice(self._frames).frame)
 
     def _bytes(self, frame: bytes) -> bytes:
-        """Change any bytes, announced lengths above all."""
+        """Change random bytes, mainly length fields."""
         data = bytearray(frame)
         rng = self._rng
         for _ in range(rng.randint(1, 4)):
@@ -178,7 +178,7 @@ class Mutator:
             command.serialize_type = 1 - command.serialize_type
 
     def _change_body(self, command: RemotingCommand) -> None:
-        """Change only the body: the header stays as it is."""
+        """Change only the body."""
         if command.body:
             command.body = self._bytes(command.body)
         else:
@@ -191,7 +191,7 @@ class Mutator:
 
 
 async def connect(port: int, stream: bytes, rng: random.Random) -> None:
-    """Send a stream in pieces; read until the broker sends nothing more."""
+    """Send a stream in pieces; read until the broker has nothing more to send."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         data = stream + request(GET_BROKER_RUNTIME_INFO, opaque=PROBE_OPAQUE)
@@ -205,7 +205,7 @@ async def connect(port: int, stream: bytes, rng: random.Random) -> None:
         await writer.drain()
         buffer = bytearray()
         while True:
-            # A frame that announces more than it brings keeps its connection waiting, rightly.
+            # A frame that is shorter than announced keeps its connection waiting, which is correct.
             piece = await asyncio.wait_for(reader.read(1 << 16), ANSWER_SECONDS)
             if not piece:
                 return
@@ -221,7 +221,7 @@ async def connect(port: int, stream: bytes, rng: random.Random) -> None:
 
 
 async def is_alive(port: int, *, is_proxied: bool) -> bool:
-    """Tell whether a well-behaved client is answered."""
+    """Whether a well-behaved client gets answers."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write((PROXY_HEADERS[0] if is_proxied else b"") + request(GET_BROKER_RUNTIME_INFO))
@@ -233,7 +233,7 @@ async def is_alive(port: int, *, is_proxied: bool) -> bool:
 
 
 def anonymous_bytes() -> int:
-    """Return the process's memory that belongs to no file, in bytes."""
+    """Return the process's memory without mapped files, in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -241,7 +241,7 @@ def anonymous_bytes() -> int:
 
 
 class Fuzzer:
-    """One run: `connections` counts connections, `findings` holds what went wrong."""
+    """One run: `connections` counts connections, `findings` has the failures."""
 
     def __init__(self, seed: int, seconds: float, only: int | None = None) -> None:
         self.connections = 0
@@ -255,7 +255,7 @@ class Fuzzer:
         self._rounds = 0
 
     async def run(self) -> str | None:
-        """Return what went wrong, None when nothing did."""
+        """Return the failure, or None without one."""
         asyncio.get_running_loop().set_exception_handler(self.findings.loop_exception)
         root = logging.getLogger()
         root.addHandler(self.findings)
@@ -306,7 +306,7 @@ class Fuzzer:
                 return
             self._next += 1
             self.connections += 1
-            # Its own source of randomness, so that one connection can be replayed alone.
+            # A separate random generator, so that one connection can be replayed alone.
             rng = random.Random(f"{self._seed}-{number}")
             stream = Mutator(rng, self._frames).stream(is_proxied=is_proxied)
             await connect(rng.choice(ports), stream, rng)

@@ -1,4 +1,4 @@
-"""Targets of the gRPC port: a connection's bytes, header compression, messages."""
+"""Targets for the gRPC port: a connection's bytes, header compression, messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KINDS = (
 
 
 class Sink(asyncio.Transport):
-    """Takes all that is written, without a loop."""
+    """Accepts all writes, without a loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,14 +65,14 @@ class Sink(asyncio.Transport):
 
 
 def connection(data: bytes) -> None:
-    """Bytes behind the preface end in frames, and perhaps in the end of the connection."""
+    """Bytes after the preface produce frames, and possibly close the connection."""
     written = _served(PYTHON, data)
     if COMPILED is not None:
         assert _served(COMPILED, data) == written
 
 
 def _served(engine: Engine, data: bytes) -> bytes:
-    """Return what a connection writes; check that it and its wire agree."""
+    """Return a connection's output; check that it agrees with its wire."""
     step = 1 + data[0] if data else 1
     data = frames.PREFACE + frames.settings({}) + data[1:]
     limits = Http2Limits(message_bytes_max=1 << 16)
@@ -97,7 +97,7 @@ def _served(engine: Engine, data: bytes) -> bytes:
 
 
 def blocks(data: bytes) -> None:
-    """Field blocks, each behind its length, are decoded or end the connection."""
+    """Field blocks with length prefixes are decoded or end the connection."""
     decoder = HeaderDecoder(LIST_BYTES_MAX)
     twin = None if NATIVE is None else NATIVE.HeaderDecoder(LIST_BYTES_MAX)
     at, block = 0, b""
@@ -120,7 +120,7 @@ def blocks(data: bytes) -> None:
 
 
 def messages(data: bytes) -> None:
-    """A message that can be read is written so that it is read as the same."""
+    """A readable message is written so that it reads back equal."""
     kind = KINDS[data[0] % len(KINDS)] if data else KINDS[0]
     try:
         found = codec.decode(kind, data[1:])
@@ -130,7 +130,7 @@ def messages(data: bytes) -> None:
                 NATIVE.decode_message(kind, data[1:])
         return
     again = codec.encode(found)
-    # NaN is not equal to itself, but its bytes are.
+    # NaN isn't equal to itself, but its bytes are.
     assert codec.encode(codec.decode(kind, again)) == again
     if NATIVE is not None:
         assert NATIVE.encode_message(NATIVE.decode_message(kind, data[1:])) == again

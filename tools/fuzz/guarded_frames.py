@@ -1,12 +1,12 @@
-"""Changed frames of real clients against a broker and a name server with access control.
+"""Mutated frames of real clients against a broker and a name server with access control.
 
     python -m tools.fuzz.guarded_frames [--frames 200000] [--seed S] [--only NUMBER]
 
-Half of the connections are strangers', half are signed by an account that may send and receive.
-Every whole request of a stranger ends in an answer, every connection in an answer to its last
-request or in its end; no turn of the broker's loop takes more than 200 ms of processor time, its
-memory stays level, it logs no error, and in the end both serve an honest client. Anything else ends
-the run with the number of the connection, which replays it.
+Half of the connections are anonymous, half are signed by an account that may send and receive.
+Every complete request of an anonymous client must be answered, and every connection must end or
+answer its last request. No turn of the broker's loop may take more than 200 ms of CPU time, its
+memory must stay level, it must not log errors, and at the end both must serve an honest client.
+Anything else ends the run with the number of the connection, which replays it.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ FRAMES = 200_000
 STREAM_FRAMES_MAX = 200
 TURN_S_MAX = 0.2
 TURN_ATTEMPTS = 3
-"""A virtual machine is charged for what its host does meanwhile; a long turn is long each time."""
+"""A virtual machine is charged for its host's work; only a really long turn repeats each time."""
 LEVEL_BYTES_MAX = 48 << 20
-"""How much more memory after all frames than after the first quarter."""
+"""Maximum memory growth from the first quarter of the frames to the end."""
 END_SECONDS_MAX = 60.0
-"""How long a connection may take to its end: far beyond any stall of the machine."""
+"""Time limit for the end of a connection: far longer than any stall of the machine."""
 START_SECONDS_MAX = 60.0
 PIECE_BYTES = 1 << 16
 ACCESS_KEY, SECRET_KEY = "application", "12345678"
@@ -61,7 +61,7 @@ TOPIC = "honest"
 
 
 class TimedSelector(selectors.EpollSelector):
-    """What a loop waits with; measures the processor time of each turn from wait to wait."""
+    """A loop's selector that measures the CPU time of each turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class GuardedBroker:
                 loop_factory=lambda: asyncio.SelectorEventLoop(self.turns)
             ) as runner:
                 runner.run(self._serve())
-        # Whoever waits for the start shall know.
+        # Pass the error to the thread that waits for the start.
         except BaseException as error:
             self._started.put(error)
             raise
@@ -136,7 +136,7 @@ class GuardedBroker:
 
 @dataclass(slots=True)
 class Counts:
-    """What a run has done."""
+    """The counters of a run."""
 
     connections: int = 0
     frames: int = 0
@@ -149,7 +149,7 @@ class Stream:
     """The bytes of one connection.
 
     `awaited` are the opaques of requests that must be answered, `frames` counts frames. A stream
-    whose last frame is damaged has no probe: it ends with the end of what the client sends.
+    whose last frame is damaged has no probe: it ends when the client stops sending.
     """
 
     data: bytes
@@ -178,10 +178,10 @@ def stream_of(rng: random.Random, mutator: Mutator, frames_max: int) -> Stream:
 
 
 def exchange(port: int, stream: Stream) -> tuple[set[int], bool]:
-    """Send a stream; return the opaques that were answered, and whether the broker closed.
+    """Send a stream; return the answered opaques, and whether the broker closed.
 
     Raises:
-        TimeoutError: there was neither an answer to the last request nor an end.
+        TimeoutError: the last request wasn't answered and the connection didn't end.
     """
     answered: set[int] = set()
     left = memoryview(stream.data)
@@ -204,7 +204,7 @@ def exchange(port: int, stream: Stream) -> tuple[set[int], bool]:
                             selector.modify(connection, selectors.EVENT_READ)
                             if not stream.has_probe:
                                 with contextlib.suppress(OSError):
-                                    # The broker may have closed it; reading tells.
+                                    # The broker may have closed it, which reading shows.
                                     connection.shutdown(socket.SHUT_WR)
                     if events & selectors.EVENT_READ:
                         piece = connection.recv(PIECE_BYTES)
@@ -222,7 +222,7 @@ def exchange(port: int, stream: Stream) -> tuple[set[int], bool]:
 
 
 async def wrong_for_an_honest_client(broker: GuardedBroker) -> str | None:
-    """Return what a client of the account does not get, None when it is served."""
+    """Return what failed for a client of the account, or None if everything works."""
     client = Client(f"127.0.0.1:{broker.broker_port}")
     client.remoting = RemotingClient(signer=Credentials(ACCESS_KEY, SECRET_KEY))
     asking = Client(f"127.0.0.1:{broker.namesrv_port}")
@@ -243,7 +243,7 @@ async def wrong_for_an_honest_client(broker: GuardedBroker) -> str | None:
 
 
 class GuardedFuzzer:
-    """One run of so many frames; `only` is the number of one connection."""
+    """One run of `frames` frames; `only` is the number of one connection."""
 
     def __init__(self, seed: int, frames: int, only: int | None = None) -> None:
         self.counts = Counts()
@@ -256,7 +256,7 @@ class GuardedFuzzer:
         self._corpus = frame_corpus.everything()
 
     def run(self) -> str | None:
-        """Return what went wrong, None when nothing did."""
+        """Return the failure, or None without one."""
         root = logging.getLogger()
         root.addHandler(self._findings)
         try:
@@ -264,7 +264,7 @@ class GuardedFuzzer:
                 tempfile.TemporaryDirectory() as directory,
                 GuardedBroker(Path(directory), self._findings) as broker,
             ):
-                # What was there before is not walked in a turn of the broker.
+                # Exclude existing objects from collections during a turn of the broker.
                 gc.collect()
                 gc.freeze()
                 return self._send_all(broker) or self._wrong_at_the_end(broker)
@@ -300,7 +300,7 @@ class GuardedFuzzer:
         return None
 
     def _connection(self, broker: GuardedBroker, number: int) -> str | None:
-        # Its own source of randomness, so that one connection can be replayed alone.
+        # A separate random generator, so that one connection can be replayed alone.
         rng = random.Random(f"{self._seed}-{number}")
         ports = (broker.broker_port, broker.broker_port, broker.vip_port, broker.namesrv_port)
         stream = stream_of(rng, Mutator(rng, self._corpus), STREAM_FRAMES_MAX)

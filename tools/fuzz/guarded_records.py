@@ -1,7 +1,7 @@
-"""Changed logs before a page that nobody may read: `python -m tools.fuzz.guarded_records N`.
+"""Put mutated logs before a page without read access: `python -m tools.fuzz.guarded_records N`.
 
-The compiled reading of records is given each log so that it ends where that page begins. A byte
-read behind it ends this process.
+The compiled record reader gets each log so that it ends where that page begins. Reading a byte
+beyond it ends this process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def guarded() -> mmap.mmap:
 
 
 def read_on(bulk: CompiledBulk, buffer: RecordBuffer, position: int, part: str) -> int:
-    """Read records and one of their parts from a position on; return how many there are."""
+    """Read records and one of their parts from a position on; return their number."""
     found = bulk.walk(buffer, position, len(buffer.bytes))
     columns = bulk.columns(buffer, found.positions)
     columns.keep(columns.is_whole)

@@ -1,4 +1,4 @@
-"""Mutation: changed inputs without coverage guidance, and inputs that repeat a piece of theirs."""
+"""Mutation: inputs changed without coverage guidance, and inputs with a repeated piece."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Gives the compiled turn damaged frames, and what it takes of them to its Python twin as well.
+"""Feed the compiled turn damaged frames, and the accepted ones to its Python twin as well.
 
     python -m tools.fuzz.native [--frames 10000000] [--seed S] [--sanitized]
 
-Both must answer alike and leave the same bytes and counts. A frame that the turn does not take is
-dropped: Python would serve it on both sides. `--sanitized` compiles the turn with AddressSanitizer
-and UndefinedBehaviorSanitizer (some minutes at first), which end the run at the first byte that is
-read or written outside; each frame lies in memory of its own, so that one byte is too many.
+Both must answer alike and leave the same bytes and counts. A frame that the turn doesn't accept is
+dropped, because Python would handle it on both sides. `--sanitized` compiles the turn with
+AddressSanitizer and UndefinedBehaviorSanitizer (some minutes the first time), which end the run at
+the first out-of-bounds access; each frame has its own allocation, so that reading one extra byte
+is detected.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from broker_core.native import build as native_build, loading, place
+from broker_core.native import build as native_build, loading, paths
 from broker_core.store.reads import FRESH_BYTES
 from tests.support import pull_frames, transaction_frames
 from tests.support.send_frames import damaged
@@ -33,29 +34,29 @@ from tools.results.machine import provenance
 
 FRAMES = 10_000_000
 FRAMES_A_STORE = 50_000
-"""After so many both begin with empty stores."""
+"""After this many frames both continue with empty stores."""
 CONFIGURATIONS: tuple[dict[str, object], ...] = ({}, {"enabledAppendPropCRC": "true"})
 KINDS = 2_000
-"""How many frames are made to be damaged, for each store."""
+"""Number of frames to damage, for each store."""
 FRAMES_A_LOOK = 10_000
 FRAMES_A_WHOLE_ONE = 16
-"""One of so many is given to whole brokers, as it is."""
+"""One in this many frames goes unchanged to complete brokers."""
 HALVES_SHARE, ENDS_SHARE = 0.1, 0.1
 HALVES_MAX = 20
-"""Of how many undecided transactions, the oldest, one is ended."""
+"""One of up to this many undecided transactions, the oldest ones, is ended."""
 DAMAGED_SHARE, CUT_SHARE, ALIKE_SHARE = 0.7, 0.2, 0.3
 ROOM, REQUESTS_MAX = 1 << 18, 1 << 10
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
-BESIDE_PYTHON = "compiled turn beside its Python twin"
+BESIDE_PYTHON = "compiled turn compared with its Python twin"
 SANITIZED = "compiled turn with AddressSanitizer and UndefinedBehaviorSanitizer"
 CHILD = "TREBUCHET_FUZZ_BUILT"
-"""Tells the process that has the sanitizers' library where the turn is."""
+"""Path of the compiled turn, for the process with the sanitizers' library."""
 DIFFERENT_BY_NATURE = ("answers", "kept", "in_flight", "closed", "attempts", "groups")
-"""A group is made by the first pull that asks for it, whoever answers that."""
+"""The first pull for a group creates it, on either side."""
 
 
 async def fuzz(rng: random.Random, frames: int) -> int:
-    """Return how many frames the turn took.
+    """Return how many frames the turn accepted.
 
     Raises:
         AssertionError: the twins differ.
@@ -77,13 +78,13 @@ async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
     pending = pair.native.parts.transactions.pending
     taken, last = 0, kinds[0]
     for number in range(count):
-        # What is like the last frame is read in another way.
+        # Frames similar to the last one take a different code path.
         frame = last if rng.random() < ALIKE_SHARE else rng.choice(kinds)
         if pending and rng.random() < ENDS_SHARE:
             halves = list(islice(pending.values(), HALVES_MAX))
             frame = transaction_frames.any_end(rng, halves, number)
         if number < KINDS // 10 or number % FRAMES_A_WHOLE_ONE == 0:
-            # Python makes queues, and room in files and the index.
+            # Python creates queues, and room in files and the index.
             await pair.feed(frame, settle=False)
             if pair.native.transport.closed:
                 pair.reconnect()
@@ -103,7 +104,7 @@ async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
             await _wake(pair)
             _compare(pair)
             pair.advance_ms(rng.choice((0, 1, 2, 5_000)))
-            # Of the log's end so much is read where it is mapped, the rest through the storage.
+            # This much of the log's end is read through a mapping, the rest through the storage.
             pair.keep_in_memory(
                 rng.choice((0, 1 << rng.randrange(24))),
                 is_resident=True,
@@ -115,7 +116,7 @@ async def _fuzz(rng: random.Random, pair: Pair, count: int) -> int:
 
 
 async def _wake(pair: Pair) -> None:
-    """Let pulls that waited be answered, alike."""
+    """Let both sides answer waiting pulls."""
     for twin in (pair.native, pair.python):
         twin.transport.written.clear()
     await settled()
@@ -123,10 +124,10 @@ async def _wake(pair: Pair) -> None:
 
 
 def take(twin: Twin, frame: bytes) -> tuple[bytes | None, int]:
-    """Have the turn serve a frame, if it does; return the answer, and how much of it was taken.
+    """Offer a frame to the turn; return the answer, and how many bytes were accepted.
 
-    The answer is None when it waits, b"" when the turn left it. A damaged length may make a shorter
-    frame of it.
+    The answer is None if it waits, b"" if the turn declined. A damaged length may shorten the
+    frame.
     """
     wire = twin.wire
     assert wire.plain_requests is not None
@@ -158,7 +159,7 @@ def sanitized_run(arguments: list[str]) -> int:
             **os.environ,
             CHILD: directory,
             "LD_PRELOAD": " ".join(libraries),
-            # Python keeps what it has until its end; its own allocator would hide what is freed.
+            # Python keeps memory until exit, and its allocator would hide freed memory.
             "ASAN_OPTIONS": "detect_leaks=0",
             "PYTHONMALLOC": "malloc",
         }
@@ -168,8 +169,8 @@ def sanitized_run(arguments: list[str]) -> int:
 
 def _choose(directory: Path) -> None:
     """Have the turn of this process be the one with sanitizers."""
-    place.BUILT = directory
-    place.FLAGS = (*place.FLAGS, *SANITIZERS)
+    paths.BUILT = directory
+    paths.FLAGS = (*paths.FLAGS, *SANITIZERS)
 
 
 def _library(name: str) -> str:
@@ -185,7 +186,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--sanitized", action="store_true")
     parser.add_argument(
-        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+        "--write",
+        type=Path,
+        metavar="DOCS",
+        help="write the results to DOCS/results and update its pages",
     )
     given = parser.parse_args()
     if given.sanitized and CHILD not in os.environ:

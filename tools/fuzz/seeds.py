@@ -1,4 +1,4 @@
-"""Seeds: what the corpus begins with, which is what real clients and brokers wrote.
+"""Seeds: the initial corpus, written by real clients and brokers.
 
     python -m tools.fuzz.seeds DIRECTORY
 
@@ -33,7 +33,7 @@ from tests.support.builders import batch_item
 from tests.support.faulty_storage import FaultyStorage
 from tools.fuzz import disk, documents, texts
 from tools.fuzz.target import INPUT_BYTES_MAX
-from tools.fuzz.trial import kept
+from tools.fuzz.trial import save_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ OF_CODE: dict[int, int] = {
     RequestCode.REGISTER_BROKER: 3,
     RequestCode.QUERY_DATA_VERSION: 8,
 }
-"""Which of texts.BODIES a request has."""
+"""The entry of texts.BODIES for each request."""
 DOCUMENTS = {
     "topics.json": 0,
     "subscriptionGroup.json": 1,
@@ -56,7 +56,7 @@ DOCUMENTS = {
     "delayOffset.json": 3,
     "consumerFilter.json": 4,
 }
-"""Which of documents.LOADERS reads a file."""
+"""The entry of documents.LOADERS for each file."""
 WRITTEN_DOCUMENTS = (
     (1, {"dataVersion": {"counter": 1, "timestamp": 2}, "subscriptionGroupTable": {
         "g": {"groupName": "g", "retryMaxTimes": 16, "brokerId": 0}}}),
@@ -129,7 +129,7 @@ FOUND = (
     ("document", b'\6{"epochs":' + b"[" * 2000),
     ("op_message", "²".encode()),
 )
-"""What once went wrong: a target, and its input."""
+"""Inputs that once failed, with their targets."""
 FIELDS = (
     *("0", "-1", "+7", "2147483647", "-2147483648", "9223372036854775807", "true", "TRUE", "1_0"),
     *("7F00000100002A9F0000000000000ABC", "20010DB800000000000000000000000700002A9F" + "0" * 16),
@@ -283,9 +283,9 @@ def _index_file() -> bytes:
 
 
 def write(directory: Path) -> None:
-    """Write all seeds, a directory a target."""
+    """Write all seeds, one directory per target."""
     for target, data in seeds():
-        kept(directory / target, data[:INPUT_BYTES_MAX])
+        save_input(directory / target, data[:INPUT_BYTES_MAX])
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Target: one format, given any bytes."""
+"""Target: a format's decoder that can be run with any bytes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ GROWN_BYTES_MAX = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One format's decoder, and what must be true of whatever it is given.
+    """One format's decoder, and the properties that must hold for any input.
 
-    `run` takes any bytes. It lets no error through but bugs: an error that the decoder declares is
-    caught, and what is decoded is held against what the format promises.
+    `run` accepts any bytes and raises only for bugs: it catches errors that the decoder declares,
+    and checks decoded values against the format's guarantees.
     """
 
     name: str
     says: str
     run: Callable[[bytes], None]
     share: float = 1.0
-    """Of all runs, beside the other targets: less where one takes long."""
+    """Share of all runs: less for slow targets."""
     grown_bytes: int = GROWN_BYTES_MAX
-    """How long an input may grow by repeating a piece of it: what grows with the square shows."""
+    """How long an input may grow by repetition, to reveal quadratic time."""
     compares_arrays: bool = False
-    """Whether what it runs compares arrays: atheris keeps for good what such a comparison returns
-    (3.0.0), so its memory is judged at random alone."""
+    """Whether it compares arrays: atheris (3.0.0) leaks the results of such comparisons, so memory
+    is only judged in random runs.
+    """

@@ -1,4 +1,4 @@
-"""Targets of texts: fastjson's JSON, bodies, SQL92, tags, properties, files that people write."""
+"""Targets for texts: fastjson's JSON, bodies, SQL92, tags, properties, files edited by people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker_core.access.acl_files import AclFiles, changes
 from broker_core.access.address_rule import parse_rule, parts_of
 from broker_core.access.rules import RULES
 from broker_core.config.loading import build
-from broker_core.config.properties import edited, parse_properties
+from broker_core.config.properties import parse_properties, replace_values
 from broker_core.config.update import update, update_namesrv
 from broker_core.delivery.sql92.java_values import EvaluationError
 from broker_core.delivery.sql92.parser import compile_expression
@@ -37,7 +37,7 @@ from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.trace.event import TraceEvent
 from broker_core.trace.filter import STAGES, STEPS, TraceWatch, compiled, stages_of
-from broker_core.trace.picking import Picking
+from broker_core.trace.selection import EventSelection
 from broker_core.transaction import op
 from tests.support.builders import a_message_ext
 from tests.support.clock import ManualClock
@@ -61,7 +61,7 @@ GUARDED = (
     RequestCode.LOCK_BATCH_MQ,
     RequestCode.CHECK_CLIENT_CONFIG,
 )
-"""Requests whose bodies say what an account must be allowed."""
+"""Requests whose bodies determine the required permissions."""
 OP_MESSAGE = a_message_ext("RMQ_SYS_TRANS_OP_HALF_TOPIC", properties={PROPERTY_TAGS: op.REMOVE_TAG})
 ACL_FILE = Path("/conf/plain_acl.yml")
 CONFIGURATION = build({})[0]
@@ -69,28 +69,28 @@ ADDRESSES = tuple(map(parts_of, ("127.0.0.1", "10.1.2.3", "::1", "2001:db8::7"))
 
 
 def any_json(data: bytes) -> None:
-    """What is read is written so that it is read as the same, compact and pretty."""
+    """A parsed value is written so that it reads back equal, compact and pretty."""
     try:
         value = java_json.decode(data)
     except ValueError:
         return
     value = _without_nulls(value)
     if REFERENCE in data:
-        # It may mean far more than it holds; who writes such a thing again needs its time.
+        # It may expand far beyond its size, and writing it takes time accordingly.
         return
     for text in (java_json.encode(value), java_json.encode_pretty(value)):
         assert java_json.decode(text) == value
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return a value as fastjson writes it: without the members that are null."""
+    """Return a value as fastjson writes it: without null members."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def bodies(data: bytes) -> None:
-    """A body is of its type, or is refused; what is of it can be written and read again."""
+    """A body has its type, or is rejected; a valid one can be written and read again."""
     kind, body = BODIES[(data[0] if data else 0) % len(BODIES)], data[1:]
     for code in GUARDED:
         with contextlib.suppress(ValueError):
@@ -104,7 +104,7 @@ def bodies(data: bytes) -> None:
 
 
 def registrations(data: bytes) -> None:
-    """A compressed registration is read as it was written."""
+    """A compressed registration reads back as written."""
     for body in (data, zlib.compress(data, 1)):
         with contextlib.suppress(ValueError):
             found = RegisterBrokerBody.decode(body, is_compressed=True)
@@ -113,7 +113,7 @@ def registrations(data: bytes) -> None:
 
 
 def sql92(data: bytes) -> None:
-    """An expression compiles or says why not; it has one value, and an evaluation ends."""
+    """An expression compiles or is rejected with a reason; evaluation ends, with one value."""
     text, _, properties = data.decode("utf-8", "replace").partition("\n\n")
     try:
         expression = compile_expression(text)
@@ -132,7 +132,7 @@ def sql92(data: bytes) -> None:
 
 
 def tags(data: bytes) -> None:
-    """A subscription by tags names tags that its own text names again."""
+    """A tag subscription has the same tags after writing and reading."""
     text = data.decode("utf-8", "replace")
     with contextlib.suppress(ValueError):
         found = build_subscription("topic", text, 1)
@@ -142,7 +142,7 @@ def tags(data: bytes) -> None:
 
 
 def properties_of_messages(data: bytes) -> None:
-    """Properties are written so that they are read as the same; one pair can be taken out."""
+    """Properties are written so that they read back equal; one pair can be removed."""
     text = data.decode("utf-8", "replace")
     table = message_properties.decode(text)
     assert message_properties.decode(message_properties.encode(table)) == table
@@ -153,7 +153,7 @@ def properties_of_messages(data: bytes) -> None:
 
 
 def op_messages(data: bytes) -> None:
-    """The body of an op message names queue offsets, or nothing."""
+    """The body of an op message is a list of queue offsets, possibly empty."""
     message = replace(OP_MESSAGE, body=data)
     found = op.half_queue_offsets(message)
     assert all(0 <= offset < 10**19 for offset in found)
@@ -161,7 +161,7 @@ def op_messages(data: bytes) -> None:
 
 
 def accounts(data: bytes) -> None:
-    """An account file is read or refused in a sentence; what is changed in it can be read."""
+    """An account file is read or rejected with a message; a changed one stays readable."""
     storage = FaultyStorage()
     storage.write_atomically(ACL_FILE, data)
     files = AclFiles(ACL_FILE, ManualClock(), storage)
@@ -185,7 +185,7 @@ def accounts(data: bytes) -> None:
 
 
 def address_rules(data: bytes) -> None:
-    """A rule is one, or is refused; it answers for every address."""
+    """A rule is valid or rejected; a valid one matches any address or not."""
     text, _, address = data.decode("utf-8", "replace").partition("\n")
     with contextlib.suppress(ValueError):
         rule = parse_rule(text)
@@ -194,7 +194,7 @@ def address_rules(data: bytes) -> None:
 
 
 def configurations(data: bytes) -> None:
-    """A file of properties is read; a change of one value changes no other."""
+    """A properties file is readable; changing one value changes no other."""
     text = data.decode("utf-8", "replace")
     table = parse_properties(text)
     with contextlib.suppress(ConfigError):
@@ -203,26 +203,26 @@ def configurations(data: bytes) -> None:
         update_namesrv(CONFIGURATION.namesrv, table)
     for key in (*list(table)[:2], "trebuchetKey"):
         wanted = {key: "1\\2"}
-        assert parse_properties(edited(text, wanted)) == {**table, **wanted}
+        assert parse_properties(replace_values(text, wanted)) == {**table, **wanted}
 
 
 def watches(data: bytes) -> None:
-    """A watch is one, or is refused; its filters answer for any event."""
+    """A watch is valid or rejected; its filters work for any event."""
     try:
         watch: TraceWatch = read_json(data, TraceWatch, "the watch")
     except RequestRefusedError:
         return
-    picking = Picking()
+    selection = EventSelection()
     filters = list(watch.named().values())
-    picking.take(filters, is_full=False)
+    selection.take(filters, is_full=False)
     for wanted in filters:
         message, here = compiled(wanted)
         for event in EVENTS:
             assert isinstance(message(event, {"a": "b"}), bool)
             assert isinstance(here(event, {"a": "b"}), bool)
         assert stages_of(wanted) <= STAGES.union(STEPS)
-    assert isinstance(picking.wants("orders", "7F0000010000"), bool)
-    assert isinstance(picking.wants_of_pulls("orders" * 20, "group", None), bool)
+    assert isinstance(selection.wants("orders", "7F0000010000"), bool)
+    assert isinstance(selection.wants_of_pulls("orders" * 20, "group", None), bool)
 
 
 EVENTS = (
@@ -259,7 +259,7 @@ TARGETS = (
         "files of properties, and changes of keys",
         configurations,
         0.05,
-        # It is read seven times.
+        # It's read seven times.
         grown_bytes=16 * 1024,
     ),
     Target("trace_watch", "filters of live tracing", watches),

@@ -1,8 +1,8 @@
-"""Trial: gives inputs to a target, one after another, and keeps the account of them.
+"""Trial: run inputs in a target, one after another, and keep statistics.
 
-A run that lets an error through ends the trial. A run that takes more than 100 ms of processor time
-is noted as slow: whether it is without what guides the fuzzer, a process of its own tells. One that
-goes on for seconds is interrupted, and ends the trial.
+An uncaught error ends the trial. A run that takes more than 100 ms of CPU time is recorded as slow;
+a separate process checks whether it's slow without the fuzzer's instrumentation. A run that takes
+seconds is interrupted, and ends the trial.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ STALL_S = 0.1
 ENDLESS_S = 10.0
 TICK_S = 1.0
 GROWN_EVERY = 500
-"""One of so many inputs is run a second time, grown."""
+"""One in this many inputs is run a second time, grown."""
 SLOW_KEPT = 8
 REPORT_EVERY_S = 2.0
 FIRST_SHARE = 0.1
-"""After this share of the runs all that is made once is made: memory is level from here on."""
+"""After this share of the runs all one-time allocations are done, and memory must stay level."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class EndlessRunError(BaseException):
-    """A run took ENDLESS_S of processor time: no handler of errors may stop it."""
+    """A run took ENDLESS_S of CPU time; not an Exception, so that no handler stops it."""
 
 
 class TrialOverError(BaseException):
-    """All runs are done, or one went wrong."""
+    """All runs are done, or one failed."""
 
 
 class Trial:
     """The runs of one target in this process.
 
     Attributes:
-        done: how many.
-        wrong: the traceback of the run that went wrong, None while none did.
+        done: the number of runs.
+        wrong: the traceback of the failed run, or None.
         slow: seconds and input of the slowest runs above STALL_S.
     """
 
@@ -80,7 +80,7 @@ class Trial:
         self._run_began = 0.0
 
     def give(self, data: bytes) -> None:
-        """Run the target with an input, now and then with a longer one made of it as well.
+        """Run the target with an input, sometimes also with a longer one made from it.
 
         Raises:
             TrialOverError: this was the last one.
@@ -110,7 +110,7 @@ class Trial:
         except (Exception, EndlessRunError):  # noqa: BLE001  any error is a finding
             self._run_began = 0.0
             self.wrong = traceback.format_exc()
-            self.wrong_input = kept(self._found / self._target.name, data)
+            self.wrong_input = save_input(self._found / self._target.name, data)
             self._write_report(is_over=True)
             raise TrialOverError from None
         took = time.process_time() - began
@@ -121,7 +121,7 @@ class Trial:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Interrupt a run that does not end."""
+        """Interrupt an endless run."""
         before = signal.signal(signal.SIGPROF, self._tick)
         signal.setitimer(signal.ITIMER_PROF, TICK_S, TICK_S)
         try:
@@ -137,7 +137,7 @@ class Trial:
 
     def _note_slow(self, took: float, data: bytes) -> None:
         if len(self.slow) < SLOW_KEPT or took > self.slow[-1][0]:
-            self.slow.append((took, kept(self._found / self._target.name, data)))
+            self.slow.append((took, save_input(self._found / self._target.name, data)))
             self.slow.sort(reverse=True)
             for _, path in self.slow[SLOW_KEPT:]:
                 path.unlink(missing_ok=True)
@@ -164,8 +164,8 @@ class Trial:
         fresh.rename(self._report)
 
 
-def kept(directory: Path, data: bytes) -> Path:
-    """Keep an input in a file named by its content; return the file."""
+def save_input(directory: Path, data: bytes) -> Path:
+    """Save an input in a file named after its content; return the file."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / hashlib.sha1(data, usedforsecurity=False).hexdigest()[:16]
     path.write_bytes(data)
@@ -173,5 +173,5 @@ def kept(directory: Path, data: bytes) -> Path:
 
 
 def resident_bytes() -> int:
-    """Return how much of this process is in memory."""
+    """Return the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES

@@ -1,4 +1,4 @@
-"""Targets of the wire: frames, headers, what a proxy and a replica say."""
+"""Targets for the wire: frames, headers, proxy headers, replication."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BATCH_ITEM = struct.Struct(">iiiii")
 
 
 def frame(data: bytes) -> None:
-    """The frames of a stream are the same in whatever pieces it comes, and can be written again."""
+    """A stream has the same frames in any pieces, and they can be written again."""
     cut, stream = data[:1], data[1:]
     whole, is_whole = _frames([stream])
     step = _step(cut, stream)
@@ -38,18 +38,18 @@ def frame(data: bytes) -> None:
 
 
 def _step(cut: bytes, stream: bytes) -> int:
-    """Return how long the pieces of a stream are, of which there are not too many."""
+    """Return a piece size that gives a limited number of pieces."""
     return max(1 + (cut[0] if cut else 0), len(stream) // PIECES_MAX)
 
 
 def _frames(pieces: list[bytes]) -> tuple[list[command.RemotingCommand], bool]:
-    """Return the commands with texts, and whether the stream could be read to its end."""
+    """Return the commands with texts, and whether the whole stream was readable."""
     decoder = FrameDecoder(FrameLimits(frame_bytes_max=FRAME_BYTES_MAX))
     found: list[command.RemotingCommand] = []
     for piece in pieces:
         decoder.feed(piece)
         try:
-            # Those before the place where the stream breaks count, too.
+            # Commands before the invalid part of the stream count, too.
             found.extend(one.with_texts() for one in decoder.commands())
         except FrameError:
             return found, False
@@ -59,17 +59,17 @@ def _frames(pieces: list[bytes]) -> tuple[list[command.RemotingCommand], bool]:
 
 
 def _shown(one: command.RemotingCommand) -> tuple[object, ...]:
-    """Return what both forms of the header can say."""
+    """Return the fields that both header formats can express."""
     code, version = one.code, one.version
     if one.serialize_type == SERIALIZE_ROCKETMQ:
         code, version = code & 0xFFFF, version & 0xFFFF
-    # The binary form has no empty texts, and knows languages by their numbers.
+    # The binary format has no empty texts, and encodes languages as numbers.
     remark = one.remark or None
     return code, one.flag, one.opaque, version, remark, one.ext_fields, one.body
 
 
 def json_headers(data: bytes) -> None:
-    """A header that can be read is written so that it is read as the same; both readers agree."""
+    """A readable header is written so that it reads back equal; both readers agree."""
     try:
         found = command.decode(SERIALIZE_JSON, data, b"")
     except FrameError:
@@ -90,14 +90,14 @@ def json_headers(data: bytes) -> None:
 
 
 def binary_headers(data: bytes) -> None:
-    """A header that can be read is written so that it is read as the same."""
+    """A readable header is written so that it reads back equal."""
     with contextlib.suppress(FrameError):
         found = binary_header.decode(data)
         assert binary_header.decode(binary_header.encode(found)) == found
 
 
 def header_fields(data: bytes) -> None:
-    """A field is a number in its range, or the request is refused; ids are read as written."""
+    """A field is a number in its range, or the request is rejected; IDs read back as written."""
     text = data.decode("utf-8", "replace")
     table = {"field": text}
     with contextlib.suppress(RequestRefusedError):
@@ -113,7 +113,7 @@ def header_fields(data: bytes) -> None:
 
 
 def proxy(data: bytes) -> None:
-    """A header names an address or nobody, whole as soon as its last byte is there, not before."""
+    """A header may have an address, and is complete exactly with its last byte."""
     try:
         found = proxy_header.parse(data)
     except FrameError:
@@ -130,7 +130,7 @@ def proxy(data: bytes) -> None:
 
 
 def replicas(data: bytes) -> None:
-    """Reports are the same in whatever pieces they come; a header is written as it was read."""
+    """Reports are the same in any pieces; a header is written as it was read."""
     step = _step(data[:1], data)
     decoder = ha_frames.ReportDecoder()
     found = [
@@ -149,7 +149,7 @@ def replicas(data: bytes) -> None:
 
 
 def batches(data: bytes) -> None:
-    """What is read of a batch is all of it, message after message."""
+    """The messages of a batch make up all of its bytes."""
     written = bytearray()
     try:
         for flag, body, properties in batch.decode(data):

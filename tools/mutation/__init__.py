@@ -1,1 +1,1 @@
-"""Mutation testing: changes of the code that no test notices."""
+"""Mutation testing: find code changes that no test notices."""

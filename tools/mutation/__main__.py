@@ -1,18 +1,18 @@
-"""How much the tests of store, replication and transactions notice.
+"""Measure how much the tests of store, replication and transactions notice.
 
-Each mutant is one small change of a module. The tests that go through the changed line run against
-it, the nearest first, in a forked child: the checkout is not written to. A mutant is killed by the
-first test that fails, survives if none does. Python's twin is tested (TREBUCHET_NATIVE=0), and
-only tests that run these packages in their own process take part.
+Each mutant is one small change of a module. The tests that execute the changed line run against
+it, the nearest first, in a forked child; the checkout stays unchanged. A mutant is killed by the
+first test that fails, and survives if all pass. The Python twin is tested (TREBUCHET_NATIVE=0),
+with tests that run these packages in their own process.
 
-`coverage` instead of modules: what the same tests go through, statements and branches. These are
-measured once, in some minutes, and again for files of tests that change.
+`coverage` instead of modules prints the statements and branches covered by the same tests. They
+are measured once, in some minutes, and again for changed test files.
 
-Neither mutmut nor cosmic-ray does this (3.8.1 and 8.7.0, their sources read): mutmut leaves out
-decorated functions, so properties and context managers, knows which tests go through a function but
-not through a line, and puts a trampoline into every call of a message's path. cosmic-ray writes
-each mutant into the checkout, and starts pytest anew for it with all the tests: seconds, where a
-child that has read them needs milliseconds.
+Neither mutmut (3.8.1) nor cosmic-ray (8.7.0) does this, according to their sources. mutmut skips
+decorated functions, including properties and context managers, selects tests by function instead
+of by line, and adds a trampoline to every call. cosmic-ray writes each mutant into the checkout
+and starts pytest with all tests each time, which takes seconds; a child that has already loaded
+the tests needs milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.mutation import covered, footprint, results, running
+from tools.mutation import coverage_map, footprint, results, running
 from tools.results import documents, pages
 
 if TYPE_CHECKING:
@@ -49,13 +49,23 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--tests", nargs="+", metavar="PLACE", help=f"default: {' '.join(footprint.TESTS)}"
     )
-    parser.add_argument("--sample", type=int, metavar="N", help="so many mutants, at random")
+    parser.add_argument("--sample", type=int, metavar="N", help="test this many random mutants")
     parser.add_argument("--seed", type=int, help="of the sample and of random tests")
-    parser.add_argument("--again", type=Path, metavar="FILE", help="what another run did not catch")
-    parser.add_argument("--together", type=int, default=os.cpu_count(), help="children at a time")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every mutant there")
     parser.add_argument(
-        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+        "--again", type=Path, metavar="FILE", help="mutants that another run didn't catch"
+    )
+    parser.add_argument(
+        "--together",
+        type=int,
+        default=os.cpu_count(),
+        help="number of processes that run at the same time",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every mutant to this file")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        metavar="DOCS",
+        help="write the results to DOCS/results and update its pages",
     )
     asked = parser.parse_args()
     if asked.write and (len(asked.places) != 1 or not asked.sample or asked.again):
@@ -78,9 +88,9 @@ def main() -> int:
     prints = footprint.footprints(asked.tests or footprint.TESTS, options, say)
     left_out = [name for one in prints.values() for name in one.failed]
     if left_out:
-        say(f"left out, since they did not pass: {', '.join(left_out)}")
+        say(f"left out because they failed: {', '.join(left_out)}")
     if wants_coverage:
-        _, told = covered.report(prints.values(), places)
+        _, told = coverage_map.report(prints.values(), places)
         print(told)
         return 0
     names = results.survivors_of(asked.again) if asked.again else None

@@ -1,4 +1,4 @@
-"""Children: forked copies of this process that try one thing each, with a time limit."""
+"""Children: forked copies of this process that each run one trial, with a time limit."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 DATA_BYTES_MAX = 3 << 30
 FILE_BYTES_MAX = 4 << 30
-"""A mutant that allocates or writes for ever ends before the machine does."""
+"""A mutant that allocates or writes without end is stopped before the machine is full."""
 TOLD_BYTES_MAX = 4096
 PASSED, FAILED, BROKEN = 0, 1, 2
 
 
 class Trial(NamedTuple):
-    """What a child is to do: return None, or what failed."""
+    """A child's task: return None, or the failed test."""
 
     mutant: Mutant
     run: Callable[[], str | None]
@@ -53,7 +53,7 @@ class _Child:
 
 
 def run_all(trials: Iterable[Trial], together: int) -> Iterator[Ended]:
-    """Run so many trials at a time; yield them as they end."""
+    """Run `jobs` trials at a time; yield them as they end."""
     waiting = iter(trials)
     running: list[_Child] = []
     exhausted = False
@@ -83,7 +83,7 @@ def _start(trial: Trial) -> _Child:
             failed = trial.run()
             os.write(writing, (failed or "").encode()[:TOLD_BYTES_MAX])
             os._exit(PASSED if failed is None else FAILED)
-        except BaseException as error:  # noqa: BLE001 - the parent's stack must not go on here
+        except BaseException as error:  # noqa: BLE001 - the parent's stack must not continue here
             os.write(writing, repr(error).encode()[:TOLD_BYTES_MAX])
             os._exit(BROKEN)
     os.close(writing)
@@ -97,7 +97,7 @@ def _be_a_child(directory: str, processor_seconds_max: int) -> None:
     for stream in range(3):
         os.dup2(quiet, stream)
     tempfile.tempdir = directory
-    # pytest makes its folders there.
+    # pytest creates its folders there.
     os.environ["TMPDIR"] = os.environ["PYTEST_DEBUG_TEMPROOT"] = directory
     resource.setrlimit(resource.RLIMIT_CPU, (processor_seconds_max, processor_seconds_max + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES_MAX, DATA_BYTES_MAX))
@@ -105,7 +105,7 @@ def _be_a_child(directory: str, processor_seconds_max: int) -> None:
 
 
 def _ended(running: list[_Child]) -> list[_Child]:
-    """Wait until some child has told how it ended, or its time is over; return these."""
+    """Wait until a child has reported its outcome or timed out; return these children."""
     if not running:
         return []
     now = time.monotonic()
@@ -123,7 +123,7 @@ def _end(child: _Child) -> Ended:
     seconds = time.monotonic() - child.began
     is_late = seconds >= child.trial.seconds_max
     told = b"" if is_late else os.read(child.pipe, TOLD_BYTES_MAX)
-    # Whatever it started goes with it.
+    # Kill its descendants, too.
     if is_late or _is_alive(child.pid):
         _kill_group(child.pid)
     _, status = os.waitpid(child.pid, 0)
@@ -134,7 +134,7 @@ def _end(child: _Child) -> Ended:
 
 
 def _is_alive(pid: int) -> bool:
-    """Wait a moment for a child that has told how it ended."""
+    """Wait a moment for a child that has reported its outcome."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

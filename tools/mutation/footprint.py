@@ -1,7 +1,7 @@
-"""Footprint: which lines and branches each test goes through, by coverage.py.
+"""Footprint: the lines and branches that each test executes, by coverage.py.
 
-Kept for each file of tests until it, what tests share or the code changes; a file that is new is
-run again, alone.
+A test file's footprint is cached until the file, shared test code or the code changes; new files
+run alone.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ TESTS = (
     "tests/property",
     "tests/golden",
 )
-"""Where the tests stand that run these packages in their own process."""
+"""Folders of tests that run these packages in their own process."""
 EXAMPLE = "tests/tools/mutation/example"
-"""Modules of which it is known what their tests notice."""
+"""Modules with known test results."""
 MARKS = "not (spark or interop or fault or browser or callgrind or fuzz)"
 KEPT = ROOT / ".pytest_cache" / "mutation"
 Lines = dict[str, list[int]]
@@ -46,7 +46,7 @@ Arcs = dict[str, list[tuple[int, int]]]
 
 @dataclass
 class Test:
-    """What one test goes through; `seconds` of processor."""
+    """The lines that one test executes; `seconds` of CPU time."""
 
     seconds: float
     lines: Lines
@@ -54,12 +54,12 @@ class Test:
 
 @dataclass
 class Footprint:
-    """What the tests of one file go through.
+    """The lines and branches that the tests of one file execute.
 
     Attributes:
-        tests: by pytest's names; those that passed.
+        tests: passed tests by pytest's names.
         failed: pytest's names of the others.
-        arcs: branches, by module: from line, to line.
+        arcs: branches by module: from line, to line.
     """
 
     tests: dict[str, Test] = field(default_factory=dict)
@@ -68,12 +68,12 @@ class Footprint:
 
 
 def modules(places: Sequence[str] = PACKAGES) -> list[str]:
-    """Return the modules at or below places, as paths from the root."""
+    """Return the modules at or below the given paths, relative to the root."""
     found: list[Path] = []
     for place in places:
         path = ROOT / place
         if not path.exists():
-            raise FileNotFoundError(f"{place}: there is no such module or package")
+            raise FileNotFoundError(f"{place}: no such module or package")
         found += sorted(path.rglob("*.py")) if path.is_dir() else [path]
     return [path.relative_to(ROOT).as_posix() for path in found]
 
@@ -81,7 +81,7 @@ def modules(places: Sequence[str] = PACKAGES) -> list[str]:
 def footprints(
     places: Sequence[str], options: Sequence[str], say: Callable[[str], None]
 ) -> dict[str, Footprint]:
-    """Return what is kept and fresh, by file of tests; run what is not, in a child."""
+    """Return the footprints by test file; run files without a fresh one in a child."""
     files = list(_test_files(places))
     stale = [file for file in files if not _kept(file).exists()]
     if stale:
@@ -96,7 +96,7 @@ def footprints(
 
 
 def imports() -> Arcs:
-    """Return the branches that imports alone go through."""
+    """Return the branches that imports alone execute."""
     return _read(None).arcs
 
 
@@ -108,7 +108,7 @@ def _test_files(places: Sequence[str]) -> Iterator[str]:
 
 
 def _kept(file: str | None) -> Path:
-    """Return where a footprint is kept; None: that of the imports."""
+    """Return the cache file of a footprint; None means that of the imports."""
     digest = hashlib.sha256(_shared())
     if file is not None:
         digest.update((ROOT / file).read_bytes())
@@ -120,7 +120,7 @@ _SHARED: list[bytes] = []
 
 
 def _shared() -> bytes:
-    """Return the digest of what every test depends on."""
+    """Return the digest of everything that all tests depend on."""
     if not _SHARED:
         digest = hashlib.sha256()
         shared = [*(ROOT / "broker_core").rglob("*.py"), *(ROOT / "tests/support").rglob("*.py")]
@@ -132,7 +132,7 @@ def _shared() -> bytes:
 
 
 def _is_shared(path: Path) -> bool:
-    """A conftest.py, or what stands beside tests and is none."""
+    """Whether a file is a conftest.py or another module next to tests."""
     place = path.relative_to(ROOT).as_posix()
     is_beside = place.startswith(TESTS) and not path.name.startswith("test_")
     return path.name == "conftest.py" or is_beside
@@ -157,7 +157,7 @@ def _write(file: str | None, footprint: Footprint) -> None:
 
 
 def _run(files: Sequence[str], options: Sequence[str]) -> int:
-    """Run files of tests under coverage, and keep what each went through."""
+    """Run test files under coverage, and store each one's footprint."""
     measured = coverage.Coverage(
         data_file=None,
         branch=True,
@@ -181,7 +181,7 @@ def _run(files: Sequence[str], options: Sequence[str]) -> int:
 
 
 class _Contexts:
-    """Tells coverage which test runs, and notes how long it takes."""
+    """Sets coverage's context to the running test, and records its time."""
 
     def __init__(self, measured: coverage.Coverage) -> None:
         self._measured = measured

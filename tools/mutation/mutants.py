@@ -1,8 +1,8 @@
 """Mutants: one small change each of a module's source.
 
-What no test should look at is left alone: annotations, the types of casts, docstrings,
-`if TYPE_CHECKING`, `__slots__`, `__repr__`, assertions, log lines, the words of an exception, and
-names of threads and tasks.
+Parts that no test should check are skipped: annotations, the types of casts, docstrings,
+`if TYPE_CHECKING`, `__slots__`, `__repr__`, assertions, log lines, exception messages, and names of
+threads and tasks.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ LARGEST = {"min": "max", "max": "min"}
 SKIPPED_FUNCTIONS = {"__repr__", "__str__"}
 SKIPPED_NAMES = {"__slots__", "__all__", "logger"}
 NAMING = {"spawn", "ThreadPoolExecutor", "Thread"}
-"""Calls whose texts are the names of threads and tasks."""
+"""Calls whose string arguments name threads and tasks."""
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFERRED = (*FUNCTION, ast.Lambda)
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A change of one place of a module."""
+    """A change of one place in a module."""
 
     path: str
-    """Of the module, from the checkout's root."""
+    """The module's path from the root."""
     scope: str
-    """The function or class that holds the place, with its outer ones; empty: the module."""
+    """The function or class that contains the place, with its outer ones; empty for the module."""
     line: int
     end_line: int
     column: int
@@ -66,13 +66,13 @@ class Mutant:
     before: str
     after: str
     number: int
-    """Of changes that read alike within the scope, from 1."""
+    """Number among identical changes within the scope, from 1."""
     is_deferred: bool
-    """It is in a function's body, not in what an import runs."""
+    """It's in a function body, and doesn't run at import."""
 
     @property
     def name(self) -> str:
-        """What stays the same when lines are added above."""
+        """A name that stays the same when lines are added above."""
         change = f"{_one_line(self.before)} -> {_one_line(self.after)}"
         number = f" #{self.number}" if self.number > 1 else ""
         return f"{self.path}::{self.scope}: {change}{number}"
@@ -93,14 +93,14 @@ class Mutant:
 
 
 def mutants_of(path: str, source: str) -> list[Mutant]:
-    """Return all mutants of a module, in the order of its lines."""
+    """Return all mutants of a module, in line order."""
     reader = _Reader(path, source)
     reader.visit(ast.parse(source))
     return sorted(reader.found, key=lambda mutant: (mutant.line, mutant.column))
 
 
 class _Reader(ast.NodeVisitor):
-    """Goes through a module's tree and collects what may be changed."""
+    """Walks a module's tree and collects possible changes."""
 
     def __init__(self, path: str, source: str) -> None:
         self._path = path
@@ -176,7 +176,7 @@ class _Reader(ast.NodeVisitor):
         self.found.append(mutant)
 
     def _changes(self, node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-        """Yield what to put in place of a node, or of a part of it."""
+        """Yield replacements for a node or a part of it."""
         if isinstance(node, ast.stmt):
             yield from self._of_statement(node)
         elif isinstance(node, ast.comprehension):
@@ -248,14 +248,14 @@ def _of_expression(node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _negated(condition: ast.expr) -> Iterator[tuple[ast.expr, str]]:
-    """A condition that no other change turns round."""
+    """Return the negation of a condition that no other change inverts."""
     is_changed_elsewhere = isinstance(condition, (ast.Compare, ast.BoolOp, ast.Constant))
     if not is_changed_elsewhere and not isinstance(condition, ast.UnaryOp):
         yield condition, _inner(ast.UnaryOp(ast.Not(), condition))
 
 
 def _inner(node: ast.expr) -> str:
-    """Return an expression that keeps together wherever it stands."""
+    """Return an expression in parentheses if needed."""
     return f"({ast.unparse(node)})"
 
 

@@ -1,4 +1,4 @@
-"""Results of mutants: kept as JSON, told as a table, survivors as diffs."""
+"""Results of mutants: stored as JSON, printed as a table, survivors as diffs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ COLUMNS = ("killed", "timeout", "equivalent", "survived", "uncovered")
 
 
 class Result(NamedTuple):
-    """What became of a mutant.
+    """The result of a mutant.
 
-    `outcome`: killed and timeout are what a test noticed; survived is what none did; equivalent
-    survived as well, and was found to change nothing; uncovered: no test goes through its line.
+    `outcome`: killed and timeout mean a test noticed it; survived means none did; equivalent
+    survived and was reviewed as changing nothing; uncovered: no test executes its line.
     """
 
     mutant: Mutant
@@ -60,13 +60,13 @@ def write(path: Path, results: Sequence[Result]) -> None:
 
 
 def survivors_of(path: Path) -> set[str]:
-    """Return the names of what a written run did not catch."""
+    """Return the names of the uncaught mutants of a stored run."""
     rows = json.loads(path.read_text())
     return {row["mutant"] for row in rows if row["outcome"] not in CAUGHT}
 
 
 def table(results: Iterable[Result]) -> str:
-    """Return lines of modules, packages and all, with the share that was caught."""
+    """Return lines for modules, packages and the total, with the caught share."""
     counts: dict[str, Counter[str]] = {}
     for result in results:
         path = result.mutant.path
@@ -93,7 +93,7 @@ def _row(name: str, counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def caught_share(counts: Mapping[str, int]) -> float | None:
-    """Return which part of the mutants that change something was caught; None without any."""
+    """Return the caught share of the effective mutants; None without any."""
     real = sum(number for outcome, number in counts.items() if outcome != "equivalent")
     return sum(counts.get(outcome, 0) for outcome in CAUGHT) / real if real else None
 
@@ -114,7 +114,7 @@ def sample_of(place: str, tests: str, seed: int, results: Iterable[Result]) -> M
 
 
 def diffs(results: Iterable[Result]) -> str:
-    """Return what is not caught, as diffs."""
+    """Return uncaught mutants as diffs."""
     return "\n".join(
         f"\n# {result.outcome}: {result.mutant.name}\n"
         + result.mutant.diff((ROOT / result.mutant.path).read_text())

@@ -1,4 +1,4 @@
-"""A run: which mutants are tried, with which tests, and for how long."""
+"""A run: which mutants to try, with which tests, and for how long."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tools.mutation.footprint import Footprint
 
 TESTS_SECONDS_MAX = 10.0
-"""Processor time of a mutant's tests under coverage: what is further away is not run."""
+"""Maximum CPU time of a mutant's tests under coverage; more distant tests are skipped."""
 
 
 def chosen(
     places: Sequence[str], sample: int | None, seed: int, names: set[str] | None
 ) -> list[Mutant]:
-    """Return the mutants below places: all, so many at random, or those named."""
+    """Return the mutants below the given paths: all, a random sample, or the named ones."""
     found = [
         mutant
         for path in footprint.modules(places)
@@ -45,7 +45,7 @@ def run(
     together: int,
     on_result: Callable[[Result], None],
 ) -> None:
-    """Try mutants; what no test goes through is not tried."""
+    """Try mutants; those without a covering test are skipped."""
     reviewed = equivalents()
 
     def tell(ended: Ended) -> None:
@@ -60,7 +60,7 @@ def run(
             is_reviewed = mutant.name in reviewed
             on_result(Result(mutant, "equivalent" if is_reviewed else "uncovered"))
     tried = [mutant for mutant in mutants if plan.tests[mutant]]
-    # First, since the others' tests import the modules here.
+    # First, because the tests of the others import the modules here.
     imported = [mutant for mutant in tried if not mutant.is_deferred]
     for ended in trials.run_imported(imported, plan, options, together):
         tell(ended)
@@ -72,7 +72,7 @@ def run(
 
 
 def plan_of(mutants: Iterable[Mutant], prints: Mapping[str, Footprint]) -> trials.Plan:
-    """Choose the tests that go through each mutant's lines, nearest and quickest first."""
+    """Choose the tests that execute each mutant's lines, nearest and fastest first."""
     seconds = {name: test.seconds for one in prints.values() for name, test in one.tests.items()}
     by_line: dict[tuple[str, int], list[str]] = {}
     by_module: dict[str, list[str]] = {}
@@ -88,7 +88,7 @@ def plan_of(mutants: Iterable[Mutant], prints: Mapping[str, Footprint]) -> trial
             places = ((mutant.path, line) for line in range(mutant.line, mutant.end_line + 1))
             through = {name for place in places for name in by_line.get(place, ())}
         else:
-            # An import goes through it, long before the tests that may notice.
+            # The import executes it, long before the tests that may notice.
             through = set(by_module.get(mutant.path, ()))
         tests[mutant] = _nearest(mutant, through, seconds)
         needed[mutant] = sum(seconds[name] for name in tests[mutant])

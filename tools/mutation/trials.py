@@ -1,7 +1,8 @@
-"""Trials: the tests of a line, run against a mutant of it, in a child of this process.
+"""Trials: run the tests of a line against a mutant of it, in a child of this process.
 
-A mutant of a function's body is put into the functions that stand there, after all tests have been
-read; that takes milliseconds. A mutant of what an import runs is imported, and its tests read anew.
+A mutant of a function body replaces the code of existing functions after all tests have been
+loaded, which takes milliseconds. A mutant of import-time code is imported, and its tests loaded
+again.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
     from tools.mutation.mutants import Mutant
 
 OPTIONS = ("-qq", "-s", "--no-summary", "-p", "no:cacheprovider", "-p", "no:timeout")
-"""Without pytest's own capture, whose files all children would share."""
+"""Without pytest's capture, whose files all children would share."""
 DEARER_MAX = 3
 READING_SECONDS_MAX = 20
-"""A mutant's limit of processor time: its tests' so many times, and what it takes to read them."""
+"""Extra CPU time for loading tests, besides a multiple of the tests' own time."""
 SLOWER_MAX = 10
 STALLED_SECONDS_MAX = 90
-"""The limit by the wall's clock: tests wait, too, and machines are busy."""
+"""Limit by wall time, because tests also wait, and machines are busy."""
 
 
 class Plan:
-    """Which tests try a mutant, the nearest first, and for how long.
+    """The tests for each mutant, the nearest first, and their time limit.
 
     Attributes:
         tests: by mutant.
-        seconds: of processor that these took, by mutant.
+        seconds: CPU time of the tests, by mutant.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Plan:
 def run_imported(
     mutants: Sequence[Mutant], plan: Plan, options: Sequence[str], together: int
 ) -> Iterator[Ended]:
-    """Try mutants of what imports run; their modules must not have been imported here."""
+    """Try mutants of import-time code; their modules must not have been imported here."""
 
     def trial(mutant: Mutant) -> Trial:
         def run() -> str | None:
@@ -86,14 +87,14 @@ def run_replaced(
     together: int,
     on_ended: Callable[[Ended], None],
 ) -> int:
-    """Read the tests here, then try mutants of functions' bodies; return pytest's exit code."""
+    """Load the tests here, then try mutants of function bodies; return pytest's exit code."""
     files = sorted({test.split("::")[0] for mutant in mutants for test in plan.tests[mutant]})
     server = _Server(mutants, plan, together, on_ended)
     return int(pytest.main([*OPTIONS, *options, *files], [server]))
 
 
 class _Failures:
-    """Keeps the name of the first test that fails."""
+    """Records the name of the first failed test."""
 
     def __init__(self) -> None:
         self.first: str | None = None
@@ -108,7 +109,7 @@ class _Failures:
 
 
 class _Server:
-    """Runs no test itself: each mutant's tests run in a child."""
+    """Runs no tests itself; each mutant's tests run in a child."""
 
     def __init__(
         self,
@@ -158,11 +159,11 @@ class _Server:
 
 
 Functions = dict[tuple[str, str, int], list[FunctionType]]
-"""What has been imported, by file, name and first line of its code."""
+"""Imported functions, by file, name and first line of their code."""
 
 
 def imported_functions() -> Functions:
-    """Return all functions of this process; those a decorator hides, too."""
+    """Return all functions of this process, including decorated ones."""
     found: Functions = {}
     for function in gc.get_objects():
         if isinstance(function, FunctionType):
@@ -171,19 +172,19 @@ def imported_functions() -> Functions:
 
 
 def replace(mutant: Mutant, functions: Functions) -> None:
-    """Put a mutant of a function's body into all functions made from it."""
+    """Put a mutant of a function body into all functions made from it."""
     path = str(ROOT / mutant.path)
     source = (ROOT / mutant.path).read_text()
     old = _functions(compile(source, path, "exec", dont_inherit=True))
     new = _functions(compile(mutant.apply(source), path, "exec", dont_inherit=True))
     assert len(old) == len(new), mutant.name
-    # Of functions that begin above the place, the last holds it.
+    # The last function that begins above the place contains it.
     last = max(code.co_firstlineno for code in old if code.co_firstlineno <= mutant.line)
     count = 0
     for before, after in zip(old, new, strict=True):
         if before.co_firstlineno == last:
             if not after.co_freevars:
-                # A call of super() that is left out took the class along.
+                # A removed super() call also removed the class from the closure.
                 after = after.replace(co_freevars=before.co_freevars)
             for function in functions.get(_key(before), []):
                 function.__code__ = after
@@ -196,17 +197,17 @@ def _key(code: CodeType) -> tuple[str, str, int]:
 
 
 def _functions(code: CodeType) -> list[CodeType]:
-    """Return the functions of modules and classes, in order, not those within functions."""
+    """Return the functions of modules and classes, in order, without nested functions."""
     found = []
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            is_body = constant.co_flags & 0x2 == 0  # CO_NEWLOCALS: a function has its own
+            is_body = constant.co_flags & 0x2 == 0  # CO_NEWLOCALS: only functions have it
             found += _functions(constant) if is_body else [constant]
     return found
 
 
 class _MutantFinder(importlib.abc.MetaPathFinder):
-    """Imports one module as its mutant, the rest as it is."""
+    """Imports one module as its mutant, the others normally."""
 
     def __init__(self, mutant: Mutant) -> None:
         self._module = mutant.path.removesuffix(".py").replace("/", ".")

@@ -1,4 +1,4 @@
-"""Renders the marked parts of README and docs from docs/results.
+"""Render the marked parts of README and docs from docs/results.
 
 python -m tools.results           after a change of docs/results/*.json or of a table
 python -m tools.results --check   exit code 1 if a page differs

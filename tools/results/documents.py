@@ -18,7 +18,7 @@ Spread = tuple[float, float | None, float]
 
 
 class Document(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A part of a file; unknown fields are refused."""
+    """A part of a file; unknown fields are rejected."""
 
 
 class Measured(Document, kw_only=True):
@@ -37,7 +37,7 @@ class Measured(Document, kw_only=True):
 
 
 class Wanted(Document):
-    """The target of a cell, as ratios to RocketMQ 4.9.7's figures; 0 for none."""
+    """The target of a cell, as ratios to RocketMQ 4.9.7's figures; 0 without a target."""
 
     cost: float = 0.0
     rate: float = 0.0
@@ -226,7 +226,7 @@ AnyDocument = TypeVar("AnyDocument", bound=Document)
 
 
 def path_of(documents: Path, name: str) -> Path:
-    """Return a file's place below the folder of documents."""
+    """Return a file's path below the folder of documents."""
     return documents / FOLDER / f"{name}.json"
 
 
@@ -240,7 +240,7 @@ def read(documents: Path, name: str, kind: type[AnyDocument]) -> AnyDocument:
 
 
 def read_rows(documents: Path, name: str, kind: type[AnyDocument]) -> list[AnyDocument]:
-    """Return the rows of a file; none if it doesn't exist."""
+    """Return the rows of a file, empty if it doesn't exist."""
     path = path_of(documents, name)
     return msgspec.json.decode(path.read_bytes(), type=list[kind]) if path.exists() else []  # type: ignore[valid-type]
 

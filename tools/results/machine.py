@@ -1,4 +1,4 @@
-"""Describes the machine, Python and commit of a measurement."""
+"""Describe the machine, Python and commit of a measurement."""
 
 from __future__ import annotations
 

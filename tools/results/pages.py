@@ -1,4 +1,4 @@
-"""Renders the parts of pages between `<!-- result: NAME -->` and its end from docs/results."""
+"""Render the parts of pages between `<!-- result: NAME -->` and its end from docs/results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws a comparison: processor time per message as a ratio to RocketMQ 4.9.7's."""
+"""Draw a comparison: CPU time per message as a ratio to RocketMQ 4.9.7's."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def drawn(found: Comparison) -> str:
 
 
 def _bars(cell: CellResult, names: list[str]) -> list[tuple[str, float]]:
-    """Return each broker's cost as a ratio to the base's; none if the base has no figure."""
+    """Return each broker's cost as a ratio to the base's, empty if the base has no figure."""
     if BASE not in cell.brokers:
         return []
     ratios = cell.ratios | {BASE: Ratio(1.0)}

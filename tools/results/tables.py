@@ -1,4 +1,4 @@
-"""Renders docs/results for the pages: one function for each marked part."""
+"""Render docs/results for the pages: one function for each marked part."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def comparison(folder: Path) -> str:
     found = documents.read(folder, "comparison", Comparison)
     took_part = {name for cell in found.cells for name in cell.brokers}
     names = [name for name in BROKERS if name in took_part]
-    heads = ["cell", *(BROKERS[name] for name in names), f"cost and rate beside {BASE}", "target"]
+    ratio = f"cost and rate relative to {BASE}"
+    heads = ["cell", *(BROKERS[name] for name in names), ratio, "target"]
     rows = [
         [
             cell.name,

@@ -1,8 +1,8 @@
-"""An appliance under even load for hours: nothing is lost, and everything stays level.
+"""Run an appliance under even load for hours: no messages are lost, and resources stay level.
 
     python -m tools.soak --minutes 120
 
-Exit code 0 when nothing was wrong, 1 when something was, 2 when the machine lacks something.
+Exit code 0 means no problems, 1 means problems, 2 means a missing prerequisite.
 A run prints its seed; --seed repeats its choices.
 """
 
@@ -54,18 +54,22 @@ COMMAND = Command(
     soak.missing,
     (
         ("--minutes", {"type": float, "default": 120.0, "help": "of load (default 120)"}),
-        ("--rate", {"type": float, "help": "messages a second (default: 30 %% of the most)"}),
+        ("--rate", {"type": float, "help": "messages per second (default: 30 %% of the maximum)"}),
         (
             "--restart-minutes",
             {
                 "type": float,
                 "default": soak.RESTART_MINUTES,
-                "help": f"between two restarts (default {soak.RESTART_MINUTES:g})",
+                "help": f"minutes between restarts (default {soak.RESTART_MINUTES:g})",
             },
         ),
         (
             "--out",
-            {"type": Path, "default": Path("soak"), "help": "where figures go (default soak)"},
+            {
+                "type": Path,
+                "default": Path("soak"),
+                "help": "directory for the figures (default soak)",
+            },
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Clients of a soak besides those of `clients`: paced sends, retries, members that come and go."""
+"""More clients for a soak than in `clients`: paced sends, retries, changing members."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ MEMBERS_MAX = 4
 
 
 class PacedSender(Sender):
-    """Sends at a fixed rate, one message at a time, and tells how long each answer took.
+    """Sends at a fixed rate, one message at a time, and reports each answer's latency.
 
-    The time counts from when the message was due: what waits for the one before it has waited. A
-    sender that is BEHIND_SECONDS_MAX late leaves out what it has missed.
+    The latency counts from the scheduled time, so that waiting for the previous send is included. A
+    sender that is BEHIND_SECONDS_MAX late skips the missed messages.
     """
 
     window = 1
@@ -81,22 +81,22 @@ class PacedSender(Sender):
 
 
 class Patient(Client):
-    """Asks an empty queue a few times a second."""
+    """Polls an empty queue a few times a second."""
 
     def pause(self, seconds: float = PULL_PAUSE_SECONDS) -> None:
         super().pause(seconds)
 
 
 class PatientReader(Patient, Reader):
-    """A reader that is in no hurry."""
+    """A reader that polls slowly."""
 
 
 class PatientCommitter(Patient, Committer):
-    """A committer that is in no hurry."""
+    """A committer that polls slowly."""
 
 
 class RetryReader(PatientReader):
-    """Reads what a group gave back; the topic for that comes with the first one."""
+    """Reads a group's returned messages; their topic is created with the first one."""
 
     def work(self, client: RawClient) -> None:
         fields = raw_remoting.pull_fields(self.topic, self.queue_id, self.queue_offset)
@@ -107,12 +107,12 @@ class RetryReader(PatientReader):
 
 
 class Retrier(Patient, Committer):
-    """A committer that cannot consume each 20th message at first and gives it back, once."""
+    """A committer that fails on each 20th message and returns it, once."""
 
     def __init__(self, *arguments: object, group: str) -> None:
         super().__init__(*arguments, group=group)
         self.given_back = 0
-        """How often the broker took one back."""
+        """How often the broker accepted a returned message."""
         self._seen = 0
         self._tried: set[str] = set()
 
@@ -143,7 +143,7 @@ class Retrier(Patient, Committer):
 
 
 class NotifiedClient(RawClient):
-    """A connection on which the broker tells of a group's changes between its answers."""
+    """A connection that also receives notifications of a group's changes."""
 
     def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Answer:
         opaque = self.send_request(code, fields, body)
@@ -157,7 +157,7 @@ class NotifiedClient(RawClient):
 class Member(threading.Thread):
     """One member of a group that shares a topic's queues, each locked as in orderly consumption.
 
-    It takes over a queue where the group has committed, and commits after each pull.
+    It takes over a queue at the group's committed offset, and commits after each pull.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Member(threading.Thread):
             client.ask(UNREGISTER_CLIENT, fields)
 
     def _balance(self, client: RawClient) -> None:
-        """Say that it lives; keep, give up and take over queues as the members' list has it."""
+        """Send a heartbeat; keep, release and take over queues according to the members' list."""
         client.ask(HEART_BEAT, body=self._heartbeat())
         answer = client.ask(GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": self._group})
         if answer.code != raw_remoting.SUCCESS:
@@ -262,7 +262,7 @@ class Member(threading.Thread):
         return count
 
     def _note_progress(self, reader: Reader, asked_at: int) -> None:
-        """Note it by when the broker was asked: it was alive then."""
+        """Record the time of the request, when the broker was alive."""
         self._book.history.append(
             Progress(self._group, self._topic, reader.queue_id, reader.queue_offset, asked_at)
         )
@@ -303,7 +303,7 @@ class Member(threading.Thread):
 
 
 class Crowd(threading.Thread):
-    """Lets members of a group come and go, one at a time; at least one is always there."""
+    """Lets members of a group join and leave, one at a time; at least one is always there."""
 
     def __init__(
         self,
@@ -312,9 +312,9 @@ class Crowd(threading.Thread):
         every_seconds: float,
         part_without_a_word: float,
     ) -> None:
-        """`make` makes a member by its number; its other argument: it leaves without a word.
+        """`make` creates a member by its number and whether it leaves without unregistering.
 
-        A lock that is left behind so holds its queue up for a minute.
+        A lock that it leaves behind holds up its queue for a minute.
         """
         super().__init__(name="crowd", daemon=True)
         self._make = make
@@ -337,7 +337,7 @@ class Crowd(threading.Thread):
                 member.join()
 
     def end(self) -> None:
-        """Let nobody come or go any more; then all leave."""
+        """Stop changing members; then all leave."""
         self._over.set()
         self.join()
 

@@ -1,4 +1,4 @@
-"""Somebody who has the console open during a soak: pages now and then, two sockets all the time."""
+"""A user with the console open during a soak: pages now and then, two sockets all the time."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ if TYPE_CHECKING:
 PAGES = ("/", "/live/", "/topics/", "/groups/", "/reports/", "/reports/health/")
 OVERVIEW, LIVE = "/overview/flow/", "/live/stream/"
 SAMPLE = 10
-"""The live page shows one message of so many."""
+"""The live page shows one in this many messages."""
 PAGE_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 100.0
-"""At first the live page wants everything and stands still: all is full then that broker and web
-process keep for it, which else fills within half an hour, or at some stall."""
+"""At first the live page requests everything and pauses, which fills the buffers of broker and web
+process. They would otherwise fill within half an hour, or during some stall.
+"""
 GRACE_SECONDS = 60.0
-"""After a restart a page may say that something is away."""
+"""After a restart a page may report that something is down."""
 
 
 class Viewers:
-    """A signed-in person with the overview and the live page open, who reads the other pages too.
+    """A signed-in user with the overview and the live page open, who also reads other pages.
 
     Attributes:
-        frames: what came over each socket.
+        frames: how much arrived over each socket.
         pages: how often each page was read.
-        wrong: pages that were refused though nothing had been restarted.
+        wrong: pages that failed although nothing had been restarted.
     """
 
     def __init__(self, appliance: Appliance, pause_seconds: float = PAUSE_SECONDS) -> None:
@@ -71,7 +72,7 @@ class Viewers:
             thread.join()
 
     def excuse(self) -> None:
-        """Expect errors for a while: something is restarted."""
+        """Expect errors for a while because of a restart."""
         self._excused_until = time.monotonic() + GRACE_SECONDS
 
     def _read_pages(self) -> None:

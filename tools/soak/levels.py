@@ -1,14 +1,14 @@
-"""What a soak measures of an appliance's processes, and when it calls a quantity level.
+"""The resources of an appliance's processes that a soak measures, and its criterion for level.
 
-A quantity of a process is looked at over its longest life between two restarts, in fifths. It is
-level when the median of the last fifth is at most LEVEL_PART above that of the second one, or at
-most by the slack of its kind: the first fifth is what a process needs to get warm. The disk is
-looked at over the whole run, as bytes for each acknowledged message.
+A quantity of a process is checked over its longest life between two restarts, in fifths. It's
+level when the median of the last fifth exceeds that of the second one by at most LEVEL_PART or the
+slack of its kind; the first fifth is warm-up. The disk is checked over the whole run, as bytes per
+acknowledged message.
 
-A broker holds a descriptor of each file of its log and index until the file expires, as the
-original does, and of files of queues. So one for each file that the store holds is counted by
-itself: there are as many as files, whose growth is the disk's. A second one of the same file, or
-one of a file that is gone, is a descriptor as any other.
+A broker holds a descriptor of each file of its log and index until the file expires, as RocketMQ
+does, and of queue files. So one descriptor for each file in the store is counted separately: their
+number grows with the disk. A second one of the same file, or one of a deleted file, counts as an
+ordinary descriptor.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ MEMORY, DESCRIPTORS, THREADS, TASKS, DISK = "memory", "descriptors", "threads", 
 STORE_FILES = "store files"
 MIB = 1 << 20
 SLACKS = {MEMORY: 4.0 * MIB, DESCRIPTORS: 4.0, THREADS: 2.0, TASKS: 4.0}
-"""A rise that is no trend: a connection more, a page of an allocator."""
+"""A rise that isn't a trend: one more connection, a page of an allocator."""
 FIFTHS = 5
 POINTS_MIN = 10
 DISK_SLACK_BYTES = 16.0 * MIB
-"""Files are allocated whole; a rise of a fifth of a run by less is no trend."""
+"""Files are allocated whole; a smaller rise of a fifth of a run isn't a trend."""
 METRIC = "trebuchet_tasks"
 ANSWER_SECONDS = 10.0
 BLOCK_BYTES = 512
-"""What the kernel counts blocks in, whatever those of the disk are."""
+"""The kernel's unit for block counts, regardless of the disk's block size."""
 
 
 class Point(NamedTuple):
@@ -52,7 +52,7 @@ class Point(NamedTuple):
 
 @dataclass
 class Life:
-    """A process from its start to its end: `name` of the program, and what was seen of it."""
+    """A process from its start to its end: the program's `name`, and the measurements."""
 
     name: str
     pid: int
@@ -65,7 +65,7 @@ class Life:
 
 
 class Verdict(NamedTuple):
-    """What a quantity of a program comes to."""
+    """The verdict on a quantity of a program."""
 
     name: str
     what: str
@@ -94,7 +94,7 @@ def _shown(what: str, value: float) -> str:
 
 
 class Lives:
-    """All processes of a run by program, the newest last. `store`: where the store's files are."""
+    """All processes of a run by program, the newest last. `store`: the store's directory."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -103,16 +103,16 @@ class Lives:
     def note(
         self, at: float, pids: Mapping[str, Sequence[int]], tasks: float | None
     ) -> dict[str, float]:
-        """Look at each program's processes, of which the first is its own; return what they have.
+        """Measure each program's processes, its main one first; return the measurements.
 
-        `tasks` are those of the broker's loop, None where it does not say.
+        `tasks` are those of the broker's loop, or None if it doesn't answer.
         """
         found = {}
         for name, (pid, *below) in pids.items():
             lives = self.by_name[name]
             if not lives or lives[-1].pid != pid:
                 lives.append(Life(name, pid))
-            seen = seen_of(self._store, pid, *below)
+            seen = process_usage(self._store, pid, *below)
             if name == "broker" and tasks is not None:
                 seen[TASKS] = tasks
             for what, value in seen.items():
@@ -121,7 +121,7 @@ class Lives:
         return found
 
     def verdicts(self) -> list[Verdict]:
-        """Return one of each quantity of each program, over its longest life."""
+        """Return the verdict on each quantity of each program, over its longest life."""
         found = []
         for name, lives in sorted(self.by_name.items()):
             longest = max(lives, key=lambda one: one.seconds)
@@ -132,7 +132,7 @@ class Lives:
 
 
 def verdict_of(name: str, what: str, points: Sequence[Point]) -> list[Verdict]:
-    """Return the verdict of a series, none where it is too short for one."""
+    """Return the verdict on a series, or None if it's too short."""
     if len(points) < POINTS_MIN:
         return []
     second, last = (statistics.median(one.value for one in fifth(points, n)) for n in (1, 4))
@@ -141,7 +141,7 @@ def verdict_of(name: str, what: str, points: Sequence[Point]) -> list[Verdict]:
 
 
 def fifth(points: Sequence[Point], number: int) -> Sequence[Point]:
-    """Return a fifth of a series by time, from 0; the nearest point where it has none."""
+    """Return a fifth of a series by time, from 0; the nearest point if it's empty."""
     began, ended = points[0].at, points[-1].at
     low = began + (ended - began) * number / FIFTHS
     high = began + (ended - began) * (number + 1) / FIFTHS
@@ -150,7 +150,7 @@ def fifth(points: Sequence[Point], number: int) -> Sequence[Point]:
 
 
 def disk_verdict(used: Sequence[Point], acknowledged: Sequence[Point]) -> list[Verdict]:
-    """Return whether a message takes as much of the disk late in a run as early in it."""
+    """Return whether a message takes as much disk late in a run as early in it."""
     if len(used) < POINTS_MIN:
         return []
     parts = []
@@ -169,10 +169,10 @@ def _rise(points: Sequence[Point]) -> float:
     return points[-1].value - points[0].value
 
 
-def seen_of(store: Path, *pids: int) -> dict[str, float]:
-    """Return memory of their own, descriptors and threads of processes together.
+def process_usage(store: Path, *pids: int) -> dict[str, float]:
+    """Return the total private memory, descriptors and threads of processes.
 
-    Of each file below `store` one descriptor of a process is among STORE_FILES.
+    One descriptor per process and file below `store` counts as STORE_FILES.
     """
     memory = descriptors = store_files = threads = 0
     for each in pids:
@@ -182,7 +182,7 @@ def seen_of(store: Path, *pids: int) -> dict[str, float]:
         memory += int(status["RssAnon"].split()[0]) * 1024
         threads += int(status["Threads"])
         with suppress(OSError):
-            targets = processes.open_by(each)
+            targets = processes.open_descriptors(each)
             files = {one for one in targets if one.is_relative_to(store) and one.is_file()}
             store_files += len(files)
             descriptors += len(targets) - len(files)
@@ -197,7 +197,7 @@ def seen_of(store: Path, *pids: int) -> dict[str, float]:
 
 
 def tasks_of(port: int) -> float | None:
-    """Return how many tasks the broker's loop has, by its metrics; None where it is away."""
+    """Return the number of tasks of the broker's loop, by its metrics; None if it's down."""
     with suppress(OSError):
         url = f"http://127.0.0.1:{port}/metrics"
         with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:
@@ -214,7 +214,7 @@ def disk_of(directory: Path) -> dict[str, int]:
 
 def _occupied(place: Path) -> int:
     total = 0
-    # Files and folders come and go: what has gone is left out.
+    # Files and folders may disappear; those are left out.
     for folder, _, names in os.walk(place):
         for name in names:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A soak's figures as files: a table a minute (CSV), all of it (JSON), and a picture (SVG)."""
+"""A soak's figures as files: a table by minute (CSV), everything (JSON), and a picture (SVG)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TICKS = 4
 
 
 class Panel(NamedTuple):
-    """Lines over the same minutes: each name's values, None where there is none."""
+    """Lines over the same minutes: each name's values, None for missing ones."""
 
     title: str
     lines: Mapping[str, Sequence[float | None]]
@@ -49,7 +49,7 @@ def write(directory: Path, figures: Figures) -> None:
 
 
 def row_of(minute: Minute) -> dict[str, object]:
-    """Return a minute's figures by the name of their column."""
+    """Return a minute's figures by column name."""
     return {
         "minute": minute.number,
         "acknowledged": minute.acknowledged,
@@ -65,7 +65,7 @@ def row_of(minute: Minute) -> dict[str, object]:
 
 
 def document_of(figures: Figures) -> dict[str, object]:
-    """Return all of it for programs."""
+    """Return everything for programs."""
     return {
         "rate": figures.rate,
         "seconds": round(figures.seconds, 1),
@@ -122,7 +122,7 @@ def _quantity(verdict: Verdict) -> Quantity:
 
 
 def picture(minutes: Sequence[Minute]) -> str:
-    """Return panels of lines, one below the other: latencies, then what the processes had."""
+    """Return panels of lines, one below the other: latencies, then the processes' resources."""
     restarts = [number for number, one in enumerate(minutes) if one.restarted]
     panels = [
         Panel(
@@ -227,7 +227,7 @@ def _drawn(panel: Panel, top: int, count: int, restarts: Sequence[int]) -> str:
 
 
 def _path(points: Sequence[tuple[float, float] | None]) -> str:
-    """Return a line through points, broken where one is missing."""
+    """Return a line through points, with gaps for missing ones."""
     words = []
     is_down = False
     for point in points:

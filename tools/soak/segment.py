@@ -1,8 +1,8 @@
-"""A part of a soak: clients of a topic of its own, and what their history comes to.
+"""A part of a soak: clients of a separate topic, and the check of their history.
 
-A soak is cut into parts so that the history of one fits into memory; the next one's senders begin
-before this one's readers have come to the end. `python -m tools.soak.segment FILE` checks a
-part's history and prints what it finds, as JSON: a process of its own, beside the soak.
+A soak is split into parts so that the history of one fits into memory; the next one's senders
+begin before this one's readers have finished. `python -m tools.soak.segment FILE` checks a part's
+history and prints the findings as JSON, in a separate process during the soak.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ if TYPE_CHECKING:
 QUEUES = 4
 DEFERRED_QUEUE = QUEUES - 1
 DEFERRED_PART = 0.1
-"""Of all sends: delayed messages and transactions, by turns."""
+"""Share of all sends: alternately delayed messages and transactions."""
 DELAY_NS = 1_000_000_000
 JOIN_SECONDS = 60.0
 END_SECONDS_MAX = 300.0
 DELETE_TOPIC_IN_BROKER, DELETE_SUBSCRIPTIONGROUP = 215, 207
 WRITE_SECONDS = 2.0
 LONG_SECONDS = 180.0
-"""A part that is shorter has no members that leave without a word, whose locks last a minute."""
+"""A shorter part has no members that leave without unregistering, whose locks last a minute."""
 PART_WITHOUT_A_WORD = 0.3
 FINDINGS_MAX = 20
 
 
 class Checked(Struct):
-    """What the history of a part comes to."""
+    """The result of checking a part's history."""
 
     acknowledged: int
     delivered: int
@@ -131,7 +131,7 @@ class Segment:
         self._crowd.start()
 
     def note(self, cause: Cause) -> None:
-        """Write down that something happened to the broker."""
+        """Record an event of the broker."""
         self._book.history.append(operations.Happened(cause, time.monotonic_ns()))
 
     def end_sends(self) -> None:
@@ -142,9 +142,9 @@ class Segment:
             sender.join(JOIN_SECONDS)
 
     def come_to_rest(self) -> Checked:
-        """Read to the end, write down what is stored, check the history, delete topic and groups.
+        """Read to the end, record stored messages, check the history, delete topic and groups.
 
-        What a part left behind would be a row more on pages, and in each of the broker's tables.
+        Leftovers would add rows to pages and to each of the broker's tables.
         """
         self._crowd.end()
         self._settle()
@@ -186,7 +186,7 @@ class Segment:
         return [one for one in self._clients if isinstance(one, kinds)]
 
     def _settle(self) -> None:
-        """Say all outcomes once more: an END is no promise."""
+        """Send all outcomes again, because an END gets no answer."""
         with RawClient(self._find().port) as client:
             for one in self._clients:
                 if not isinstance(one, Deferrer):
@@ -207,7 +207,7 @@ class Segment:
         def is_there() -> bool:
             return expected <= {id_of(one.body) for one in self._read(self._topic, DEFERRED_QUEUE)}
 
-        # What does not come is found by the checker; likewise with the readers.
+        # The checker reports missing messages, and readers that don't finish.
         with suppress(AssertionError):
             until(is_there, "the delayed messages", seconds=END_SECONDS_MAX, every_s=2.0)
 
@@ -219,7 +219,7 @@ class Segment:
         readers = [one for one in self._clients if isinstance(one, Reader)]
 
         def is_read() -> bool:
-            # What was given back last comes again a second later.
+            # The last returned messages arrive again a second later.
             ends[retry, 0] = self._end(retry, 0)
             return (
                 all(one.queue_offset >= ends[one.topic, one.queue_id] for one in readers)
@@ -262,7 +262,7 @@ class Segment:
             self._write()
 
     def _write(self) -> None:
-        """Move what was noted so far from memory to the file."""
+        """Move the records so far from memory to the file."""
         with self._writing:
             history = self._book.history
             count = len(history)
@@ -271,7 +271,7 @@ class Segment:
 
 
 def check_apart(file: Path) -> Checked:
-    """Check a history in a process of its own, which gets what processor time is left over."""
+    """Check a history in a separate process with low priority."""
     command = ["nice", "-n", "10", sys.executable, "-m", "tools.soak.segment", str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     return msgspec.json.decode(done.stdout, type=Checked)

@@ -1,9 +1,9 @@
-"""A whole appliance under even load for hours: nothing is lost, and everything stays level.
+"""A whole appliance under even load for hours: no messages are lost, and resources stay level.
 
-Plain sends, delayed messages, transactions, retries, consumers that come and go, a console that is
-open, reports on schedule; in turn one process after the other is killed or asked to end. Each
-minute memory, descriptors, threads, the broker's tasks, disk and latencies are written down. In the
-end histories of all clients are checked, and each quantity is level or is not (`levels`).
+Plain sends, delayed messages, transactions, retries, changing consumers, an open console, and
+scheduled reports; the processes are killed or asked to stop in turn. Each minute memory,
+descriptors, threads, the broker's tasks, disk and latencies are recorded. At the end the histories
+of all clients are checked, and each quantity is level or isn't (`levels`).
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from random import Random
 
 BROKER = "broker"
-VICTIMS = ("web", "collector", "lake", "worker", "beat", "redis", BROKER)
+VICTIMS = ("web", "collector", "pipeline", "worker", "beat", "redis", BROKER)
 ALL = "all"
-MAKERS = ("worker", "beat", "redis", ALL)
-"""Without these a schedule has no run."""
+MAKERS = ("pipeline", "beat", "redis", ALL)
+"""A schedule needs these to run."""
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 SEGMENT_SECONDS_MAX = 600.0
 RESTART_MINUTES = 10.0
@@ -61,13 +61,13 @@ REPORT_TAKES_MAX = timedelta(minutes=4)
 DISK_SECONDS = 20.0
 BACK_SECONDS_MAX = 300.0
 SWITCH_SECONDS = 0.001
-"""Of the interpreter, between threads: a sender that is due waits for no reader."""
+"""The interpreter's thread switch interval, so that no reader delays a due sender."""
 RUNS = "SELECT slot, state, failure FROM reports_reportrun WHERE slot IS NOT NULL"
 SHOWN_MAX = 20
 
 
 class Restart(NamedTuple):
-    """Who is restarted when, in seconds since the start, and how."""
+    """Which process is restarted when, in seconds since the start, and how."""
 
     at: float
     victim: str
@@ -76,8 +76,8 @@ class Restart(NamedTuple):
 
 @dataclass
 class Minute:
-    """A minute: sends' latencies in ms, the longest time without an answer in s, medians of
-    what processes had, bytes of the disk.
+    """A minute: send latencies in ms, the longest time without an answer in s, medians of the
+    processes' resources, bytes of disk.
     """
 
     number: int
@@ -101,7 +101,7 @@ class Minute:
 
 @dataclass
 class Figures:
-    """What a soak comes to."""
+    """The results of a soak."""
 
     rate: float = 0.0
     seconds: float = 0.0
@@ -152,7 +152,7 @@ class Figures:
 
 
 class Meter:
-    """Latencies by minute. Any thread notes one; one thread takes a minute's."""
+    """Latencies by minute. Any thread can add one; one thread collects a minute's."""
 
     def __init__(self) -> None:
         self._seconds: list[float] = []
@@ -173,7 +173,7 @@ class Meter:
             self.acknowledged += 1
 
     def take(self, minute: Minute) -> None:
-        """Put what was noted since the last time into a minute."""
+        """Collect latencies since the previous call into a minute."""
         with self._lock:
             seconds, self._seconds = self._seconds, []
             minute.gap = max(self._gap, time.monotonic() - self._last)
@@ -202,7 +202,7 @@ class Soak:
         self.appliance = Appliance(directory / "appliance", TREBUCHET_LAKE="true")
         self.appliance.set_keys(
             metricsListenPort=self._metrics_port,
-            # The recorder is full, and level, when a life's first fifth is over.
+            # The recorder is full, and level, by the end of a life's first fifth.
             traceRecorderMaxBytes=MIB,
             traceRecorderMinutes=1,
             **PATIENT,
@@ -223,7 +223,7 @@ class Soak:
         self._resting: list[threading.Thread] = []
         self._over = threading.Event()
         self._is_away = threading.Event()
-        """Set while the whole appliance is: there are no processes to look at."""
+        """Set while the whole appliance is down and there are no processes to measure."""
         self._restarted: list[str] = []
         self._excused: list[tuple[datetime, datetime]] = []
         self._began = 0.0
@@ -254,10 +254,10 @@ class Soak:
         return figures
 
     def _calibrated(self) -> float:
-        """Return a part of what all clients together get done a second.
+        """Return a part of the maximum rate of all clients together.
 
-        Senders that wait for nothing but their answers say how much that is at most; whoever reads,
-        gives back and writes down costs more than they, and has this machine as well.
+        Senders that only wait for answers determine the maximum; readers, retries and recording
+        cost more, and share this machine.
         """
         meter = Meter()
         segment = self._segment("calibration", CALIBRATION_SECONDS, self._sends_max(), meter)
@@ -333,7 +333,7 @@ class Soak:
 
     def _next_segment(self, seconds: float) -> None:
         number = len(self._segments)
-        # Names of one length: what is kept of messages then takes as much in the last part.
+        # Names of one length, so that stored messages take the same space in the last part.
         segment = self._segment(f"{number:03}", seconds, self.figures.rate, self._meter)
         segment.start()
         self._segments.append(segment)
@@ -342,13 +342,13 @@ class Soak:
         return Segment(name, self._find, self._directory, self._dice, seconds, rate, meter.note)
 
     def _rest(self, segment: Segment) -> None:
-        """Let a part come to its end beside the next one."""
+        """Let a part finish during the next one."""
         segment.end_sends()
 
         def rest() -> None:
             try:
                 checked = segment.come_to_rest()
-            except Exception as error:  # noqa: BLE001  the run goes on, and is wrong
+            except Exception as error:  # noqa: BLE001  the run continues, and counts as failed
                 self.figures.wrong.append(f"part {segment.name} did not end: {error!r}")
                 return
             self.figures.checked.append(checked)
@@ -366,7 +366,7 @@ class Soak:
 
     def _restart(self, restart: Restart) -> None:
         victim, number = restart.victim, restart.signal
-        # What a part reads in the end is read of a broker that is there.
+        # The final reads of a part need a running broker.
         for thread in self._resting:
             thread.join()
         began, began_at = time.monotonic(), datetime.now(UTC)
@@ -387,15 +387,15 @@ class Soak:
         self._say(f"{self._now() / 60:.1f} min: {text}")
 
     def _signal(self, victim: str, number: signal.Signals) -> None:
-        """Send a signal to a process and wait for the next one in its place."""
+        """Signal a process and wait for its successor."""
         pids: list[int] = []
 
         def is_sent() -> bool:
             pids[:] = [self.appliance.pid_of(victim)]
-            # One that has just ended by itself is another one soon.
+            # A process that has just exited on its own is replaced soon.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pids[0], number)
-                # At once: a kill forgets what was not on the disk, a stop forgets nothing.
+                # Record it at once: a kill loses data that isn't on disk, a stop loses nothing.
                 if victim == BROKER and number is signal.SIGKILL:
                     self._note(Cause.CRASH)
                 return True
@@ -416,7 +416,7 @@ class Soak:
         return victim not in ports or accepts(ports[victim])
 
     def _sample(self) -> None:
-        """Look at all processes now and then, and close each minute."""
+        """Measure all processes periodically, and close each minute."""
         minute = Minute(0)
         seen: defaultdict[str, list[float]] = defaultdict(list)
         while not self._over.wait(self._sample_seconds):
@@ -455,7 +455,7 @@ class Soak:
             self._acknowledged.append(Point(now, self._meter.acknowledged))
 
     def _check_reports(self, scheduled: datetime) -> None:
-        """Each time of the schedule has one run that is done, but where its makers were away."""
+        """Check that each scheduled time has one finished run, unless its makers were down."""
         path = self.appliance.data / "console.sqlite3"
         with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
             rows = database.execute(RUNS).fetchall()
@@ -467,7 +467,7 @@ class Soak:
             at = datetime.fromisoformat(time_slot.partition(" ")[0])
             figures.reports[state] += 1
             done[at] += state == "done"
-            # At a full hour the schedule that everybody has makes one, too.
+            # At a full hour the default schedule creates one, too.
             made[schedule, at] += state == "done"
             if state == "failed" and not self._is_excused(at):
                 figures.wrong.append(f"the report of {at} failed: {failure}")
@@ -493,10 +493,11 @@ def restarts_of(
     dice: Random,
     victims: Sequence[str] = (),
 ) -> list[Restart]:
-    """Return which process is restarted when, and how; `victims` come in turn.
+    """Return which process is restarted when, and how; cycles through `victims`.
 
-    By default the whole is first, then each process, killed or asked to end by turns, then each in
-    the other way. They are in the middle of the parts, whose ends so are quiet.
+    By default the whole appliance is first, then each process, alternately killed or asked to stop,
+    then each in the other way. Restarts are in the middle of the parts, so that their ends are
+    quiet.
     """
     shuffled = list(VICTIMS)
     dice.shuffle(shuffled)
@@ -518,7 +519,7 @@ def restarts_of(
 
 
 def missing() -> str:
-    """Return what the machine lacks."""
+    """Return the missing prerequisites."""
     lacking = [] if redis_server.find() else ["redis-server"]
     return ", ".join([*lacking, *filter(None, [java.missing()])])
 
@@ -535,10 +536,10 @@ def run(
     beside: Callable[[Appliance], None] = lambda _appliance: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Figures:
-    """Run a soak; without a rate, at a part of what a short calibration finds.
+    """Run a soak; without a rate, at a part of the rate found by a short calibration.
 
-    `keep` is where the history goes of a part in which something is wrong; `beside` is called when
-    the appliance is up.
+    `keep` is the file for the history of a failed part; `beside` is called when the appliance is
+    up.
     """
     restarts = restarts_of(minutes, restart_minutes, dice, victims)
     part_seconds = min(SEGMENT_SECONDS_MAX, restart_minutes * 60)

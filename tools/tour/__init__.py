@@ -1,1 +1,1 @@
-"""The tour: takes the pictures of the console that the documents show."""
+"""The tour: takes the screenshots of the console for the documents."""

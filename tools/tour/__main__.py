@@ -1,9 +1,9 @@
-"""Makes the pictures of README and docs/tour.md: an appliance, demo traffic, Chromium.
+"""Take the screenshots for README and docs/tour.md: an appliance, demo traffic, Chromium.
 
     python -m tools.tour --write docs
 
-The demo runs for some minutes first, so that charts and sparklines have a past; all takes about
-ten minutes. Look at each picture before you commit it.
+The demo runs for some minutes first, so that charts and sparklines have data; everything takes
+about ten minutes. Look at each picture before you commit it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 GROUP = "billing"
 DEAD = f"%DLQ%{GROUP}"
-# As tools/tour/scene.py has them, which needs Django.
+# Same as in tools/tour/scene.py, which needs Django.
 READERS, TOPIC, QUEUE_ID = "demo-consumers", "orders", 2
 REASONS = (("payments", "refused", 9), ("payments", "captured", 3), ("orders", "cancelled", 2))
 MINUTES = 8.0
 DEMO_SECONDS = 600
-"""The demo of the console's button ends by itself."""
+"""The demo started by the console's button ends automatically."""
 COLOURS = 256
 SHOWN_MS = 60_000
 SETTLED_MS = 1_500
@@ -52,28 +52,28 @@ UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
 
 
 def main(arguments: list[str]) -> int:
-    """Make the pictures; return 1 where Chromium or a font is missing."""
+    """Take the pictures; return 1 if Chromium or a font is missing."""
     parser = argparse.ArgumentParser(prog="python -m tools.tour", description=__doc__)
     parser.add_argument("--write", type=Path, required=True, metavar="DIRECTORY", help="docs")
     parser.add_argument(
         "--minutes", type=float, default=MINUTES, help=f"of demo traffic first ({MINUTES:g})"
     )
     parser.add_argument(
-        "--only", default="", metavar="NAME", help="those whose path holds this alone"
+        "--only", default="", metavar="NAME", help="only pictures whose path contains this"
     )
     asked = parser.parse_args(arguments)
     if not 0 < asked.minutes * 60 < DEMO_SECONDS:
-        parser.error(f"--minutes is above 0 and below {DEMO_SECONDS // 60}")
+        parser.error(f"--minutes must be above 0 and below {DEMO_SECONDS // 60}")
     chosen = [each for each in PICTURES if asked.only in each.path]
     if not chosen:
-        parser.error(f"--only {asked.only}: there is no such picture")
+        parser.error(f"--only {asked.only}: no such picture")
     chromium = shutil.which("chromium")
     if chromium is None:
-        print("chromium is missing: apt-get install chromium", file=sys.stderr)
+        print("chromium isn't installed; run apt-get install chromium", file=sys.stderr)
         return 1
     if any(each.locale.startswith("zh") for each in chosen) and not has_chinese():
         said = f"a font with Chinese letters is missing: apt-get install {fonts.PACKAGE}"
-        print(f"{said}, or take the others by --only", file=sys.stderr)
+        print(f"{said}, or select other pictures with --only", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory(prefix="trebuchet-tour-") as directory:
         appliance = Appliance(Path(directory))
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
 
 
 def has_chinese() -> bool:
-    """Whether Chromium finds Chinese letters: without them a picture shows boxes."""
+    """Whether Chromium has a Chinese font; otherwise a picture shows boxes."""
     if shutil.which("fc-list") is None:
         return False
     found = subprocess.run(["fc-list", ":lang=zh"], capture_output=True, check=True)
@@ -99,14 +99,14 @@ def has_chinese() -> bool:
 
 
 def staged(appliance: Appliance, minutes: float) -> dict[str, str]:
-    """Have the demo run, a group give up messages, the broker trace; return pages' addresses."""
+    """Start the demo, dead letters and the trace; return the pages' addresses."""
     visitor = Visitor(appliance.url)
     visitor.sign_in()
     visitor.post("/demo/start/")
-    # What a family knows to the microsecond, the broker has recorded.
+    # The message history only has microseconds that the broker has recorded.
     visitor.post("/live/level/", level="full", minutes="60")
     time.sleep(minutes * 60 / 2)
-    # A mark in the middle of the chart, and what came of it.
+    # A mark in the middle of the chart, with a visible effect.
     appliance.in_django("from tools.tour.scene import prepare; prepare()")
     give_up(appliance.port)
     time.sleep(minutes * 60 / 2)
@@ -117,14 +117,14 @@ def staged(appliance: Appliance, minutes: float) -> dict[str, str]:
 
 
 def read(port: int) -> int:
-    """Return how far the demo's group has read in the queue that pictures are about."""
+    """Return the demo group's offset in the queue that the pictures show."""
     place = {"consumerGroup": READERS, "topic": TOPIC, "queueId": str(QUEUE_ID)}
     with raw_remoting.RawClient(port) as client:
         return int(client.ask(QUERY_CONSUMER_OFFSET, place).fields["offset"])
 
 
 def give_up(port: int) -> None:
-    """Have a group's dead letters of several kinds."""
+    """Create a group's dead letters of several kinds."""
     rng = random.Random(4)
     raw_remoting.create_topic(port, DEAD, queues=1)
     with raw_remoting.RawClient(port) as client:
@@ -152,7 +152,7 @@ def taken(
     """Take each picture; yield its file and size."""
     first = browser.new_context(locale="en-GB")
     sign_in(first.new_page(), url)
-    # One session for both languages, which are the browser's own.
+    # One session for both languages, which the browser selects.
     state = first.storage_state()
     first.close()
     for picture in chosen:
@@ -173,18 +173,18 @@ def taken(
 
 
 def open_and_wait(page: Page, address: str, picture: Picture) -> None:
-    """Open a page, and let it come to rest as somebody would look at it."""
+    """Open a page, and wait until it's settled."""
     answer = page.goto(address)
     assert answer is not None
     assert answer.ok, f"{address} answers {answer.status}"
     page.locator(picture.shows).first.wait_for(timeout=SHOWN_MS)
     page.evaluate("document.fonts.ready")
-    # The live page fills while it is looked at.
+    # The live page fills while it's open.
     page.wait_for_timeout(LIVE_MS if "/live/" in address else SETTLED_MS)
 
 
 def small(png: bytes) -> bytes:
-    """Return a picture with a palette of its own, a third as large and alike to the eye."""
+    """Return a picture with an optimized palette: a third of the size, no visible change."""
     with Image.open(io.BytesIO(png)) as image:
         reduced = image.convert("RGB").quantize(
             COLOURS, method=Image.Quantize.MEDIANCUT, kmeans=2, dither=Image.Dither.NONE

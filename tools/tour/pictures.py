@@ -1,4 +1,4 @@
-"""The pictures of README and docs/tour.md: of which page each is, how high, in which language."""
+"""The pictures of README and docs/tour.md: the page, height and language of each."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tests.support.sources import ROOT
 DOCS = ROOT / "docs"
 WIDTH = 1_280
 BYTES_MAX = 160_000
-"""Of a picture: who clones the repository takes all of them along."""
+"""Size limit of a picture, because every clone of the repository contains all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
     """One picture.
 
-    `path` is below docs/, `address` a page with names of `Scene`, `shows` what has to be there
-    before it is taken (a CSS selector), `height` what is kept of the page, in CSS pixels.
+    `path` is below docs/, `address` a page with names of `Scene`, `shows` a CSS selector that must
+    match first, `height` the visible part of the page, in CSS pixels.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""What the pictures show besides the demo's traffic; runs in a process of the console."""
+"""Objects for the pictures besides the demo's traffic; runs in a console process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from console.marks.models import Mark
 
 BROKER_NAME, TOPIC, QUEUE_ID = "broker-a", "orders", 2
 BACK = 40
-"""So many messages before the last one that was read: all of its stages are past."""
+"""This many messages before the last read one, so that all its stages are past."""
 
 
 class Scene(NamedTuple):
-    """The addresses of pages about something that is there now."""
+    """The addresses of pages about existing objects."""
 
     message: str
     family: str
@@ -30,7 +30,7 @@ class Scene(NamedTuple):
 
 
 def prepare() -> None:
-    """Make a channel, a rule and a mark, as somebody would in the first days."""
+    """Create a channel, a rule and a mark, as a new user would."""
     channel = Channel.objects.create(
         name="on call", kind="slack", url="https://hooks.slack.example/services/x"
     )
@@ -46,7 +46,7 @@ def prepare() -> None:
 
 
 def scene(group: str, consumer_offset: int) -> str:
-    """Return the addresses as JSON, when the demo's group has read so far in the queue."""
+    """Return the addresses as JSON, for the demo group's current offset in the queue."""
     assert consumer_offset > BACK, "the demo has hardly sent anything"
     place = [BROKER_NAME, QUEUE_ID, consumer_offset - BACK, TOPIC]
     asked = {"group": CONSUMER_GROUP, "topic": TOPIC, "mode": "shift", "shift": -50}

@@ -1,7 +1,8 @@
-"""Expression: a compiled filter expression, asked whether a message matches.
+"""Compiled filter expressions.
 
-A tree of closures over the properties' `get`. Three values: True, False, None for unknown. A chain
-of AND or OR is one closure with a loop, so that depth is the nesting of the text.
+An expression is a tree of closures over the properties' `get`. It has three values: True, False,
+and None for unknown. A chain of AND or OR is one closure with a loop, so that depth is the nesting
+of the text.
 
 Source: filter/expression/*.java (5.3.3).
 """
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
     from broker_core.delivery.sql92.java_values import Value
 
 Get = Callable[[str], str | None]
-"""A property by its name, None when the message has none of that name."""
+"""Return a property by name, or None if the message doesn't have it."""
 
 
 class Expression:
-    """A whole expression. Any thread; holds no state.
+    """A complete expression. Any thread; holds no state.
 
     Attributes:
         text: its source.
-        comparisons: how many there are, which is what an evaluation costs.
+        comparisons: the number of comparisons, which determines the cost of an evaluation.
     """
 
     __slots__ = ("_evaluate", "comparisons", "text")
@@ -48,33 +49,34 @@ class Expression:
         self._evaluate = evaluate
 
     def matches(self, get: Get) -> bool:
-        """Tell whether it is true; unknown is not, and neither is what cannot be evaluated."""
+        """Return whether the value is true; False if it is unknown or can't be evaluated."""
         try:
             return self._evaluate(get) is True
         except EvaluationError:
             return False
 
     def evaluate(self, get: Get) -> Value:
-        """Return its value.
+        """Return the expression's value.
 
         Raises:
-            EvaluationError: a property is not the number that it is compared with.
+            EvaluationError: a property isn't a number although it's compared with one.
         """
         return self._evaluate(get)
 
 
 @dataclass(slots=True, frozen=True)
 class Node:
-    """A part of an expression with what the original's checks look at."""
+    """A part of an expression, with the properties that the original's checks use."""
 
     evaluate: Callable[[Get], Value]
     depth: int
     """The depth of calls in an evaluation."""
     is_boolean: bool = False
-    """A BooleanExpression: a comparison, a logical one, or the constants TRUE, FALSE, NULL."""
+    """Whether this is a BooleanExpression: a comparison, a logical expression, TRUE, FALSE or NULL.
+    """
     is_constant: bool = False
     value: Value = None
-    """A constant's."""
+    """The value of a constant."""
     property_name: str | None = None
 
     def __str__(self) -> str:
@@ -101,24 +103,24 @@ def property_of(name: str) -> Node:
 
 
 def as_boolean(node: Node) -> Node:
-    """Return what stands where a condition must.
+    """Return a node as a condition.
 
     Raises:
-        ValueError: it is a number or a text.
+        ValueError: the node is a number or a string.
     """
     if node.is_boolean:
         return node
     name = node.property_name
     if name is None:
-        raise ValueError(f"{node} is no condition")
-    # Properties are texts, never Booleans: the cast of one that is there is always false.
+        raise ValueError(f"{node} is not a condition")
+    # Properties are strings, never Booleans, so casting an existing property always gives false.
     return Node(lambda get: None if get(name) is None else False, 1, is_boolean=True)
 
 
 def negative(node: Node) -> Node:
-    """Return -node: of a number a number, of anything else null.
+    """Return -node: the negated number, or null for anything else.
 
-    What it returns is no constant to the checks, as in the original.
+    The checks don't treat the result as a constant, as in the original.
     """
     inner = node.evaluate
     if node.is_boolean or node.property_name is not None:
@@ -132,7 +134,7 @@ def negative(node: Node) -> Node:
 
 
 def logical_not(node: Node) -> Node:
-    """Return NOT node; of unknown it is unknown."""
+    """Return NOT node, which is unknown if the node is unknown."""
     inner = node.evaluate
 
     def evaluate(get: Get) -> Value:
@@ -143,7 +145,7 @@ def logical_not(node: Node) -> Node:
 
 
 def any_of(nodes: Sequence[Node]) -> Node:
-    """Return the OR of conditions, evaluated from the left up to the first that is true."""
+    """Return the OR of conditions, evaluated from the left up to the first true condition."""
     inner = tuple(node.evaluate for node in nodes)
 
     def evaluate(get: Get) -> Value:
@@ -160,7 +162,7 @@ def any_of(nodes: Sequence[Node]) -> Node:
 
 
 def all_of(nodes: Sequence[Node]) -> Node:
-    """Return the AND of conditions, evaluated from the left up to the first that is false."""
+    """Return the AND of conditions, evaluated from the left up to the first false condition."""
     inner = tuple(node.evaluate for node in nodes)
 
     def evaluate(get: Get) -> Value:
@@ -180,11 +182,11 @@ def equal(left: Node, right: Node) -> Node:
     """Return left = right.
 
     Raises:
-        ValueError: one side is NULL, or a Boolean constant meets one of another kind.
+        ValueError: one side is NULL, or a Boolean constant is compared with another kind.
     """
     for side in (left, right):
         if side.is_constant and side.value is None:
-            raise ValueError("NULL cannot be compared; IS NULL asks for it")
+            raise ValueError("NULL cannot be compared; use IS NULL")
     if left.is_constant and right.is_constant and left.is_boolean and not right.is_boolean:
         raise ValueError(f"{left} cannot be compared with {right}")
     return _equal(left, right)
@@ -197,14 +199,14 @@ def is_null(node: Node) -> Node:
 
 
 def relation(left: Node, sign: str, right: Node) -> Node:
-    """Return left > right, or one of the other three relations.
+    """Return left > right, or another of the four relations.
 
     Raises:
-        ValueError: one side is a condition, or a constant that is not a number.
+        ValueError: one side is a condition, or a constant that isn't a number.
     """
     for side in (left, right):
         if side.is_boolean or (side.is_constant and not isinstance(side.value, Number)):
-            raise ValueError(f"{side} cannot be compared by {sign}")
+            raise ValueError(f"{side} cannot be compared with {sign}")
     name, value = left.property_name, right.value
     if name is not None and isinstance(value, Number) and value.kind is not NumberKind.DOUBLE:
         return _whole_relation(name, _OPERATORS[sign], value)
@@ -229,20 +231,20 @@ def between(node: Node, low: Node, high: Node) -> Node:
     """Return node BETWEEN low AND high.
 
     Raises:
-        ValueError: a constant is not a number, or low is above high.
+        ValueError: a constant isn't a number, or low is above high.
     """
     result = all_of([relation(node, ">=", low), relation(node, "<=", high)])
     a, b = low.value, high.value
     if isinstance(a, Number) and isinstance(b, Number) and compare(a, b) > 0:
-        raise ValueError(f"{low} is above {high}: nothing is between")
+        raise ValueError(f"{low} is above {high}, so BETWEEN never matches")
     return result
 
 
 def not_between(node: Node, low: Node, high: Node) -> Node:
-    """Return node NOT BETWEEN low AND high, whichever of them is greater.
+    """Return node NOT BETWEEN low AND high, in whichever order.
 
     Raises:
-        ValueError: a constant is not a number.
+        ValueError: a constant isn't a number.
     """
     return any_of([relation(node, "<", low), relation(node, ">", high)])
 
@@ -251,11 +253,11 @@ def is_in(node: Node, values: Sequence[str], *, is_not: bool) -> Node:
     """Return node IN values, or NOT IN.
 
     Raises:
-        ValueError: the node is not a property.
+        ValueError: the node isn't a property.
     """
     name = node.property_name
     if name is None:
-        raise ValueError(f"IN takes a property, not {node}")
+        raise ValueError(f"IN requires a property, not {node}")
     wanted = frozenset(values)
 
     def evaluate(get: Get) -> Value:
@@ -268,8 +270,8 @@ def is_in(node: Node, values: Sequence[str], *, is_not: bool) -> Node:
 def contains(node: Node, text: str, *, is_not: bool) -> Node:
     """Return node CONTAINS text, or NOT CONTAINS.
 
-    These conditions are never unknown. Both are false of a missing property, of anything that is
-    not a text, and of the empty text.
+    These conditions are never unknown. Both are false for a missing property, for anything that
+    isn't a string, and for the empty string.
     """
     return _text_condition(node, text, str.__contains__, is_not=is_not)
 
@@ -301,7 +303,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
 
 
 def _whole_relation(name: str, holds: Callable[[float, float], bool], number: Number) -> Node:
-    """Return a property's comparison with a whole number; most are, and this is the short way."""
+    """Return a property's comparison with a whole number, a fast path for the usual case."""
     kind, wanted = number
 
     def evaluate(get: Get) -> Value:
@@ -324,7 +326,7 @@ def _equal(left: Node, right: Node) -> Node:
     def evaluate(get: Get) -> Value:
         a, b = left_of(get), right_of(get)
         if a is None:
-            # Two that are missing are equal: Java compares the references.
+            # Two missing values are equal: Java compares the references.
             return True if b is None else None
         if b is None:
             return False
@@ -352,4 +354,4 @@ def _depth(*nodes: Node) -> int:
 
 
 def _unknown(_: Value) -> None:
-    """Drop a value that was evaluated for its error."""
+    """Evaluate a value only for its error."""

@@ -1,4 +1,4 @@
-"""Values as Java holds them in a filter: their kinds, how texts become numbers, how two compare.
+"""Values of a filter with Java's semantics: kinds, conversion from strings, comparison.
 
 Source: filter/expression/ComparisonExpression.java __compare (4.9.7); java.lang.Integer, Long,
 Double valueOf.
@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 NUMBER_CHARS_MAX = 512
-"""A longer property counts as no number: reading it costs the square of its length."""
+"""A longer property doesn't count as a number, because parsing takes quadratic time."""
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -22,16 +22,16 @@ _DECIMAL_DOUBLE = re.compile(
 _HEX_DOUBLE = re.compile(
     r"[+-]?0[xX](?:[0-9a-fA-F]++\.?|[0-9a-fA-F]*+\.[0-9a-fA-F]++)[pP][+-]?[0-9]++[fFdD]?"
 )
-# What String.trim() takes away.
+# The characters that String.trim() removes.
 _BLANK = "".join(map(chr, range(0x21)))
 
 
 class EvaluationError(Exception):
-    """Java throws here: the message does not match, whatever the rest of the expression says."""
+    """Java throws here: the message doesn't match, whatever the rest of the expression says."""
 
 
 class NumberKind(IntEnum):
-    """In the order in which one is widened to the other."""
+    """Kinds of numbers, in the order in which they are widened."""
 
     INT = 0
     LONG = 1
@@ -42,7 +42,7 @@ _RANGES = {NumberKind.INT: (INT_MIN, INT_MAX), NumberKind.LONG: (-(2**63), LONG_
 
 
 class Number(NamedTuple):
-    """A number with its Java class, by which texts that are compared with it are read."""
+    """A number with its Java class, which determines how strings compared with it are parsed."""
 
     kind: NumberKind
     value: int | float
@@ -52,7 +52,7 @@ Value = str | bool | Number | None
 
 
 def whole_number(value: int) -> Number:
-    """Return an Integer where it fits, else a Long."""
+    """Return an Integer if the value fits, else a Long."""
     return Number(NumberKind.INT if INT_MIN <= value <= INT_MAX else NumberKind.LONG, value)
 
 
@@ -62,7 +62,7 @@ def negated(number: Number) -> Number:
 
 
 def compare(left: str | bool | Number, right: str | bool | Number) -> int:
-    """Return a number below, equal to or above 0; below as well for values that do not compare.
+    """Return a number below, equal to or above 0; below 0 also if the values aren't comparable.
 
     Raises:
         EvaluationError: Java would throw.
@@ -78,7 +78,7 @@ def compare(left: str | bool | Number, right: str | bool | Number) -> int:
             return left - right
         if isinstance(right, str):
             # The original casts the wrong one of the two.
-            raise EvaluationError("a Boolean is no String")
+            raise EvaluationError("a Boolean is not a String")
         return -1
     if isinstance(right, Number):
         return _compare_numbers(read_number(left, right.kind), right)
@@ -88,19 +88,19 @@ def compare(left: str | bool | Number, right: str | bool | Number) -> int:
 
 
 def compare_as_doubles(left: str, right: str) -> int:
-    """Compare two texts as numbers.
+    """Compare two strings as numbers.
 
     Raises:
-        EvaluationError: a text is not a number.
+        EvaluationError: a string isn't a number.
     """
     return _compare_doubles(read_double(left), read_double(right))
 
 
 def read_number(text: str, kind: NumberKind) -> Number:
-    """Return the number that a text is.
+    """Parse a string as a number.
 
     Raises:
-        EvaluationError: the text is not a number of that kind.
+        EvaluationError: the string isn't a number of that kind.
     """
     if kind is NumberKind.DOUBLE:
         return Number(kind, read_double(text))
@@ -108,13 +108,13 @@ def read_number(text: str, kind: NumberKind) -> Number:
 
 
 def read_whole(text: str, kind: NumberKind) -> int:
-    """Return Integer.valueOf(text), or Long's.
+    """Return Integer.valueOf(text) or Long.valueOf(text).
 
     Raises:
-        EvaluationError: not a whole number, or out of range.
+        EvaluationError: the string isn't a whole number or is out of range.
     """
     digits = text[1:] if text.startswith(("+", "-")) else text
-    # Java takes the decimal digits of all scripts, those of one UTF-16 unit.
+    # Java accepts the decimal digits of all scripts that are one UTF-16 unit.
     if (
         digits.isdecimal()
         and len(text) <= NUMBER_CHARS_MAX
@@ -131,7 +131,7 @@ def read_double(text: str) -> float:
     """Return Double.valueOf(text).
 
     Raises:
-        EvaluationError: the value is not a number.
+        EvaluationError: the string isn't a number.
     """
     if len(text) <= NUMBER_CHARS_MAX:
         trimmed = text.strip(_BLANK)
@@ -157,7 +157,7 @@ def _compare_numbers(left: Number, right: Number) -> int:
 
 
 def _compare_doubles(a: float, b: float) -> int:
-    """Double.compareTo: a NaN is above all others and equals itself, -0.0 is below 0.0."""
+    """Compare like Double.compareTo: NaN is greatest and equals itself, -0.0 is below 0.0."""
     if a < b:
         return -1
     if a > b:

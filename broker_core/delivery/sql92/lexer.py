@@ -1,6 +1,6 @@
 """Lexer of filter expressions: one token at a time, in time linear in the text.
 
-The lexer makes a token when the parser asks for it.
+The lexer produces a token when the parser asks for it.
 
 Source: filter/parser/SelectorParser.jj (5.3.3).
 """
@@ -22,7 +22,7 @@ HINTS = {
     "||": "write OR instead of ||",
     '"': "put text in single quotes",
 }
-"""What to write instead of what other dialects have, by the text that is refused."""
+"""The rejected text of other SQL dialects, with its replacement."""
 
 
 class TokenKind(Enum):
@@ -38,7 +38,7 @@ class TokenKind(Enum):
 
 
 class Token(NamedTuple):
-    """A token with its text; keywords are upper case, strings without their quotes."""
+    """A token with its text; keywords are in upper case, strings without their quotes."""
 
     kind: TokenKind
     text: str
@@ -47,18 +47,18 @@ class Token(NamedTuple):
 
 KEYWORDS = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
 _WORDS = (TokenKind.KEYWORD, TokenKind.SIGN)
-# A dictionary: an enum's own lookup is a call of Python for each token.
+# A plain dictionary, because an enum's own lookup calls Python code for each token.
 _KINDS = dict(TokenKind.__members__)
 
-# Possessive wherever the next character decides, so that nothing is tried twice. A comment without
-# the end of its line is no comment but two minus signs, and 0 takes neither more digits nor an L.
-# The groups that hold possessive repeats are atomic instead: before Python 3.11.5 a possessive one
-# keeps what its last, failed turn had taken.
+# Quantifiers are possessive wherever the next character decides, so nothing is tried twice. A
+# comment that doesn't end with its line counts as two minus signs, and no digits or L may follow a
+# 0. Groups with possessive repeats are atomic instead: before Python 3.11.5 a possessive group
+# keeps the characters that its last, failed iteration consumed.
 _SKIPPED = re.compile(
     r"(?>(?:[ \t\n\r\f]|--[^\n\r]*+(?:\r\n?|\n)|/\*[^*]*+\*(?>(?:\*|[^*/][^*]*+\*)*)/)*)"
 )
 _SKIPPED_BEGIN = frozenset((*" \t\n\r\f-/", ""))
-"""What is skipped begins so, or is the end of the text."""
+"""First characters of skipped text; "" is the end of the text."""
 _TOKEN = re.compile(
     r"""
       (?P<STRING>'(?:''|[^'])*+')
@@ -72,7 +72,7 @@ _TOKEN = re.compile(
 
 
 class Lexer:
-    """Tokens of one text. Any thread."""
+    """The tokens of one text. Any thread."""
 
     __slots__ = ("_next", "_position", "_text")
 
@@ -89,7 +89,7 @@ class Lexer:
         """Return the next token without consuming it.
 
         Raises:
-            ValueError: no token begins there.
+            ValueError: no token starts there.
         """
         if self._next is None:
             self._next = self._read()
@@ -99,7 +99,7 @@ class Lexer:
         """Consume the next token and return it.
 
         Raises:
-            ValueError: no token begins there.
+            ValueError: no token starts there.
         """
         token = self.peek()
         self._next = None
@@ -118,7 +118,7 @@ class Lexer:
     def skip_unended_comment(self) -> None:
         """Skip a comment that ends with the text instead of a line.
 
-        Only right behind a whole expression: elsewhere the original reads two minus signs there.
+        Only right after a complete expression: elsewhere the original reads two minus signs there.
         """
         token = self.peek()
         if self._text.startswith("--", token.position):
@@ -126,7 +126,7 @@ class Lexer:
             self._next = None
 
     def unexpected(self, token: Token, expected: str) -> ValueError:
-        """Return the error of a token in the wrong place, with that place and the text there."""
+        """Return the error for a token in the wrong place, with its position and text."""
         return self._refusal(token.position, f"expected {expected}")
 
     def _refusal(self, position: int, reason: str) -> ValueError:
@@ -134,7 +134,7 @@ class Lexer:
         rest = text[position : position + QUOTED_CHARS_MAX]
         more = "..." if len(text) > position + QUOTED_CHARS_MAX else ""
         found = f"{rest!r}{more}" if rest else "end"
-        # The second = of == is the first that is unexpected.
+        # Of ==, the second = is the first unexpected sign.
         for start in (position, max(position - 1, 0)):
             for sign, hint in HINTS.items():
                 if text[start : start + len(sign)].upper() == sign:
@@ -152,7 +152,7 @@ class Lexer:
         match = _TOKEN.match(self._text, start)
         if match is None or match.lastgroup is None:
             is_quote = self._text[start] == "'"
-            reason = "the closing quote is missing" if is_quote else "no word, number or sign"
+            reason = "the closing quote is missing" if is_quote else "not a word, number or sign"
             raise self._refusal(start, reason)
         self._position = match.end()
         kind, text = _KINDS[match.lastgroup], match[0]

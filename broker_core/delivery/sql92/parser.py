@@ -1,4 +1,4 @@
-"""Parser of filter expressions, by recursive descent.
+"""Recursive descent parser of filter expressions.
 
     or      := and { OR and }
     and     := equality { AND equality }
@@ -9,13 +9,12 @@
     unary   := + unary | - unary | NOT unary | primary
     primary := string | number | TRUE | FALSE | NULL | property | ( or )
 
-There is no LIKE, no arithmetic, no `!=`. The text ends where the expression ends; only blanks and
-comments may follow.
+There is no LIKE, no arithmetic and no `!=`. Only blanks and comments may follow the expression.
 
 Source: filter/parser/SelectorParser.jj, filter/expression/ConstantExpression.java (5.3.3).
-Differs: the original ignores any text behind a whole expression, so that `a LIKE 'x%'` is the
+Differs: the original ignores any text after a complete expression, so that `a LIKE 'x%'` is the
 property `a`, which never matches. CONTAINS, STARTSWITH and ENDSWITH may be property names, as in
-4.9.7. Depth, length and the number of comparisons are limited, and with them an evaluation.
+4.9.7. Depth, length and the number of comparisons are limited, which limits the evaluation time.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from broker_core.delivery.sql92.java_values import LONG_MAX, Number, NumberKind,
 from broker_core.delivery.sql92.lexer import Lexer, Token, TokenKind
 
 DEPTH_MAX = 32
-"""How deep parentheses, signs and NOTs nest, and how long a chain of = is."""
+"""Maximum nesting of parentheses, signs and NOTs, and maximum length of a chain of =."""
 COMPARISONS_MAX = 256
 DECIMAL_CHARS_MAX = 20
 """A whole number with more digits is out of range."""
@@ -40,7 +39,7 @@ RELATIONS = (">", ">=", "<", "<=")
 
 
 class TextCondition(Protocol):
-    """Makes a condition on a node's text."""
+    """Creates a condition on a node's text."""
 
     def __call__(self, node: Node, text: str, *, is_not: bool) -> Node: ...
 
@@ -56,7 +55,7 @@ def compile_expression(text: str) -> Expression:
     """Return the compiled expression.
 
     Raises:
-        ValueError: it is not an expression, or breaks a limit; the text says where.
+        ValueError: the text isn't an expression, or exceeds a limit; the message says where.
     """
     parser = _Parser(text)
     node = make.as_boolean(parser.parse())
@@ -140,7 +139,7 @@ class _Parser:
             self._checked(left)
 
     def _text_condition(self) -> TextCondition | None:
-        """Consume the next token if it names a text condition; return what makes that condition."""
+        """Consume the next token if it names a text condition; return its constructor."""
         token = self._lexer.peek()
         found = TEXT_CONDITIONS.get(token.text.upper()) if token.kind is TokenKind.NAME else None
         if found is not None:
@@ -204,7 +203,7 @@ class _Parser:
         self.comparisons += 1
         if self.comparisons > COMPARISONS_MAX:
             raise ValueError(f"the expression has more than {COMPARISONS_MAX} comparisons")
-        # A chain such as a = 1 = TRUE = TRUE nests in the evaluation, though not in the text.
+        # A chain such as a = 1 = TRUE = TRUE nests in the evaluation but not in the text.
         if node.depth > 4 * DEPTH_MAX:
             raise ValueError(f"the expression nests deeper than {DEPTH_MAX}")
         return node
@@ -222,8 +221,8 @@ def _float(token: Token) -> Number:
         raise ValueError(f"a number has more than {FLOAT_CHARS_MAX} characters")
     value = float(token.text)
     if math.isinf(value):
-        raise ValueError(f"{token.text} is too great")
-    # The original takes the smallest positive double for the smallest double.
+        raise ValueError(f"{token.text} is too large")
+    # The original uses the smallest positive double as the smallest double.
     if value == 0:
         raise ValueError(f"{token.text} is too small; write 0")
     return Number(NumberKind.DOUBLE, value)

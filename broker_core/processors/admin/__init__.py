@@ -1,1 +1,1 @@
-"""Administration requests, one file a subject."""
+"""Administration requests, one module per subject."""

@@ -1,10 +1,10 @@
 """Administration of accounts.
 
-Source: broker/processor/AdminBrokerProcessor.java (4.9.7).
-Differs: no answer holds a secret key, not even that of GET_BROKER_CLUSTER_ACL_CONFIG; the wire may
-name only files that are known. Without access control the original does not answer some of these.
-Fields of ours: an update with `whole` leaves an account its secret and takes what is not given;
-GET_BROKER_CLUSTER_ACL_CONFIG with `described` tells the files, too. EXPLAIN_ACCESS is ours.
+Source: broker/processor/AdminBrokerProcessor.java (4.9.7). Differs: no answer contains a secret
+key, not even that of GET_BROKER_CLUSTER_ACL_CONFIG; requests may name only known files. RocketMQ
+leaves some of these unanswered without access control. Trebuchet's own fields: with `whole`, an
+update keeps the account's secret and resets every value that isn't given; with `described`,
+GET_BROKER_CLUSTER_ACL_CONFIG also lists the files. EXPLAIN_ACCESS exists only in Trebuchet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from broker_core.access.account import text_of
 from broker_core.access.address_rule import parts_of
-from broker_core.access.explaining import asked_need
+from broker_core.access.explanation import parse_need
 from broker_core.config.lists import PLAIN_ACL, names_of
 from broker_core.errors import RequestRefusedError
 from broker_core.protocol import java_json
@@ -39,15 +39,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMMA = re.compile(r",(?![^{]*\})")
-"""Between addresses, not within 10.1.2.{3,4}, where the original cuts as well and refuses both."""
+"""Splits addresses, but not within 10.1.2.{3,4}; RocketMQ splits there too and rejects both parts.
+"""
 WHOLE, DESCRIBED = "whole", "described"
 SHOWN_TEXTS = ("accessKey", "defaultGroupPerm", "defaultTopicPerm", "whiteRemoteAddress")
 
 
 class AccessAdmin:
     """UPDATE_AND_CREATE_ACL_CONFIG, DELETE_ACL_CONFIG, GET_BROKER_CLUSTER_ACL_INFO,
-    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, GET_BROKER_CLUSTER_ACL_CONFIG, EXPLAIN_ACCESS (ours). Event
-    loop only.
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, GET_BROKER_CLUSTER_ACL_CONFIG, EXPLAIN_ACCESS (Trebuchet
+    only). Event loop only.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class AccessAdmin:
         return request.answer(ResponseCode.SUCCESS)
 
     def versions(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_BROKER_CLUSTER_ACL_INFO. Answers SUCCESS with the versions of the files."""
+        """GET_BROKER_CLUSTER_ACL_INFO. Answers SUCCESS with the file versions."""
         files = self._acl(ResponseCode.SYSTEM_ERROR)
         versions = {
             str(path): msgspec.to_builtins(version)
@@ -137,14 +138,14 @@ class AccessAdmin:
         )
 
     def accounts(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_BROKER_CLUSTER_ACL_CONFIG. Answers SUCCESS with all accounts, their secrets empty."""
+        """GET_BROKER_CLUSTER_ACL_CONFIG. Answers SUCCESS with all accounts but no secrets."""
         files = self._acl(ResponseCode.SYSTEM_ERROR)
         state = files.state
         is_described = fields.boolean(request.ext_fields, DESCRIBED)
         body: dict[str, Any] = {
             "globalWhiteAddrs": list(state.global_white_texts),
             "plainAccessConfigs": [
-                _shown(entry) | (_more(entry, state) if is_described else {})
+                _shown(entry) | (_trebuchet_fields(entry, state) if is_described else {})
                 for entry in state.entries
             ],
         }
@@ -157,17 +158,18 @@ class AccessAdmin:
         return request.answer(ResponseCode.SUCCESS, None, answer, body=java_json.encode(body))
 
     def explain(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """EXPLAIN_ACCESS: what a rightly signed request would be answered, and by which rule.
+        """EXPLAIN_ACCESS: the answer that a correctly signed request would get, and the rule behind
+        it.
 
-        Fields: accessKey (none: no account), address, action (PUB, SUB, ADMIN), topic or group.
-        Answers SUCCESS, or SYSTEM_ERROR. All validators have to agree, and extensions cannot be
-        asked without a request: `validators` names them.
+        Fields: accessKey (empty for no account), address, action (PUB, SUB, ADMIN), topic or group.
+        Answers SUCCESS, or SYSTEM_ERROR. All validators must allow a request, and extensions can't
+        be queried without one: `validators` names them.
         """
         self._acl(ResponseCode.SYSTEM_ERROR)
         assert self._authorizer is not None  # there are accounts
         header = request.ext_fields
         try:
-            need = asked_need(header.get("action", ""), header.get("topic"), header.get("group"))
+            need = parse_need(header.get("action", ""), header.get("topic"), header.get("group"))
         except ValueError as error:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         address = fields.text(header, "address")
@@ -183,7 +185,7 @@ class AccessAdmin:
     def _acl(self, code: ResponseCode) -> AclFiles:
         if self._files is None:
             if self._config.acl_enable:
-                remark = "there are no accounts here: accessValidators does not name plain_acl"
+                remark = "this broker has no accounts: accessValidators doesn't include plain_acl"
             else:
                 remark = "access control is off; aclEnable=true turns it on"
             raise RequestRefusedError(code, remark)
@@ -191,9 +193,9 @@ class AccessAdmin:
 
 
 def _log(request: RemotingCommand, connection: Connection, change: str) -> None:
-    """Say who changed the accounts; AclFiles logs what has become different."""
+    """Log who changed the accounts; AclFiles logs the changes."""
     logger.warning(
-        "accounts are administered: %s by access_key=%s peer=%s",
+        "accounts changed by request changes=%s access_key=%s peer=%s",
         change,
         request.ext_fields.get(ACCESS_KEY),
         connection.remote_address,
@@ -211,8 +213,8 @@ def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(table.items()))
 
 
-def _more(entry: Mapping[str, Any], state: AccessState) -> dict[str, Any]:
-    """Return what only our own console reads of an account."""
+def _trebuchet_fields(entry: Mapping[str, Any], state: AccessState) -> dict[str, Any]:
+    """Return the account fields that only Trebuchet's console reads."""
     account = state.accounts[text_of(entry.get("accessKey")) or ""]
     return {
         "broker": account.is_broker,
@@ -228,5 +230,5 @@ def _split(header: Mapping[str, str], key: str) -> list[str] | None:
 
 def _reason(error: ValueError | OSError) -> str:
     if isinstance(error, OSError):
-        return f"the file of accounts cannot be written: {error.strerror}"
+        return f"the account file cannot be written: {error.strerror}"
     return str(error)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker_core.config.described import described
+from broker_core.config.key_descriptions import describe_keys
 from broker_core.config.properties import parse_properties
 from broker_core.config.unknown_keys import is_known, unknown_key
-from broker_core.config.unserved import one_value_items
+from broker_core.config.unsupported_keys import one_value_items
 from broker_core.config.update import update
 from broker_core.errors import ConfigError, RequestRefusedError
 from broker_core.message.data_version import DataVersion
@@ -40,10 +40,10 @@ logger = logging.getLogger(__name__)
 BROKER_VERSION_DESC = "V4_9_7"
 DESCRIBED = "described"
 KEYS_WITHOUT_EFFECT = "keysWithoutEffect"
-"""The row of GET_BROKER_CONFIG that names the keys of the file without effect."""
+"""The row of GET_BROKER_CONFIG that lists the keys in the file that have no effect."""
 
-# RocketMQ's thread pools and their queues, which this broker does not have: one event loop answers
-# the requests in turn. mqadmin reads these keys.
+# RocketMQ's thread pools and their queues. This broker has none: a single event loop answers all
+# requests. mqadmin reads these keys.
 NO_QUEUES = {
     "sendThreadPoolQueueSize": "0",
     "sendThreadPoolQueueCapacity": "0",
@@ -62,7 +62,7 @@ class BrokerAdmin:
     GET_ALL_DELAY_OFFSET. Event loop only.
 
     `on_change` is called with the keys and values that UPDATE_BROKER_CONFIG changed; `more_info`
-    returns more rows for the runtime info.
+    returns additional rows for the runtime info.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class BrokerAdmin:
         self._more_info = more_info
 
     def runtime_info(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_BROKER_RUNTIME_INFO. Answers SUCCESS with a KVTable of texts."""
+        """GET_BROKER_RUNTIME_INFO. Answers SUCCESS with a KVTable of strings."""
         stats = self._stats
         late_ms = str(int(self._late_ms()))
         put_latency, get_latency = stats.put_latency, stats.get_latency
@@ -130,12 +130,12 @@ class BrokerAdmin:
         return request.answer(ResponseCode.SUCCESS, body=body)
 
     def get_config(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_BROKER_CONFIG. Answers SUCCESS with version and the properties text as body.
+        """GET_BROKER_CONFIG. Answers SUCCESS with the version, and the properties text as body.
 
-        With the field `described` of ours the body is JSON: what there is to know of each key.
+        With Trebuchet's own field `described`, the body is JSON with a description of each key.
         """
         if fields.boolean(request.ext_fields, DESCRIBED):
-            keys = {"keys": list(described(self._configuration))}
+            keys = {"keys": list(describe_keys(self._configuration))}
             return request.answer(
                 ResponseCode.SUCCESS, ext_fields={DESCRIBED: "true"}, body=java_json.encode(keys)
             )
@@ -146,10 +146,10 @@ class BrokerAdmin:
         )
 
     def update_config(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """UPDATE_BROKER_CONFIG: change keys that may change while the broker runs, all or none.
+        """UPDATE_BROKER_CONFIG: change keys that can change at run time, all or nothing.
 
-        Answers SUCCESS; NO_PERMISSION for any other key; SYSTEM_ERROR for a bad value.
-        Differs: the original takes any key but three, paths included, from anyone who connects.
+        Answers SUCCESS; NO_PERMISSION for any other key; SYSTEM_ERROR for a bad value. Differs:
+        RocketMQ accepts all but three keys, paths included, from any client.
         """
         table = parse_properties(request.body.decode("utf-8", errors="replace"))
         shown = self._shown()
@@ -159,13 +159,16 @@ class BrokerAdmin:
         except ConfigError as error:
             if error.expected:
                 raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-            remark = f"{error.key} is changed in the broker's file, not over the wire"
+            remark = (
+                f"{error.key} can't be changed over the network; change it in the broker's "
+                "configuration file"
+            )
             if not is_known(error.key):
                 remark = unknown_key(error.key)
             raise RequestRefusedError(ResponseCode.NO_PERMISSION, remark) from error
         if changed:
             logger.warning(
-                "the configuration is changed over the wire: %s by access_key=%s peer=%s",
+                "configuration changed by request changes=%s access_key=%s peer=%s",
                 " ".join(f"{key}={shown.get(key)}->{wanted[key]}" for key in changed),
                 request.ext_fields.get(ACCESS_KEY),
                 connection.remote_address,
@@ -182,7 +185,7 @@ class BrokerAdmin:
         return items
 
     def stats_data(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """VIEW_BROKER_STATS_DATA. Answers SUCCESS with the windows of an item, or SYSTEM_ERROR."""
+        """VIEW_BROKER_STATS_DATA. Answers SUCCESS with an item's time windows, or SYSTEM_ERROR."""
         name = fields.text(request.ext_fields, "statsName")
         key = fields.text(request.ext_fields, "statsKey")
         table = self._stats.sets.get(name)

@@ -1,4 +1,4 @@
-"""Administration of connected clients, which are asked over their own connections.
+"""Administration of connected clients, which the broker queries over their own connections.
 
 Source: broker/processor/AdminBrokerProcessor.java callConsumer,
 broker/client/net/Broker2Client.java (4.9.7).
@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, cast
 
 from broker_core.access.account import Permission
-from broker_core.access.found import need_of
+from broker_core.access.message_permissions import need_of
 from broker_core.errors import RemotingError, RemotingTimeoutError, RequestRefusedError
 from broker_core.formats import record
 from broker_core.message import names
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from broker_core.clients.consumers import Consumers
-    from broker_core.processors.around.guard import Gate
+    from broker_core.processors.wrappers.guard import Gate
     from broker_core.remoting.connection import Connection
     from broker_core.store.message_store import MessageStore
 
@@ -41,7 +41,7 @@ STATUS_TIMEOUT_S = 5.0
 STATUS_BYTES_MAX = 8 << 20
 """A topic may have 65,535 queues."""
 ASKED_AT_ONCE = 500
-"""Clients that are asked in one turn of the loop."""
+"""Clients queried in one turn of the event loop."""
 
 
 class ClientsAdmin:
@@ -58,16 +58,16 @@ class ClientsAdmin:
         self._gate = gate
 
     def running_info(self, request: RemotingCommand, _: Connection) -> Awaitable[RemotingCommand]:
-        """GET_CONSUMER_RUNNING_INFO. Answers as the client does, else as `_call`."""
+        """GET_CONSUMER_RUNNING_INFO. Forwards the client's answer; see `_call`."""
         asked = RemotingCommand.request(request.code, dict(request.ext_fields))
         return self._call(request, asked)
 
     def consume_directly(
         self, request: RemotingCommand, connection: Connection
     ) -> Awaitable[RemotingCommand]:
-        """CONSUME_MESSAGE_DIRECTLY: one stored message for one client.
+        """CONSUME_MESSAGE_DIRECTLY: have one client consume a stored message.
 
-        Answers as the client does, else as `_call`; SYSTEM_ERROR when there is no such message.
+        Forwards the client's answer, see `_call`; SYSTEM_ERROR when the message doesn't exist.
         """
         header = {**request.ext_fields, "brokerName": self._broker_name}
         body = b""
@@ -81,10 +81,10 @@ class ClientsAdmin:
         return self._call(request, RemotingCommand.request(request.code, header, body))
 
     async def consumer_status(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: where a group's clients stand in a topic.
+        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: a group's consumer offsets in a topic, by client.
 
-        Answers SUCCESS with a GetConsumerStatusBody of the clients that answered; SYSTEM_ERROR
-        when none is connected, or one is too old to be asked. clientAddr is a client id.
+        Answers SUCCESS with a GetConsumerStatusBody of the clients that answered; SYSTEM_ERROR when
+        no client is connected, or a client is too old for the request. clientAddr is a client ID.
         """
         header = request.ext_fields
         topic, group = fields.text(header, "topic"), fields.text(header, "group")
@@ -106,7 +106,7 @@ class ClientsAdmin:
             for connection, member in found.members.items()
             if not only or member.client_id == only
         ]
-        # All at once: a silent client would use up the time that the tool waits.
+        # Query all at once: one silent client would use up the tool's timeout.
         loop = asyncio.get_running_loop()
         asking = []
         one_at_a_time = asyncio.Lock()
@@ -126,10 +126,10 @@ class ClientsAdmin:
         return request.answer(ResponseCode.SUCCESS, body=text)
 
     async def _call(self, request: RemotingCommand, asked: RemotingCommand) -> RemotingCommand:
-        """Forward a request to a consumer, and its answer back, byte for byte.
+        """Forward a request to a consumer and return its answer byte for byte.
 
-        Answers SYSTEM_ERROR when it is not connected or too old, CONSUME_MSG_TIMEOUT when it does
-        not answer within ten seconds.
+        Answers SYSTEM_ERROR when the consumer isn't connected or is too old, CONSUME_MSG_TIMEOUT
+        when it doesn't answer within 10 s.
         """
         group = fields.text(request.ext_fields, "consumerGroup")
         client_id = request.ext_fields.get("clientId", "")
@@ -179,7 +179,7 @@ class ClientsAdmin:
 async def _status_of(
     client_id: str, connection: Connection, topic: str, group: str, one_at_a_time: asyncio.Lock
 ) -> dict[str, Any] | None:
-    """Return a client's offsets in a topic's queues, None when it does not answer."""
+    """Return a client's offsets in a topic's queues, None when it doesn't answer."""
     asked = RemotingCommand.request(
         RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": topic, "group": group}
     )
@@ -188,11 +188,11 @@ async def _status_of(
         if len(answer.body) > STATUS_BYTES_MAX:
             raise ValueError(f"it has {len(answer.body)} bytes, more than {STATUS_BYTES_MAX}")
         if answer.code == ResponseCode.SUCCESS and answer.body:
-            # In a thread: a client may write what takes long to read.
+            # In a thread: a client's answer may take long to parse.
             async with one_at_a_time:
                 return await asyncio.to_thread(_status, answer.body)
     except (RemotingError, ValueError, AttributeError) as error:
-        logger.warning("a consumer's status is missing: client_id=%s reason=%s", client_id, error)
+        logger.warning("consumer status missing client_id=%s reason=%s", client_id, error)
     return None
 
 
@@ -201,5 +201,5 @@ def _status(body: bytes) -> dict[str, Any]:
 
 
 def _object_keys(table: dict[str, Any]) -> dict[str, Any]:
-    """Return a map by MessageQueue with raw keys, as Java writes it."""
+    """Return a map keyed by raw MessageQueue objects, as Java writes it."""
     return {java_json.ObjectKey(key): offset for key, offset in table.items()}

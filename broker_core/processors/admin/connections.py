@@ -1,6 +1,7 @@
-"""Administration of connections: who consumes, who produces; closing those of one client.
+"""Administration of connections: list consumers and producers, disconnect a client.
 
-Source: broker/processor/AdminBrokerProcessor.java (4.9.7). DISCONNECT_CLIENT is ours.
+Source: broker/processor/AdminBrokerProcessor.java (4.9.7). DISCONNECT_CLIENT exists only in
+Trebuchet.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class _Groups(msgspec.Struct):
 
 class ConnectionsAdmin:
     """GET_CONSUMER_CONNECTION_LIST, GET_PRODUCER_CONNECTION_LIST, GET_ALL_PRODUCER_INFO,
-    DISCONNECT_CLIENT (ours). Event loop only.
+    DISCONNECT_CLIENT (Trebuchet only). Event loop only.
     """
 
     def __init__(
@@ -75,13 +76,13 @@ class ConnectionsAdmin:
         return self._long_answers.answer(request, connection, self._all_producers())
 
     def disconnect(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """DISCONNECT_CLIENT: tell a client's connections or, with a body, close them.
+        """DISCONNECT_CLIENT: list a client's connections or, with a body, close them.
 
-        Fields: clientId, and group, one that it consumes or produces in. The body names all groups
-        that it may be in, as {"groups": [...]}: whoever may act on one group closes nothing of
-        another. Answers SUCCESS with the connections, which may be none; SYSTEM_ERROR where the
-        client is in a group that is not named, or is the one that asks. Clients connect again by
-        themselves, and may.
+        Fields: clientId, and a group that it consumes or produces in. The body, {"groups": [...]},
+        names all groups that the client may be in, so that permission for one group isn't enough to
+        disconnect it from another. Answers SUCCESS with the connections, possibly empty;
+        SYSTEM_ERROR if the client is in an unnamed group or is the caller. Clients can reconnect
+        and do so automatically.
         """
         header = request.ext_fields
         client_id, group = fields.text(header, "clientId"), fields.text(header, "group")
@@ -92,7 +93,7 @@ class ConnectionsAdmin:
         }
         if found and request.body:
             if connection in groups:
-                raise _refusal("this is the connection that asks; a client does not close its own")
+                raise _refusal("a client can't close its own connection")
             allowed = _named_groups(request.body)
             others = {name for pair in groups.values() for names in pair for name in names}
             if others := others - allowed:
@@ -103,7 +104,7 @@ class ConnectionsAdmin:
             for each in found:
                 _close(cast("Connection", each))
             logger.warning(
-                "client disconnected: client_id=%s group=%s connections=%d by access_key=%s "
+                "client disconnected by request client_id=%s group=%s connections=%d access_key=%s "
                 "peer=%s",
                 client_id,
                 group,
@@ -122,7 +123,7 @@ class ConnectionsAdmin:
         return request.answer(ResponseCode.SUCCESS, body=java_json.encode({"connections": rows}))
 
     def _connections_of(self, client_id: str, group: str) -> list[ClientConnection]:
-        """Return the connections of a client in a group, in whatever role."""
+        """Return a client's connections in a group, in any role."""
         consumed = self._consumers.find(group)
         members: dict[ClientConnection, ConsumerMember | ProducerMember] = {
             **({} if consumed is None else consumed.members),
@@ -160,14 +161,14 @@ def _named_groups(body: bytes) -> set[str]:
 
 
 def _close(connection: Connection) -> None:
-    # A peer that does not read keeps a connection in closing for ever.
+    # A peer that doesn't read would keep the connection closing forever.
     if connection.is_writable:
         connection.close()
     else:
         connection.abort()
 
 
-# What follows is fastjson's text as well: the keys are in order, and all of them texts.
+# The JSON below is byte-identical to fastjson's: the keys are sorted and all are strings.
 
 
 def _consumers(group: ConsumerGroup) -> Steps:

@@ -1,4 +1,4 @@
-"""UPDATE_DELAY_OFFSET: where a delay level goes on. The code is ours."""
+"""UPDATE_DELAY_OFFSET: set a delay level's next offset. The request code is Trebuchet's own."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class DelaysAdmin:
     async def update_offset(
         self, request: RemotingCommand, connection: Connection
     ) -> RemotingCommand:
-        """UPDATE_DELAY_OFFSET: begin a level's next delivery at an offset of its queue.
+        """UPDATE_DELAY_OFFSET: start a level's next delivery at an offset of its queue.
 
-        Fields: level, offset. Moved ahead, the messages between are never delivered; moved back,
-        they are delivered once more, as messages of their own. Answers SUCCESS once it is in
-        delayOffset.json, with {"from", "to"}; SYSTEM_ERROR for a level that there is not, for an
-        offset outside of the level's queue, and where the file cannot be written: the offset holds
-        then, and writing is tried again.
+        Fields: level, offset. Messages skipped by moving ahead are never delivered; after moving
+        back, messages are delivered again as new messages. Answers SUCCESS with {"from", "to"} once
+        delayOffset.json is written; SYSTEM_ERROR for an unknown level, for an offset outside the
+        level's queue, and when the file can't be written: the offset then applies anyway, and the
+        write is retried.
         """
         header = request.ext_fields
         level = fields.int32(header, "level")
@@ -48,7 +48,7 @@ class DelaysAdmin:
         before = self._schedule.offset_of(level)
         is_kept = await self._schedule.go_to(level, wanted)
         logger.warning(
-            "delay offset moved: level=%d from=%d to=%d by access_key=%s peer=%s",
+            "delay offset moved by request level=%d from=%d to=%d access_key=%s peer=%s",
             level,
             before,
             wanted,
@@ -56,7 +56,9 @@ class DelaysAdmin:
             connection.remote_address,
         )
         if not is_kept:
-            raise _refusal("the offset holds, but cannot be written now; writing is tried again")
+            raise _refusal(
+                "the offset is in effect, but couldn't be written to disk; the broker will retry"
+            )
         body = java_json.encode({"from": before, "to": wanted})
         return request.answer(ResponseCode.SUCCESS, body=body)
 

@@ -1,5 +1,6 @@
-"""UPDATE_CONSUMER_FILTER, DELETE_CONSUMER_FILTER: the filters of groups that subscribe by
-expression. The codes are ours.
+"""Filters of groups that subscribe by expression: read all, update one, delete one.
+
+The request codes are Trebuchet's own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from broker_core.protocol.headers import fields
 from broker_core.protocol.signature import ACCESS_KEY
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from broker_core.clients.consumers import Consumers
     from broker_core.config.broker import BrokerConfig
     from broker_core.config.limits import LimitsConfig
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from broker_core.delivery.sql92.expression import Expression
     from broker_core.metadata.consumer_filters import ConsumerFilters
     from broker_core.metadata.topics import Topics
+    from broker_core.processors.long_answers import LongAnswers
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
 
@@ -41,7 +45,7 @@ class _Wanted(msgspec.Struct, rename="camel"):
 
 
 class FiltersAdmin:
-    """UPDATE_CONSUMER_FILTER, DELETE_CONSUMER_FILTER. Event loop only."""
+    """GET_ALL_, UPDATE_ and DELETE_CONSUMER_FILTER. Event loop only."""
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class FiltersAdmin:
         filters: ConsumerFilters[Expression],
         consumers: Consumers,
         parked_pulls: ParkedPulls,
+        long_answers: LongAnswers,
     ) -> None:
         self._config = config
         self._limits = limits
@@ -58,17 +63,24 @@ class FiltersAdmin:
         self._filters = filters
         self._consumers = consumers
         self._parked_pulls = parked_pulls
+        self._long_answers = long_answers
+
+    def all_filters(
+        self, request: RemotingCommand, connection: Connection
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """GET_ALL_CONSUMER_FILTER. Answers SUCCESS with consumerFilter.json's content."""
+        return self._long_answers.answer(request, connection, self._filters.document_steps())
 
     async def update(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """UPDATE_CONSUMER_FILTER: put an expression in the place of a group's filter on a topic.
+        """UPDATE_CONSUMER_FILTER: replace a group's filter on a topic.
 
-        The body is {"consumerGroup", "topic", "expressionType", "expression"}. Without such a
-        filter one is made, dead like that of a group that left where the group does not subscribe.
-        It holds from the group's next pulls on, until a member subscribes anew. Answers SUCCESS
-        once it is in consumerFilter.json; SUBSCRIPTION_PARSE_FAILED with the place where the
-        expression is none; TOPIC_NOT_EXIST; SYSTEM_ERROR without enablePropertyFilter, for a name
-        that is none, an expression above clientExpressionCharsMax, above consumerFilterNumsMax, and
-        where the file cannot be written.
+        The body is {"consumerGroup", "topic", "expressionType", "expression"}. Without an existing
+        filter, creates one; if the group isn't subscribed, it is dead like that of a group that
+        left. The expression applies from the group's next pulls until a member subscribes again.
+        Answers SUCCESS once consumerFilter.json is written; SUBSCRIPTION_PARSE_FAILED with the
+        position of a syntax error; TOPIC_NOT_EXIST; SYSTEM_ERROR without enablePropertyFilter, for
+        an invalid name, beyond clientExpressionCharsMax or consumerFilterNumsMax, and when the file
+        can't be written.
         """
         wanted = read_body(request, _Wanted)
         group, topic = wanted.consumer_group, wanted.topic
@@ -99,14 +111,14 @@ class FiltersAdmin:
             raise RequestRefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
         old_text = None if before is None else before.text
         self._log("put", group, topic, old_text, wanted.expression, connection, request)
-        return await self._kept(request, topic)
+        return await self._save(request, topic)
 
     async def delete(self, request: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """DELETE_CONSUMER_FILTER: forget a group's filter on a topic.
+        """DELETE_CONSUMER_FILTER: delete a group's filter on a topic.
 
-        Fields: consumerGroup, topic. A group that subscribes is refused its pulls until a heartbeat
-        of a member registers the filter again. Answers SUCCESS once it is out of
-        consumerFilter.json; SYSTEM_ERROR where there is none, and where the file cannot be written.
+        Fields: consumerGroup, topic. Pulls of a subscribed group are rejected until a member's
+        heartbeat registers the filter again. Answers SUCCESS once consumerFilter.json is written;
+        SYSTEM_ERROR if no such filter exists or the file can't be written.
         """
         group = fields.text(request.ext_fields, "consumerGroup")
         topic = fields.text(request.ext_fields, "topic")
@@ -114,13 +126,15 @@ class FiltersAdmin:
         if before is None or not self._filters.drop(group, topic):
             raise _refusal("the group has no filter on this topic")
         self._log("deleted", group, topic, before.text, None, connection, request)
-        return await self._kept(request, topic)
+        return await self._save(request, topic)
 
-    async def _kept(self, request: RemotingCommand, topic: str) -> RemotingCommand:
-        # A pull that waits has the old filter, by which it would skip messages.
+    async def _save(self, request: RemotingCommand, topic: str) -> RemotingCommand:
+        # A waiting pull holds the old filter and would skip messages.
         self._parked_pulls.end(topic)
         if not await self._filters.persist_in_thread():
-            raise _refusal("the filter holds, but cannot be written now; writing is tried again")
+            raise _refusal(
+                "the filter is in effect, but couldn't be written to disk; the broker will retry"
+            )
         return request.answer(ResponseCode.SUCCESS)
 
     def _log(
@@ -134,7 +148,8 @@ class FiltersAdmin:
         request: RemotingCommand,
     ) -> None:
         logger.warning(
-            "consumer filter %s: group=%s topic=%s from=%.*r to=%.*r by access_key=%s peer=%s",
+            "consumer filter changed by request change=%s group=%s topic=%s from=%.*r to=%.*r "
+            "access_key=%s peer=%s",
             deed,
             group,
             topic,

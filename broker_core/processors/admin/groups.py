@@ -1,4 +1,4 @@
-"""Administration of consumer groups: their configuration, their offsets, their backlog.
+"""Administration of consumer groups: configuration, offsets and backlog.
 
 Source: broker/processor/AdminBrokerProcessor.java, broker/client/net/Broker2Client.java (4.9.7).
 """
@@ -25,7 +25,7 @@ from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.headers import fields
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from broker_core.clients.client import ClientConnection
     from broker_core.clients.consumers import ConsumerGroup, Consumers
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker_core.metadata.consumer_offsets import ConsumerOffsets
     from broker_core.metadata.subscription_groups import SubscriptionGroups
     from broker_core.metadata.topics import Topics
+    from broker_core.pop.leases import InFlight
     from broker_core.processors.long_answers import LongAnswers, Steps
     from broker_core.remoting.connection import Connection
     from broker_core.stats.counters import BrokerStats
@@ -45,11 +46,11 @@ if TYPE_CHECKING:
 RETRY_QUEUE_NUMS_MAX = 1024
 RETRY_TIMES_MAX = 1_000_000
 TO_THE_END = -1
-"""The timestamp that asks for a queue's end."""
+"""The timestamp that stands for the end of a queue."""
 
 
 class _Reset(NamedTuple):
-    """What INVOKE_BROKER_TO_RESET_OFFSET asks for."""
+    """The parameters of INVOKE_BROKER_TO_RESET_OFFSET."""
 
     topic: str
     group: str
@@ -57,13 +58,13 @@ class _Reset(NamedTuple):
     is_force: bool
     queue_ids: Sequence[int]
     offset: int
-    """Where the one queue is to be set; -1 goes by the timestamp."""
+    """The new offset of the single queue; -1 to use the timestamp."""
     is_one_queue: bool
     language: str
 
 
 class _Places(msgspec.Struct):
-    """What RESET_OFFSETS asks for: queue ids, each with its offset."""
+    """The parameters of RESET_OFFSETS: an offset for each queue ID."""
 
     topic: str
     group: str
@@ -73,8 +74,11 @@ class _Places(msgspec.Struct):
 class GroupsAdmin:
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
     DELETE_SUBSCRIPTIONGROUP, GET_CONSUME_STATS, GET_ALL_CONSUMER_OFFSET,
-    INVOKE_BROKER_TO_RESET_OFFSET, RESET_OFFSETS (ours), QUERY_CONSUME_TIME_SPAN,
+    INVOKE_BROKER_TO_RESET_OFFSET, RESET_OFFSETS (Trebuchet only), QUERY_CONSUME_TIME_SPAN,
     QUERY_CORRECTION_OFFSET, CLONE_GROUP_OFFSET, GET_BROKER_CONSUME_STATS. Event loop only.
+
+    Attributes:
+        in_flight_of: returns the messages of a queue that a group has leased by POP.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class GroupsAdmin:
         clock: Clock,
         long_answers: LongAnswers,
     ) -> None:
+        self.in_flight_of: Callable[[str, str, int], InFlight] | None = None
         self._config = configuration.broker
         self._listen_port = configuration.server.listen_port
         self._topics = topics
@@ -113,16 +118,20 @@ class GroupsAdmin:
         if not 0 <= group_config.retry_queue_nums <= RETRY_QUEUE_NUMS_MAX:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
-                f"retryQueueNums {group_config.retry_queue_nums} is not within 0 and "
+                f"retryQueueNums {group_config.retry_queue_nums} is not between 0 and "
                 f"{RETRY_QUEUE_NUMS_MAX}",
             )
         if not -1 <= group_config.retry_max_times <= RETRY_TIMES_MAX:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
-                f"retryMaxTimes {group_config.retry_max_times} is not within -1 and "
+                f"retryMaxTimes {group_config.retry_max_times} is not between -1 and "
                 f"{RETRY_TIMES_MAX}",
             )
         self._groups.require_room(group_config.group_name)
+        former = self._groups.find(group_config.group_name)
+        if former is not None and group_config.consume_message_orderly is msgspec.UNSET:
+            # Tools of 4.9 and the console don't send this field.
+            group_config.consume_message_orderly = former.consume_message_orderly
         self._groups.put(group_config)
         if not group_config.consume_enable:
             self._parked_pulls.end_group(group_config.group_name)
@@ -140,7 +149,7 @@ class GroupsAdmin:
         return request.answer(ResponseCode.SUCCESS, body=body)
 
     def delete(self, request: RemotingCommand, _: Connection) -> Awaitable[RemotingCommand]:
-        """DELETE_SUBSCRIPTIONGROUP. Answers SUCCESS; 4.9 says removeOffset, 5.x cleanOffset."""
+        """DELETE_SUBSCRIPTIONGROUP. Answers SUCCESS. Field: removeOffset (4.9) or cleanOffset."""
         header = request.ext_fields
         group = fields.text(header, "groupName")
         self._groups.delete(group)
@@ -165,7 +174,7 @@ class GroupsAdmin:
         return {"offsetTable": table}
 
     def consume_stats(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
-        """GET_CONSUME_STATS. Answers SUCCESS with ConsumeStats, empty when nothing is known."""
+        """GET_CONSUME_STATS. Answers SUCCESS with ConsumeStats, empty for an unknown group."""
         header = request.ext_fields
         group = fields.text(header, "consumerGroup")
         only = header.get("topic")
@@ -180,7 +189,7 @@ class GroupsAdmin:
             topic_config = self._topics.find(topic)
             if topic_config is None or not self._is_consumed(group, topic):
                 continue
-            yield from self._fill(table, group, topic, topic_config.read_queue_nums)
+            yield from self._add_wrappers(table, group, topic, topic_config.read_queue_nums)
             consume_tps += self._consume_tps(group, topic)
         return {"consumeTps": consume_tps, "offsetTable": table}
 
@@ -205,7 +214,7 @@ class GroupsAdmin:
                 if not self._is_consumed(group, topic):
                     continue
                 table: dict[str, Any] = {}
-                yield from self._fill(table, group, topic, topic_config.write_queue_nums)
+                yield from self._add_wrappers(table, group, topic, topic_config.write_queue_nums)
                 total_diff += sum(
                     one["brokerOffset"] - one["consumerOffset"] for one in table.values()
                 )
@@ -219,8 +228,8 @@ class GroupsAdmin:
         }
 
     def consume_time_span(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
-        """QUERY_CONSUME_TIME_SPAN. Answers SUCCESS with the span of times stored in each queue and
-        how far behind the group is, in milliseconds; TOPIC_NOT_EXIST.
+        """QUERY_CONSUME_TIME_SPAN. Answers SUCCESS with the store times of each queue's first and
+        last message and the group's delay in milliseconds; TOPIC_NOT_EXIST.
         """
         header = request.ext_fields
         topic, group = fields.text(header, "topic"), fields.text(header, "group")
@@ -262,11 +271,11 @@ class GroupsAdmin:
         return {"consumeTimeSpanSet": spans}
 
     def correction_offset(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
-        """QUERY_CORRECTION_OFFSET: the least offset of all groups in each queue of a topic.
+        """QUERY_CORRECTION_OFFSET: the smallest offset of all groups in each queue of a topic.
 
-        Answers SUCCESS. A queue in which compareGroup is behind that least offset gets Long.MAX.
-        Differs: the original looks compareGroup up under the topic's name and finds nothing, and
-        deletes the offsets of filterGroups; here filterGroups are left out of the minimum.
+        Answers SUCCESS. A queue in which compareGroup is behind that offset gets Long.MAX. Differs:
+        RocketMQ looks up compareGroup under the topic's name and never finds it, and deletes the
+        offsets of filterGroups; here filterGroups are excluded from the minimum.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
@@ -291,9 +300,9 @@ class GroupsAdmin:
         return {"correctionOffsets": least}
 
     def clone_offset(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
-        """CLONE_GROUP_OFFSET: one group takes over the offsets of another. Answers SUCCESS.
+        """CLONE_GROUP_OFFSET: copy a group's offsets to another group. Answers SUCCESS.
 
-        Differs: without a topic all topics are cloned; the original clones none.
+        Differs: without a topic, all topics are cloned; RocketMQ clones nothing.
         """
         header = request.ext_fields
         source, target = fields.text(header, "srcGroup"), fields.text(header, "destGroup")
@@ -319,12 +328,12 @@ class GroupsAdmin:
                 yield
 
     def reset_offset(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
-        """INVOKE_BROKER_TO_RESET_OFFSET: tell a live group's clients their new offsets.
+        """INVOKE_BROKER_TO_RESET_OFFSET: send a live group's clients their new offsets.
 
         Answers SUCCESS with the offsets; SYSTEM_ERROR for an unknown topic or group, or a client
         that is too old. Without a connected client a 4.9 tool gets CONSUMER_NOT_ONLINE and
-        continues with UPDATE_CONSUMER_OFFSET; a 5.x tool leaves that to the broker, which sets the
-        offsets here. 5.x may ask for one queue, and for an offset.
+        continues with UPDATE_CONSUMER_OFFSET; for a 5.x tool the broker sets the offsets itself.
+        5.x can name a single queue and an offset.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
@@ -354,7 +363,7 @@ class GroupsAdmin:
                 f"Consumer not online, so can not reset offset, Group: {group} Topic: {topic} "
                 f"Timestamp: {timestamp}",
             )
-        members = None if found is None else self._movable(found)
+        members = None if found is None else self._connections_to_notify(found)
         queue_ids = range(topic_config.write_queue_nums) if only_queue < 0 else [only_queue]
         wanted = _Reset(
             topic,
@@ -369,11 +378,12 @@ class GroupsAdmin:
         return self._long_answers.answer(request, connection, self._reset(wanted, members))
 
     def reset_offsets(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
-        """RESET_OFFSETS: tell a live group's clients where to go on in some queues.
+        """RESET_OFFSETS: send a live group's clients new offsets for several queues.
 
-        INVOKE_BROKER_TO_RESET_OFFSET takes an offset for one queue only, and a client stands still
-        for ten seconds at each. Answers SUCCESS with the offsets; CONSUMER_NOT_ONLINE without a
-        client; SYSTEM_ERROR for what the topic does not have, and a client that is too old.
+        INVOKE_BROKER_TO_RESET_OFFSET accepts an offset for one queue only, and clients pause for 10
+        s at each. Answers SUCCESS with the offsets; CONSUMER_NOT_ONLINE without a connected client;
+        SYSTEM_ERROR for a queue or offset that the topic doesn't have, and for a client that is too
+        old.
         """
         asked = read_body(request, _Places)
         topic_config = self._topics.find(asked.topic)
@@ -395,22 +405,22 @@ class GroupsAdmin:
                 raise RequestRefusedError(
                     ResponseCode.SYSTEM_ERROR, f"topic {asked.topic} has no queue {queue_id}"
                 )
-        steps = self._go_to(asked, self._movable(found), request.language)
+        steps = self._go_to(asked, self._connections_to_notify(found), request.language)
         return self._long_answers.answer(request, connection, steps)
 
     def _go_to(self, asked: _Places, members: Sequence[ClientConnection], language: str) -> Steps:
         table = {}
         for queue_id, offset in asked.offsets:
-            table[queue_id] = self._within(asked.topic, queue_id, offset)
+            table[queue_id] = self._checked_offset(asked.topic, queue_id, offset)
             yield
         wanted = _Reset(asked.topic, asked.group, 0, True, [], -1, False, language)
-        return (yield from self._tell(wanted, table, members))
+        return (yield from self._notify(wanted, table, members))
 
-    def _movable(self, found: ConsumerGroup) -> list[ClientConnection]:
+    def _connections_to_notify(self, found: ConsumerGroup) -> list[ClientConnection]:
         """Return a group's connections.
 
         Raises:
-            RequestRefusedError: a client is too old to be told.
+            RequestRefusedError: a client is too old for the notice.
         """
         for member in found.members.values():
             if member.version < V3_0_7_SNAPSHOT:
@@ -426,15 +436,15 @@ class GroupsAdmin:
         for queue_id in wanted.queue_ids:
             offset = self._offset_at(topic, queue_id, wanted.timestamp)
             if wanted.offset >= 0 and wanted.is_one_queue:
-                offset = self._within(topic, queue_id, wanted.offset)
+                offset = self._checked_offset(topic, queue_id, wanted.offset)
             current = self._offsets.query(group, topic, queue_id)
             if not wanted.is_force and wanted.offset < 0 and 0 <= current < offset:
                 offset = current
             table[queue_id] = offset
             yield
-        return (yield from self._tell(wanted, table, members))
+        return (yield from self._notify(wanted, table, members))
 
-    def _tell(
+    def _notify(
         self, wanted: _Reset, table: dict[int, int], members: Sequence[ClientConnection] | None
     ) -> Steps:
         topic, group = wanted.topic, wanted.group
@@ -443,7 +453,7 @@ class GroupsAdmin:
             key = java_json.message_queue_key(topic, self._config.broker_name, queue_id)
             by_queue.append(f"{key}:{offset}")
             yield
-        # fastjson's text, its keys in order; the notices need it before there is an answer.
+        # fastjson's format with sorted keys; the notices need it before the answer exists.
         body = f'{{"offsetTable":{{{",".join(sorted(by_queue))}}}}}'.encode()
         notice_body = body
         if wanted.language == "CPP":
@@ -463,7 +473,7 @@ class GroupsAdmin:
             notice_body,
         )
         notice.flag |= ONEWAY_FLAG
-        # One frame for all: there may be thousands of members, and it may have megabytes.
+        # Encode one frame for all: there can be thousands of members and megabytes of body.
         frame = notice.encode()
         for connection in members or ():
             cast("Connection", connection).send(frame)
@@ -475,11 +485,11 @@ class GroupsAdmin:
             return self._store.max_offset_in_queue(topic, queue_id)
         return self._store.offset_in_queue_by_time(topic, queue_id, timestamp)
 
-    def _within(self, topic: str, queue_id: int, offset: int) -> int:
-        """Return an offset that an administrator chose for a queue, at most the queue's end.
+    def _checked_offset(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return an administrator's offset for a queue, limited to the queue's end.
 
-        Differs: 5.x accepts one place more, as here, and stores it; the group would then skip the
-        next message.
+        Differs: 5.x accepts the end plus 1, as here, but stores it unchanged, so that the group
+        skips the next message.
         """
         low = self._store.min_offset_in_queue(topic, queue_id)
         high = self._store.max_offset_in_queue(topic, queue_id)
@@ -491,7 +501,7 @@ class GroupsAdmin:
         return min(offset, high)
 
     def _as_list(self, topic: str, table: dict[int, int]) -> list[dict[str, Any]]:
-        """Return offsets by queue as a C++ client reads them."""
+        """Return offsets by queue in the format that C++ clients read."""
         return [
             {
                 "brokerName": self._config.broker_name,
@@ -506,17 +516,22 @@ class GroupsAdmin:
         item = self._stats.group_get_nums.get(f"{topic}@{group}")
         return item.minute(self._clock.monotonic()).tps if item else 0.0
 
-    def _fill(self, table: dict[str, Any], group: str, topic: str, queue_nums: int) -> Steps:
-        """Put an OffsetWrapper for each queue into a table."""
+    def _add_wrappers(
+        self, table: dict[str, Any], group: str, topic: str, queue_nums: int
+    ) -> Steps:
+        """Add an OffsetWrapper for each queue to a table."""
         for queue_id in range(queue_nums):
             key = java_json.message_queue_key(topic, self._config.broker_name, queue_id)
             table[key] = self._offset_wrapper(group, topic, queue_id)
             yield
 
     def _is_consumed(self, group: str, topic: str) -> bool:
-        """Return whether a group that is online still subscribes to the topic."""
+        """Return whether the group is offline or still subscribes to the topic."""
         found = self._consumers.find(group)
-        return found is None or not found.subscriptions or topic in found.subscriptions
+        if found is None or not found.subscriptions or topic in found.subscriptions:
+            return True
+        prefix = names.pop_retry_topic(group, "")
+        return topic.startswith(prefix) and topic.removeprefix(prefix) in found.subscriptions
 
     def _offset_wrapper(self, group: str, topic: str, queue_id: int) -> dict[str, int]:
         store = self._store
@@ -524,8 +539,14 @@ class GroupsAdmin:
         last = -1
         if consumer_offset > 0:
             last = store.store_timestamp(topic, queue_id, consumer_offset - 1)
-        return {
+        wrapper = {
             "brokerOffset": store.max_offset_in_queue(topic, queue_id),
             "consumerOffset": consumer_offset,
             "lastTimestamp": max(0, last),
         }
+        flight = self.in_flight_of and self.in_flight_of(group, topic, queue_id)
+        if flight and flight.message_count:
+            # Trebuchet's own field; RocketMQ's tools ignore unknown fields.
+            wrapper["inFlight"] = flight.message_count
+            wrapper["oldestLease"] = flight.oldest_ms
+        return wrapper

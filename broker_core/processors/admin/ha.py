@@ -1,4 +1,4 @@
-"""What the brokers of a set, and tools, ask about replication.
+"""Replication status for tools and for the other brokers of a set.
 
 Source: broker/processor/AdminBrokerProcessor.java getBrokerHaStatus, notifyMinBrokerIdChange,
 store/ha/DefaultHAService.java getRuntimeInfo (5.3.3).
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from broker_core.ha.metadata_sync import SyncState
     from broker_core.ha.role import Role
     from broker_core.ha.slave import HaSlave
-    from broker_core.metadata.consumer_filters import ConsumerFilters
     from broker_core.protocol.command import RemotingCommand
     from broker_core.remoting.connection import Connection
 
@@ -30,10 +29,9 @@ MS = 1000
 
 
 class HaAdmin:
-    """GET_BROKER_HA_STATUS, GET_ALL_CONSUMER_FILTER (ours), NOTIFY_MIN_BROKER_ID_CHANGE. Event loop
-    only.
+    """GET_BROKER_HA_STATUS, NOTIFY_MIN_BROKER_ID_CHANGE. Event loop only.
 
-    `master_changed` is called with a broker's name; `epoch` returns the newest one's number.
+    `master_changed` is called with a broker name; `epoch` returns the latest epoch's number.
     """
 
     def __init__(
@@ -42,7 +40,6 @@ class HaAdmin:
         ha_master: HaMaster,
         ha_slave: HaSlave,
         metadata: SyncState,
-        filters: ConsumerFilters[Any],
         max_offset: Callable[[], int],
         master_changed: Callable[[str], None],
         clock: Clock,
@@ -52,25 +49,24 @@ class HaAdmin:
         self._ha_master = ha_master
         self._ha_slave = ha_slave
         self._metadata = metadata
-        self._filters = filters
         self._max_offset = max_offset
         self._master_changed = master_changed
         self._clock = clock
         self._epoch = epoch
 
     def behind_bytes(self) -> int:
-        """Return what the slave that has most of the log lacks of it; all, without a slave."""
+        """Return how many bytes of the log the best slave lacks; the log's size without slaves."""
         slaves = self._ha_master.connections()
         return min((each.behind_bytes for each in slaves), default=self._max_offset())
 
     def behind_master(self) -> Behind | None:
-        """Return how far this slave is behind what its master said last; None: not known."""
+        """Return how far this slave is behind its master's last reported end; None if unknown."""
         if not self._role.is_slave:
             return None
         return self._metadata.ends.behind(self._clock.monotonic(), self._max_offset())
 
     def gauges(self) -> dict[str, int | None]:
-        """Return what a sample keeps of replication; of several slaves the one furthest behind."""
+        """Return a sample's replication gauges; with several slaves, of the slowest."""
         found: dict[str, int | None] = {"epoch": self._epoch()}
         if self._role.is_slave:
             state, behind = self._ha_slave.state(), self.behind_master()
@@ -94,7 +90,7 @@ class HaAdmin:
         return found
 
     def runtime_info(self) -> dict[str, str]:
-        """Return the rows of GET_BROKER_RUNTIME_INFO on replication; the original has none."""
+        """Return the replication rows of GET_BROKER_RUNTIME_INFO, which RocketMQ doesn't have."""
         rows = {
             "brokerRole": self._role.broker_role,
             "brokerId": str(self._role.broker_id),
@@ -130,8 +126,8 @@ class HaAdmin:
     def ha_status(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_HA_STATUS. Answers SUCCESS with HARuntimeInfo.
 
-        The original's fields, and ours beside them, which it ignores: the role, how far behind a
-        slave is in time, when it was heard last, how a slave's following goes.
+        RocketMQ's fields, and Trebuchet's own, which RocketMQ ignores: the role, a slave's delay,
+        its last contact and the state of its replication.
         """
         is_slave = self._role.is_slave
         slaves = [] if is_slave else self._ha_master.connections()
@@ -185,16 +181,10 @@ class HaAdmin:
             info["lastMillisAgo"] = round(ago * MS)
         return info
 
-    def all_filters(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """GET_ALL_CONSUMER_FILTER. Answers SUCCESS with consumerFilter.json's content."""
-        body = java_json.encode(self._filters.document())
-        return request.answer(ResponseCode.SUCCESS, body=body)
-
     def min_broker_id_changed(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """NOTIFY_MIN_BROKER_ID_CHANGE. Answers SUCCESS.
 
-        A slave asks its name servers where its master is. Differs: 5.x believes what the notice
-        says, from whomever it comes.
+        A slave asks its name servers for its master. Differs: 5.x trusts the address in a notice.
         """
         self._master_changed(request.ext_fields.get("brokerName", ""))
         return request.answer(ResponseCode.SUCCESS)

@@ -1,16 +1,16 @@
-"""GET_BROKER_INTERNALS: what runs inside the broker, and where it waits. The code is ours.
+"""GET_BROKER_INTERNALS: the broker's threads, reads, memory and latencies. The request code is
+Trebuchet's own.
 
 The body is a JSON object::
 
-    threads    {id, name, state, cpuMs, majorFaults}, the busiest first, both since the start
-    reads      diskReadBytes, coldMessages (handed out from behind what memory is thought to hold)
+    threads    {id, name, state, cpuMs, majorFaults}, busiest first; both counts since the start
+    reads      diskReadBytes, coldMessages (delivered from older data than memory should hold)
     memory     mappedResidentBytes (of this process's files), pageCacheBytes, memoryBytes and
-               availableBytes of the machine; null: the kernel does not say
+               availableBytes of the machine; null if the kernel doesn't report it
     log        minOffset, maxOffset, flushedOffset
     latencyBoundsMs and latencies (put, get, flush): calls in each bucket and above the last, since
                bootTimestamp and, as `recent`, within about a minute
-    quarantine {from, to, reason, file, fileOffset}: damaged ranges of the log, which readers step
-               over
+    quarantine {from, to, reason, file, fileOffset}: damaged ranges of the log that readers skip
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class InternalsAdmin:
-    """GET_BROKER_INTERNALS. Event loop only. `log_file_bytes` is the size of a file of the log."""
+    """GET_BROKER_INTERNALS. Event loop only. `log_file_bytes` is the size of a log file."""
 
     def __init__(self, readings: Readings, files: Storage, log_file_bytes: int) -> None:
         self._readings = readings
@@ -42,7 +42,7 @@ class InternalsAdmin:
 
     async def internals(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_BROKER_INTERNALS. Answers SUCCESS."""
-        # In a thread: a kernel under pressure takes its time for this.
+        # In a thread: a kernel under pressure can take long to answer.
         threads = await asyncio.to_thread(process.threads, self._files)
         system = await asyncio.to_thread(process.reads_and_memory, self._files)
         parts = self._readings.parts

@@ -59,10 +59,10 @@ class MessagesAdmin:
         self._long_answers = long_answers
 
     def query_consume_queue(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
-        """QUERY_CONSUME_QUEUE. Answers SUCCESS with the units, without a body when there is none
-        at the index; SYSTEM_ERROR when there is no such queue.
+        """QUERY_CONSUME_QUEUE. Answers SUCCESS with the units, without a body if the index has
+        none; SYSTEM_ERROR if the queue doesn't exist.
 
-        Differs: the original creates a queue that is looked at.
+        Differs: RocketMQ creates a queue by looking at it.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
@@ -108,14 +108,14 @@ class MessagesAdmin:
     ) -> RemotingCommand:
         """CLEAN_EXPIRED_CONSUMEQUEUE. Answers SUCCESS.
 
-        Nothing is left to do: with a file of the log the store deletes its units.
+        Does nothing: when the store deletes a log file, it deletes the units too.
         """
         return request.answer(ResponseCode.SUCCESS)
 
     def clean_unused_topics(self, request: RemotingCommand, connection: Connection) -> LongAnswer:
         """CLEAN_UNUSED_TOPIC: delete the queues of topics that are no longer configured.
 
-        Answers SUCCESS. Differs: it also deletes their consumer offsets, like TopicsAdmin.delete.
+        Answers SUCCESS. Differs: also deletes their consumer offsets, like TopicsAdmin.delete.
         """
         return self._long_answers.answer(request, connection, self._clean_unused_topics())
 
@@ -127,7 +127,7 @@ class MessagesAdmin:
             yield
 
     def delete_expired_commit_log(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """DELETE_EXPIRED_COMMITLOG: delete expired files in the next round, whatever the hour.
+        """DELETE_EXPIRED_COMMITLOG: delete expired files in the next round, at any time of day.
 
         Answers SUCCESS.
         """
@@ -159,7 +159,7 @@ def _queue_data(
 def _extension(
     tags_code: int, unit: CqExtUnit | None, wanted: MessageFilter | None, *, is_subscribed: bool
 ) -> dict[str, Any]:
-    """Return the fields that describe a unit's extension; none without an extension."""
+    """Return the fields that describe a unit's extension; empty without one."""
     if unit is None:
         if tags_code > ADDRESS_MAX:
             return {"eval": False}
@@ -180,7 +180,7 @@ def _extension(
 
 
 def _bits(bit_map: bytes) -> str:
-    """Return a bitmap as BitsArray.toString does, the last bit first."""
+    """Return a bitmap in the format of BitsArray.toString, last bit first."""
     return "".join(
         f"{byte:08b}" + ("" if place % 8 else "\n")
         for place, byte in reversed(list(enumerate(bit_map)))

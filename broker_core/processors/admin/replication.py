@@ -1,4 +1,4 @@
-"""Epochs and promotion; the codes are ours."""
+"""Epochs and promotion. The request codes are Trebuchet's own."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class ReplicationAdmin:
     async def state(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_REPLICATION_STATE with a Question as body. Answers SUCCESS with a BrokerState.
 
-        A place that a slave doubts is looked at first.
-        SYSTEM_ERROR for a body that cannot be read, or a question of another set.
+        If a slave doubts an offset, that offset is checked first. SYSTEM_ERROR for an unreadable
+        body or a question about another set.
         """
         question = read_json(request.body, Question, "the question")
         own = self._own
         if question.broker_name != own.broker_name:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
-                f"this is {own.broker_name}, not {question.broker_name[:ADDRESS_MAX]}",
+                f"this broker is {own.broker_name}, not {question.broker_name[:ADDRESS_MAX]}",
             )
         serves = question.follows and not self._role.is_slave
         if serves:
@@ -84,10 +84,10 @@ class ReplicationAdmin:
         return request.answer(ResponseCode.SUCCESS, body=msgspec.json.encode(state))
 
     async def promote(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """PROMOTE_BROKER with brokerRole, empty for the old master's, and force.
+        """PROMOTE_BROKER with brokerRole (empty to keep the old master's) and force.
 
-        Answers SUCCESS with epoch, startOffset and brokerRole, or SYSTEM_ERROR with the reason;
-        with masterAlive=true when force would go on.
+        Answers SUCCESS with epoch, startOffset and brokerRole, or SYSTEM_ERROR with the reason,
+        plus masterAlive=true when force would override it.
         """
         header = request.ext_fields
         try:
@@ -113,4 +113,4 @@ class ReplicationAdmin:
     def _know(self, address: str, own: str) -> None:
         host, _, port = address.rpartition(":")
         if address != own and host and port.isascii() and port.isdigit():
-            self._epochs.know_peer(address)
+            self._epochs.add_peer(address)

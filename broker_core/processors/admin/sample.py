@@ -1,29 +1,31 @@
-"""GET_BROKER_SAMPLE: all that a collector keeps of a broker, in one answer. The code is ours.
+"""GET_BROKER_SAMPLE: everything a collector stores about a broker, in one answer. The request code
+is Trebuchet's own.
 
-The body is a JSON object. A queue's numbers stand in a row, one queue after the other::
+The body is a JSON object. Numbers of queues are in flat lists, one queue after the other::
 
-    counters   name -> what was counted since bootTimestamp
-    gauges     name -> a reading; null: not known
+    counters   name -> count since bootTimestamp
+    gauges     name -> current value; null if unknown
     latencies  name -> calls in each bucket of latencyBoundsMs and above, since bootTimestamp
     topics     [name, bytes put since bootTimestamp, [queue_id, min_offset, max_offset, ...],
                writeQueueNums, 0 without a configuration]
     groups     [name, members connected]
     progress   [group, topic, [queue_id, consumer_offset, max_offset, unread_since_ms, ...]]
 
-    clients    [group, version -> members, subscriptions -> members, some client ids of the rarer
-               ones], only of groups whose members differ in one of them
+    clients    [group, version -> members, subscriptions -> members, some client IDs of the rarer
+               values]; only groups whose members differ in either
     consumers  [group, "LANGUAGE version" -> members] of each group with members
-    producers  the same of groups of producers
-    coldReads  [group, topic, messages that came from the disk since bootTimestamp]
-    large      [topic, bytes of the body, queue_id, queue_offset], see RecentRecords, as all below
-    keys       [topic, messages of a thousand that have the key, key]
-    clocks     [host, ms that its clock is ahead, topic that it sends to]
-    redelivered [group, times, topic, queue_id, queue_offset, origin message id]
-    heads      [group, topic, queue_id, queue_offset, UNIQ_KEY, bytes of the body, sender,
-               times it came back] of first unread messages that have waited for minutes
+    producers  the same for producer groups
+    coldReads  [group, topic, messages read from disk since bootTimestamp]
+    large      [topic, body size in bytes, queue_id, queue_offset], see RecentRecords, as for the
+               following
+    keys       [topic, messages per thousand with this key, key]
+    clocks     [host, ms its clock is ahead, topic it sends to]
+    redelivered [group, times, topic, queue_id, queue_offset, origin message ID]
+    heads      [group, topic, queue_id, queue_offset, UNIQ_KEY, body size in bytes, sender,
+               reconsume count] of first unread messages that have waited for minutes
 
-unread_since_ms is when the first message that the group has not read was stored: -1 when nothing is
-unread, or when that is not known.
+unread_since_ms is when the group's first unread message was stored: -1 if nothing is unread or the
+time is unknown.
 """
 
 from __future__ import annotations
@@ -56,11 +58,11 @@ VERSION = 1
 KINDS_NAMED_MAX, CLIENTS_NAMED_MAX, GROUPS_NAMED_MAX = 8, 3, 500
 MEMBERS_AT_ONCE = 1_000
 SHARED_S = 1.0
-"""Who asks within a second gets the same answer: asking often costs the broker nothing."""
+"""Requests within this time share an answer, so that frequent polling costs the broker nothing."""
 
 
 class SampleAdmin:
-    """GET_BROKER_SAMPLE. Event loop only. `replication` returns its gauges."""
+    """GET_BROKER_SAMPLE. Event loop only. `replication` returns the replication gauges."""
 
     def __init__(
         self,
@@ -85,11 +87,11 @@ class SampleAdmin:
         """GET_BROKER_SAMPLE. Answers SUCCESS."""
         async with self._lock:
             if not self._body or self._clock.monotonic() - self._made_at >= SHARED_S:
-                self._body = msgspec.json.encode(await self._whole())
+                self._body = msgspec.json.encode(await self._build())
                 self._made_at = self._clock.monotonic()
         return request.answer(ResponseCode.SUCCESS, body=self._body)
 
-    async def _whole(self) -> dict[str, Any]:
+    async def _build(self) -> dict[str, Any]:
         config = self._configuration.broker
         stats = self._readings.parts.stats
         body = {
@@ -107,12 +109,12 @@ class SampleAdmin:
                 "flush": stats.flush_latency.counts,
             },
         }
-        # Offsets of groups first: a queue that grows meanwhile makes no group read ahead of it.
+        # Read group offsets first: if a queue grows meanwhile, no group appears ahead of it.
         progress = await self._readings.parts.progress.rows()
         body["progress"] = progress
         body["topics"] = await self._topics()
         body["groups"] = self._groups()
-        body["clients"] = await self._differing()
+        body["clients"] = await self._inconsistent_groups()
         parts = self._readings.parts
         body["consumers"] = await self._versions(
             {name: group.members.values() for name, group in parts.consumers.groups.items()}
@@ -120,7 +122,7 @@ class SampleAdmin:
         body["producers"] = await self._versions(
             {name: members.values() for name, members in parts.producers.groups.items()}
         )
-        # A slave's log is its master's, who says it.
+        # A slave's log is its master's; the master reports it.
         if not self._role.is_slave:
             await self._recent.look()
             body |= {
@@ -144,7 +146,7 @@ class SampleAdmin:
         queues = self._readings.parts.store.files.queues.table
         sizes = self._readings.parts.stats.topic_put_size
         rows = []
-        # A topic has its configuration, or messages from before it was deleted, or both.
+        # A topic may have a configuration, messages from before it was deleted, or both.
         names = sorted({*configs, *queues})
         for index, name in enumerate(names):
             numbers: list[int] = []
@@ -169,8 +171,10 @@ class SampleAdmin:
         names = sorted({*self._readings.parts.groups.table, *connected})
         return [(name, len(connected[name].members) if name in connected else 0) for name in names]
 
-    async def _differing(self) -> list[tuple[str, dict[str, int], dict[str, int], list[str]]]:
-        """Return the groups whose members differ in what they are or want."""
+    async def _inconsistent_groups(
+        self,
+    ) -> list[tuple[str, dict[str, int], dict[str, int], list[str]]]:
+        """Return the groups whose members differ in version or subscriptions."""
         rows = []
         looked_at = 0
         for name, group in list(self._readings.parts.consumers.groups.items()):
@@ -200,7 +204,7 @@ class SampleAdmin:
     async def _versions(
         self, groups: Mapping[str, Collection[ConsumerMember | ProducerMember]]
     ) -> list[tuple[str, dict[str, int]]]:
-        """Return of each group how many members it has of each language and version."""
+        """Return each group's number of members by language and version."""
         rows = []
         looked_at = 0
         for name, members in groups.items():

@@ -11,7 +11,14 @@ import msgspec
 
 from broker_core.errors import RequestRefusedError
 from broker_core.message import names
-from broker_core.message.topic_config import PERM_MAX, PERM_READ, QUEUE_NUMS_MAX, TopicConfig
+from broker_core.message.topic_config import (
+    MESSAGE_TYPE,
+    MESSAGE_TYPES,
+    PERM_MAX,
+    PERM_READ,
+    QUEUE_NUMS_MAX,
+    TopicConfig,
+)
 from broker_core.protocol import java_json
 from broker_core.protocol.bodies.registration import DELETED_TOPICS, WITH_DELETED_TOPICS
 from broker_core.protocol.codes import ResponseCode
@@ -65,8 +72,8 @@ class TopicsAdmin:
     def update_and_create(
         self, request: RemotingCommand, _: Connection
     ) -> Awaitable[RemotingCommand]:
-        """UPDATE_AND_CREATE_TOPIC. Answers SUCCESS when the topic is persisted and every reachable
-        name server knows it, else SYSTEM_ERROR.
+        """UPDATE_AND_CREATE_TOPIC. Answers SUCCESS once the topic is persisted and registered with
+        every reachable name server, else SYSTEM_ERROR.
         """
         header = request.ext_fields
         topic = fields.text(header, "topic")
@@ -84,6 +91,7 @@ class TopicsAdmin:
         perm = fields.int32(header, "perm", low=0, high=PERM_MAX)
         self._topics.put(
             TopicConfig(
+                attributes=self._attributes(topic, header.get("attributes") or ""),
                 topic_name=topic,
                 read_queue_nums=fields.int32(header, "readQueueNums", low=1, high=QUEUE_NUMS_MAX),
                 write_queue_nums=fields.int32(header, "writeQueueNums", low=1, high=QUEUE_NUMS_MAX),
@@ -97,12 +105,32 @@ class TopicsAdmin:
             self._parked_pulls.end(topic)
         return self._answer_when_written(request, topic, self._announced())
 
-    def delete(self, request: RemotingCommand, _: Connection) -> Awaitable[RemotingCommand]:
-        """DELETE_TOPIC_IN_BROKER. Answers SUCCESS, also when there was no such topic.
+    def _attributes(self, topic: str, changes: str) -> dict[str, str] | msgspec.UnsetType:
+        """Return a topic's attributes after 5.x changes such as `+message.type=FIFO`.
 
-        Differs: the topic's consumer offsets are deleted as well, as in 5.x. 4.9 leaves them, and
-        the groups of a new topic of that name stand beyond its end. Pulls that wait are answered
-        with offset 0 at once; 4.9 keeps them, and their clients skip what comes to the new topic.
+        Only message.type has a meaning here; other attributes aren't stored.
+        """
+        found = self._topics.find(topic)
+        attributes = msgspec.UNSET if found is None else found.attributes
+        for change in changes.split(","):
+            sign_and_name, _, value = change.partition("=")
+            if sign_and_name == f"-{MESSAGE_TYPE}":
+                attributes = msgspec.UNSET
+            elif sign_and_name == f"+{MESSAGE_TYPE}":
+                if value not in MESSAGE_TYPES:
+                    raise RequestRefusedError(
+                        ResponseCode.SYSTEM_ERROR,
+                        f"{MESSAGE_TYPE} {value[:40]!r} is not one of {', '.join(MESSAGE_TYPES)}",
+                    )
+                attributes = {MESSAGE_TYPE: value}
+        return attributes
+
+    def delete(self, request: RemotingCommand, _: Connection) -> Awaitable[RemotingCommand]:
+        """DELETE_TOPIC_IN_BROKER. Answers SUCCESS, even if the topic didn't exist.
+
+        Differs: also deletes the topic's consumer offsets, as 5.x does. 4.9 keeps them, so that in
+        a new topic of the same name the groups are beyond the end. Waiting pulls are answered with
+        offset 0 at once; 4.9 keeps them, and their clients skip messages of the new topic.
         """
         topic = fields.text(request.ext_fields, "topic")
         self._refuse_system_topic(topic)
@@ -116,10 +144,11 @@ class TopicsAdmin:
     def get_all(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
         """GET_ALL_TOPIC_CONFIG. Answers SUCCESS with topics.json's content.
 
-        A slave of ours is told of deleted topics, too: one may be made again before it asks.
+        Trebuchet slaves also get the deleted topics: a topic may be created again before the next
+        request.
         """
-        # fastjson's text as well, its keys in order and all of them texts; C writes 50,000 topics
-        # in the time of one short turn.
+        # Identical to fastjson's text, as the keys are sorted and all are strings; C encodes 50,000
+        # topics within one short turn.
         body = msgspec.json.encode(
             {
                 "dataVersion": self._topics.data_version,
@@ -184,7 +213,7 @@ class TopicsAdmin:
         return request.answer(ResponseCode.SUCCESS)
 
     async def _answer_when_deleted(self, request: RemotingCommand, topic: str) -> RemotingCommand:
-        # After a kill an offset that is still in the file would be one of the next topic.
+        # After a crash, an offset left in the file would apply to the next topic of that name.
         await self._offsets.persist_in_thread()
         return await self._answer_when_written(request, topic)
 

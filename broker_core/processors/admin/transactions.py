@@ -1,21 +1,23 @@
-"""Undecided transactions for tools: which there are, and asking a producer now. The codes are ours.
+"""Undecided transactions for tools: list them, and check one now. The request codes are Trebuchet's
+own.
 
-The body of GET_HALF_MESSAGES is a JSON object: `total` transactions wait, `halves` are those from
-`fromOffset` on in the order of their half messages, `next` is where to go on, -1 at the end::
+The body of GET_HALF_MESSAGES is a JSON object: `total` is the number of undecided transactions,
+`halves` lists them from `fromOffset` on in the order of their half messages, and `next` is the
+offset of the next page, -1 at the end::
 
-    queueOffset, commitLogOffset   the place of the last copy, as END_TRANSACTION names it
-    topic, queueId, group          where it is committed to, whose transaction it is
+    queueOffset, commitLogOffset   location of the last copy, as END_TRANSACTION names it
+    topic, queueId, group          the destination and the producer group
     msgId, keys, tags, bodySize    of the message
-    bornTimestamp, bornHost        by the producer
+    bornTimestamp, bornHost        set by the producer
     storeTimestamp                 of the last copy
-    ageMs, checkTimes              since the transaction began; how often producers were asked
+    ageMs, checkTimes              age of the transaction; number of checks so far
 
-With `key`, a key or a unique key, or with `queueOffset` it holds the half messages that have it,
-decided ones, too, each copy by itself, and of each besides::
+With `key` (a key or unique key) or `queueOffset`, it lists the matching half messages, including
+decided ones, each copy separately, with these fields in addition::
 
     storeHost, storeSize           of the record
-    outcome                        undecided, committed, rolled_back; given_up: asked about too
-                                   often; unknown: a slave does not know
+    outcome                        undecided, committed, rolled_back; given_up: checked too often;
+                                   unknown: a slave can't tell
 """
 
 from __future__ import annotations
@@ -63,29 +65,30 @@ class TransactionAdmin:
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
         """GET_HALF_MESSAGES. Answers SUCCESS with the undecided transactions from an offset on.
 
-        With a key, or the place of a half message, with those that have it, decided or not.
+        With a key or a half message's offset, answers with the matching ones, decided or not.
         """
         if key := request.ext_fields.get("key"):
-            steps = self._found(self._transactions.with_key(key))
+            steps = self._details(self._transactions.with_key(key))
             return self._long_answers.answer(request, connection, steps)
         if "queueOffset" in request.ext_fields:
             at = self._transactions.at(fields.int64(request.ext_fields, "queueOffset", low=0))
-            return self._long_answers.answer(request, connection, self._found([at] if at else []))
+            return self._long_answers.answer(request, connection, self._details([at] if at else []))
         first = fields.int64(request.ext_fields, "fromOffset", 0)
         return self._long_answers.answer(request, connection, self._halves(first))
 
     def check(self, request: RemotingCommand, _: Connection) -> RemotingCommand:
-        """CHECK_HALF_MESSAGE: ask a producer about a transaction now.
+        """CHECK_HALF_MESSAGE: check a transaction with a producer now.
 
-        Answers SUCCESS when one is asked; QUERY_NOT_FOUND for none at queueOffset any more;
-        SYSTEM_ERROR when no producer of its group is connected.
+        Answers SUCCESS when a producer was asked; QUERY_NOT_FOUND when queueOffset has no pending
+        half message; SYSTEM_ERROR when no producer of its group is connected.
         """
         queue_offset = fields.int64(request.ext_fields, "queueOffset")
         is_asked = self._check.ask_now(queue_offset)
         if is_asked is None:
             raise RequestRefusedError(
                 ResponseCode.QUERY_NOT_FOUND,
-                f"no undecided transaction is at {queue_offset}: it is decided, or was asked about",
+                f"no undecided transaction is at {queue_offset}: it was decided, or has been "
+                "checked since",
             )
         if not is_asked:
             raise RequestRefusedError(
@@ -106,11 +109,11 @@ class TransactionAdmin:
         rest = offsets[HALVES_AT_ONCE_MAX:]
         return {"halves": shown, "next": rest[0] if rest else -1, "total": len(pending)}
 
-    def _found(self, messages: list[MessageExt]) -> Steps:
+    def _details(self, messages: list[MessageExt]) -> Steps:
         shown: list[dict[str, Any]] = []
         for message in messages:
             more = {
-                "outcome": self._transactions.fate_of(message),
+                "outcome": self._transactions.outcome_of(message),
                 "storeHost": message.store_host,
                 "storeSize": message.store_size,
             }

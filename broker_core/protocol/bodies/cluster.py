@@ -22,9 +22,9 @@ class ClusterInfo(msgspec.Struct, rename="camel", kw_only=True):
 
     @classmethod
     def decode(cls, body: bytes) -> ClusterInfo:
-        """Return the cluster of either dialect.
+        """Decode a cluster in either dialect.
 
         Raises:
-            ValueError: the body is not a cluster.
+            ValueError: the body isn't a cluster.
         """
         return java_json.decode_as(body, cls)

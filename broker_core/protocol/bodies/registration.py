@@ -1,4 +1,4 @@
-"""RegisterBrokerBody: a broker's topics, as it sends them to a name server.
+"""RegisterBrokerBody: the topics that a broker registers with a name server.
 
 As JSON, or with `compressed=true` as a zlib stream of
 
@@ -6,7 +6,7 @@ As JSON, or with `compressed=true` as a zlib stream of
     int32 count, count times: int32 length, "name readQueueNums writeQueueNums perm SINGLE_TAG"
     int32 length, the filter servers as a JSON list
 
-whose topics lack `order` and `topicSysFlag`. 5.x appends more, which we skip.
+whose topics lack `order` and `topicSysFlag`. 5.x appends further fields, which are skipped.
 
 Source: common/protocol/body/RegisterBrokerBody.java (4.9.7).
 """
@@ -22,7 +22,7 @@ import msgspec
 from broker_core.message.data_version import DataVersion
 from broker_core.message.topic_config import TopicConfig
 from broker_core.protocol import java_json
-from broker_core.steps import finished
+from broker_core.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -34,9 +34,9 @@ _INT32 = struct.Struct(">i")
 
 
 WITH_DELETED_TOPICS = "withDeletedTopics"
-"""In GET_ALL_TOPIC_CONFIG: a slave of ours wants to know what was deleted, too."""
+"""In GET_ALL_TOPIC_CONFIG: a Trebuchet slave also requests the deleted topics."""
 DELETED_TOPICS = "deletedTopics"
-"""In its answer: JSON of topics and where in the log the messages of each end."""
+"""In the answer: JSON of deleted topics and the log offset where each one's messages end."""
 
 
 class TopicConfigSerializeWrapper(msgspec.Struct, rename="camel", kw_only=True):
@@ -50,10 +50,10 @@ class TopicConfigSerializeWrapper(msgspec.Struct, rename="camel", kw_only=True):
 
     @classmethod
     def decode(cls, body: bytes) -> TopicConfigSerializeWrapper:
-        """Return the table that a body holds.
+        """Decode a topic table.
 
         Raises:
-            ValueError: the body is not such a table.
+            ValueError: the body isn't a topic table.
         """
         return java_json.decode_as(body, cls)
 
@@ -81,26 +81,26 @@ class RegisterBrokerBody(msgspec.Struct, rename="camel", kw_only=True):
 
     @classmethod
     def decode(cls, body: bytes, *, is_compressed: bool = False) -> RegisterBrokerBody:
-        """Return the registration that a body holds.
+        """Decode a registration.
 
         Raises:
-            ValueError: the body is not a registration, or inflates to more than
+            ValueError: the body isn't a registration, or inflates to more than
                 INFLATED_BYTES_MAX.
         """
         if not is_compressed:
             return java_json.decode_request(body, cls)
-        return finished(inflated_steps(inflated(body)))
+        return run_to_end(inflated_steps(inflated(body)))
 
 
 class _Table(msgspec.Struct, rename="camel"):
-    """A TopicConfigSerializeWrapper whose topics are not read yet."""
+    """A TopicConfigSerializeWrapper whose topics aren't decoded yet."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
     topic_config_table: dict[str, msgspec.Raw] = {}
 
 
 class _Outline(msgspec.Struct, rename="camel"):
-    """A RegisterBrokerBody whose topics are not read yet."""
+    """A RegisterBrokerBody whose topics aren't decoded yet."""
 
     filter_server_list: list[str] = []
     topic_config_serialize_wrapper: _Table = msgspec.field(default_factory=_Table)
@@ -111,10 +111,10 @@ _topic_of = msgspec.json.Decoder(TopicConfig, strict=False).decode
 
 
 def decode_steps(body: bytes) -> Generator[None, None, RegisterBrokerBody]:
-    """Return the registration that a long body of plain JSON holds, in steps.
+    """Decode a long registration in plain JSON, in steps.
 
     Raises:
-        ValueError: the body is not a registration.
+        ValueError: the body isn't a registration.
     """
     outline = _outline_of(body)
     wrapper = outline.topic_config_serialize_wrapper
@@ -137,7 +137,7 @@ def body_crc32(body: bytes) -> int:
 
 
 def inflated(body: bytes) -> bytes:
-    """Return the inflated bytes of a compressed registration. Any thread.
+    """Inflate a compressed registration. Any thread.
 
     Raises:
         ValueError: the body is damaged, or inflates to more than INFLATED_BYTES_MAX.
@@ -208,7 +208,7 @@ def _topic_text(config: TopicConfig) -> bytes:
 
 
 def _topic_config(text: str) -> TopicConfig:
-    # 5.x appends the attributes as one more word.
+    # 5.x appends the attributes as another word.
     words = text.split(" ")
     if len(words) < 5:
         raise ValueError(f"{text[:100]!r} is not a topic of a compressed registration")

@@ -28,7 +28,7 @@ class QueueData(msgspec.Struct, rename="camel", kw_only=True, gc=False):
 
 
 class BrokerData(msgspec.Struct, rename="camel", kw_only=True):
-    """One master with its slaves: addresses by broker id."""
+    """A master and its slaves: addresses by broker ID."""
 
     broker_addrs: dict[int, str]
     broker_name: str
@@ -44,16 +44,16 @@ class TopicRouteData(msgspec.Struct, rename="camel", kw_only=True):
     queue_datas: list[QueueData]
 
     def encode(self, *, is_standard: bool) -> bytes:
-        """Return compact JSON: Go's reader takes a blank for a part of a key."""
+        """Return compact JSON; Go's parser treats a blank as part of a key."""
         if is_standard:
             return msgspec.json.encode(self)
         return java_json.encode(msgspec.to_builtins(self))
 
     @classmethod
     def decode(cls, body: bytes) -> TopicRouteData:
-        """Return the route of either dialect.
+        """Decode a route in either dialect.
 
         Raises:
-            ValueError: the body is not a route.
+            ValueError: the body isn't a route.
         """
         return java_json.decode_as(body, cls)

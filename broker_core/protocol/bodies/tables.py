@@ -1,4 +1,4 @@
-"""Flat answers: a list of names, a map of texts.
+"""Flat answers: a list of names, a map of strings.
 
 Source: common/protocol/body/KVTable.java, TopicList.java (4.9.7).
 """
@@ -9,7 +9,7 @@ import msgspec
 
 
 class KVTable(msgspec.Struct, rename="camel", kw_only=True):
-    """Texts by key (28, 103, 219)."""
+    """Strings by key (28, 103, 219)."""
 
     table: dict[str, str]
 
@@ -18,7 +18,7 @@ class KVTable(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TopicList(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Topic names (206, 224, 304, 305); 304 answers a broker to ask next in `broker_addr`."""
+    """Topic names (206, 224, 304, 305); for 304, `broker_addr` is the broker to ask next."""
 
     broker_addr: str | None = None
     topic_list: list[str]

@@ -1,1 +1,1 @@
-"""Typed readers of the custom headers that travel in extFields."""
+"""Typed readers of the custom headers in extFields."""

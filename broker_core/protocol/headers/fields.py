@@ -1,7 +1,7 @@
-"""Readers of single ext fields, which arrive as text.
+"""Readers of single ext fields, which arrive as strings.
 
-Java logs a missing mandatory field, goes on with null and answers SYSTEM_ERROR with a
-NullPointerException. We answer the same code with a sentence that names the field.
+For a missing mandatory field Java logs it, continues with null and answers SYSTEM_ERROR with a
+NullPointerException. Trebuchet answers the same code with a sentence that names the field.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def int32(
     low: int = INT32_MIN,
     high: int = INT32_MAX,
 ) -> int:
-    """Return an int field from low to high, default when it is missing.
+    """Return an int field from low to high, default if it is missing.
 
     Raises:
         RequestRefusedError: not a number, out of range, or missing without a default.
@@ -56,7 +56,7 @@ def int64(
     low: int = INT64_MIN,
     high: int = INT64_MAX,
 ) -> int:
-    """Return a long field from low to high, default when it is missing.
+    """Return a long field from low to high, default if it is missing.
 
     Raises:
         RequestRefusedError: not a number, out of range, or missing without a default.
@@ -83,8 +83,8 @@ def _integer(
         if default is None:
             raise _refusal(f"the request has no {key}")
         return default
-    # Java's parser accepts digits with one sign. Python's also accepts blanks and underscores,
-    # and its time grows with the square of the length.
+    # Java's parser accepts digits with one sign. Python's also accepts blanks and underscores, and
+    # takes quadratic time in the length.
     if len(value) <= digits_max and value.isascii() and value.lstrip("+-").isdigit():
         try:
             number = int(value)

@@ -1,9 +1,9 @@
-"""SendHeader: the ext fields of SEND_MESSAGE_V2, decoded straight into numbers and texts.
+"""SendHeader: the ext fields of SEND_MESSAGE_V2, decoded directly into numbers and strings.
 
-Every message of every producer brings one, so numbers are read in the same pass as the JSON: a
-dict of texts first, and numbers from that, takes twice as long.
+Every send has one, so numbers are parsed in the same pass as the JSON: building a dict of strings
+first takes twice as long.
 
-Source: common/protocol/header/SendMessageRequestHeaderV2.java (4.9.7; `n` is of 5.x).
+Source: common/protocol/header/SendMessageRequestHeaderV2.java (4.9.7; `n` is from 5.x).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONG_NAMES = {
     "m": "batch",
     "n": "brokerName",
 }
-"""What each letter stands for."""
+"""The long name of each letter."""
 SHORT_NAMES = {long: short for short, long in LONG_NAMES.items()}
 
 Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
@@ -62,9 +62,9 @@ class SendHeader(
         "broker_name": "n",
     },
 ):
-    """A send's header as the processor needs it; as a mapping it shows the ext fields received.
+    """A send's header for the processor; as a mapping it contains the ext fields received.
 
-    A header with any other field, for instance a signed one, is decoded the general way.
+    A header with any other field, for example a signed one, is decoded as a generic command.
     """
 
     topic: str
@@ -84,7 +84,7 @@ class SendHeader(
 
     @classmethod
     def of(cls, ext_fields: Mapping[str, str]) -> SendHeader:
-        """Return the header of ext fields in the short form.
+        """Return the header for ext fields in the short form.
 
         Raises:
             RequestRefusedError: a mandatory field is missing, or a number is malformed.
@@ -111,10 +111,10 @@ class SendHeader(
             named.get("brokerName"),
         )
 
-    # For readers of ext fields: authorization, hooks, logs.
+    # The mapping interface is for authorization, hooks and logs.
 
     def ext_fields(self) -> dict[str, str]:
-        """Return the ext fields as texts, as they were received."""
+        """Return the ext fields as strings, as received."""
         return {
             letter: str(value)
             for letter, name in _ATTRIBUTES.items()

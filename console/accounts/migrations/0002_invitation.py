@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
             name='Invitation',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(error_messages={'unique': 'This name is invited already.'}, max_length=150, unique=True)),
+                ('name', models.CharField(error_messages={'unique': "This name has already been invited."}, max_length=150, unique=True)),
                 ('role', models.CharField(choices=[('viewer', 'Viewer'), ('operator', 'Operator'), ('administrator', 'Administrator')], max_length=20)),
                 ('mail', models.EmailField(blank=True, max_length=254)),
                 ('digest', models.CharField(max_length=64, unique=True)),

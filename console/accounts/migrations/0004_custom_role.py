@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
             name='CustomRole',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(error_messages={'unique': 'There is a role of this name.'}, max_length=60, unique=True)),
+                ('name', models.CharField(error_messages={'unique': "A role with this name already exists."}, max_length=60, unique=True)),
                 ('description', models.CharField(blank=True, max_length=200)),
                 ('actions', models.JSONField(default=list)),
                 ('topics', models.JSONField(default=list)),

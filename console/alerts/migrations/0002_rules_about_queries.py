@@ -20,6 +20,6 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='rule',
             name='source',
-            field=models.CharField(choices=[('verdict', 'Verdicts'), ('threshold', 'A figure of the history'), ('query', 'A scheduled query over the lake')], max_length=16),
+            field=models.CharField(choices=[('verdict', "Issues"), ('threshold', "Metric from the history"), ('query', "Scheduled lake query")], max_length=16),
         ),
     ]

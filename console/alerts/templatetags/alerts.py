@@ -1,4 +1,4 @@
-"""What other pages show of alerts: how many fire."""
+"""The number of firing alerts, for other pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ register = template.Library()
 
 @register.inclusion_tag("alerts/_firing.html")
 def alerts_firing() -> dict[str, Any]:
-    """Render a line that leads to the alerts, nothing while none fires."""
+    """Render a link to the alerts, or nothing if no alert is firing."""
     firing = Alert.objects.filter(state=Alert.State.FIRING).order_by()
     counts = dict(firing.values_list("muted").annotate(number=Count("pk")))
     told = counts.pop("", 0)

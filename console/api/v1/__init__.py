@@ -1,1 +1,1 @@
-"""Version 1 of the API: a module an area, an operation for each thing that pages do."""
+"""Version 1 of the API: one module per area, one operation per page action."""

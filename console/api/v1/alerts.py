@@ -1,4 +1,4 @@
-"""Alerts: what fires, what has fired, who is told, and when nobody is."""
+"""Alerts: firing alerts, past alerts, rules, channels, silences and maintenance windows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from console.alerts.silencing import MINUTES, MINUTES_DEFAULT, SilenceError, sil
 from console.alerts.wording import words_of
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
-from console.api.requestbody import filled, given
+from console.api.requestbody import json_object, valid_form
 from console.api.schemas import (
     LIMIT,
     Cursor,
@@ -49,7 +49,7 @@ from console.history.access import history_store
 
 
 class AlertOut(Schema):
-    """One rule's word about one subject, from its first sign to its end."""
+    """An alert: one rule's finding about one subject, from first detection until it ends."""
 
     id: int
     rule_name: str
@@ -68,7 +68,7 @@ class AlertOut(Schema):
 
 
 class SilenceOut(Schema):
-    """Somebody knows: alerts of a thread tell nobody until then."""
+    """A silence: alerts of one thread send no notifications until it ends."""
 
     id: int
     about: str
@@ -79,7 +79,7 @@ class SilenceOut(Schema):
 
 
 class RuleOut(Schema):
-    """A rule, as its page's form has it."""
+    """A rule with the values of its form."""
 
     id: int
     what: str
@@ -88,7 +88,7 @@ class RuleOut(Schema):
 
 
 class ChannelOut(Schema):
-    """A channel; of its address only what is no secret."""
+    """A channel, without the secret parts of its address."""
 
     id: int
     name: str
@@ -97,14 +97,14 @@ class ChannelOut(Schema):
     place: str
 
 
-class ChannelKeptOut(ChannelOut):
-    """A channel, with the secret that was made for it: nobody can read it later."""
+class ChannelWithSecretOut(ChannelOut):
+    """A channel with its newly generated secret, which can't be read again later."""
 
     secret: str
 
 
 class DeliveryOut(Schema):
-    """A message to a channel, and what became of it."""
+    """A message to a channel and its delivery state."""
 
     id: int
     state: str
@@ -116,7 +116,7 @@ class DeliveryOut(Schema):
 
 
 class WindowOut(Schema):
-    """Maintenance: while it is open, alerts about its subjects tell nobody."""
+    """A maintenance window: alerts about its subjects send no notifications while it is open."""
 
     id: int
     name: str
@@ -165,7 +165,7 @@ def alerts(
     cursor: Cursor = "",
     limit: Limit = LIMIT,
 ) -> dict[str, Any]:
-    """List what fires now, is about to, or is silenced."""
+    """List alerts that are firing, pending or silenced."""
     found = Alert.objects.filter(open_key__isnull=False).select_related("rule")
     page, following = newest(narrowed(found, q, state, severity), cursor, limit)
     return {"items": [alert_out(each) for each in page], "next": following}
@@ -183,7 +183,7 @@ def alert_history(
     cursor: Cursor = "",
     limit: Limit = LIMIT,
 ) -> dict[str, Any]:
-    """List what has fired, newest first."""
+    """List past and current alerts, newest first."""
     found = Alert.objects.filter(fired_ms__isnull=False)
     if rule:
         found = found.filter(rule_name=rule)
@@ -193,7 +193,7 @@ def alert_history(
 
 @operation("GET", "/silences", area="alerts", pages=("alerts:list",), response=list[SilenceOut])
 def silences(request: HttpRequest) -> list[dict[str, Any]]:
-    """List the silences that are not over."""
+    """List active silences."""
     found = Silence.objects.filter(until_ms__gt=now_ms()).select_related("rule")
     return [silence_out(each) for each in found]
 
@@ -205,7 +205,7 @@ def silence_out(each: Silence) -> dict[str, Any]:
 
 @operation("GET", "/alert-rules", area="alerts", pages=("alerts:rules",), response=list[RuleOut])
 def alert_rules(request: HttpRequest) -> list[dict[str, Any]]:
-    """List the rules."""
+    """List alert rules."""
     return [rule_out(each) for each in Rule.objects.prefetch_related("channels")]
 
 
@@ -218,7 +218,7 @@ def alert_rules(request: HttpRequest) -> list[dict[str, Any]]:
     response=RuleOut,
 )
 def alert_rule(request: HttpRequest, rule: Number) -> dict[str, Any]:
-    """Show a rule."""
+    """Get an alert rule."""
     return rule_out(get_object_or_404(Rule, pk=rule))
 
 
@@ -227,7 +227,7 @@ def rule_out(rule: Rule) -> dict[str, Any]:
         "id": rule.pk,
         "what": rule_views.described(rule),
         "version": rule.version,
-        "values": rule_views.audited(rule),
+        "values": rule_views.audit_state(rule),
     }
 
 
@@ -240,7 +240,7 @@ def rule_out(rule: Rule) -> dict[str, Any]:
     response=list[ChannelOut],
 )
 def alert_channels(request: HttpRequest) -> list[dict[str, Any]]:
-    """List the channels; their addresses and secrets stay here."""
+    """List channels, without their secrets."""
     return [channel_out(each) for each in Channel.objects.all()]
 
 
@@ -253,7 +253,7 @@ def alert_channels(request: HttpRequest) -> list[dict[str, Any]]:
     response=ChannelOut,
 )
 def alert_channel(request: HttpRequest, channel: Number) -> dict[str, Any]:
-    """Show a channel."""
+    """Get a channel."""
     return channel_out(get_object_or_404(Channel, pk=channel))
 
 
@@ -273,7 +273,7 @@ def channel_out(channel: Channel) -> dict[str, Any]:
 def alert_channel_log(
     request: HttpRequest, channel: Number, cursor: Cursor = "", limit: Limit = LIMIT
 ) -> dict[str, Any]:
-    """List what was sent to a channel, newest first."""
+    """List messages sent to a channel, newest first."""
     kept = get_object_or_404(Channel, pk=channel)
     page, following = newest(kept.messages.all(), cursor, limit)
     return {"items": [delivery_out(each) for each in page], "next": following}
@@ -294,7 +294,7 @@ def delivery_out(message: Message) -> dict[str, Any]:
     response=PreferencesOut,
 )
 def alert_preferences(request: HttpRequest) -> dict[str, Any]:
-    """Show the dead man's switch, and how long alerts are kept."""
+    """Get the dead man's switch settings and the retention of alerts."""
     return channel_views.audited_preferences(preferences())
 
 
@@ -306,7 +306,7 @@ def alert_preferences(request: HttpRequest) -> dict[str, Any]:
     response=list[WindowOut],
 )
 def maintenance_windows(request: HttpRequest) -> list[dict[str, Any]]:
-    """List the maintenance windows."""
+    """List maintenance windows."""
     return [window_out(each) for each in Window.objects.all()]
 
 
@@ -319,12 +319,12 @@ def maintenance_windows(request: HttpRequest) -> list[dict[str, Any]]:
     response=WindowOut,
 )
 def maintenance_window(request: HttpRequest, window: Number) -> dict[str, Any]:
-    """Show a maintenance window."""
+    """Get a maintenance window."""
     return window_out(get_object_or_404(Window, pk=window))
 
 
 def window_out(window: Window) -> dict[str, Any]:
-    return {"id": window.pk, **window_views.audited(window)}
+    return {"id": window.pk, **window_views.audit_state(window)}
 
 
 SILENCE = {
@@ -346,11 +346,11 @@ SILENCE = {
     response=SilenceOut,
 )
 def alert_silence(request: HttpRequest, alert: Number) -> dict[str, Any]:
-    """Silence an alert, and those that share its messages, for some minutes."""
+    """Silence an alert and the alerts that share its messages."""
     found = get_object_or_404(Alert.objects.select_related("rule"), pk=alert)
-    minutes = given(request, ("minutes",)).get("minutes", MINUTES_DEFAULT)
+    minutes = json_object(request, ("minutes",)).get("minutes", MINUTES_DEFAULT)
     if not isinstance(minutes, int) or minutes not in MINUTES:
-        detail = _("minutes is one of %(choices)s.")
+        detail = _("minutes must be one of %(choices)s.")
         choices = ", ".join(str(each) for each in MINUTES)
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail % {"choices": choices})
     try:
@@ -368,18 +368,20 @@ def alert_silence(request: HttpRequest, alert: Number) -> dict[str, Any]:
     response=Done | PlanOut,
 )
 def silence_end(request: HttpRequest, pk: Number, dry_run: DryRun = False) -> Done | PlanOut:
-    """End a silence: what still fires is told within a minute."""
+    """End a silence; alerts that still fire send notifications within a minute."""
     found = get_object_or_404(Silence.objects.select_related("rule"), pk=pk)
     if dry_run:
         return plan_of(views.danger_of(found))
-    views.ended(request, found)
-    return Done(detail=_("The silence is over; what still fires is told within a minute."))
+    views.finish_silence(request, found)
+    return Done(
+        detail=_("Silence ended. Alerts that are still firing send notifications within a minute.")
+    )
 
 
 def require_room(count: int, count_max: int) -> None:
-    """Refuse one more where there are as many as there may be."""
+    """Raise a conflict if the maximum number already exists."""
     if count >= count_max:
-        detail = _("There are %(count)d of them already, which is the most.")
+        detail = _("There are already %(count)d, which is the maximum.")
         raise ProblemError(HTTPStatus.CONFLICT, detail % {"count": count_max})
 
 
@@ -393,10 +395,10 @@ def require_room(count: int, count_max: int) -> None:
     response=RuleOut,
 )
 def alert_rule_create(request: HttpRequest) -> dict[str, Any]:
-    """Make a rule."""
+    """Create an alert rule."""
     require_room(Rule.objects.count(), RULES_MAX)
-    form = filled(request, lambda data: RuleForm(data, instance=Rule()))
-    return rule_out(rule_views.kept(request, form, None, 1))
+    form = valid_form(request, lambda data: RuleForm(data, instance=Rule()))
+    return rule_out(rule_views.save_rule(request, form, None, 1))
 
 
 @operation(
@@ -409,8 +411,8 @@ def alert_rule_create(request: HttpRequest) -> dict[str, Any]:
     response=dict[str, Any],
 )
 def alert_rule_preview(request: HttpRequest) -> dict[str, Any]:
-    """Show how often a rule would have fired by the history."""
-    form = filled(request, lambda data: RuleForm(data, instance=Rule()))
+    """Preview how often a rule would have fired in the recorded history."""
+    form = valid_form(request, lambda data: RuleForm(data, instance=Rule()))
     found = preview(history_store(), form.save(commit=False), now_ms())
     return {"count": len(found.fired), "fired": [each._asdict() for each in found.fired]}
 
@@ -425,11 +427,11 @@ def alert_rule_preview(request: HttpRequest) -> dict[str, Any]:
     response=RuleOut,
 )
 def alert_rule_change(request: HttpRequest, rule: Number) -> dict[str, Any]:
-    """Change what the body names of a rule; `enabled` switches it on or off."""
+    """Update an alert rule; `enabled` turns it on or off."""
     found = get_object_or_404(Rule, pk=rule)
-    before, version = rule_views.audited(found), found.version
-    form = filled(request, lambda data: RuleForm(data, instance=found))
-    return rule_out(rule_views.kept(request, form, before, version))
+    before, version = rule_views.audit_state(found), found.version
+    form = valid_form(request, lambda data: RuleForm(data, instance=found))
+    return rule_out(rule_views.save_rule(request, form, before, version))
 
 
 @operation(
@@ -443,12 +445,12 @@ def alert_rule_change(request: HttpRequest, rule: Number) -> dict[str, Any]:
 def alert_rule_delete(
     request: HttpRequest, rule: Number, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Delete a rule; its alerts end, which is told."""
+    """Delete an alert rule and end its alerts, which sends notifications."""
     found = get_object_or_404(Rule, pk=rule)
     if dry_run:
         return plan_of(rule_views.danger_of(found))
-    rule_views.deleted(request, found)
-    return Done(detail=_("The rule %(name)s is deleted.") % {"name": found.name})
+    rule_views.delete_rule(request, found)
+    return Done(detail=_("Rule %(name)s deleted.") % {"name": found.name})
 
 
 @operation(
@@ -458,10 +460,10 @@ def alert_rule_delete(
     need=Need.ADMINISTER,
     pages=("alerts:channel-create",),
     form=ChannelForm,
-    response=ChannelKeptOut,
+    response=ChannelWithSecretOut,
 )
 def alert_channel_create(request: HttpRequest) -> dict[str, Any]:
-    """Make a channel; a secret that is made for it is in this answer alone."""
+    """Create a channel; a generated secret is only in this response."""
     require_room(Channel.objects.count(), CHANNELS_MAX)
     return channel_kept(request, Channel())
 
@@ -473,19 +475,19 @@ def alert_channel_create(request: HttpRequest) -> dict[str, Any]:
     need=Need.ADMINISTER,
     pages=("alerts:channel-edit",),
     form=ChannelForm,
-    response=ChannelKeptOut,
+    response=ChannelWithSecretOut,
 )
 def alert_channel_change(request: HttpRequest, channel: Number) -> dict[str, Any]:
-    """Change what the body names of a channel."""
+    """Update a channel."""
     return channel_kept(request, get_object_or_404(Channel, pk=channel))
 
 
 def channel_kept(request: HttpRequest, channel: Channel) -> dict[str, Any]:
     is_new = channel.pk is None
-    before = None if is_new else channel_views.audited(channel)
+    before = None if is_new else channel_views.audit_state(channel)
     old = (channel.url, channel.secret)
-    form = filled(request, lambda data: ChannelForm(data, instance=channel))
-    saved = channel_views.kept(request, form, before, old)
+    form = valid_form(request, lambda data: ChannelForm(data, instance=channel))
+    saved = channel_views.save_channel(request, form, before, old)
     return {**channel_out(saved), "secret": form.made_secret or ""}
 
 
@@ -498,12 +500,14 @@ def channel_kept(request: HttpRequest, channel: Channel) -> dict[str, Any]:
     response=Done,
 )
 def alert_channel_test(request: HttpRequest, channel: Number) -> Done:
-    """Send a test along the way that alerts take; the channel's log says what comes of it."""
+    """Send a test message to a channel; the channel's log shows the result."""
     found = get_object_or_404(Channel, pk=channel)
     if channel_views.has_tests_waiting(found):
-        raise ProblemError(HTTPStatus.CONFLICT, _("Tests wait already; look at the log."))
-    channel_views.tested(request, found)
-    return Done(detail=_("A test is on its way; the log says what comes of it."))
+        raise ProblemError(
+            HTTPStatus.CONFLICT, _("Test messages are already queued. Check the log.")
+        )
+    channel_views.queue_test(request, found)
+    return Done(detail=_("Test message queued. The log shows the result."))
 
 
 @operation(
@@ -517,12 +521,12 @@ def alert_channel_test(request: HttpRequest, channel: Number) -> Done:
 def alert_channel_delete(
     request: HttpRequest, channel: Number, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Delete a channel with its log."""
+    """Delete a channel and its log."""
     found = get_object_or_404(Channel, pk=channel)
     if dry_run:
         return plan_of(channel_views.danger_of(found))
-    channel_views.deleted(request, found)
-    return Done(detail=_("The channel %(name)s is deleted.") % {"name": found.name})
+    channel_views.delete_channel(request, found)
+    return Done(detail=_("Channel %(name)s deleted.") % {"name": found.name})
 
 
 @operation(
@@ -535,11 +539,11 @@ def alert_channel_delete(
     response=PreferencesOut,
 )
 def alert_preferences_change(request: HttpRequest) -> dict[str, Any]:
-    """Change the dead man's switch, or how long alerts are kept."""
+    """Update the dead man's switch or the retention of alerts."""
     found = preferences()
     before = channel_views.audited_preferences(found)
-    form = filled(request, lambda data: PreferencesForm(data, instance=found))
-    channel_views.preferences_kept(request, form, before)
+    form = valid_form(request, lambda data: PreferencesForm(data, instance=found))
+    channel_views.save_preferences(request, form, before)
     return channel_views.audited_preferences(preferences())
 
 
@@ -553,10 +557,10 @@ def alert_preferences_change(request: HttpRequest) -> dict[str, Any]:
     response=WindowOut,
 )
 def maintenance_window_create(request: HttpRequest) -> dict[str, Any]:
-    """Make a maintenance window."""
+    """Create a maintenance window."""
     require_room(Window.objects.count(), WINDOWS_MAX)
-    form = filled(request, lambda data: WindowForm(data, instance=Window()))
-    return window_out(window_views.kept(request, form, None))
+    form = valid_form(request, lambda data: WindowForm(data, instance=Window()))
+    return window_out(window_views.save_window(request, form, None))
 
 
 @operation(
@@ -569,11 +573,11 @@ def maintenance_window_create(request: HttpRequest) -> dict[str, Any]:
     response=WindowOut,
 )
 def maintenance_window_change(request: HttpRequest, window: Number) -> dict[str, Any]:
-    """Change what the body names of a maintenance window."""
+    """Update a maintenance window."""
     found = get_object_or_404(Window, pk=window)
-    before = window_views.audited(found)
-    form = filled(request, lambda data: WindowForm(data, instance=found))
-    return window_out(window_views.kept(request, form, before))
+    before = window_views.audit_state(found)
+    form = valid_form(request, lambda data: WindowForm(data, instance=found))
+    return window_out(window_views.save_window(request, form, before))
 
 
 @operation(
@@ -591,5 +595,5 @@ def maintenance_window_delete(
     found = get_object_or_404(Window, pk=window)
     if dry_run:
         return plan_of(window_views.danger_of(found))
-    window_views.deleted(request, found)
-    return Done(detail=_("The window %(name)s is deleted.") % {"name": found.name})
+    window_views.delete_window(request, found)
+    return Done(detail=_("Maintenance window %(name)s deleted.") % {"name": found.name})

@@ -1,4 +1,4 @@
-"""The audit: who changed what."""
+"""The audit log of changes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from console.api.schemas import (
     newest,
 )
 from console.api.v1 import configuring, labels
-from console.api.v1.broker_accounts import account_restored
-from console.api.v1.brokers import key_restored
+from console.api.v1.broker_accounts import undo_account_change
+from console.api.v1.brokers import undo_key_change
 from console.api.v1.configuring import Accept
-from console.api.v1.files import file_restored
-from console.api.v1.naming import kv_restored, write_restored
-from console.api.v1.offsets import restored
+from console.api.v1.files import undo_file_change
+from console.api.v1.naming import undo_entry_change, undo_write_permission
+from console.api.v1.offsets import undo_reset
 from console.audit.models import Entry
 from console.audit.views import narrowed
 from console.broker_accounts.changing import UNDONE as ACCOUNTS_UNDONE
@@ -51,11 +51,12 @@ UNDO_SCOPES = {
     "broker-account": "people:write",
     "broker-white": "people:write",
 }
-"""What undoing takes beside `audit:write`, by what was done: the scope that doing it took."""
+"""The scope that undoing an action requires in addition to `audit:write`: the scope of the action.
+"""
 
 
 class EntryOut(Schema):
-    """One attempt to change something; `request_id` is the one of the request's answer."""
+    """An audit log entry; `request_id` matches the X-Request-Id of the response."""
 
     id: int
     at_ms: int
@@ -105,7 +106,7 @@ def audit(
     cursor: Cursor = "",
     limit: Limit = LIMIT,
 ) -> dict[str, Any]:
-    """List the audit's entries, newest first."""
+    """List audit log entries, newest first."""
     page, following = newest(narrowed(q, action), cursor, limit)
     return {"items": [entry_out(each) for each in page], "next": following}
 
@@ -114,7 +115,7 @@ def audit(
     "POST",
     "/audit/{entry}/undo",
     area="audit",
-    varying="the scope and the right that the change itself took, such as topics:write",
+    varying="the scope and right of the original change, such as topics:write",
     pages=(
         *("topics:undo", "groups:undo", "offsets:restore", "brokers:undo", "brokers:kv-undo"),
         *("topics:label-undo", "groups:label-undo", "files:undo", "broker_accounts:undo"),
@@ -125,29 +126,29 @@ def audit(
 def audit_undo(
     request: HttpRequest, entry: Number, dry_run: DryRun = False, accept: Accept = False
 ) -> Done | PlanOut:
-    """Undo what an entry says was done; it takes the scope and the right that doing it took."""
+    """Undo a change in the audit log; requires the scope and the right of the original change."""
     found = get_object_or_404(Entry, pk=entry)
     kind = found.action.partition(".")[0]
     if kind in UNDO_SCOPES:
         require_scopes(request, UNDO_SCOPES[kind])
     if found.action == "offset.reset":
-        return restored(request, entry, dry_run=dry_run)
+        return undo_reset(request, entry, dry_run=dry_run)
     if found.action == "broker.configure":
-        return key_restored(request, found, dry_run=dry_run)
+        return undo_key_change(request, found, dry_run=dry_run)
     if found.action == planning.ACTION:
-        return file_restored(request, found, dry_run=dry_run, accept=accept)
+        return undo_file_change(request, found, dry_run=dry_run, accept=accept)
     if found.action in KV_UNDONE:
-        return kv_restored(request, found, dry_run=dry_run, accept=accept)
+        return undo_entry_change(request, found, dry_run=dry_run, accept=accept)
     if found.action in WRITING_UNDONE:
-        return write_restored(request, found, dry_run=dry_run)
+        return undo_write_permission(request, found, dry_run=dry_run)
     if found.action in ACCOUNTS_UNDONE:
-        return account_restored(request, found, dry_run=dry_run)
+        return undo_account_change(request, found, dry_run=dry_run)
     pages = {"topic": TOPIC_PAGES, "group": GROUP_PAGES}.get(kind)
     if pages is None:
-        detail = _("What this entry says cannot be taken back here.")
+        detail = _("This entry can't be undone here.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)
     if found.action == f"{kind}.label":
-        return labels.restored(request, pages, entry, dry_run=dry_run)
+        return labels.undo_label(request, pages, entry, dry_run=dry_run)
     rights_on(request).require(pages.action, found.subject)
     plan = pages.undoing(entry)
-    return configuring.settled(request, pages, plan, dry_run=dry_run, accept=accept)
+    return configuring.preview_or_apply(request, pages, plan, dry_run=dry_run, accept=accept)

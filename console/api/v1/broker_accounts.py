@@ -1,6 +1,6 @@
-"""Accounts of brokers: who they are, what they may do, and changing that.
+"""Broker accounts: list, permissions and changes.
 
-No answer holds a secret: a program that makes one gives it in its request.
+No response contains a secret. The program that creates an account sends the secret.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ninja import Schema
 
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError, of_form
-from console.api.requestbody import filled, given, schema_of
+from console.api.requestbody import json_object, schema_of, valid_form
 from console.api.schemas import Done, DryRun, PlanOut, Text, plan_of
 from console.audit.models import Entry
 from console.broker_accounts import changing, listed
@@ -22,14 +22,14 @@ from console.broker_accounts.forms import AccountForm, QuestionForm, WhiteForm
 from console.broker_accounts.views import (
     danger_of_deletion,
     deletion,
+    done_message,
     holders_or_404,
-    said,
     undoable,
 )
 from console.gateway.accounts import BrokerAccount
 
 if TYPE_CHECKING:
-    from console.broker_accounts.changing import Found
+    from console.broker_accounts.changing import BrokersAccess
     from console.configs.plan import Plan
 
 SECRET_FIELD = "secret_key"
@@ -38,7 +38,7 @@ SECRET = {
     "type": "string",
     "minLength": SECRET_CHARACTERS_MIN,
     "maxLength": SECRET_CHARACTERS_MAX,
-    "description": "The account's secret; no answer and no audit holds it.",
+    "description": "The account's secret; never returned or written to the audit log.",
 }
 ACCOUNT = schema_of(AccountForm)
 BODY = {
@@ -58,7 +58,7 @@ SECRET_BODY = {
 
 
 class AccountOut(Schema):
-    """An account of one broker, without its secret."""
+    """An account on one broker, without its secret."""
 
     access_key: str
     is_admin: bool
@@ -72,7 +72,7 @@ class AccountOut(Schema):
 
 
 class BrokerAccessOut(Schema):
-    """A broker's access control; `problem` says why nothing is known of it."""
+    """A broker's access control; `problem` says why it is unknown."""
 
     broker: str
     is_on: bool | None
@@ -81,8 +81,8 @@ class BrokerAccessOut(Schema):
     white_addresses: list[str] = []
 
 
-class AccessToldOut(Schema):
-    """A broker's answer; `is_allowed` None: it does not say."""
+class AccessAnswerOut(Schema):
+    """A broker's answer to an access check; `is_allowed` is null if the broker doesn't say."""
 
     broker: str
     is_allowed: bool | None
@@ -100,7 +100,7 @@ class AccessToldOut(Schema):
 )
 def broker_accounts(request: HttpRequest) -> list[dict[str, Any]]:
     """List the accounts of each broker."""
-    all_of = changing.found()
+    all_of = changing.ask_brokers()
     return [
         *(
             {
@@ -125,12 +125,12 @@ def broker_accounts(request: HttpRequest) -> list[dict[str, Any]]:
     area="people",
     need=Need.ADMINISTER,
     pages=("broker_accounts:may",),
-    response=list[AccessToldOut],
+    response=list[AccessAnswerOut],
 )
 def broker_access(
     request: HttpRequest, address: Text, action: Text, access_key: Text = "", name: Text = ""
 ) -> list[dict[str, Any]]:
-    """Say whether an account may do something; `action`: send, read, consume, administer."""
+    """Check whether an account may do something; `action`: send, read, consume, administer."""
     data = {"address": address, "action": action, "access_key": access_key, "name": name}
     form = QuestionForm(data)
     if not form.is_valid():
@@ -142,7 +142,7 @@ def broker_access(
             "reason": f"{each.said} {each.note}".strip(),
             "rule": each.rule,
         }
-        for each in listed.told(changing.found(), form.question())
+        for each in listed.access_answers(changing.ask_brokers(), form.question())
     ]
 
 
@@ -158,23 +158,23 @@ def broker_access(
 def broker_account_put(
     request: HttpRequest, access_key: Text, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Make an account on every broker, or make it what the body says wherever it is."""
-    all_of = changing.found()
-    asked = given(request, FIELDS)
+    """Create an account on every broker, or update it on each broker that has it."""
+    all_of = changing.ask_brokers()
+    asked = json_object(request, FIELDS)
     secret = secret_in(asked)
     held = all_of.holders(access_key)
     rest = {key: each for key, each in asked.items() if key != SECRET_FIELD}
     begins = next(iter(held.values()), None)
     if begins is None:
-        form = filled(request, AccountForm, {**rest, "access_key": access_key})
+        form = valid_form(request, AccountForm, {**rest, "access_key": access_key})
     else:
-        form = filled(request, lambda data: AccountForm(data, account=begins), rest)
+        form = valid_form(request, lambda data: AccountForm(data, account=begins), rest)
     wanted: BrokerAccount = form.wanted()
     if not all_of.on:
-        detail = _("Access control is on at no broker that answers.")
+        detail = _("No responding broker has access control turned on.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)
     plan = changing.plan_of_account(all_of, wanted, is_new=begins is None)
-    return settled(request, all_of, plan, secret, dry_run=dry_run)
+    return preview_or_apply(request, all_of, plan, secret, dry_run=dry_run)
 
 
 @operation(
@@ -189,12 +189,12 @@ def broker_account_put(
 def broker_account_secret(
     request: HttpRequest, access_key: Text, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Give an account another secret on every broker."""
-    all_of = changing.found()
-    secret = secret_in(given(request, (SECRET_FIELD,)))
+    """Replace an account's secret on every broker."""
+    all_of = changing.ask_brokers()
+    secret = secret_in(json_object(request, (SECRET_FIELD,)))
     holders_or_404(all_of, access_key)
     plan = changing.plan_of_secret(all_of, access_key)
-    return settled(request, all_of, plan, secret, dry_run=dry_run)
+    return preview_or_apply(request, all_of, plan, secret, dry_run=dry_run)
 
 
 @operation(
@@ -208,12 +208,12 @@ def broker_account_secret(
 def broker_account_delete(
     request: HttpRequest, access_key: Text, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Delete an account wherever it is."""
-    all_of = changing.found()
+    """Delete an account from every broker that has it."""
+    all_of = changing.ask_brokers()
     plan = deletion(all_of, access_key)
     if dry_run:
         return plan_of(danger_of_deletion(all_of, plan))
-    return settled(request, all_of, plan, None, dry_run=False)
+    return preview_or_apply(request, all_of, plan, None, dry_run=False)
 
 
 @operation(
@@ -226,59 +226,59 @@ def broker_account_delete(
     response=Done | PlanOut,
 )
 def broker_white_addresses(request: HttpRequest, dry_run: DryRun = False) -> Done | PlanOut:
-    """Replace the addresses that need no account, on every broker."""
-    form = filled(request, WhiteForm)
-    all_of = changing.found()
+    """Replace the list of addresses that need no account, on every broker."""
+    form = valid_form(request, WhiteForm)
+    all_of = changing.ask_brokers()
     plan = changing.plan_of_white(all_of, form.cleaned_data["addresses"])
-    return settled(request, all_of, plan, None, dry_run=dry_run)
+    return preview_or_apply(request, all_of, plan, None, dry_run=dry_run)
 
 
 def secret_in(asked: dict[str, Any]) -> str | None:
-    """Return the secret of a body, None where it has none.
+    """Return the secret in a body, or None if the body has no secret.
 
     Raises:
-        ProblemError: it cannot be one.
+        ProblemError: the secret is invalid.
     """
     secret = asked.get(SECRET_FIELD)
     if secret is None:
         return None
     is_text = isinstance(secret, str) and secret.isascii() and secret.isprintable()
     if not is_text or not SECRET_CHARACTERS_MIN <= len(secret) <= SECRET_CHARACTERS_MAX:
-        detail = _("A secret has %(low)d to %(high)d characters of ASCII.")
+        detail = _("A secret must have %(low)d to %(high)d ASCII characters.")
         values = {"low": SECRET_CHARACTERS_MIN, "high": SECRET_CHARACTERS_MAX}
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail % values)
     return str(secret)
 
 
-def settled(
-    request: HttpRequest, all_of: Found, plan: Plan, secret: str | None, *, dry_run: bool
+def preview_or_apply(
+    request: HttpRequest, all_of: BrokersAccess, plan: Plan, secret: str | None, *, dry_run: bool
 ) -> Done | PlanOut:
-    """Show a change, or do it."""
+    """Preview a change, or apply it."""
     changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
     refusal = changing.objection_to(plan)
     if dry_run:
         title = f"{changing.action_of(plan)} {plan.name}"
         return PlanOut(title=title, changes=changes, refusal=refusal)
     if plan.is_idle:
-        return Done(detail=_("It is like this already; nothing was done."))
+        return Done(detail=_("The account already has these values, so nothing was changed."))
     if refusal:
         raise ProblemError(HTTPStatus.CONFLICT, refusal)
     if plan.is_overtaken:
-        detail = _("Somebody changed it meanwhile; nothing was done.")
+        detail = _("Someone else changed it in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
     if changing.makes_secret(plan) and secret is None:
-        detail = _("This takes a secret: give %(field)s.") % {"field": SECRET_FIELD}
+        detail = _("A secret is required. Set %(field)s.") % {"field": SECRET_FIELD}
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-    outcome = changing.carried_out(request, all_of, plan, secret)
+    outcome = changing.apply_plan(request, all_of, plan, secret)
     if outcome.problem:
         more = {"done": list(outcome.done)}
         raise ProblemError(HTTPStatus.BAD_GATEWAY, outcome.problem, more=more)
-    return Done(detail=said(plan), entry=outcome.entry.pk)
+    return Done(detail=done_message(plan), entry=outcome.entry.pk)
 
 
-def account_restored(request: HttpRequest, done: Entry, *, dry_run: bool) -> Done | PlanOut:
-    """Take back what an entry says was changed of an account or of white addresses."""
+def undo_account_change(request: HttpRequest, done: Entry, *, dry_run: bool) -> Done | PlanOut:
+    """Undo a change of an account or of the whitelisted addresses."""
     Need.ADMINISTER.require(request)
-    all_of = changing.found()
+    all_of = changing.ask_brokers()
     plan = changing.undoing(undoable(done.pk), all_of)
-    return settled(request, all_of, plan, None, dry_run=dry_run)
+    return preview_or_apply(request, all_of, plan, None, dry_run=dry_run)

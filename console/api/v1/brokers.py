@@ -1,4 +1,4 @@
-"""Brokers: who is registered, how they fare, what they are configured as, what is wrong."""
+"""Brokers: registration, state, configuration and issues."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ninja import Schema
 
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
-from console.api.requestbody import filled, given
+from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, Text, plan_of
 from console.audit.models import Entry
 from console.brokers.configuration_views import (
     KIND,
     KeyForm,
-    configured,
-    found,
+    broker_node,
+    configure,
+    done_message,
     key_of,
     name_of,
-    said,
     state,
     undoing,
 )
-from console.brokers.views import danger_of, promoted, set_of
+from console.brokers.views import apply_promotion, danger_of, set_of
 from console.configs.plan import Plan
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerNode, RuntimeInfo
@@ -34,7 +34,7 @@ from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.history.reading import collector_state
 from console.overview.replication import BrokerSet
-from console.overview.views import confirmed, summary_kept
+from console.overview.views import confirm_broker, current_summary
 from console.verdicts.reading import current_verdicts
 from console.verdicts.words import Shown
 
@@ -50,7 +50,7 @@ class BrokerOut(Schema):
 
 
 class ClusterOut(Schema):
-    """What the name server knows: the brokers of all clusters."""
+    """A cluster and its brokers, as the name server reports them."""
 
     name_server: str
     read_at_ms: int
@@ -58,7 +58,7 @@ class ClusterOut(Schema):
 
 
 class RuntimeOut(Schema):
-    """A broker's own figures; None is not known."""
+    """A broker's own metrics; null means unknown."""
 
     read_at_ms: int
     version: str | None
@@ -79,7 +79,7 @@ class RuntimeOut(Schema):
 
 
 class SlaveOut(Schema):
-    """A slave as its master sees it."""
+    """A slave as its master reports it."""
 
     address: str
     behind_bytes: int
@@ -88,7 +88,7 @@ class SlaveOut(Schema):
 
 
 class BrokerDetailOut(BrokerOut):
-    """A broker with its figures, or with why there are none."""
+    """A broker with its metrics, or the reason they are missing."""
 
     runtime: RuntimeOut | None
     problem: str
@@ -96,7 +96,7 @@ class BrokerDetailOut(BrokerOut):
 
 
 class KeyOut(Schema):
-    """A key of a broker's configuration; `is_live`: it changes while the broker runs."""
+    """A broker configuration key; `is_live` means it can change while the broker runs."""
 
     key: str
     value: str
@@ -111,7 +111,7 @@ class KeyOut(Schema):
 
 
 class VerdictOut(Schema):
-    """What a rule says of something: evidence, a likely cause, the next step."""
+    """An issue: its evidence, a likely cause and the next step."""
 
     rule: str
     severity: str
@@ -127,14 +127,14 @@ class VerdictOut(Schema):
 
 
 class FindingOut(Schema):
-    """A sentence of the overview."""
+    """A finding on the overview."""
 
     state: str
     text: str
 
 
 class OverviewOut(Schema):
-    """The state of all brokers; a figure is None where one of them did not say."""
+    """The state of all brokers; a metric is null if any broker didn't report it."""
 
     read_at_ms: int
     is_complete: bool
@@ -158,8 +158,8 @@ class OverviewOut(Schema):
     response=OverviewOut,
 )
 def overview(request: HttpRequest) -> dict[str, Any]:
-    """Sum up all brokers: figures, findings, verdicts."""
-    summary = summary_kept()
+    """Get a summary of all brokers: metrics, findings and issues."""
+    summary = current_summary()
     return {
         "read_at_ms": summary.read_at_ms,
         "is_complete": summary.is_complete,
@@ -178,7 +178,7 @@ def overview(request: HttpRequest) -> dict[str, Any]:
 
 @operation("GET", "/verdicts", area="brokers", pages=("overview:index",), response=list[VerdictOut])
 def verdicts(request: HttpRequest) -> list[VerdictOut]:
-    """Say what is wrong now, the most urgent first."""
+    """List current issues, most urgent first."""
     return [verdict_out(each) for each in current_verdicts()]
 
 
@@ -201,7 +201,7 @@ def verdict_out(shown: Shown) -> VerdictOut:
 
 @operation("GET", "/clusters", area="brokers", pages=("overview:index",), response=ClusterOut)
 def clusters(request: HttpRequest) -> Any:
-    """List the brokers that the name server knows."""
+    """List the brokers that are registered with the name server."""
     return gateway().cluster.registered()
 
 
@@ -213,8 +213,8 @@ def clusters(request: HttpRequest) -> Any:
     response=BrokerDetailOut,
 )
 def broker(request: HttpRequest, broker_name: Text, broker_id: Number) -> dict[str, Any]:
-    """Show a broker's own figures, and its slaves."""
-    node = found(broker_name, broker_id)
+    """Get a broker's metrics and its slaves."""
+    node = broker_node(broker_name, broker_id)
     answer = gateway().cluster.runtime().get(node.address)
     sets = set_of(gateway().cluster.registered(), broker_name)
     return {
@@ -238,8 +238,8 @@ def links_of(each: BrokerSet) -> list[SlaveOut]:
     response=dict[str, Any],
 )
 def broker_internals(request: HttpRequest, broker_name: Text, broker_id: Number) -> Any:
-    """Show what runs inside: threads, latencies by bucket, reads of the disk, damaged ranges."""
-    return msgspec.to_builtins(gateway().cluster.internals(found(broker_name, broker_id)))
+    """Get broker internals: threads, latency histograms, disk reads and damaged ranges."""
+    return msgspec.to_builtins(gateway().cluster.internals(broker_node(broker_name, broker_id)))
 
 
 @operation(
@@ -251,8 +251,8 @@ def broker_internals(request: HttpRequest, broker_name: Text, broker_id: Number)
     response=list[KeyOut],
 )
 def broker_configuration(request: HttpRequest, broker_name: Text, broker_id: Number) -> Any:
-    """List a broker's keys: value, default, and what a change takes."""
-    return gateway().cluster.configuration(found(broker_name, broker_id))
+    """List configuration keys with value, default, and how to change them."""
+    return gateway().cluster.configuration(broker_node(broker_name, broker_id))
 
 
 VALUE = {
@@ -281,39 +281,39 @@ ADDRESS = {
 def broker_configure(
     request: HttpRequest, broker_name: Text, broker_id: Number, key: Text, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Change a key that may change while the broker runs."""
-    node = found(broker_name, broker_id)
+    """Change a configuration key that can change while the broker runs."""
+    node = broker_node(broker_name, broker_id)
     now = key_of(node, key)
-    form = filled(request, lambda data: KeyForm(now, data))
+    form = valid_form(request, lambda data: KeyForm(now, data))
     was = state(node, key, now.value)
     wanted = state(node, key, str(form.cleaned_data["value"]))
     plan = Plan(name_of(node), was, was, wanted, kind=KIND)
-    return key_settled(request, node, key, plan, dry_run=dry_run)
+    return preview_or_apply_key(request, node, key, plan, dry_run=dry_run)
 
 
-def key_settled(
+def preview_or_apply_key(
     request: HttpRequest, node: BrokerNode, key: str, plan: Plan, *, dry_run: bool
 ) -> Done | PlanOut:
-    """Show a change of a key, or do it."""
+    """Preview a change of a key, or apply it."""
     changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
     if dry_run:
         return PlanOut(title=f"broker.configure {plan.name} {key}", changes=changes)
     if plan.is_idle:
-        return Done(detail=_("It is like this already; nothing was done."))
+        return Done(detail=_("The account already has these values, so nothing was changed."))
     if plan.is_overtaken:
-        detail = _("Somebody changed it meanwhile; nothing was done.")
+        detail = _("Someone else changed it in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
-    return Done(detail=said(key, plan), entry=configured(request, node, key, plan).pk)
+    return Done(detail=done_message(key, plan), entry=configure(request, node, key, plan).pk)
 
 
-def key_restored(request: HttpRequest, done: Entry, *, dry_run: bool) -> Done | PlanOut:
-    """Take back what an entry says was changed of a key."""
+def undo_key_change(request: HttpRequest, done: Entry, *, dry_run: bool) -> Done | PlanOut:
+    """Undo a change of a key."""
     Need.ADMINISTER.require(request)
     if done.outcome != Entry.Outcome.DONE:
-        detail = _("What this entry says was not done.")
+        detail = _("The change in this entry was never applied.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)
     node, key, plan = undoing(done)
-    return key_settled(request, node, key, plan, dry_run=dry_run)
+    return preview_or_apply_key(request, node, key, plan, dry_run=dry_run)
 
 
 @operation(
@@ -331,15 +331,15 @@ def broker_promote(
     force: bool = False,
     dry_run: DryRun = False,
 ) -> Done | PlanOut:
-    """Make a slave the master of its set; `force` though the old master may be alive."""
-    node = found(broker_name, broker_id)
+    """Promote a slave to master of its set; `force` if the old master may still be running."""
+    node = broker_node(broker_name, broker_id)
     danger = danger_of(node)
     if dry_run:
         return plan_of(danger)
     if danger.refusal:
         raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
-    done = promoted(request, node, is_forced=force)
-    detail = _("%(address)s is the master of %(name)s now, in epoch %(epoch)d.")
+    done = apply_promotion(request, node, is_forced=force)
+    detail = _("%(address)s is now the master of %(name)s, in epoch %(epoch)d.")
     values = {"address": node.address, "name": broker_name, "epoch": done.epoch}
     return Done(detail=detail % values)
 
@@ -354,14 +354,16 @@ def broker_promote(
     response=Done,
 )
 def broker_confirm(request: HttpRequest) -> Done:
-    """Let the console ask a broker that is registered with this name and address."""
-    asked = given(request, ("broker_name", "address"))
+    """Allow the console to connect to a broker registered with this name and address."""
+    asked = json_object(request, ("broker_name", "address"))
     name, address = asked.get("broker_name"), asked.get("address")
     nodes = gateway().cluster.registered().nodes
     known = next((e for e in nodes if (e.broker_name, e.address) == (name, address)), None)
     if known is None:
-        detail = _("No broker of this name is registered at this address; nothing is confirmed.")
+        detail = _(
+            "No broker with this name is registered at this address, so nothing was confirmed."
+        )
         raise ProblemError(HTTPStatus.CONFLICT, detail)
-    confirmed(request, known.broker_name, known.address)
+    confirm_broker(request, known.broker_name, known.address)
     values = {"broker": known.broker_name, "address": known.address}
-    return Done(detail=_("Broker %(broker)s at %(address)s is confirmed.") % values)
+    return Done(detail=_("Broker %(broker)s at %(address)s was confirmed.") % values)

@@ -1,4 +1,4 @@
-"""Connected clients: the producers, and disconnecting whoever is connected."""
+"""Connected clients: list producers and disconnect a client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ninja import Schema
 
 from console.accounts.actions import Action
 from console.api.operations import operation
-from console.api.requestbody import filled
+from console.api.requestbody import valid_form
 from console.api.schemas import (
     LIMIT,
     Cursor,
@@ -23,11 +23,11 @@ from console.api.schemas import (
     by_name,
     plan_of,
 )
-from console.clients.disconnecting import danger_of, disconnected, found_connections
+from console.clients.disconnecting import close_connections, danger_of, found_connections
 from console.clients.forms import DisconnectForm
 from console.clients.views import words_of
 from console.gateway.access import gateway
-from console.gateway.connected import every_group
+from console.gateway.connections import every_group
 
 
 class ProducerOut(Schema):
@@ -52,7 +52,7 @@ class ProducerOut(Schema):
 def producers(
     request: HttpRequest, q: Text = "", cursor: Cursor = "", limit: Limit = LIMIT
 ) -> dict[str, Any]:
-    """List the clients of producer groups; every Java client is in CLIENT_INNER_PRODUCER."""
+    """List producer clients; every Java client is also in CLIENT_INNER_PRODUCER."""
     matching = [each for each in gateway().groups.producers() if q.lower() in words_of(each)]
     page, following = by_name(
         matching, lambda each: f"{each.group}\n{each.client_id}", cursor, limit
@@ -71,12 +71,14 @@ def producers(
     response=Done | PlanOut,
 )
 def client_disconnect(request: HttpRequest, group: Text, dry_run: DryRun = False) -> Done | PlanOut:
-    """Close the connections of a client that is in a group; it may connect again, and does."""
-    form = filled(request, DisconnectForm)
+    """Close a group client's connections; the client usually reconnects automatically."""
+    form = valid_form(request, DisconnectForm)
     client_id = form.cleaned_data["client_id"]
     if dry_run:
         return plan_of(danger_of(group, client_id))
     groups = every_group(found_connections(group, client_id))
-    entry, _closed = disconnected(request, group, client_id, groups, form.cleaned_data["reason"])
-    sentence = _("%(client)s is disconnected; it connects again by itself.")
+    entry, _closed = close_connections(
+        request, group, client_id, groups, form.cleaned_data["reason"]
+    )
+    sentence = _("%(client)s was disconnected. It reconnects automatically.")
     return Done(detail=sentence % {"client": client_id}, entry=entry)

@@ -1,4 +1,4 @@
-"""What topics and groups share: plans from the body of a request, shown or carried out."""
+"""Plans for topics and groups, built from a request body, then previewed or applied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from console.accounts.permissions import require
 from console.api.problems import ProblemError
-from console.api.requestbody import filled
+from console.api.requestbody import valid_form
 from console.api.schemas import Done, PlanOut, plan_of
 from console.configs.pages import (
     PlanRefusedError,
@@ -32,24 +32,29 @@ if TYPE_CHECKING:
     from console.configs.pages import ConfigPages, Configured
     from console.ui.danger import Danger
 
-Accept = Annotated[bool, Field(description="Do it in spite of the plan's `objection`.")]
+Accept = Annotated[bool, Field(description="Apply the change despite the plan's `objection`.")]
 Seen = Annotated[
     str,
-    Field(max_length=100_000, description="`seen` of a dry run: refuse if it has changed since."),
+    Field(
+        max_length=100_000,
+        description="`seen` from a dry run, to detect concurrent changes.",
+    ),
 ]
 
 
 def make(
     request: HttpRequest, pages: ConfigPages, *, dry_run: bool, accept: bool
 ) -> Done | PlanOut:
-    """Make a topic or a group of the body."""
+    """Create a topic or group from the body."""
     masters = [node.broker_name for node in gateway().cluster.registered().masters]
-    form = filled(
+    form = valid_form(
         request,
         lambda data: pages.form(data, broker_names=masters, taken=pages.requests.every()),
     )
     require(request, pages.action, form.name)
-    return settled(request, pages, making(form, pages.kind), dry_run=dry_run, accept=accept)
+    return preview_or_apply(
+        request, pages, making(form, pages.kind), dry_run=dry_run, accept=accept
+    )
 
 
 def change(
@@ -61,41 +66,41 @@ def change(
     dry_run: bool,
     accept: bool,
 ) -> Done | PlanOut:
-    """Change what the body names, and leave the rest as it is."""
+    """Change the fields in the body; leave the others as they are."""
     refuse_system(subject)
     original = next(iter(subject.configs.values()), None)
     if original is None:
-        detail = _("No broker has a configuration of %(name)s; make it first.")
+        detail = _("No broker has a configuration for %(name)s. Create it first.")
         raise ProblemError(HTTPStatus.CONFLICT, detail % {"name": subject.name})
     brokers = list(subject.configs)
-    form = filled(
+    form = valid_form(
         request,
         lambda data: pages.form(data, broker_names=brokers, original=original),
     )
     now, wanted = state_of(subject), wanted_by(form)
     before = opened_on(seen, pages.kind) if seen else now
     plan = Plan(subject.name, on(wanted, before), on(wanted, now), wanted, kind=pages.kind)
-    return settled(request, pages, plan, dry_run=dry_run, accept=accept)
+    return preview_or_apply(request, pages, plan, dry_run=dry_run, accept=accept)
 
 
 def opened_on(seen: str, kind: str) -> Any:
     try:
         return unsealed_state(seen, kind)
     except signing.BadSignature as error:
-        detail = _("`seen` is none of this console.")
+        detail = _("`seen` didn't come from this console.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
 
 
-def settled(
+def preview_or_apply(
     request: HttpRequest, pages: ConfigPages, plan: Plan, *, dry_run: bool, accept: bool
 ) -> Done | PlanOut:
-    """Show a plan, or carry it out."""
+    """Preview a plan, or apply it."""
     if dry_run:
         return shown(pages, plan)
     if plan.is_idle:
-        return Done(detail=_("It is like this already; nothing was done."))
+        return Done(detail=_("The account already has these values, so nothing was changed."))
     if plan.is_overtaken:
-        detail = _("Somebody changed it meanwhile; nothing was done.")
+        detail = _("Someone else changed it in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes_of(plan))
     try:
         entry = pages.carry_out(request, plan, is_accepted=accept)
@@ -120,7 +125,7 @@ def changes_of(plan: Plan) -> dict[str, Any]:
     return {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
 
 
-def deleted(
+def delete(
     request: HttpRequest,
     pages: ConfigPages,
     subject: Configured,
@@ -131,7 +136,7 @@ def deleted(
     *,
     dry_run: bool,
 ) -> Done | PlanOut:
-    """Delete a topic or a group, unless something is against it."""
+    """Delete a topic or group, unless the plan refuses it."""
     refuse_system(subject)
     if dry_run:
         return plan_of(danger)

@@ -1,4 +1,4 @@
-"""Dead letters: which groups have some, each of them, and what was done with them."""
+"""Dead letters: groups that have them, the messages, and their replays and discards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from console.accounts.actions import Action as Allowed
 from console.accounts.permissions import require
 from console.api.operations import operation
 from console.api.problems import ProblemError
-from console.api.requestbody import filled
+from console.api.requestbody import valid_form
 from console.api.schemas import (
     LIMIT,
     Cursor,
@@ -31,7 +31,7 @@ from console.api.schemas import (
     plan_of,
 )
 from console.api.v1.messages import MessageOut
-from console.dead_letters.acting_views import (
+from console.dead_letters.action_views import (
     ReplayRefusedError,
     chosen_of,
     danger_of,
@@ -42,8 +42,8 @@ from console.dead_letters.acting_views import (
     started,
 )
 from console.dead_letters.forms import DiscardForm, ReplayForm
-from console.dead_letters.models import Run, Target, stop_lost
-from console.dead_letters.run_views import cancelled, found as found_run, resumed
+from console.dead_letters.models import Run, Target, stop_orphaned
+from console.dead_letters.run_views import cancel_run, resume_run, run_or_404 as found_run
 from console.dead_letters.selection import Selection
 from console.dead_letters.views import letters_of, row_of
 from console.gateway.access import gateway
@@ -51,7 +51,7 @@ from console.gateway.answers import TopicKind
 
 
 class DeadLetterGroupOut(Schema):
-    """A group that has given up messages; `open` are those that nobody has seen to."""
+    """A group with dead letters; `open` counts letters not yet replayed or discarded."""
 
     group: str
     retained: int
@@ -61,7 +61,7 @@ class DeadLetterGroupOut(Schema):
 
 
 class DeadLetterOut(Schema):
-    """One dead letter; `key` names it when it is replayed, `outcome` says what was done."""
+    """A dead letter; use `key` to select it for a replay."""
 
     key: str
     topic: str
@@ -80,7 +80,7 @@ class ReasonOut(Schema):
 
 
 class LettersOut(Schema):
-    """The newest dead letters of a group; `before`: ask with it for older ones."""
+    """A group's newest dead letters; send `before` to get older ones."""
 
     items: list[DeadLetterOut]
     reasons: list[ReasonOut]
@@ -104,7 +104,7 @@ class ReplayOut(Schema):
 
 
 class ItemOut(Schema):
-    """What became of one dead letter."""
+    """The outcome of one dead letter in a replay."""
 
     broker_name: str
     queue_id: int
@@ -123,7 +123,7 @@ class ItemOut(Schema):
 def dead_letter_groups(
     request: HttpRequest, q: Text = "", cursor: Cursor = "", limit: Limit = LIMIT
 ) -> dict[str, Any]:
-    """List the groups that have dead letters."""
+    """List groups that have dead letters."""
     groups = [
         topic.name.removeprefix(names.DLQ_GROUP_TOPIC_PREFIX)
         for topic in gateway().topics.all().values()
@@ -142,7 +142,7 @@ def dead_letter_groups(
     file="application/x-ndjson",
 )
 def dead_letter_export(request: HttpRequest, group: Text, kind: Text) -> HttpResponse:
-    """Take dead letters as a file, `csv` or `jsonl`; the address chooses as for the list."""
+    """Export dead letters as `csv` or `jsonl`, selected as in the list."""
     return exported(request, group, kind)
 
 
@@ -150,7 +150,7 @@ def dead_letter_export(request: HttpRequest, group: Text, kind: Text) -> HttpRes
     "POST",
     "/dead-letters/{path:group}/replays",
     area="dead-letters",
-    varying="messages:write for a replay to the messages' own topics",
+    varying="messages:write to replay to the original topics",
     need=Allowed.REPLAY,
     named="group",
     pages=("dead_letters:preview", "dead_letters:start"),
@@ -166,11 +166,11 @@ def dead_letter_replay(
     before: Number | None = None,
     dry_run: DryRun = False,
 ) -> Any:
-    """Send dead letters again: those that the address names by `m`, topic and tag, or all.
+    """Replay dead letters: those selected with `m`, `topic` and `tag`, or all.
 
-    Those that were seen to are left out unless the body says `again`.
+    Dead letters that were already replayed or discarded are skipped unless the body sets `again`.
     """
-    form = filled(request, ReplayForm)
+    form = valid_form(request, ReplayForm)
     wanted = form.cleaned_data
     selection, letters, _before = chosen_of(request, group, again=wanted["again"])
     letters = letters[:1] if wanted["trial"] else letters
@@ -209,8 +209,8 @@ def dead_letter_discard(
     before: Number | None = None,
     dry_run: DryRun = False,
 ) -> Any:
-    """Mark dead letters as not needed, with a reason; the address chooses as for a replay."""
-    form = filled(request, DiscardForm)
+    """Discard dead letters with a reason, selected as for a replay."""
+    form = valid_form(request, DiscardForm)
     selection, letters, _before = chosen_of(request, group, again=False)
     if dry_run:
         title = _("Discard %(count)d dead letters of %(group)s")
@@ -227,9 +227,9 @@ def dead_letter_discard(
     response=Done,
 )
 def replay_cancel(request: HttpRequest, run: Number) -> Done:
-    """Let a replay end after the message that it is at."""
-    cancelled(request, found_run(run))
-    return Done(detail=_("The replay ends after the message that it is at."))
+    """Stop a replay after the current message."""
+    cancel_run(request, found_run(run))
+    return Done(detail=_("The replay stops after the current message."))
 
 
 @operation(
@@ -241,9 +241,9 @@ def replay_cancel(request: HttpRequest, run: Number) -> Done:
     response=ReplayOut,
 )
 def replay_resume(request: HttpRequest, run: Number) -> Any:
-    """Send what a replay that was stopped had not come to."""
+    """Resume a stopped replay with its remaining messages."""
     try:
-        resumed(request, found_run(run))
+        resume_run(request, found_run(run))
     except ReplayRefusedError as error:
         raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
     return found_run(run)
@@ -260,11 +260,11 @@ def replay_resume(request: HttpRequest, run: Number) -> Any:
 def dead_letters(
     request: HttpRequest,
     group: Text,
-    topic: Annotated[Text, Field(description="The topic it was sent to; * for none.")] = "",
-    tag: Annotated[Text, Field(description="Its tag; * for none.")] = "",
+    topic: Annotated[Text, Field(description="Original topic; * means no topic.")] = "",
+    tag: Annotated[Text, Field(description="Tag; * means no tag.")] = "",
     before: Number | None = None,
 ) -> dict[str, Any]:
-    """Show a group's dead letters, the newest 2,000 below `before`, oldest first."""
+    """List a group's dead letters, the newest 2,000 below `before`, oldest first."""
     selection = Selection.of(request.GET)
     letters = letters_of(group, selection)
     chosen = selection.among(letters.found)
@@ -295,8 +295,8 @@ def dead_letters(
 def replays(
     request: HttpRequest, group: Text = "", cursor: Cursor = "", limit: Limit = LIMIT
 ) -> dict[str, Any]:
-    """List what was done with dead letters, newest first."""
-    stop_lost()
+    """List replays and discards, newest first."""
+    stop_orphaned()
     runs = Run.objects.filter(group=group) if group else Run.objects.all()
     page, following = newest(runs, cursor, limit)
     return {"items": page, "next": following}
@@ -310,8 +310,8 @@ def replays(
     response=ReplayOut,
 )
 def replay(request: HttpRequest, run: Number) -> Any:
-    """Show how far a replay is, and how it ended."""
-    stop_lost()
+    """Get a replay's progress or result."""
+    stop_orphaned()
     return found_run(run)
 
 
@@ -325,6 +325,6 @@ def replay(request: HttpRequest, run: Number) -> Any:
 def replay_receipt(
     request: HttpRequest, run: Number, cursor: Cursor = "", limit: Limit = LIMIT
 ) -> dict[str, Any]:
-    """List what became of each dead letter of a replay."""
+    """List the outcome of each dead letter in a replay."""
     page, following = newest(found_run(run).items.all(), cursor, limit)
     return {"items": page, "next": following}

@@ -1,4 +1,4 @@
-"""The JSON files of brokers: as they are, planned, changed, and their versions."""
+"""The brokers' JSON configuration files: contents, changes and versions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from console.audit.models import Entry
 from console.audit.record import change
 from console.configs.plan import Plan
 from console.files import planning
-from console.files.changing import merged, plan_of, read
+from console.files.changing import merge, plan_of, read
 from console.files.models import REASON_CHARACTERS_MAX, FileVersion, keep
 from console.files.rights import require_change
 from console.files.views import (
@@ -49,7 +49,7 @@ from console.ui.missing import MissingError
 
 
 class FileOut(Schema):
-    """A file of a broker; `count` None: it cannot be read, for the problem."""
+    """A broker's file; `count` is null if the file can't be read, and `problem` says why."""
 
     broker_name: str
     file: ConfigFile
@@ -58,7 +58,7 @@ class FileOut(Schema):
 
 
 class FileVersionOut(Schema):
-    """What a file said at a time."""
+    """A stored version of a file."""
 
     id: int
     at_ms: int
@@ -107,10 +107,10 @@ def files(request: HttpRequest) -> list[dict[str, Any]]:
     response=FileVersionDetailOut,
 )
 def file_version(request: HttpRequest, version: Number) -> Any:
-    """Show what a version of a file says."""
+    """Get a version of a file."""
     found = FileVersion.objects.filter(pk=version).first()
     if found is None:
-        raise MissingError(_("There is no such version (any more)."))
+        raise MissingError(_("This version doesn't exist or was deleted."))
     return found
 
 
@@ -122,11 +122,11 @@ def file_version(request: HttpRequest, version: Number) -> Any:
     response=dict[str, Any],
 )
 def file(request: HttpRequest, broker_name: Text, file: Text) -> dict[str, Any]:
-    """Show a file as the broker writes it."""
+    """Get a file as the broker writes it."""
     kind = known(broker_name, file)
     document: dict[str, Any] | None = gateway().files.read(kind, [broker_name])[broker_name]
     if document is None:
-        raise MissingError(_("This broker does not tell the file."))
+        raise MissingError(_("This broker doesn't report this file."))
     return document
 
 
@@ -140,25 +140,25 @@ def file(request: HttpRequest, broker_name: Text, file: Text) -> dict[str, Any]:
 def file_versions(
     request: HttpRequest, broker_name: Text, file: Text, cursor: Cursor = "", limit: Limit = LIMIT
 ) -> dict[str, Any]:
-    """List the versions of a file, newest first."""
+    """List versions of a file, newest first."""
     versions = FileVersion.objects.filter(broker_name=broker_name, file=file_of(file))
     page, following = newest(versions.defer("packed"), cursor, limit)
     return {"items": page, "next": following}
 
 
-Reason = Annotated[str, Field(max_length=REASON_CHARACTERS_MAX, description="For the audit.")]
-BY_ENTRIES = "topics:write, groups:write or offsets:write, by what the entries are about"
+Reason = Annotated[str, Field(max_length=REASON_CHARACTERS_MAX, description="For the audit log.")]
+BY_ENTRIES = "topics:write, groups:write or offsets:write, depending on the entries"
 Opened = Annotated[
     str,
     Field(
         max_length=20,
         pattern=r"^[0-9]*$",
-        description="`seen` of a dry run: entries that others have changed since refuse it.",
+        description="`seen` from a dry run; rejects entries that changed since then.",
     ),
 ]
 DOCUMENT: dict[str, Any] = {
     "type": "object",
-    "description": "The whole file, as GET shows it.",
+    "description": "The whole file, as GET returns it.",
 }
 
 
@@ -168,7 +168,7 @@ def editable(request: HttpRequest, broker_name: str, file: str) -> ConfigFile:
     return kind
 
 
-def settled(
+def preview_or_apply(
     request: HttpRequest,
     plan: Plan,
     *,
@@ -178,7 +178,7 @@ def settled(
     undoes: int | None = None,
     seen: str = "",
 ) -> Done | PlanOut:
-    """Show the plan of a file, or carry it out."""
+    """Preview the plan for a file, or apply it."""
     shown = planning.shown(plan)
     refusal, objection = " ".join(shown.refusals), " ".join(shown.costs)
     changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
@@ -188,16 +188,16 @@ def settled(
             title=title, refusal=refusal, objection=objection, changes=changes, seen=seen
         )
     if plan.is_idle:
-        return Done(detail=_("It is like this already; nothing was done."))
+        return Done(detail=_("The account already has these values, so nothing was changed."))
     if plan.is_overtaken:
-        detail = _("Somebody changed it meanwhile; nothing was done.")
+        detail = _("Someone else changed it in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
     planning.require_own(request, plan)
     if refusal or (objection and not accept):
         more = {"refusal": refusal, "objection": objection}
         raise ProblemError(HTTPStatus.CONFLICT, refusal or objection, more=more)
     entry = planning.apply_one(partial(change, request), shown, " ".join(reason.split()), undoes)
-    said = _("%(count)d entries of %(subject)s are changed.")
+    said = _("%(count)d entries of %(subject)s were changed.")
     values = {"count": sum(shown.counts.values()), "subject": plan.name}
     return Done(detail=said % values, entry=entry.pk)
 
@@ -221,12 +221,12 @@ def file_change(
     seen: Opened = "",
     reason: Reason = "",
 ) -> Done | PlanOut:
-    """Make a file what the body says, entry by entry, by requests to the broker."""
+    """Replace a file's contents, sending each changed entry to the broker."""
     kind = editable(request, broker_name, file)
     try:
         text = request.body.decode()
     except UnicodeDecodeError as error:
-        detail = _("The body has to be a JSON object.")
+        detail = _("The request body must be a JSON object.")
         raise ProblemError(HTTPStatus.BAD_REQUEST, detail) from error
     problems, mine = checked(kind, text)
     if problems:
@@ -235,16 +235,18 @@ def file_change(
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=errors)
     now = read(broker_name, kind)
     base = version_of(broker_name, kind, seen).entries if seen else now
-    plan = plan_of(broker_name, kind, base, now, merged(base, mine, now))
+    plan = plan_of(broker_name, kind, base, now, merge(base, mine, now))
     opened = str(keep(broker_name, kind, now).pk) if dry_run else ""
-    return settled(request, plan, dry_run=dry_run, accept=accept, reason=reason, seen=opened)
+    return preview_or_apply(
+        request, plan, dry_run=dry_run, accept=accept, reason=reason, seen=opened
+    )
 
 
 def version_of(broker_name: str, kind: ConfigFile, seen: str) -> FileVersion:
     number = min(int(seen), 2**63 - 1)
     found = FileVersion.objects.filter(broker_name=broker_name, file=kind, pk=number).first()
     if found is None:
-        detail = _("What you opened is not kept any more; open the file again.")
+        detail = _("The version you opened is no longer stored. Open the file again.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)
     return found
 
@@ -265,21 +267,21 @@ def file_restore(
     accept: Accept = False,
     reason: Reason = "",
 ) -> Done | PlanOut:
-    """Make a file what a version of it says."""
+    """Restore a file to a version."""
     found = FileVersion.objects.filter(pk=version).first()
     if found is None:
-        raise MissingError(_("There is no such version (any more)."))
+        raise MissingError(_("This version doesn't exist or was deleted."))
     kind = editable(request, found.broker_name, found.file)
     now = read(found.broker_name, kind)
     plan = plan_of(found.broker_name, kind, now, now, difference(now, found.entries))
-    return settled(request, plan, dry_run=dry_run, accept=accept, reason=reason)
+    return preview_or_apply(request, plan, dry_run=dry_run, accept=accept, reason=reason)
 
 
-def file_restored(
+def undo_file_change(
     request: HttpRequest, done: Entry, *, dry_run: bool, accept: bool
 ) -> Done | PlanOut:
-    """Take back what an entry says was changed of a file."""
+    """Undo a change of a file."""
     Need.CONFIGURE.require(request)
-    return settled(
+    return preview_or_apply(
         request, undoing(done.pk), dry_run=dry_run, accept=accept, reason="", undoes=done.pk
     )

@@ -1,4 +1,4 @@
-"""Groups: which there are, their members, how far they have come."""
+"""Consumer groups: configuration, consumers, progress and lag."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from console.gateway.answers import BrokerQueue
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.groups.forms import GroupForm
-from console.groups.member_views import found_member
+from console.groups.member_views import get_member
 from console.groups.members import MEMBERS_ASKED_MAX, subscriptions_of
 from console.groups.progress import progress_context
-from console.groups.queue_views import found_place
+from console.groups.queue_views import get_place
 from console.groups.states import GroupState, group_states
-from console.groups.views import PAGES, danger_of, found, offset_snapshot
+from console.groups.views import PAGES, danger_of, get_group, offset_snapshot
 
 
 class GroupConfigOut(Schema):
@@ -53,7 +53,7 @@ class GroupConfigOut(Schema):
 
 
 class ReadingOut(Schema):
-    """How a group reads; `reading` None: not known, for the reason."""
+    """A group's reading state; `reading` is null if unknown, and `reason` says why."""
 
     reading: str | None
     reason: str
@@ -71,7 +71,7 @@ class GroupOut(Schema):
 
 
 class MemberOut(Schema):
-    """A connected client of a group."""
+    """A consumer that is connected in a group."""
 
     client_id: str
     client_addr: str
@@ -81,7 +81,7 @@ class MemberOut(Schema):
 
 
 class SubscriptionOut(Schema):
-    """What a group asked to receive of a topic."""
+    """A group's subscription to a topic."""
 
     topic: str
     expression_type: str
@@ -89,9 +89,10 @@ class SubscriptionOut(Schema):
 
 
 class QueueProgressOut(Schema):
-    """A group's progress in a queue; `consumer_offset` is None if it never committed one.
+    """A group's progress in a queue; `consumer_offset` is null if it never committed one.
 
-    `lag` is None if the offset is beyond the queue's end.
+    `lag` is null if the offset is beyond the queue's end.
+    `in_flight` counts messages that POP consumers have received and not acknowledged.
     """
 
     topic: str
@@ -102,10 +103,12 @@ class QueueProgressOut(Schema):
     lag: int | None
     is_beyond_end: bool
     last_timestamp_ms: int | None
+    in_flight: int
+    oldest_lease_ms: int | None
 
 
 class GroupDetailOut(GroupOut):
-    """A group with its members, its subscriptions and each of its queues."""
+    """A group with its consumers, subscriptions and queues."""
 
     members: list[MemberOut]
     subscriptions: list[SubscriptionOut]
@@ -120,29 +123,29 @@ class GroupDetailOut(GroupOut):
     read_at_ms: int
 
 
-class WishOut(Schema):
-    """One way to subscribe to a topic, None: not at all; and the members that do."""
+class SubscriptionVariantOut(Schema):
+    """A subscription and the consumers that use it; null for consumers without a subscription."""
 
     subscription: SubscriptionOut | None
     members: list[str]
 
 
-class TopicWishesOut(Schema):
-    """How a group's members subscribe to a topic, the usual way first."""
+class TopicSubscriptionsOut(Schema):
+    """How a group's consumers subscribe to a topic, most common subscription first."""
 
     topic: str
     is_mixed: bool
-    wishes: list[WishOut]
+    wishes: list[SubscriptionVariantOut]
 
 
 class SubscriptionsOut(Schema):
-    """A group's subscriptions, member by member."""
+    """A group's subscriptions, compared across its consumers."""
 
     is_mixed: bool
     answered: int
     unasked: int
     silent: list[tuple[str, str]]
-    topics: list[TopicWishesOut]
+    topics: list[TopicSubscriptionsOut]
 
 
 def reading_of(state: GroupState) -> dict[str, Any]:
@@ -162,7 +165,7 @@ def groups(
     cursor: Cursor = "",
     limit: Limit = LIMIT,
 ) -> dict[str, Any]:
-    """List groups in the order of their names."""
+    """List groups by name."""
     matching = [
         each
         for each in gateway().groups.all().values()
@@ -190,7 +193,7 @@ def groups(
     response=SubscriptionsOut,
 )
 def group_subscriptions(request: HttpRequest, group: Text) -> Any:
-    """Ask the members what they subscribe to, 50 at most, and set it side by side."""
+    """Compare the subscriptions of a group's consumers, of at most 50."""
     connections = gateway().groups.connections(group)
     asked = connections.members[:MEMBERS_ASKED_MAX]
     infos = gateway().groups.running(group, asked) if asked else {}
@@ -209,8 +212,8 @@ def group_subscriptions(request: HttpRequest, group: Text) -> Any:
 def group_member(
     request: HttpRequest, group: Text, client_id: Text, threads: bool = False
 ) -> dict[str, Any]:
-    """Ask one member about itself: queues, messages in memory, settings, its threads."""
-    member = found_member(group, client_id)
+    """Get a consumer's own report: queues, messages in memory, settings and threads."""
+    member = get_member(group, client_id)
     info = gateway().groups.running(group, [member], with_threads=threads)[client_id]
     if isinstance(info, GatewayError):
         raise info
@@ -227,8 +230,8 @@ def group_member(
 def group_queue(
     request: HttpRequest, group: Text, broker_name: Text, queue_id: Number, topic: Text
 ) -> Any:
-    """Show a group's place in one queue."""
-    return found_place(group, topic, BrokerQueue(broker_name, queue_id))
+    """Get a group's progress in one queue."""
+    return get_place(group, topic, BrokerQueue(broker_name, queue_id))
 
 
 @operation(
@@ -239,8 +242,8 @@ def group_queue(
     response=GroupDetailOut,
 )
 def group(request: HttpRequest, group: Text) -> dict[str, Any]:
-    """Show a group: its configuration, its members, its lag in each queue."""
-    subject = found(group)
+    """Get a group: configuration, consumers, and lag in each queue."""
+    subject = get_group(group)
     context = progress_context(group)
     connections, progress = context["connections"], context["progress"]
     return {
@@ -274,7 +277,7 @@ def group(request: HttpRequest, group: Text) -> dict[str, Any]:
 def group_create(
     request: HttpRequest, dry_run: DryRun = False, accept: Accept = False
 ) -> Done | PlanOut:
-    """Make a subscription group, on all brokers unless some are named."""
+    """Create a subscription group on all brokers, or on those in the body."""
     return configuring.make(request, PAGES, dry_run=dry_run, accept=accept)
 
 
@@ -295,8 +298,8 @@ def group_change(
     accept: Accept = False,
     seen: Seen = "",
 ) -> Done | PlanOut:
-    """Change what the body names, on each broker that has the group or on those it names."""
-    subject = found(group)
+    """Update a group on each broker that has it, or on those in the body."""
+    subject = get_group(group)
     return configuring.change(request, PAGES, subject, seen, dry_run=dry_run, accept=accept)
 
 
@@ -312,9 +315,9 @@ def group_change(
 def group_delete(
     request: HttpRequest, group: Text, remove_offset: bool = False, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Delete a group without members, with its consumer offsets or without."""
-    subject = found(group)
-    return configuring.deleted(
+    """Delete a group that has no consumers, with or without its offsets."""
+    subject = get_group(group)
+    return configuring.delete(
         request,
         PAGES,
         subject,

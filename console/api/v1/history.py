@@ -1,4 +1,4 @@
-"""The history: the points of charts."""
+"""The history: the data points of charts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def history(
     slug: Annotated[Text, Field(description="The chart: traffic, lag, …")],
     name: Annotated[str, Field(max_length=512)],
     range: Annotated[Text, Field(description="15m, 1h, 6h, 24h, 7d, 30d or 1y.")] = "1h",
-    earlier: Annotated[Text, Field(description="day or week: compare.")] = "",
+    earlier: Annotated[Text, Field(description="Compare with: `day` or `week`.")] = "",
 ) -> dict[str, Any]:
-    """Answer a chart: times in ms, a list of values a line (null: not known), marks.
+    """Get a chart: times in ms, one list of values per line (null is unknown), and marks.
 
-    Instead of `range`, `from` and `to` are times in ms.
+    Send `from` and `to` in ms instead of `range` to choose other times.
     """
     return chart_points(request, kind, slug, name)

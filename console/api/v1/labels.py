@@ -1,4 +1,4 @@
-"""Labels: owner and description of topics and groups, which the console keeps."""
+"""Labels: the owner and description of topics and groups, stored by the console."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ninja import Schema
 from console.accounts.actions import Action
 from console.api.operations import operation
 from console.api.problems import ProblemError
-from console.api.requestbody import filled, schema_of
+from console.api.requestbody import schema_of, valid_form
 from console.api.schemas import Done, PlanOut, Text
 from console.configs import labels
 from console.configs.labels import LabelForm, label_of, values_of
 from console.configs.pages import refuse_system
-from console.groups.views import PAGES as GROUP_PAGES, found as found_group
-from console.topics.views import PAGES as TOPIC_PAGES, found as found_topic
+from console.groups.views import PAGES as GROUP_PAGES, get_group as found_group
+from console.topics.views import PAGES as TOPIC_PAGES, get_topic as found_topic
 
 if TYPE_CHECKING:
     from console.audit.models import Entry
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class LabelOut(Schema):
-    """What people say of a topic or a group."""
+    """The label of a topic or group."""
 
     owner: str
     description: str
@@ -42,21 +42,21 @@ GROUP_LABEL: dict[str, Any] = {
 }
 
 
-def settled(request: HttpRequest, pages: ConfigPages, name: str) -> Done:
-    """Change what the body names of a label."""
+def update_label(request: HttpRequest, pages: ConfigPages, name: str) -> Done:
+    """Change the label's fields that are in the body."""
     before = values_of(label_of(pages.kind, name))
-    form = filled(request, lambda data: LabelForm(pages.kind, data, initial=before))
+    form = valid_form(request, lambda data: LabelForm(pages.kind, data, initial=before))
     said = {**before, **form.cleaned_data}
     if said == before:
-        return Done(detail=_("It is like this already; nothing was done."))
-    entry = labels.labelled(request, pages, name, form.cleaned_data)
-    return Done(detail=_("The label of %(name)s is changed.") % {"name": name}, entry=entry.pk)
+        return Done(detail=_("The account already has these values, so nothing was changed."))
+    entry = labels.save_label(request, pages, name, form.cleaned_data)
+    return Done(detail=_("The label of %(name)s was changed.") % {"name": name}, entry=entry.pk)
 
 
-def restored(
+def undo_label(
     request: HttpRequest, pages: ConfigPages, entry: int, *, dry_run: bool
 ) -> Done | PlanOut:
-    """Take back what an entry says was changed of a label."""
+    """Undo a change of a label."""
     done: Entry = labels.done_entry(request, pages, entry)
     name = done.subject
     now, wanted = values_of(label_of(pages.kind, name)), done.before or {}
@@ -64,12 +64,12 @@ def restored(
     if dry_run:
         return PlanOut(title=f"{done.action} {name}", changes=changes)
     if now == wanted:
-        return Done(detail=_("It is like this already; nothing was done."))
+        return Done(detail=_("The account already has these values, so nothing was changed."))
     if labels.is_overtaken(pages, done):
-        detail = _("Somebody changed it meanwhile; nothing was done.")
+        detail = _("Someone else changed it in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
-    undoing = labels.unlabelled(request, pages, done)
-    detail = _("The label of %(name)s is what it was.") % {"name": name}
+    undoing = labels.restore_label(request, pages, done)
+    detail = _("The label of %(name)s was restored.") % {"name": name}
     return Done(detail=detail, entry=undoing.pk)
 
 
@@ -81,7 +81,7 @@ def restored(
     response=LabelOut,
 )
 def topic_label(request: HttpRequest, topic: Text) -> dict[str, str]:
-    """Show whose a topic is, and what it is for."""
+    """Get a topic's owner and description."""
     return values_of(label_of(TOPIC_PAGES.kind, found_topic(topic).name))
 
 
@@ -96,9 +96,9 @@ def topic_label(request: HttpRequest, topic: Text) -> dict[str, str]:
     response=Done,
 )
 def topic_label_change(request: HttpRequest, topic: Text) -> Done:
-    """Say whose a topic is, and what it is for; without any words the label goes."""
+    """Set a topic's owner and description; empty values delete the label."""
     refuse_system(found_topic(topic))
-    return settled(request, TOPIC_PAGES, topic)
+    return update_label(request, TOPIC_PAGES, topic)
 
 
 @operation(
@@ -109,7 +109,7 @@ def topic_label_change(request: HttpRequest, topic: Text) -> Done:
     response=LabelOut,
 )
 def group_label(request: HttpRequest, group: Text) -> dict[str, str]:
-    """Show whose a group is, and what it is for."""
+    """Get a group's owner and description."""
     return values_of(label_of(GROUP_PAGES.kind, found_group(group).name))
 
 
@@ -124,6 +124,6 @@ def group_label(request: HttpRequest, group: Text) -> dict[str, str]:
     response=Done,
 )
 def group_label_change(request: HttpRequest, group: Text) -> Done:
-    """Say whose a group is, and what it is for; without any words the label goes."""
+    """Set a group's owner and description; empty values delete the label."""
     refuse_system(found_group(group))
-    return settled(request, GROUP_PAGES, group)
+    return update_label(request, GROUP_PAGES, group)

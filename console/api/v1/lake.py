@@ -1,4 +1,4 @@
-"""The lake: its state, queries in SQL over it, and who may ask."""
+"""The lake: its state, SQL queries, and who can run them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUNS_SHOWN = 50
 
 
 class LakeOut(Schema):
-    """The state of the lake, or why it is not known."""
+    """The state of the lake, or why it is unknown."""
 
     is_on: bool
     problem: str
@@ -33,7 +33,7 @@ class LakeOut(Schema):
 
 
 class SqlRunOut(Schema):
-    """A query that was asked; `state`: running, done, failed, cancelled."""
+    """A query run; `state`: running, done, failed, cancelled."""
 
     id: str
     sql: str
@@ -47,7 +47,7 @@ class SqlRunOut(Schema):
 
 
 class SqlResultOut(SqlRunOut):
-    """A query with the first rows of its result."""
+    """A query run with the first rows of its result."""
 
     columns: list[dict[str, str]]
     rows: list[list[Any]]
@@ -55,7 +55,7 @@ class SqlResultOut(SqlRunOut):
 
 
 class SqlOut(Schema):
-    """The tables that can be asked about; `topics` None: of all topics."""
+    """The tables that can be queried; `topics` is null if all topics are allowed."""
 
     tables: list[Any]
     problem: str
@@ -64,7 +64,7 @@ class SqlOut(Schema):
 
 
 class SavedOut(Schema):
-    """A query that somebody keeps."""
+    """A saved query."""
 
     id: int
     name: str
@@ -74,7 +74,7 @@ class SavedOut(Schema):
 
 
 class RightOut(Schema):
-    """Who may ask the lake, about which topics; None: all."""
+    """A person's or group's access to the lake; `topics` is null for all topics."""
 
     who: str
     name: str
@@ -83,7 +83,7 @@ class RightOut(Schema):
 
 @operation("GET", "/lake", area="lake", pages=("lake:index", "lake:state"), response=LakeOut)
 def lake(request: HttpRequest) -> dict[str, Any]:
-    """Show the lake's tables, and how far behind the log they are."""
+    """Get the lake's tables and how far they are behind the log."""
     if not settings.TREBUCHET_LAKE:
         return {"is_on": False, "problem": "", "state": {}}
     known = status()
@@ -92,7 +92,7 @@ def lake(request: HttpRequest) -> dict[str, Any]:
 
 def require_lake() -> None:
     if not settings.TREBUCHET_LAKE:
-        detail = _("There is no lake: nothing can be asked.")
+        detail = _("This appliance has no lake, so there's nothing to query.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)
 
 
@@ -105,7 +105,7 @@ def require_lake() -> None:
     response=SqlOut,
 )
 def sql(request: HttpRequest) -> dict[str, Any]:
-    """List the tables that can be asked about, and one's own queries of late."""
+    """List the tables you can query and your recent queries."""
     require_lake()
     assert request.user.is_authenticated
     known, topics = tables(), topics_of(request.user)
@@ -140,8 +140,8 @@ def run_out(run: Run, outcome: Outcome | None) -> dict[str, Any]:
     response=SqlResultOut,
 )
 def sql_run(request: HttpRequest, run_id: UUID, limit: Limit = 500) -> dict[str, Any]:
-    """Show how far a query is, or the first rows of its result."""
-    found, outcome = views.found_run(request, run_id)
+    """Get a query's progress, or the first rows of its result."""
+    found, outcome = views.get_run(request, run_id)
     is_done = outcome is not None and outcome.state == "done"
     return {
         **run_out(found, outcome),
@@ -162,7 +162,7 @@ def sql_run(request: HttpRequest, run_id: UUID, limit: Limit = 500) -> dict[str,
     file="application/octet-stream",
 )
 def sql_export(request: HttpRequest, run_id: UUID, kind: str) -> HttpResponseBase:
-    """Take the rows of a result as a file: csv, jsonl, parquet; the audit says who did."""
+    """Export a result as csv, jsonl or parquet; the audit log records the export."""
     return views.exported(request, run_id, kind)
 
 
@@ -175,7 +175,7 @@ def sql_export(request: HttpRequest, run_id: UUID, kind: str) -> HttpResponseBas
     response=list[SavedOut],
 )
 def sql_saved(request: HttpRequest) -> list[dict[str, Any]]:
-    """List one's own queries, and those that others share."""
+    """List your saved queries and those shared by others."""
     assert request.user.is_authenticated
     return [saved_out(each) for each in visible_to(request.user)[:SAVED_MAX]]
 
@@ -199,7 +199,7 @@ def saved_out(kept: SavedQuery) -> dict[str, Any]:
     response=list[RightOut],
 )
 def sql_rights(request: HttpRequest) -> list[dict[str, Any]]:
-    """List who may ask the lake, about which topics."""
+    """List who can query the lake, and for which topics."""
     return [
         {"who": right_views.key_of(who), "name": str(who), "topics": topics}
         for who, topics in every_right()

@@ -1,4 +1,4 @@
-"""Marks: what happened outside the brokers."""
+"""Marks: events outside the brokers, shown on charts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ninja import Schema
 
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
-from console.api.requestbody import given
+from console.api.requestbody import json_object
 from console.api.schemas import (
     LIMIT,
     Cursor,
@@ -27,11 +27,11 @@ from console.api.schemas import (
 )
 from console.marks.models import TEXT_CHARACTERS_MAX, Mark
 from console.marks.setting import MarkError
-from console.marks.views import added, deleted, mark_danger_of
+from console.marks.views import add_mark, delete_mark, mark_danger_of
 
 
 class MarkOut(Schema):
-    """Something that happened, at a time on every chart."""
+    """An event that every chart shows at its time."""
 
     id: int
     at_ms: int
@@ -51,7 +51,7 @@ BODY: dict[str, Any] = {
         },
         "at_ms": {
             "type": ["integer", "null"],
-            "description": "When, in ms since 1970 UTC, within the last year; else now.",
+            "description": "Time in ms since 1970 UTC, within the last year; defaults to now.",
         },
     },
 }
@@ -59,7 +59,7 @@ BODY: dict[str, Any] = {
 
 @operation("GET", "/marks", area="marks", pages=("marks:list",), response=Listed[MarkOut])
 def marks(request: HttpRequest, cursor: Cursor = "", limit: Limit = LIMIT) -> dict[str, Any]:
-    """List marks, the one that was set last first."""
+    """List marks, most recently added first."""
     page, following = newest(Mark.objects.all(), cursor, limit)
     return {"items": page, "next": following}
 
@@ -75,10 +75,10 @@ def marks(request: HttpRequest, cursor: Cursor = "", limit: Limit = LIMIT) -> di
     status=201,
 )
 def mark_add(request: HttpRequest) -> Mark:
-    """Set a mark: for now, or for something that has happened before."""
-    asked = given(request, tuple(BODY["properties"]))
+    """Add a mark, for now or for a time in the past."""
+    asked = json_object(request, tuple(BODY["properties"]))
     try:
-        return added(request, asked.get("text"), asked.get("at_ms"))
+        return add_mark(request, asked.get("text"), asked.get("at_ms"))
     except MarkError as error:
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
 
@@ -92,9 +92,9 @@ def mark_add(request: HttpRequest) -> Mark:
     response=Done | PlanOut,
 )
 def mark_delete(request: HttpRequest, mark: Number, dry_run: DryRun = False) -> Done | PlanOut:
-    """Delete a mark: its line on each chart."""
+    """Delete a mark and its line on charts."""
     found = get_object_or_404(Mark, pk=mark)
     if dry_run:
         return plan_of(mark_danger_of(found))
-    deleted(request, found)
-    return Done(detail=_("The mark is deleted."))
+    delete_mark(request, found)
+    return Done(detail=_("Mark deleted."))

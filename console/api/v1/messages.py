@@ -1,4 +1,4 @@
-"""Messages: by time and content, by id, key and place; one of them, and who consumed it."""
+"""Messages: search by time and content, look up by ID or key, and see who consumed one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from console.browse import lookups, search_views
 from console.browse.distribution import distribution_of
 from console.browse.readers import readers_of
 from console.browse.scanning import Progress, step
-from console.browse.views import revealed, stored_at
+from console.browse.views import stored_at, unmasked_message
 from console.family.views import family_of
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
@@ -31,7 +31,7 @@ SEARCH_PAGES = ("browse:search", "browse:scan")
 
 
 class MessageOut(Schema):
-    """A message at its place, without its body."""
+    """A message with its location, without its body."""
 
     topic: str
     broker_name: str
@@ -51,7 +51,7 @@ class MessageOut(Schema):
 
 
 class SearchOut(Schema):
-    """What a step of a search found. `next` goes on; None: all of it was searched."""
+    """The result of one search step. Send `next` to continue; it is null at the end."""
 
     items: list[MessageOut]
     next: str | None
@@ -61,14 +61,14 @@ class SearchOut(Schema):
 
 
 class BarOut(Schema):
-    """One value with how many messages have it."""
+    """A value and how many messages have it."""
 
     text: str
     times: int
 
 
 class SpreadOut(Schema):
-    """The most frequent values of one thing, and how many others there are."""
+    """The most frequent values of a property, and how many other values exist."""
 
     label: str
     bars: list[BarOut]
@@ -76,7 +76,7 @@ class SpreadOut(Schema):
 
 
 class DistributionOut(Schema):
-    """How the messages of a search are spread; `found` of those `looked_at`, of `total`."""
+    """The distribution of a search's messages: `found` of `looked_at` read, of `total`."""
 
     spreads: list[SpreadOut]
     found: int
@@ -86,7 +86,7 @@ class DistributionOut(Schema):
 
 
 class FoundOut(Schema):
-    """Messages that were looked up; `without_index` names brokers that could not look."""
+    """Messages found by a lookup; `without_index` lists brokers that couldn't search."""
 
     items: list[MessageOut]
     has_more: bool = False
@@ -94,7 +94,7 @@ class FoundOut(Schema):
 
 
 class ReaderOut(Schema):
-    """What a group did with a message, and how that is known."""
+    """A group's state for a message, with the evidence."""
 
     group: str
     state: str
@@ -102,7 +102,7 @@ class ReaderOut(Schema):
 
 
 class MessageDetailOut(MessageOut):
-    """One message. Its body, for those who may read it, is text, or what `body_encoding` says."""
+    """A message with its body, if the caller may read it; `body_encoding` is the format."""
 
     body: str | None
     body_encoding: str
@@ -111,7 +111,7 @@ class MessageDetailOut(MessageOut):
 
 
 class Search(Schema):
-    """What to search for: a topic, a time (`range`, or `from` and `to` in ms), conditions."""
+    """A search: a topic, a time (`range`, or `from` and `to` in ms) and conditions."""
 
     topic: Text
     queue: Text = ""
@@ -121,7 +121,7 @@ class Search(Schema):
     text: Annotated[Text, Field(description="Text in the body.")] = ""
     path: Annotated[Text, Field(description="JSON path.")] = ""
     value: Text = ""
-    name: Annotated[Text, Field(description="A property.")] = ""
+    name: Annotated[Text, Field(description="Name of a property.")] = ""
     equals: Text = ""
     tag: Text = ""
     key: Text = ""
@@ -129,12 +129,12 @@ class Search(Schema):
 
 
 def asked_of(request: HttpRequest) -> search_views.Asked:
-    """Return a search that can be made, as its page reads the address."""
+    """Return the search in the query string, parsed as its page does."""
     asked = search_views.asked_of(request)
     if asked.problem:
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, asked.problem)
     if request.GET.get("queue") and asked.queue is None:
-        detail = _("A queue is written like broker-a:0.")
+        detail = _("Enter a queue as broker:number, for example broker-a:0.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     if asked.topic not in gateway().topics.all():
         raise ProblemError(
@@ -147,7 +147,7 @@ def asked_of(request: HttpRequest) -> search_views.Asked:
     "GET", "/messages", area="messages", need=Action.SEE, pages=SEARCH_PAGES, response=SearchOut
 )
 def messages(request: HttpRequest, search: Query[Search], cursor: Cursor = "") -> dict[str, Any]:
-    """Search through a topic's messages, newest first; a step takes two seconds at most."""
+    """Search a topic's messages, newest first; each step takes at most two seconds."""
     asked = asked_of(request)
     place = place_of(cursor, (int, int, str, int, int, int))
     before = Progress()
@@ -155,7 +155,7 @@ def messages(request: HttpRequest, search: Query[Search], cursor: Cursor = "") -
     if place is not None:
         at_ms, offset, queue, total, low_ms, high_ms = place
         before = Progress(Place(at_ms, queue_of(queue), offset), total)
-        # The time of the first step: what arrives meanwhile changes nothing.
+        # Keep the time range of the first step, so that new messages don't change the search.
         wanted = wanted._replace(low_ms=low_ms, high_ms=high_ms)
     done = step(wanted, asked.condition, before)
     progress = done.progress
@@ -178,7 +178,7 @@ def queue_of(text: str) -> BrokerQueue:
     try:
         return BrokerQueue.parse(text)
     except ValueError as error:
-        detail = _("A queue is written like broker-a:0.")
+        detail = _("Enter a queue as broker:number, for example broker-a:0.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail) from error
 
 
@@ -191,7 +191,7 @@ def queue_of(text: str) -> BrokerQueue:
     response=DistributionOut,
 )
 def message_distribution(request: HttpRequest, search: Query[Search]) -> dict[str, Any]:
-    """Count what a search finds by queue, tag, host, size and hour."""
+    """Count a search's messages by queue, tag, host, size and hour."""
     asked = asked_of(request)
     found = distribution_of(asked.wanted, asked.condition)
     spreads = [
@@ -220,8 +220,8 @@ def message_distribution(request: HttpRequest, search: Query[Search]) -> dict[st
     file="application/x-ndjson",
 )
 def message_export(request: HttpRequest, kind: Text, search: Query[Search]) -> HttpResponseBase:
-    """Take what a search finds as a file, `csv` or `jsonl`; the audit says who did."""
-    return search_views.exported(request, kind, asked_of(request))
+    """Export a search's messages as `csv` or `jsonl`; the audit log records the export."""
+    return search_views.export_file(request, kind, asked_of(request))
 
 
 @operation(
@@ -239,10 +239,10 @@ def message_find(
     topic: Text = "",
     range: Text = "30d",
 ) -> dict[str, Any]:
-    """Look up messages by offset id, unique key (with the topic) or key."""
+    """Look up messages by offset message ID, unique key (with the topic) or key."""
     asked = lookups.asked_of(request)
     if by not in ("id", "key") or not asked.is_whole:
-        detail = _("Say what to look for: by=id with text, or by=key with topic and text.")
+        detail = _("Specify what to find: by=id with text, or by=key with topic and text.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     found = lookups.by_id(asked) if asked.by == "id" else None
     if found is not None:
@@ -258,7 +258,7 @@ def message_find(
 
 
 class StepOut(Schema):
-    """A step of a message's life; times in µs since 1970, None where nobody knows."""
+    """A step in a message's history; times are in µs since 1970, null if unknown."""
 
     stage: str
     label: str
@@ -273,7 +273,7 @@ class StepOut(Schema):
 
 
 class FamilyOut(Schema):
-    """What became of a message: its steps, and what could not be asked."""
+    """A message's history: its steps, and which sources couldn't be read."""
 
     root: MessageOut
     steps: list[StepOut]
@@ -291,12 +291,12 @@ class FamilyOut(Schema):
 def message_family(
     request: HttpRequest, broker_name: Text, queue_id: Number, offset: Number, topic: Text
 ) -> dict[str, Any]:
-    """Show all that became of a message, from log, queues, offsets and clients' traces."""
+    """Get a message's history from the log, queues, offsets and client traces."""
     found = family_of(stored_at(topic, BrokerQueue(broker_name, queue_id), offset))
     return {"root": found.root, "steps": found.steps, "problems": found.relatives.problems}
 
 
-# Before the address of a message, which would take it for a broker's name.
+# Registered before the path of a message, which would match it with a broker name.
 @operation(
     "POST",
     "/messages/unmask/{broker_name}/{queue_id}/{offset}/{path:topic}",
@@ -309,9 +309,9 @@ def message_family(
 def message_unmask(
     request: HttpRequest, broker_name: Text, queue_id: Number, offset: Number, topic: Text
 ) -> dict[str, Any]:
-    """Show one message with what is masked in it, this once; the audit says who saw which."""
+    """Get a message with its masked values; the audit log records who saw what."""
     keep_no_answer(request)
-    found = revealed(request, topic, BrokerQueue(broker_name, queue_id), offset)
+    found = unmasked_message(request, topic, BrokerQueue(broker_name, queue_id), offset)
     return detail_out(request, found)
 
 
@@ -326,7 +326,7 @@ def message_unmask(
 def message(
     request: HttpRequest, broker_name: Text, queue_id: Number, offset: Number, topic: Text
 ) -> dict[str, Any]:
-    """Show one message: its properties, its body, and who consumed it."""
+    """Get a message: properties, body, and which groups consumed it."""
     return detail_out(request, stored_at(topic, BrokerQueue(broker_name, queue_id), offset))
 
 

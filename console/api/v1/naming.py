@@ -1,4 +1,4 @@
-"""Name servers: who is registered, where a topic is, their key-value table."""
+"""Name servers: registered brokers, topic routes and the key-value table."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ninja import Schema
 
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
-from console.api.requestbody import filled, given
+from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, PlanOut, Text, plan_of
 from console.api.v1.configuring import Accept
 from console.audit.models import Entry
 from console.brokers import kv_changing, write_permission
 from console.brokers.kv_changing import entry_of
 from console.brokers.kv_views import KvForm, danger_of, undoable
-from console.brokers.naming_views import told
+from console.brokers.naming_views import name_server_reports
 from console.configs.plan import Plan
 from console.gateway.naming import ORDER_TOPIC_CONFIG
 
 
 class RegisteredOut(Schema):
-    """A broker; `missing` are the name servers that do not know it."""
+    """A broker; `missing` lists the name servers where it isn't registered."""
 
     broker_name: str
     broker_id: int
@@ -33,7 +33,7 @@ class RegisteredOut(Schema):
 
 
 class RouteOut(Schema):
-    """A topic's queues at one broker, as one name server tells them."""
+    """A topic's queues on one broker, as one name server reports them."""
 
     name_server: str
     broker_name: str
@@ -43,7 +43,7 @@ class RouteOut(Schema):
 
 
 class NamesOut(Schema):
-    """What the name servers say; `entries` has a value for each that differs, with who has it."""
+    """Reports of the name servers; `entries` maps each value to the servers that have it."""
 
     name_servers: list[str]
     silent: dict[str, str]
@@ -62,8 +62,8 @@ class NamesOut(Schema):
 def name_servers(
     request: HttpRequest, topic: Text = "", namespace: Text = ORDER_TOPIC_CONFIG
 ) -> dict[str, Any]:
-    """Say what name servers know: brokers, a topic's route, a namespace's entries."""
-    found = told(topic, namespace)
+    """Get the registered brokers, a topic's route and a namespace's entries."""
+    found = name_server_reports(topic, namespace)
     return {
         "name_servers": list(found.servers),
         "silent": {address: error.what for address, error in found.silent.items()},
@@ -98,39 +98,41 @@ def name_servers(
 def name_server_put(
     request: HttpRequest, dry_run: DryRun = False, accept: Accept = False
 ) -> Done | PlanOut:
-    """Keep an entry at every name server."""
-    data = filled(request, KvForm).cleaned_data
+    """Store an entry on every name server."""
+    data = valid_form(request, KvForm).cleaned_data
     plan = entry_of(data["namespace"], data["key"]).plan(data["value"])
-    return kv_settled(request, plan, dry_run=dry_run, accept=accept)
+    return preview_or_apply_entry(request, plan, dry_run=dry_run, accept=accept)
 
 
-def kv_settled(request: HttpRequest, plan: Plan, *, dry_run: bool, accept: bool) -> Done | PlanOut:
-    """Show a change of an entry, or do it."""
+def preview_or_apply_entry(
+    request: HttpRequest, plan: Plan, *, dry_run: bool, accept: bool
+) -> Done | PlanOut:
+    """Preview a change of an entry, or apply it."""
     changes = {"seen": plan.seen, "now": plan.now, "wanted": plan.wanted}
     objection = kv_changing.objection_to(plan)
     if dry_run:
         title = f"{kv_changing.action_of(plan)} {plan.name}"
         return PlanOut(title=title, objection=objection, changes=changes)
     if plan.is_idle:
-        return Done(detail=_("It is like this already; nothing was done."))
+        return Done(detail=_("The account already has these values, so nothing was changed."))
     if plan.is_overtaken:
-        detail = _("Somebody changed it meanwhile; nothing was done.")
+        detail = _("Someone else changed it in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
     if objection and not accept:
         raise ProblemError(HTTPStatus.CONFLICT, objection, more={"objection": objection})
-    outcome = kv_changing.carried_out(request, plan)
+    outcome = kv_changing.apply_plan(request, plan)
     if outcome.problem:
         raise ProblemError(HTTPStatus.BAD_GATEWAY, outcome.problem)
-    return Done(detail=kv_changing.said(plan), entry=outcome.entry.pk)
+    return Done(detail=kv_changing.done_message(plan), entry=outcome.entry.pk)
 
 
-def kv_restored(
+def undo_entry_change(
     request: HttpRequest, done: Entry, *, dry_run: bool, accept: bool
 ) -> Done | PlanOut:
-    """Take back what an entry of the audit says was put or deleted."""
+    """Undo a put or delete of an entry."""
     Need.ADMINISTER.require(request)
     plan = kv_changing.undoing(undoable(done.pk))
-    return kv_settled(request, plan, dry_run=dry_run, accept=accept)
+    return preview_or_apply_entry(request, plan, dry_run=dry_run, accept=accept)
 
 
 @operation(
@@ -144,19 +146,24 @@ def kv_restored(
 def name_server_delete(
     request: HttpRequest, namespace: Text, key: Text, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Delete an entry at every name server."""
+    """Delete an entry from every name server."""
     found = entry_of(namespace, key)
     danger = danger_of(found)
     if dry_run:
         return plan_of(danger, {"now": found.state})
-    return kv_settled(request, found.plan(None), dry_run=False, accept=True)
+    return preview_or_apply_entry(request, found.plan(None), dry_run=False, accept=True)
 
 
 WRITABLE = {
     "type": "object",
     "additionalProperties": False,
     "required": ["is_writable"],
-    "properties": {"is_writable": {"type": "boolean", "description": "Whether producers find it."}},
+    "properties": {
+        "is_writable": {
+            "type": "boolean",
+            "description": "Allow producers to write.",
+        }
+    },
 }
 
 
@@ -172,25 +179,25 @@ WRITABLE = {
 def name_server_write(
     request: HttpRequest, broker_name: Text, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Give or take a broker's write permission in the routes of all its topics."""
-    is_writable = given(request, ("is_writable",)).get("is_writable") is True
+    """Grant or revoke a broker's write permission in the routes of all its topics."""
+    is_writable = json_object(request, ("is_writable",)).get("is_writable") is True
     if dry_run:
         return plan_of(write_permission.danger_of(broker_name, is_writable=is_writable))
-    entry = write_permission.made_writable(request, broker_name, is_writable=is_writable)
-    return Done(detail=write_permission.said(entry), entry=entry.pk)
+    entry = write_permission.set_writable(request, broker_name, is_writable=is_writable)
+    return Done(detail=write_permission.done_message(entry), entry=entry.pk)
 
 
-def write_restored(request: HttpRequest, done: Entry, *, dry_run: bool) -> Done | PlanOut:
-    """Take back what an entry of the audit says was given or taken."""
+def undo_write_permission(request: HttpRequest, done: Entry, *, dry_run: bool) -> Done | PlanOut:
+    """Undo a grant or revocation of write permission."""
     Need.ADMINISTER.require(request)
     changed = write_permission.undoable(done.pk)
-    is_writable = changed.action == write_permission.TAKEN
+    is_writable = changed.action == write_permission.REVOKED
     danger = write_permission.danger_of(changed.subject, is_writable=is_writable, undoes=changed)
     if dry_run:
         return plan_of(danger)
     if danger.refusal:
         return Done(detail=danger.refusal)
-    entry = write_permission.made_writable(
+    entry = write_permission.set_writable(
         request, changed.subject, is_writable=is_writable, undoes=changed
     )
-    return Done(detail=write_permission.said(entry), entry=entry.pk)
+    return Done(detail=write_permission.done_message(entry), entry=entry.pk)

@@ -1,4 +1,4 @@
-"""Consumer offsets: where a group stands in a topic, and moving it."""
+"""Consumer offsets: show a group's offsets in a topic, and reset them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from console.accounts.actions import Action
 from console.accounts.permissions import require
 from console.api.operations import operation
 from console.api.problems import ProblemError, of_form
-from console.api.requestbody import filled, given
+from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, plan_of
 from console.gateway.access import gateway
-from console.offsets.following import following_of
 from console.offsets.forms import ResetForm, SubjectForm
 from console.offsets.plan import Mode, Plan, PlanError, Wish
+from console.offsets.reset_progress import following_of
 from console.offsets.views import (
     SUBJECT_SEPARATOR,
     carry_out,
     changed_since,
     danger_of,
     is_as_left,
+    make_wished_plan,
     offsets_before,
-    packed,
-    planned,
+    pack,
     reset_of,
     subject_context,
 )
@@ -40,9 +40,9 @@ Topic = Annotated[str, Field(min_length=1, max_length=names.RETRY_TOPIC_LENGTH_M
 
 
 class QueueOffsetOut(Schema):
-    """A group's offset in a queue; `consumer_offset` is None if it never committed one.
+    """A group's offset in a queue; `consumer_offset` is null if it never committed one.
 
-    `lag` is None if the offset is beyond the queue's end.
+    `lag` is null if the offset is beyond the queue's end.
     """
 
     queue: str
@@ -54,7 +54,7 @@ class QueueOffsetOut(Schema):
 
 
 class OffsetsOut(Schema):
-    """A group's offsets in a topic, in queues it never read, too."""
+    """A group's offsets in a topic, including queues it never read."""
 
     group: str
     topic: str
@@ -65,7 +65,7 @@ class OffsetsOut(Schema):
 
 
 class QueueFollowingOut(Schema):
-    """A queue after a reset: where its member was, was sent, and is."""
+    """A queue after a reset: the old offset, the target, and the current offset."""
 
     queue: str
     old: int | None
@@ -75,7 +75,7 @@ class QueueFollowingOut(Schema):
 
 
 class FollowingOut(Schema):
-    """How far the members have followed a reset."""
+    """How many queues have followed a reset."""
 
     entry: int
     waiting: int
@@ -85,7 +85,7 @@ class FollowingOut(Schema):
 
 @operation("GET", "/offsets", area="offsets", pages=("offsets:index",), response=OffsetsOut)
 def offsets(request: HttpRequest, group: Group, topic: Topic) -> dict[str, Any]:
-    """Show a group's offset in each queue of a topic."""
+    """Get a group's offset in each queue of a topic."""
     context = subject_context(gateway().groups.progress(group), topic)
     return {
         "group": group,
@@ -115,10 +115,10 @@ def offsets(request: HttpRequest, group: Group, topic: Topic) -> dict[str, Any]:
     response=FollowingOut,
 )
 def offset_following(request: HttpRequest, entry: Number) -> dict[str, Any]:
-    """Show how far the members have followed a reset, by the number of its entry."""
+    """Get how far consumers have followed a reset, by its audit log entry."""
     reset = reset_of(entry)
     if reset is None:
-        raise MissingError(_("There is no such reset."))
+        raise MissingError(_("This reset doesn't exist."))
     group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
     found = following_of(reset, group, topic)
     queues = [
@@ -144,18 +144,18 @@ def offset_following(request: HttpRequest, entry: Number) -> dict[str, Any]:
     response=Done | PlanOut,
 )
 def offset_reset(request: HttpRequest, dry_run: DryRun = False) -> Done | PlanOut:
-    """Send a group somewhere else in a topic: earliest, latest, a time, an offset, and more."""
-    asked = given(request, tuple(ResetForm.base_fields))
-    subject = filled_subject(asked)
+    """Reset a group's offsets in a topic: to the earliest, latest, a time, an offset and more."""
+    asked = json_object(request, tuple(ResetForm.base_fields))
+    subject = subject_of_body(asked)
     group, topic = subject["group"], subject["topic"]
     require(request, Action.OFFSET, group)
     queues = subject_context(gateway().groups.progress(group), topic)["queues"]
-    form = filled(request, lambda data: ResetForm(data, queues=queues))
-    return settled(request, plan_for(form.wish()), dry_run=dry_run)
+    form = valid_form(request, lambda data: ResetForm(data, queues=queues))
+    return preview_or_apply(request, plan_for(form.wish()), dry_run=dry_run)
 
 
-def filled_subject(asked: dict[str, Any]) -> dict[str, str]:
-    """Return group and topic of a body."""
+def subject_of_body(asked: dict[str, Any]) -> dict[str, str]:
+    """Return the group and topic in a body."""
     form = SubjectForm({name: asked.get(name) for name in SubjectForm.base_fields})
     if not form.is_valid():
         raise of_form(form)
@@ -165,14 +165,14 @@ def filled_subject(asked: dict[str, Any]) -> dict[str, str]:
 
 def plan_for(wish: Wish) -> Plan:
     try:
-        return planned(wish)
+        return make_wished_plan(wish)
     except PlanError as error:
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
 
 
-def settled(request: HttpRequest, plan: Plan, *, dry_run: bool) -> Done | PlanOut:
-    """Show a reset, or do it."""
-    danger, sealed = danger_of(plan), packed(plan)
+def preview_or_apply(request: HttpRequest, plan: Plan, *, dry_run: bool) -> Done | PlanOut:
+    """Preview a reset, or apply it."""
+    danger, sealed = danger_of(plan), pack(plan)
     if dry_run:
         names_of = ("queue", "old", "new")
         moves = [dict(zip(names_of, each, strict=True)) for each in sealed["moves"]]
@@ -183,7 +183,7 @@ def settled(request: HttpRequest, plan: Plan, *, dry_run: bool) -> Done | PlanOu
     if problem is not None:
         raise ProblemError(HTTPStatus.CONFLICT, problem)
     entry = carry_out(request, sealed)
-    detail = _("Group %(group)s is reset in %(count)d queues of %(topic)s.") % {
+    detail = _("Group %(group)s was reset in %(count)d queues of %(topic)s.") % {
         "group": plan.wish.group,
         "count": len(entry.after),
         "topic": plan.wish.topic,
@@ -191,16 +191,16 @@ def settled(request: HttpRequest, plan: Plan, *, dry_run: bool) -> Done | PlanOu
     return Done(detail=detail, entry=entry.pk)
 
 
-def restored(request: HttpRequest, entry: int, *, dry_run: bool) -> Done | PlanOut:
-    """Put the offsets back that a reset replaced, while none has moved since."""
+def undo_reset(request: HttpRequest, entry: int, *, dry_run: bool) -> Done | PlanOut:
+    """Restore the offsets from before a reset, if none has changed since."""
     reset = reset_of(entry)
     if reset is None:
-        raise MissingError(_("There is no such reset."))
+        raise MissingError(_("This reset doesn't exist."))
     group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
     require(request, Action.OFFSET, group)
     wish = Wish(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
     plan = plan_for(wish)
     if not dry_run and not plan.is_idle and not is_as_left(plan, reset):
-        detail = _("Offsets have moved since that reset; look with dry_run, and reset them anew.")
+        detail = _("Offsets changed after that reset. Preview with dry_run and reset them again.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)
-    return settled(request, plan, dry_run=dry_run)
+    return preview_or_apply(request, plan, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""People: who may sign in, and as what; their sessions, and who is invited."""
+"""People: accounts, roles, sessions and invitations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ninja import Schema
 from console.accounts import people_views as views
 from console.accounts.forms import InvitationForm
 from console.accounts.models import CustomRole, Invitation
-from console.accounts.people import LastAdministratorError, fresh
+from console.accounts.people import LastAdministratorError, reload_account
 from console.accounts.people_views import Person, found, ms_of, people_of
 from console.accounts.roles import Role
-from console.accounts.second_step_views import taken_off, taking_off
+from console.accounts.second_step_views import removal_danger, remove_second_step
 from console.accounts.signed_in import sessions_of
 from console.api.frame import keep_no_answer
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
-from console.api.requestbody import filled, given
+from console.api.requestbody import json_object, valid_form
 from console.api.schemas import (
     LIMIT,
     Cursor,
@@ -74,7 +74,7 @@ def person_out(person: Person) -> dict[str, Any]:
 def people(
     request: HttpRequest, q: Text = "", cursor: Cursor = "", limit: Limit = LIMIT
 ) -> dict[str, Any]:
-    """List the accounts, the newest first."""
+    """List accounts, newest first."""
     accounts = get_user_model().objects.filter(username__icontains=q)
     page, following = newest(accounts, cursor, limit)
     return {"items": [person_out(each) for each in people_of(page)], "next": following}
@@ -89,12 +89,12 @@ def people(
     response=PersonOut,
 )
 def person(request: HttpRequest, person: Number) -> dict[str, Any]:
-    """Show an account."""
+    """Get an account."""
     return person_out(found(person))
 
 
 class SessionOut(Schema):
-    """A browser that somebody is signed in with."""
+    """A signed-in browser session."""
 
     id: int
     since_ms: int
@@ -105,7 +105,7 @@ class SessionOut(Schema):
 
 
 class InvitationOut(Schema):
-    """An invitation that nobody has taken up."""
+    """An invitation that hasn't been accepted."""
 
     id: int
     name: str
@@ -117,7 +117,7 @@ class InvitationOut(Schema):
 
 
 class InvitedOut(InvitationOut):
-    """A new invitation: its link is told this once."""
+    """A new invitation; its link is only in this response."""
 
     link: str
     mail_problem: str
@@ -127,11 +127,11 @@ ROLES: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "role": {"enum": list(Role.values), "description": "One of the console's own."},
+        "role": {"enum": list(Role.values), "description": "A built-in role."},
         "roles": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "The names of all roles made here that the person has.",
+            "description": "Names of all custom roles the person should have.",
         },
     },
 }
@@ -139,7 +139,7 @@ SWITCH: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "required": ["enabled"],
-    "properties": {"enabled": {"type": "boolean", "description": "Whether they may sign in."}},
+    "properties": {"enabled": {"type": "boolean", "description": "Whether they can sign in."}},
 }
 
 
@@ -148,22 +148,26 @@ def unprocessable(detail: str) -> ProblemError:
 
 
 def custom_roles(names: object) -> list[CustomRole]:
-    """Return the roles of these names, all of which there have to be."""
+    """Return the roles with these names.
+
+    Raises:
+        ProblemError: a role doesn't exist.
+    """
     if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-        raise unprocessable(_("roles is a list of names."))
+        raise unprocessable(_("roles must be a list of names."))
     known = {each.name: each for each in CustomRole.objects.all()}
     if unknown := sorted(set(names) - set(known)):
-        raise unprocessable(_("There is no role named %(name)s.") % {"name": unknown[0]})
+        raise unprocessable(_("There's no role named %(name)s.") % {"name": unknown[0]})
     return [known[each] for each in dict.fromkeys(names)]
 
 
-def settled(request: HttpRequest, person: int, action: str, **wanted: Any) -> dict[str, Any]:
+def change_account(request: HttpRequest, person: int, action: str, **wanted: Any) -> dict[str, Any]:
     account = found(person).account
     try:
         views.settle(request, account, action, **wanted)
     except LastAdministratorError as error:
         raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
-    return person_out(found(fresh(account.pk).pk))
+    return person_out(found(reload_account(account.pk).pk))
 
 
 @operation(
@@ -176,12 +180,12 @@ def settled(request: HttpRequest, person: int, action: str, **wanted: Any) -> di
     response=PersonOut,
 )
 def person_change(request: HttpRequest, person: Number) -> dict[str, Any]:
-    """Give a person other roles; it holds from their next request on."""
-    asked = given(request, tuple(ROLES["properties"]))
+    """Change a person's roles, starting with their next request."""
+    asked = json_object(request, tuple(ROLES["properties"]))
     role, names = asked.get("role"), asked.get("roles")
     if role is not None and role not in Role.values:
-        raise unprocessable(_("There is no such role."))
-    return settled(
+        raise unprocessable(_("This role doesn't exist."))
+    return change_account(
         request,
         person,
         "account.role",
@@ -200,11 +204,11 @@ def person_change(request: HttpRequest, person: Number) -> dict[str, Any]:
     response=PersonOut,
 )
 def person_switch(request: HttpRequest, person: Number) -> dict[str, Any]:
-    """Let a person sign in, or no longer: their sessions end at once."""
-    enabled = given(request, tuple(SWITCH["properties"])).get("enabled")
+    """Enable or disable a person; disabling ends their sessions at once."""
+    enabled = json_object(request, tuple(SWITCH["properties"])).get("enabled")
     if not isinstance(enabled, bool):
-        raise unprocessable(_("enabled is true or false."))
-    return settled(request, person, "account.switch", enabled=enabled)
+        raise unprocessable(_("enabled must be true or false."))
+    return change_account(request, person, "account.switch", enabled=enabled)
 
 
 @operation(
@@ -216,7 +220,7 @@ def person_switch(request: HttpRequest, person: Number) -> dict[str, Any]:
     response=Done | PlanOut,
 )
 def person_remove(request: HttpRequest, person: Number, dry_run: DryRun = False) -> Done | PlanOut:
-    """Remove an account, with what is theirs alone."""
+    """Delete an account and everything that belongs only to it."""
     shown = found(person)
     danger = views.removal_of(shown)
     if dry_run:
@@ -224,7 +228,7 @@ def person_remove(request: HttpRequest, person: Number, dry_run: DryRun = False)
     if danger.refusal:
         raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
     try:
-        return Done(detail=views.removed(request, shown))
+        return Done(detail=views.remove_person(request, shown))
     except LastAdministratorError as error:
         raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
 
@@ -240,14 +244,14 @@ def person_remove(request: HttpRequest, person: Number, dry_run: DryRun = False)
 def person_second_step_off(
     request: HttpRequest, person: Number, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Take the second step off an account whose app and recovery codes are lost."""
+    """Turn off two-step sign-in for an account whose app and recovery codes are lost."""
     account = found(person).account
-    danger = taking_off(account)
+    danger = removal_danger(account)
     if dry_run:
         return plan_of(danger)
     if danger.refusal:
         raise ProblemError(HTTPStatus.CONFLICT, danger.refusal)
-    return Done(detail=taken_off(request, account))
+    return Done(detail=remove_second_step(request, account))
 
 
 @operation(
@@ -259,7 +263,7 @@ def person_second_step_off(
     response=list[SessionOut],
 )
 def person_sessions(request: HttpRequest, person: Number) -> list[dict[str, Any]]:
-    """List where a person is signed in, last used first."""
+    """List a person's sessions, most recently used first."""
     return [
         {
             "id": each.pk,
@@ -295,7 +299,7 @@ def person_sessions_end(request: HttpRequest, person: Number) -> Done:
     response=Done,
 )
 def person_session_end(request: HttpRequest, person: Number, session: Number) -> Done:
-    """End one session of a person."""
+    """End one of a person's sessions."""
     return Done(detail=views.session_ended(request, person, session))
 
 
@@ -320,7 +324,7 @@ def invitation_out(invitation: Invitation) -> dict[str, Any]:
     response=list[InvitationOut],
 )
 def invitations(request: HttpRequest) -> list[dict[str, Any]]:
-    """List the invitations that nobody has taken up."""
+    """List invitations that haven't been accepted."""
     return [invitation_out(each) for each in Invitation.objects.all()]
 
 
@@ -335,10 +339,12 @@ def invitations(request: HttpRequest) -> list[dict[str, Any]]:
     status=201,
 )
 def invitation_make(request: HttpRequest) -> dict[str, Any]:
-    """Invite somebody; the link is in this answer and nowhere else."""
-    form = filled(request, lambda data: InvitationForm(data, has_mail=bool(settings.EMAIL_HOST)))
+    """Invite someone; the link is only in this response."""
+    form = valid_form(
+        request, lambda data: InvitationForm(data, has_mail=bool(settings.EMAIL_HOST))
+    )
     keep_no_answer(request)
-    made = views.invited(request, form)
+    made = views.create_invitation(request, form)
     mail_problem = made["mail_problem"]
     return {
         **invitation_out(made["invitation"]),
@@ -358,8 +364,8 @@ def invitation_make(request: HttpRequest) -> dict[str, Any]:
 def invitation_withdraw(
     request: HttpRequest, invitation: Number, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Take an invitation back: its link opens nothing any more."""
+    """Revoke an invitation; its link stops working."""
     kept = get_object_or_404(Invitation, pk=invitation)
     if dry_run:
         return plan_of(views.withdrawal_of(kept))
-    return Done(detail=views.withdrawn(request, kept))
+    return Done(detail=views.revoke_invitation(request, kept))

@@ -1,4 +1,4 @@
-"""Reports: which there are, their runs and results, their schedules."""
+"""Reports: runs, results and schedules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ninja import Schema
 
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
-from console.api.requestbody import filled, given, may_choose_channels, schema_of
+from console.api.requestbody import json_object, may_choose_channels, schema_of, valid_form
 from console.api.schemas import (
     LIMIT,
     Cursor,
@@ -33,7 +33,7 @@ from console.reports.forms import ParametersForm, ScheduleForm
 from console.reports.models import ReportRun
 from console.reports.presenting import milliseconds
 
-SEEING = "messages:read where it tells keys or tags of messages"
+SEEING = "messages:read if the report shows message keys or tags"
 
 
 class ReportOut(Schema):
@@ -45,7 +45,7 @@ class ReportOut(Schema):
 
 
 class ReportProblemOut(Schema):
-    """What keeps reports from running, and its remedy."""
+    """A reason why reports can't run, and its remedy."""
 
     sentence: str
     remedy: str
@@ -54,14 +54,14 @@ class ReportProblemOut(Schema):
 
 
 class ReportsOut(Schema):
-    """The reports, and what keeps them from running."""
+    """The reports, and anything that prevents them from running."""
 
     reports: list[ReportOut]
     problems: list[ReportProblemOut]
 
 
 class RunOut(Schema):
-    """A run of a report; `progress_done` of `progress_total` tasks, 0 of 0: not known."""
+    """A report run; `progress_done` of `progress_total` tasks, 0 of 0 if unknown."""
 
     id: int
     report: str
@@ -78,13 +78,13 @@ class RunOut(Schema):
 
 
 class RunDetailOut(RunOut):
-    """A run with its result, None until it is done."""
+    """A report run with its result, null until the run is done."""
 
     result: Any
 
 
 class ScheduleOut(Schema):
-    """When a report runs by itself."""
+    """A report's schedule."""
 
     id: int
     report: str
@@ -113,7 +113,7 @@ def run_out(run: ReportRun) -> dict[str, Any]:
     response=ReportsOut,
 )
 def reports(request: HttpRequest) -> dict[str, Any]:
-    """List the reports with their parameters, and what keeps them from running."""
+    """List reports with their parameters, and anything that prevents them from running."""
     known = catalog.known_reports().values()
     return {
         "reports": [
@@ -132,7 +132,7 @@ def reports(request: HttpRequest) -> dict[str, Any]:
 def report_runs(
     request: HttpRequest, report: Text = "", cursor: Cursor = "", limit: Limit = LIMIT
 ) -> dict[str, Any]:
-    """List runs, newest first."""
+    """List report runs, newest first."""
     found = ReportRun.objects.defer("log_tail", "result")
     if report:
         found = found.filter(report=report)
@@ -149,8 +149,8 @@ def report_runs(
     response=RunDetailOut,
 )
 def report_run(request: HttpRequest, run: Number) -> dict[str, Any]:
-    """Show how far a run is, or its result."""
-    found = views.found_run(request, run)
+    """Get a report run's progress or result."""
+    found = views.get_run(request, run)
     return {**run_out(found), "result": found.result}
 
 
@@ -163,8 +163,8 @@ def report_run(request: HttpRequest, run: Number) -> dict[str, Any]:
     file="text/csv",
 )
 def report_run_csv(request: HttpRequest, run: Number) -> HttpResponseBase:
-    """Take the rows of a result as CSV."""
-    return views.csv_of(views.found_run(request, run))
+    """Download a result's rows as CSV."""
+    return views.csv_of(views.get_run(request, run))
 
 
 @operation(
@@ -176,8 +176,8 @@ def report_run_csv(request: HttpRequest, run: Number) -> HttpResponseBase:
     file="application/octet-stream",
 )
 def report_run_parquet(request: HttpRequest, run: Number) -> FileResponse:
-    """Take all rows of a result as Parquet, as long as they are kept."""
-    return views.parquet_of(request, views.found_run(request, run))
+    """Download all rows of a result as Parquet, while they are stored."""
+    return views.parquet_of(request, views.get_run(request, run))
 
 
 @operation(
@@ -188,7 +188,7 @@ def report_run_parquet(request: HttpRequest, run: Number) -> FileResponse:
     response=list[ScheduleOut],
 )
 def report_schedules(request: HttpRequest) -> list[dict[str, Any]]:
-    """List the schedules."""
+    """List report schedules."""
     return [schedule_out(each) for each in schedules.all_schedules()]
 
 
@@ -200,7 +200,7 @@ def report_schedules(request: HttpRequest) -> list[dict[str, Any]]:
     response=ScheduleOut,
 )
 def report_schedule(request: HttpRequest, schedule: Number) -> dict[str, Any]:
-    """Show a schedule."""
+    """Get a report schedule."""
     return schedule_out(schedule_views.found_schedule(schedule))
 
 
@@ -219,7 +219,10 @@ START: dict[str, Any] = {
     "required": ["report"],
     "properties": {
         "report": {"type": "string", "description": "The name of a report."},
-        "parameters": {"type": "object", "description": "As the report describes them."},
+        "parameters": {
+            "type": "object",
+            "description": "As described in the list of reports.",
+        },
     },
 }
 SCHEDULE_FIELDS = tuple(ScheduleForm.base_fields)
@@ -232,7 +235,7 @@ SCHEDULE: dict[str, Any] = {
 def report_named(name: object) -> Report:
     found = catalog.known_reports().get(str(name))
     if found is None:
-        detail = _("There is no such report.")
+        detail = _("This report doesn't exist.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     return found
 
@@ -240,12 +243,14 @@ def report_named(name: object) -> Report:
 def parameters_of(
     request: HttpRequest, report: Report, asked: object, initial: dict[str, Any] | None = None
 ) -> ParametersForm:
-    """Return the parameters of a report, valid."""
+    """Return a report's validated parameters."""
     names = {each.name for each in report.parameters}
     if not isinstance(asked, dict) or not set(asked) <= names:
-        detail = _("parameters is an object of %(names)s.") % {"names": ", ".join(sorted(names))}
+        detail = _("parameters must be an object with %(names)s.") % {
+            "names": ", ".join(sorted(names))
+        }
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-    return filled(request, lambda data: ParametersForm(report, data, initial=initial), asked)
+    return valid_form(request, lambda data: ParametersForm(report, data, initial=initial), asked)
 
 
 @operation(
@@ -259,14 +264,14 @@ def parameters_of(
     response=RunOut,
 )
 def report_start(request: HttpRequest) -> dict[str, Any]:
-    """Put a run of a report in the queue; for another try, send what the run before had."""
+    """Queue a report run; to retry one, send its parameters again."""
     blocked = next((problem for problem in health.problems() if problem.blocks), None)
     if blocked is not None:
         raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, blocked.sentence)
-    asked = given(request, tuple(START["properties"]))
+    asked = json_object(request, tuple(START["properties"]))
     report = report_named(asked.get("report"))
     form = parameters_of(request, report, asked.get("parameters", {}))
-    return run_out(views.started(request, report, form.parameters()))
+    return run_out(views.start_run(request, report, form.parameters()))
 
 
 @operation(
@@ -278,8 +283,8 @@ def report_start(request: HttpRequest) -> dict[str, Any]:
     response=Done,
 )
 def report_cancel(request: HttpRequest, run: Number) -> Done:
-    """Cancel a run: a waiting one at once, a running one soon."""
-    _is_ending, said = views.cancelled(request, views.found_run(request, run))
+    """Cancel a run: at once if it is queued, soon if it is running."""
+    _is_ending, said = views.cancel_run(request, views.get_run(request, run))
     return Done(detail=said)
 
 
@@ -294,19 +299,19 @@ def report_cancel(request: HttpRequest, run: Number) -> Done:
     response=ScheduleOut,
 )
 def report_schedule_create(request: HttpRequest) -> dict[str, Any]:
-    """Make a schedule of a report: at intervals, or by cron in a time zone."""
-    asked = given(request, (*START["properties"], *SCHEDULE_FIELDS))
+    """Create a report schedule: at an interval, or by cron in a time zone."""
+    asked = json_object(request, (*START["properties"], *SCHEDULE_FIELDS))
     report = report_named(asked.get("report"))
     may_tell = may_choose_channels(request, asked)
     begins = {"enabled": True, "catch_up": True, "kind": "cron", "cron": "0 6 * * *"}
-    form = filled(
+    form = valid_form(
         request,
         lambda data: ScheduleForm(data, initial=begins, may_tell=may_tell),
         {name: each for name, each in asked.items() if name in SCHEDULE_FIELDS},
     )
     parameters = parameters_of(request, report, asked.get("parameters", {}))
     schedule = schedule_views.new_schedule(report)
-    schedule_views.kept(request, schedule, form, parameters)
+    schedule_views.save_schedule(request, schedule, form, parameters)
     return schedule_out(schedule)
 
 
@@ -321,11 +326,11 @@ def report_schedule_create(request: HttpRequest) -> dict[str, Any]:
     response=ScheduleOut,
 )
 def report_schedule_change(request: HttpRequest, schedule: Number) -> dict[str, Any]:
-    """Change what the body names of a schedule; `enabled` switches it on or off."""
+    """Update a report schedule; `enabled` turns it on or off."""
     found = schedule_views.found_schedule(schedule)
-    asked = given(request, ("parameters", *SCHEDULE_FIELDS))
+    asked = json_object(request, ("parameters", *SCHEDULE_FIELDS))
     may_tell = may_choose_channels(request, asked, schedules.channels_of(found))
-    form = filled(
+    form = valid_form(
         request,
         lambda data: ScheduleForm(
             data,
@@ -341,7 +346,7 @@ def report_schedule_change(request: HttpRequest, schedule: Number) -> dict[str, 
     if report is not None:
         kept = arguments.get("parameters") or {}
         parameters = parameters_of(request, report, asked.get("parameters", {}), kept)
-    schedule_views.kept(request, found, form, parameters)
+    schedule_views.save_schedule(request, found, form, parameters)
     return schedule_out(found)
 
 
@@ -356,9 +361,9 @@ def report_schedule_change(request: HttpRequest, schedule: Number) -> dict[str, 
 def report_schedule_delete(
     request: HttpRequest, schedule: Number, dry_run: DryRun = False
 ) -> Done | PlanOut:
-    """Delete a schedule; its runs stay."""
+    """Delete a report schedule; its runs are kept."""
     found = schedule_views.found_schedule(schedule)
     if dry_run:
         return plan_of(schedule_views.danger_of(found))
-    schedule_views.deleted(request, found)
-    return Done(detail=_("The schedule was deleted; the results of its runs stay."))
+    schedule_views.delete_schedule(request, found)
+    return Done(detail=_("Schedule deleted. Results of its runs are kept."))

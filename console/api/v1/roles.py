@@ -1,4 +1,4 @@
-"""Roles made here, and what is masked in messages."""
+"""Custom roles and masking rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from console.accounts import role_views
 from console.accounts.models import CustomRole
 from console.accounts.role_forms import RoleForm
 from console.api.operations import Need, operation
-from console.api.requestbody import filled
+from console.api.requestbody import valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, plan_of
 from console.masking import views as masking_views
 from console.masking.forms import RuleForm
@@ -21,7 +21,7 @@ from console.masking.models import MaskingRule
 
 
 class RoleOut(Schema):
-    """A role made here: actions on topics and groups whose names fit its patterns."""
+    """A custom role: actions on topics and groups whose names match its patterns."""
 
     id: int
     name: str
@@ -40,7 +40,7 @@ class RoleOut(Schema):
     response=list[RoleOut],
 )
 def roles(request: HttpRequest) -> Any:
-    """List the roles made here."""
+    """List custom roles."""
     return list(CustomRole.objects.all())
 
 
@@ -55,8 +55,8 @@ def roles(request: HttpRequest) -> Any:
     status=201,
 )
 def role_create(request: HttpRequest) -> CustomRole:
-    """Make a role."""
-    return role_views.made(request, filled(request, lambda data: RoleForm(data)))
+    """Create a custom role."""
+    return role_views.save_role(request, valid_form(request, lambda data: RoleForm(data)))
 
 
 @operation(
@@ -69,10 +69,10 @@ def role_create(request: HttpRequest) -> CustomRole:
     response=RoleOut,
 )
 def role_change(request: HttpRequest, role: Number) -> CustomRole:
-    """Change what the body names of a role: with the next request of everyone who has it."""
+    """Update a custom role, starting with the next request of everyone who has it."""
     kept = get_object_or_404(CustomRole, pk=role)
     before = kept.as_kept | {"name": kept.name}
-    form = filled(request, lambda data: RoleForm(data, instance=kept))
+    form = valid_form(request, lambda data: RoleForm(data, instance=kept))
     return role_views.changed(request, form, before)
 
 
@@ -85,15 +85,15 @@ def role_change(request: HttpRequest, role: Number) -> CustomRole:
     response=Done | PlanOut,
 )
 def role_delete(request: HttpRequest, role: Number, dry_run: DryRun = False) -> Done | PlanOut:
-    """Delete a role: whoever has it loses what only it allows."""
+    """Delete a custom role; people who have it lose what only it allows."""
     kept = get_object_or_404(CustomRole, pk=role)
     if dry_run:
         return plan_of(role_views.deletion_of(kept))
-    return Done(detail=role_views.deleted(request, kept))
+    return Done(detail=role_views.delete_role(request, kept))
 
 
 class MaskingRuleOut(Schema):
-    """What is hidden in messages of some topics: `kind` says how `what` is read."""
+    """A rule that masks parts of some topics' messages; `kind` says how to read `what`."""
 
     id: int
     name: str
@@ -111,14 +111,14 @@ class MaskingRuleOut(Schema):
     response=list[MaskingRuleOut],
 )
 def masking(request: HttpRequest) -> Any:
-    """List the rules that hide parts of messages."""
+    """List masking rules."""
     return list(MaskingRule.objects.all())
 
 
-def tried(form: RuleForm) -> PlanOut:
-    """Return what a rule leaves of the sample, which is not kept."""
+def masked_sample(form: RuleForm) -> PlanOut:
+    """Return the sample with the rule applied; the sample isn't stored."""
     title = _("Rule %(name)s, on the sample") % {"name": form.cleaned_data["name"]}
-    return PlanOut(title=title, text=masking_views.tried_on_sample(form))
+    return PlanOut(title=title, text=masking_views.mask_sample(form))
 
 
 @operation(
@@ -131,9 +131,9 @@ def tried(form: RuleForm) -> PlanOut:
     response=MaskingRuleOut | PlanOut,
 )
 def masking_create(request: HttpRequest, dry_run: DryRun = False) -> MaskingRule | PlanOut:
-    """Make a rule; `dry_run` tries it on the sample."""
-    form = filled(request, lambda data: RuleForm(data))
-    return tried(form) if dry_run else masking_views.made(request, form)
+    """Create a masking rule; `dry_run` applies it to the sample only."""
+    form = valid_form(request, lambda data: RuleForm(data))
+    return masked_sample(form) if dry_run else masking_views.create_rule(request, form)
 
 
 @operation(
@@ -148,11 +148,11 @@ def masking_create(request: HttpRequest, dry_run: DryRun = False) -> MaskingRule
 def masking_change(
     request: HttpRequest, rule: Number, dry_run: DryRun = False
 ) -> MaskingRule | PlanOut:
-    """Change what the body names of a rule; `dry_run` tries it on the sample."""
+    """Update a masking rule; `dry_run` applies it to the sample only."""
     kept = get_object_or_404(MaskingRule, pk=rule)
     before = kept.as_kept | {"name": kept.name}
-    form = filled(request, lambda data: RuleForm(data, instance=kept))
-    return tried(form) if dry_run else masking_views.changed(request, form, before)
+    form = valid_form(request, lambda data: RuleForm(data, instance=kept))
+    return masked_sample(form) if dry_run else masking_views.update_rule(request, form, before)
 
 
 @operation(
@@ -164,8 +164,8 @@ def masking_change(
     response=Done | PlanOut,
 )
 def masking_delete(request: HttpRequest, rule: Number, dry_run: DryRun = False) -> Done | PlanOut:
-    """Delete a rule: what it hides is shown again to all who read bodies."""
+    """Delete a masking rule; people who can read bodies see the values again."""
     kept = get_object_or_404(MaskingRule, pk=rule)
     if dry_run:
         return plan_of(masking_views.deletion_of(kept))
-    return Done(detail=masking_views.deleted(request, kept))
+    return Done(detail=masking_views.delete_rule(request, kept))

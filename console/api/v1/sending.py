@@ -1,4 +1,4 @@
-"""Sending: messages, transactions, a message for one member."""
+"""Sending: messages, transactions, and deliveries to one consumer."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ from console.accounts.actions import Action
 from console.accounts.permissions import require
 from console.accounts.rights import rights_on
 from console.api.operations import operation
-from console.api.requestbody import filled, given
+from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, Text
 from console.browse.views import stored_at
 from console.gateway.access import gateway
 from console.gateway.answers import BrokerQueue
 from console.sending.forms import SendForm
 from console.sending.models import HalfMessage
-from console.sending.views import delivered, ended, ended_in_words, forgotten, send_all
+from console.sending.views import (
+    deliver_message,
+    end_transaction,
+    forget_transaction,
+    outcome_in_words,
+    send_all,
+)
 
 
 class SentOut(Schema):
-    """A message that is stored, and where."""
+    """A stored message and its location."""
 
     topic: str
     queue: str
@@ -35,7 +41,7 @@ class SentOut(Schema):
 
 
 class SendingOut(Schema):
-    """What came of sending; `problem` says why the rest of `wanted` is not stored."""
+    """The result of sending; `problem` says why fewer than `wanted` messages were stored."""
 
     sent: list[SentOut]
     wanted: int
@@ -54,7 +60,7 @@ class TransactionOut(Schema):
 
 
 class DeliveredOut(Schema):
-    """What a member made of a message."""
+    """A consumer's result for a delivered message."""
 
     result: str
     remark: str
@@ -72,9 +78,9 @@ class DeliveredOut(Schema):
     response=SendingOut | PlanOut,
 )
 def message_send(request: HttpRequest, dry_run: DryRun = False) -> Any:
-    """Send a message, or many made of one template; as a transaction with `is_half`."""
+    """Send a message, or many from one template; `is_half` starts a transaction."""
     topics = gateway().topics.all()
-    form = filled(request, lambda data: SendForm(data, topics=topics))
+    form = valid_form(request, lambda data: SendForm(data, topics=topics))
     data = form.cleaned_data
     require(request, Action.SEND, data["topic"])
     if dry_run:
@@ -110,7 +116,7 @@ def message_send(request: HttpRequest, dry_run: DryRun = False) -> Any:
     response=list[TransactionOut],
 )
 def transactions(request: HttpRequest) -> list[HalfMessage]:
-    """List the transactions that were begun here and have no outcome."""
+    """List transactions started here that have no outcome."""
     rights = rights_on(request).of_owner
     return [each for each in HalfMessage.objects.all() if rights.may(Action.SEND, each.topic)]
 
@@ -119,7 +125,7 @@ OUTCOME = {
     "type": "object",
     "additionalProperties": False,
     "required": ["commit"],
-    "properties": {"commit": {"type": "boolean", "description": "Else it is rolled back."}},
+    "properties": {"commit": {"type": "boolean", "description": "True commits, false rolls back."}},
 }
 
 
@@ -136,9 +142,9 @@ def transaction_end(request: HttpRequest, pk: Number) -> Done:
     """Commit or roll back a transaction."""
     half = get_object_or_404(HalfMessage, pk=pk)
     require(request, Action.SEND, half.topic)
-    is_commit = given(request, ("commit",)).get("commit") is True
-    ended(request, half, is_commit=is_commit)
-    return Done(detail=ended_in_words(is_commit=is_commit))
+    is_commit = json_object(request, ("commit",)).get("commit") is True
+    end_transaction(request, half, is_commit=is_commit)
+    return Done(detail=outcome_in_words(is_commit=is_commit))
 
 
 @operation(
@@ -150,10 +156,10 @@ def transaction_end(request: HttpRequest, pk: Number) -> Done:
     response=Done,
 )
 def transaction_forget(request: HttpRequest, pk: Number) -> Done:
-    """Take a transaction off the list; the broker does with it what it does with those left."""
+    """Remove a transaction from the list; the broker then checks or discards it as usual."""
     half = get_object_or_404(HalfMessage, pk=pk)
-    forgotten(request, half)
-    return Done(detail=_("The transaction is off the list."))
+    forget_transaction(request, half)
+    return Done(detail=_("The transaction was removed from the list."))
 
 
 @operation(
@@ -161,7 +167,7 @@ def transaction_forget(request: HttpRequest, pk: Number) -> Done:
     "/deliveries/{broker_name}/{queue_id}/{offset}/{path:topic}",
     area="dead-letters",
     need=Action.REPLAY,
-    varying="messages:read for messages that are no dead letters",
+    varying="messages:read for messages that aren't dead letters",
     pages=("sending:deliver",),
     response=DeliveredOut,
 )
@@ -174,7 +180,7 @@ def message_deliver(
     group: Annotated[Text, Field(min_length=1)],
     client_id: Annotated[Text, Field(min_length=1)],
 ) -> Any:
-    """Hand a message to one member of a group; no offset moves."""
+    """Deliver a message to one consumer of a group, without moving offsets."""
     require(request, Action.REPLAY, group)
     found = stored_at(topic, BrokerQueue(broker_name, queue_id), offset)
-    return delivered(request, found, group, client_id)
+    return deliver_message(request, found, group, client_id)

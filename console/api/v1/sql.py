@@ -1,4 +1,4 @@
-"""SQL over the lake: queries asked, kept, scheduled; who may ask."""
+"""SQL queries over the lake: run, save and schedule them, and manage access."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ninja import Schema
 
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
-from console.api.requestbody import filled, given, may_choose_channels
+from console.api.requestbody import json_object, may_choose_channels, valid_form
 from console.api.schemas import Done, Number, Text
 from console.api.v1.lake import (
     RightOut,
@@ -32,7 +32,7 @@ from console.sql.scheduled import new_schedule, schedule_of
 
 
 class QueryScheduleOut(Schema):
-    """When a kept query runs by itself; `words` empty: it does not."""
+    """A saved query's schedule; `words` is empty if it isn't scheduled."""
 
     words: str
     values: dict[str, Any]
@@ -49,11 +49,11 @@ class QueryScheduleOut(Schema):
     status=201,
 )
 def sql_start(request: HttpRequest) -> dict[str, Any]:
-    """Ask a query; `GET /sql/runs/ID` says how far it is, and has its rows."""
+    """Start a query; `GET /sql/runs/ID` returns its progress and rows."""
     require_lake()
-    form = filled(request, lambda data: QueryForm(data))
+    form = valid_form(request, lambda data: QueryForm(data))
     try:
-        run = views.started(request, form)
+        run = views.start_query(request, form)
     except DeskError as error:
         raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
     return run_out(run, run.outcome())
@@ -68,14 +68,14 @@ def sql_start(request: HttpRequest) -> dict[str, Any]:
     response=Done,
 )
 def sql_cancel(request: HttpRequest, run_id: UUID) -> Done:
-    """End a query now: one's own, or anybody's as an administrator."""
-    found, _outcome = views.found_run(request, run_id)
+    """Cancel a query: your own, or anyone's as an administrator."""
+    found, _outcome = views.get_run(request, run_id)
     if not views.may_cancel(request, found):
-        detail = _("Only its author and administrators cancel a query.")
+        detail = _("Only the author and administrators can cancel a query.")
         raise ProblemError(HTTPStatus.FORBIDDEN, detail)
-    if views.cancelled(request, found):
-        return Done(detail=_("The query is cancelled."))
-    return Done(detail=_("The query had ended already."))
+    if views.cancel_query(request, found):
+        return Done(detail=_("Query cancelled."))
+    return Done(detail=_("The query had already finished."))
 
 
 @operation(
@@ -89,10 +89,10 @@ def sql_cancel(request: HttpRequest, run_id: UUID) -> Done:
     status=201,
 )
 def sql_save(request: HttpRequest) -> dict[str, Any]:
-    """Keep a query under a name; one's own of that name is replaced."""
-    form = filled(request, lambda data: SaveForm(data))
+    """Save a query under a name, replacing your query of that name."""
+    form = valid_form(request, lambda data: SaveForm(data))
     try:
-        return saved_out(views.saved(request, form))
+        return saved_out(views.save_query(request, form))
     except views.TooManyError as error:
         raise ProblemError(HTTPStatus.CONFLICT, str(error)) from error
 
@@ -106,8 +106,8 @@ def sql_save(request: HttpRequest) -> dict[str, Any]:
     response=Done,
 )
 def sql_saved_delete(request: HttpRequest, query: Number) -> Done:
-    """Delete a kept query with its schedule: one's own, or any as an administrator."""
-    return Done(detail=views.deleted(request, views.own_query(request, query)))
+    """Delete a saved query and its schedule: your own, or any as an administrator."""
+    return Done(detail=views.delete_query(request, views.own_query(request, query)))
 
 
 @operation(
@@ -119,7 +119,7 @@ def sql_saved_delete(request: HttpRequest, query: Number) -> Done:
     response=QueryScheduleOut,
 )
 def sql_schedule(request: HttpRequest, query: Number) -> dict[str, Any]:
-    """Show when a kept query runs by itself."""
+    """Get a saved query's schedule."""
     found = schedule_of(views.own_query(request, query))
     return {
         "words": "" if found is None else schedules.in_words(found),
@@ -138,14 +138,14 @@ def sql_schedule(request: HttpRequest, query: Number) -> dict[str, Any]:
     response=QueryScheduleOut,
 )
 def sql_schedule_change(request: HttpRequest, query: Number) -> dict[str, Any]:
-    """Let a kept query run by itself: at intervals, or by cron in a time zone."""
+    """Schedule a saved query: at an interval, or by cron in a time zone."""
     kept = views.own_query(request, query)
     found = schedule_of(kept)
     task = found or new_schedule(kept)
     initial = schedule_views.initial_of(found)
-    asked = given(request, tuple(ScheduleForm.base_fields))
+    asked = json_object(request, tuple(ScheduleForm.base_fields))
     may_tell = may_choose_channels(request, asked, initial.get("channels", ()))
-    form = filled(
+    form = valid_form(
         request,
         lambda data: ScheduleForm(
             data,
@@ -155,7 +155,7 @@ def sql_schedule_change(request: HttpRequest, query: Number) -> dict[str, Any]:
         ),
         asked,
     )
-    schedule_views.kept(request, kept, task, form)
+    schedule_views.save_schedule(request, kept, task, form)
     return {"words": schedules.in_words(task), "values": schedule_views.initial_of(task)}
 
 
@@ -168,8 +168,8 @@ def sql_schedule_change(request: HttpRequest, query: Number) -> dict[str, Any]:
     response=Done,
 )
 def sql_schedule_end(request: HttpRequest, query: Number) -> Done:
-    """Let a kept query run by itself no more."""
-    return Done(detail=schedule_views.ended(request, views.own_query(request, query)))
+    """Remove a saved query's schedule."""
+    return Done(detail=schedule_views.delete_schedule(request, views.own_query(request, query)))
 
 
 RIGHT: dict[str, Any] = {
@@ -180,7 +180,7 @@ RIGHT: dict[str, Any] = {
         "topics": {
             "type": ["array", "null"],
             "items": {"type": "string"},
-            "description": "Names, where * stands for any characters; null: all topics.",
+            "description": "Topic names, with * as a wildcard; null allows all topics.",
         }
     },
 }
@@ -196,22 +196,22 @@ RIGHT: dict[str, Any] = {
     response=RightOut,
 )
 def sql_right_give(request: HttpRequest, who: Text) -> dict[str, Any]:
-    """Let somebody ask the lake: `person:ID` or `group:ID`, as the list of rights names them."""
-    right_views.found(who)
-    asked = given(request, tuple(RIGHT["properties"]))
+    """Grant access to the lake to `person:ID` or `group:ID`, as in the list of rights."""
+    right_views.get_grantee(who)
+    asked = json_object(request, tuple(RIGHT["properties"]))
     topics = asked.get("topics", [])
     if topics is not None and not isinstance(topics, list):
-        detail = _("topics is a list of names, or null for all.")
+        detail = _("topics must be a list of names, or null for all.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     scope = "all" if topics is None else "some"
     names = " ".join(str(each) for each in topics or ())
-    form = filled(
+    form = valid_form(
         request,
-        lambda data: RightForm(data, whom=right_views.whom()),
+        lambda data: RightForm(data, whom=right_views.possible_grantees()),
         {"who": who, "scope": scope, "topics": names},
     )
-    right_views.given_by(request, form)
-    found = right_views.found(who)
+    right_views.grant_right(request, form)
+    found = right_views.get_grantee(who)
     return {"who": who, "name": str(found), "topics": given_to(found)}
 
 
@@ -224,5 +224,5 @@ def sql_right_give(request: HttpRequest, who: Text) -> dict[str, Any]:
     response=Done,
 )
 def sql_right_take(request: HttpRequest, who: Text) -> Done:
-    """Let somebody ask the lake no more."""
-    return Done(detail=right_views.taken(request, right_views.found(who)))
+    """Revoke access to the lake."""
+    return Done(detail=right_views.revoke_right(request, right_views.get_grantee(who)))

@@ -1,4 +1,4 @@
-"""Topics: which there are, their queues, who reads them."""
+"""Topics: configuration, queues, and the groups that read them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from console.gateway.moment import now_ms
 from console.history.topic_lags import topic_lags
 from console.topics.forms import TopicForm
 from console.topics.rates import queue_rates
-from console.topics.retained import oldest_of
-from console.topics.views import PAGES, danger_of, emptied, found, purge_danger
+from console.topics.retention import oldest_of
+from console.topics.views import PAGES, danger_of, get_topic, purge_danger, purge_topic
 
 
 class TopicConfigOut(Schema):
-    """A topic on one broker."""
+    """A topic's configuration on one broker."""
 
     topic: str
     read_queue_nums: int
@@ -59,7 +59,7 @@ class TopicOut(Schema):
 
 
 class TopicRowOut(TopicOut):
-    """A topic with how far its groups are behind, by the history's last minutes."""
+    """A topic with the lag of its groups, from the last minutes of the history."""
 
     groups: int | None
     lag: int | None
@@ -67,7 +67,7 @@ class TopicRowOut(TopicOut):
 
 
 class TopicQueueOut(Schema):
-    """The ends of a queue, and how fast it fills; None is not known."""
+    """A queue's offsets and its write rate; null means unknown."""
 
     broker_name: str
     queue_id: int
@@ -80,7 +80,7 @@ class TopicQueueOut(Schema):
 
 
 class TrafficOut(Schema):
-    """What a topic received."""
+    """The messages and bytes that a topic received."""
 
     minute_tps: float
     hour_sum: int | None
@@ -104,7 +104,7 @@ def topics(
     cursor: Cursor = "",
     limit: Limit = LIMIT,
 ) -> dict[str, Any]:
-    """List topics in the order of their names."""
+    """List topics by name."""
     matching = [
         each
         for each in gateway().topics.all().values()
@@ -138,7 +138,7 @@ def topics(
 def topic_create(
     request: HttpRequest, dry_run: DryRun = False, accept: Accept = False
 ) -> Done | PlanOut:
-    """Make a topic, on all brokers unless some are named."""
+    """Create a topic on all brokers, or on those in the body."""
     return configuring.make(request, PAGES, dry_run=dry_run, accept=accept)
 
 
@@ -152,14 +152,14 @@ def topic_create(
     response=Done | PlanOut,
 )
 def topic_purge(request: HttpRequest, topic: Text, dry_run: DryRun = False) -> Done | PlanOut:
-    """Empty a topic: delete it, and make it again as it was on each broker."""
-    subject = found(topic)
+    """Purge a topic: delete it and create it again with the same configuration."""
+    subject = get_topic(topic)
     if subject.kind is not TopicKind.NORMAL:
         raise PermissionDenied
     if dry_run:
         return plan_of(purge_danger(subject))
-    entry = emptied(request, subject, [])
-    return Done(detail=_("Topic %(name)s is empty.") % {"name": topic}, entry=entry.pk)
+    entry = purge_topic(request, subject, [])
+    return Done(detail=_("Topic %(name)s was purged.") % {"name": topic}, entry=entry.pk)
 
 
 @operation(
@@ -179,8 +179,8 @@ def topic_change(
     accept: Accept = False,
     seen: Seen = "",
 ) -> Done | PlanOut:
-    """Change what the body names, on each broker that has the topic or on those it names."""
-    subject = found(topic)
+    """Update a topic on each broker that has it, or on those in the body."""
+    subject = get_topic(topic)
     return configuring.change(request, PAGES, subject, seen, dry_run=dry_run, accept=accept)
 
 
@@ -194,9 +194,9 @@ def topic_change(
     response=Done | PlanOut,
 )
 def topic_delete(request: HttpRequest, topic: Text, dry_run: DryRun = False) -> Done | PlanOut:
-    """Delete a topic with its messages."""
-    subject = found(topic)
-    return configuring.deleted(
+    """Delete a topic and its messages."""
+    subject = get_topic(topic)
+    return configuring.delete(
         request,
         PAGES,
         subject,
@@ -215,8 +215,8 @@ def topic_delete(request: HttpRequest, topic: Text, dry_run: DryRun = False) -> 
     response=TopicDetailOut,
 )
 def topic(request: HttpRequest, topic: Text) -> dict[str, Any]:
-    """Show a topic: its configuration on each broker, its queues, its groups."""
-    subject = found(topic)
+    """Get a topic: configuration on each broker, queues and groups."""
+    subject = get_topic(topic)
     status = gateway().topics.status(topic)
     read_at_ms = now_ms()
     rates = queue_rates(topic, status, read_at_ms)

@@ -1,4 +1,4 @@
-"""Tracing and demo traffic: what flight recorders kept, how much brokers trace."""
+"""Flight recorders, trace levels and demo traffic."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pydantic import Field
 from console.accounts.actions import Action
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
-from console.api.requestbody import given
+from console.api.requestbody import json_object
 from console.api.schemas import Done, Text
 from console.demo import views as demo_views
-from console.gateway.recorded import FULL_MINUTES_MAX, Level, Question
+from console.gateway.flight_recorder import FULL_MINUTES_MAX, Level, Question
 from console.tracing.filters import FilterError, parse_filter
-from console.tracing.recorded_views import (
+from console.tracing.recorder_views import (
     MINUTES,
     MINUTES_MAX,
     QUESTIONS,
     WORDS,
     LevelError,
-    levelled,
+    change_level,
     levels,
     rows_of,
 )
 
 
 class RecordedOut(Schema):
-    """Something that happened to a message; `event` has the broker's own names."""
+    """A recorded event of a message; `event` uses the broker's field names."""
 
     broker_name: str
     at_ms: int
@@ -40,14 +40,14 @@ class RecordedOut(Schema):
 
 
 class RecordedListOut(Schema):
-    """What flight recorders kept, and why some brokers have nothing to say."""
+    """Recorded events, and why some brokers returned nothing."""
 
     items: list[RecordedOut]
     problems: list[str]
 
 
 class LevelOut(Schema):
-    """How much a broker traces, and how far its recorder reaches back."""
+    """A broker's trace level, and how far back its recorder reaches."""
 
     broker_name: str
     level: str
@@ -68,7 +68,7 @@ LEVEL: dict[str, Any] = {
             "type": ["integer", "null"],
             "minimum": 1,
             "maximum": FULL_MINUTES_MAX,
-            "description": "How long everything is traced; `full` takes it.",
+            "description": "How long to trace everything; required for `full`.",
         },
     },
 }
@@ -92,9 +92,9 @@ def tracing_recorded(
     key: Text = "",
     client: Text = "",
 ) -> dict[str, Any]:
-    """Show what brokers' flight recorders kept: the slowest, the errors, or the newest."""
+    """List recorded events: the slowest, the errors or the newest."""
     if ask not in set(QUESTIONS):
-        detail = _("ask is slowest, errors or all.")
+        detail = _("ask must be slowest, errors or all.")
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     given_words = (topic, group, tag, key, client)
     try:
@@ -122,7 +122,7 @@ def tracing_recorded(
     response=list[LevelOut],
 )
 def tracing_levels(request: HttpRequest) -> list[dict[str, Any]]:
-    """List how much each broker traces; brokers that do not say are left out."""
+    """List each broker's trace level; brokers that don't report it are left out."""
     return [
         {
             "broker_name": name,
@@ -147,12 +147,12 @@ def tracing_levels(request: HttpRequest) -> list[dict[str, Any]]:
     response=Done,
 )
 def tracing_level(request: HttpRequest) -> Done:
-    """Set how much all brokers trace; everything ends by itself."""
-    asked = given(request, tuple(LEVEL["properties"]))
+    """Set the trace level of all brokers; `full` ends automatically."""
+    asked = json_object(request, tuple(LEVEL["properties"]))
     minutes = asked.get("minutes")
     try:
         span = minutes if type(minutes) is int else 0
-        return Done(detail=levelled(request, str(asked.get("level")), span))
+        return Done(detail=change_level(request, str(asked.get("level")), span))
     except LevelError as error:
         raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
 
@@ -166,8 +166,8 @@ def tracing_level(request: HttpRequest) -> Done:
     response=Done,
 )
 def demo_start(request: HttpRequest) -> Done:
-    """Start the demo traffic, unless it runs."""
-    return Done(detail=demo_views.started(request)[1])
+    """Start demo traffic if it isn't running."""
+    return Done(detail=demo_views.start_demo(request)[1])
 
 
 @operation(
@@ -179,5 +179,5 @@ def demo_start(request: HttpRequest) -> Done:
     response=Done,
 )
 def demo_stop(request: HttpRequest) -> Done:
-    """Stop the demo traffic, if it runs."""
-    return Done(detail=demo_views.stopped(request)[1])
+    """Stop demo traffic if it is running."""
+    return Done(detail=demo_views.stop_demo(request)[1])

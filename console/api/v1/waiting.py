@@ -1,4 +1,4 @@
-"""What waits in a master: delayed messages, transactions without an outcome."""
+"""Pending messages on a master: delayed messages, and transactions without an outcome."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from console.gateway.access import gateway
 
 
 class LevelOut(Schema):
-    """A delay level; `delay_ms` None: the broker's configuration has it no more."""
+    """A delay level; `delay_ms` is null if the broker's configuration no longer has it."""
 
     number: int
     delay_ms: int | None
@@ -39,7 +39,7 @@ class LevelOut(Schema):
 
 
 class WaitingOut(Schema):
-    """A message that waits for its delay, and where it goes then."""
+    """A delayed message and the topic it will be delivered to."""
 
     topic: str
     due_ms: int
@@ -47,10 +47,37 @@ class WaitingOut(Schema):
 
 
 class WaitingListOut(Schema):
-    """Messages of a level in the order of delivery; `hidden` counts those of other topics."""
+    """Messages of a delay level by delivery time; `hidden` counts those the caller may not see."""
 
     items: list[WaitingOut]
     next: str | None
+    hidden: int
+
+
+class TimerOut(Schema):
+    """A pending timer message: its destination and due time."""
+
+    topic: str
+    queue_id: int
+    due_ms: int
+    uniq_key: str
+    keys: str
+    tags: str
+    body_bytes: int
+    store_ms: int
+
+
+class TimersOut(Schema):
+    """The next timer messages, or those with a key; `total` counts all pending ones.
+
+    `is_available` is false if the broker doesn't list its timer messages. `hidden` counts messages
+    of topics that the caller may not see.
+    """
+
+    is_available: bool
+    total: int
+    next_due_ms: int | None
+    items: list[TimerOut]
     hidden: int
 
 
@@ -71,7 +98,7 @@ class HalfOut(Schema):
 
 
 class HalvesOut(Schema):
-    """Transactions without an outcome; `is_told` false: this broker does not tell what waits."""
+    """Transactions without an outcome; `is_told` is false if the broker doesn't list them."""
 
     is_told: bool
     total: int
@@ -88,7 +115,7 @@ class HalvesOut(Schema):
     response=list[LevelOut],
 )
 def delays(request: HttpRequest, broker_name: Text, broker_id: Number) -> list[dict[str, Any]]:
-    """List the delay levels of a master: how many messages wait, and until when."""
+    """List a master's delay levels: how many messages are pending, and until when."""
     return [
         {
             "number": each.number,
@@ -127,7 +154,7 @@ def waiting_out(
 def delayed(
     request: HttpRequest, broker_name: Text, broker_id: Number, level: Number, cursor: Cursor = ""
 ) -> dict[str, Any]:
-    """List what waits in a level, the next one first."""
+    """List a delay level's messages, next due first."""
     node = delay_views.master(broker_name, broker_id)
     found = delay_views.level_in(levels_of(node), level)
     place = place_of(cursor, (int,))
@@ -147,9 +174,36 @@ def delayed(
 def delayed_find(
     request: HttpRequest, broker_name: Text, broker_id: Number, key: Text
 ) -> dict[str, Any]:
-    """Find what waits by its key or unique key."""
+    """Find a delayed message by its key or unique key."""
     node = delay_views.master(broker_name, broker_id)
     return waiting_out(request, with_key(node, levels_of(node), key) if key else [])
+
+
+@operation(
+    "GET",
+    "/brokers/{broker_name}/{broker_id}/timers",
+    area="messages",
+    need=Action.SEE,
+    pages=("brokers:delays",),
+    response=TimersOut,
+)
+def timers(
+    request: HttpRequest, broker_name: Text, broker_id: Number, key: Text = ""
+) -> dict[str, Any]:
+    """List pending timer messages: the next ones, or those with a key."""
+    delay_views.master(broker_name, broker_id)
+    found = gateway().sending.timers(broker_name, key)
+    if found is None:
+        return {"is_available": False, "total": 0, "next_due_ms": None, "items": [], "hidden": 0}
+    rights = rights_on(request)
+    shown = [each for each in found.timers if rights.may(Action.SEE, each.topic)]
+    return {
+        "is_available": True,
+        "total": found.total,
+        "next_due_ms": found.next_due_ms,
+        "items": shown,
+        "hidden": len(found.timers) - len(shown),
+    }
 
 
 @operation(
@@ -163,7 +217,7 @@ def delayed_find(
 def broker_transactions(
     request: HttpRequest, broker_name: Text, broker_id: Number, cursor: Cursor = ""
 ) -> dict[str, Any]:
-    """List the transactions of a master that have no outcome, the oldest first."""
+    """List a master's transactions without an outcome, oldest first."""
     transaction_views.master(broker_name, broker_id)
     place = place_of(cursor, (int,))
     halves = gateway().sending.undecided(broker_name, 0 if place is None else max(0, place[0]))
@@ -196,10 +250,10 @@ def broker_transaction_decide(
     deed: Text,
     dry_run: DryRun = False,
 ) -> Done | PlanOut:
-    """Commit a transaction, roll it back, or check it: `commit`, `roll-back`, `check`."""
+    """Commit, roll back or check a transaction: `commit`, `roll-back`, `check`."""
     transaction_views.master(broker_name, broker_id)
     half = transaction_views.half_at(request, broker_name, offset)
     wanted = transaction_views.decision(deed)
     if dry_run:
         return plan_of(transaction_views.danger_of(half, wanted, "", ""))
-    return Done(detail=transaction_views.decided(request, half, wanted))
+    return Done(detail=transaction_views.apply_decision(request, half, wanted))

@@ -1,1 +1,1 @@
-"""Commands of the audit."""
+"""Management commands for the audit log."""

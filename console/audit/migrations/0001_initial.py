@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
                 ('subject', models.CharField(db_index=True, max_length=600)),
                 ('before', models.JSONField(null=True)),
                 ('after', models.JSONField(null=True)),
-                ('outcome', models.CharField(choices=[('started', 'Unknown: the console stopped meanwhile'), ('done', 'Done'), ('failed', 'Failed')], default='started', max_length=10)),
+                ('outcome', models.CharField(choices=[('started', "Unknown: the console stopped during the action"), ('done', 'Done'), ('failed', 'Failed')], default='started', max_length=10)),
                 ('remark', models.TextField(blank=True)),
                 ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
             ],

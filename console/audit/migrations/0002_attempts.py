@@ -33,6 +33,6 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='entry',
             name='outcome',
-            field=models.CharField(choices=[('started', 'Unknown: the console stopped meanwhile'), ('done', 'Done'), ('failed', 'Failed'), ('refused', 'Refused')], default='started', max_length=10),
+            field=models.CharField(choices=[('started', "Unknown: the console stopped during the action"), ('done', 'Done'), ('failed', 'Failed'), ('refused', "Rejected")], default='started', max_length=10),
         ),
     ]

@@ -1,1 +1,1 @@
-"""Commands of the collector."""
+"""Management commands of the collector."""

@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(max_length=255)),
                 ('owner', models.CharField(blank=True, db_index=True, max_length=120)),
                 ('description', models.TextField(blank=True, max_length=1000)),
-                ('message_type', models.CharField(blank=True, choices=[('NORMAL', 'Normal'), ('FIFO', 'In order'), ('DELAY', 'Delayed'), ('TRANSACTION', 'Transactional')], max_length=12)),
+                ('message_type', models.CharField(blank=True, choices=[('NORMAL', 'Normal'), ('FIFO', "Ordered"), ('DELAY', 'Delayed'), ('TRANSACTION', 'Transactional')], max_length=12)),
             ],
             options={
                 'ordering': ['kind', 'name'],

@@ -1,4 +1,4 @@
-"""The demo's button, for any page that has nothing to show yet."""
+"""The demo's button, for pages that have nothing to show yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ register = template.Library()
 
 @register.inclusion_tag("demo/button.html", takes_context=True)
 def demo_button(context: dict[str, Any]) -> dict[str, Any]:
-    """Render start or stop, whichever applies; both return to this page."""
+    """Render the start or stop button; both return to this page."""
     request = context.get("request")
     return {
         "demo": demo_process.state(),

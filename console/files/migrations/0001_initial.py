@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
                 ('broker_name', models.CharField(max_length=255)),
                 ('file', models.CharField(choices=[('topics.json', 'topics.json'), ('subscriptionGroup.json', 'subscriptionGroup.json'), ('consumerOffset.json', 'consumerOffset.json'), ('delayOffset.json', 'delayOffset.json'), ('consumerFilter.json', 'consumerFilter.json')], max_length=40)),
                 ('at_ms', models.BigIntegerField()),
-                ('source', models.CharField(choices=[('seen', 'Seen'), ('applied', 'Applied here')], max_length=10)),
+                ('source', models.CharField(choices=[('seen', "Observed"), ('applied', 'Applied here')], max_length=10)),
                 ('by', models.CharField(blank=True, max_length=150)),
                 ('reason', models.CharField(blank=True, max_length=500)),
                 ('entry', models.BigIntegerField(null=True)),

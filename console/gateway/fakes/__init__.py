@@ -1,1 +1,1 @@
-"""The gateway without a broker: one fake for each Protocol, over one state in memory, for tests."""
+"""In-memory gateway for tests: one fake per Protocol, all sharing one state."""

@@ -1,4 +1,4 @@
-"""AccountGateway without a broker."""
+"""Fake AccountGateway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FakeAccounts:
-    """What `broker.access` says, of each address; access control is off where it says nothing."""
+    """Returns `broker.access` by address; access control is off for other addresses."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker
@@ -29,7 +29,7 @@ class FakeAccounts:
         return {each: self.broker.access.get(each.address, off) for each in nodes}
 
     def save(self, node: BrokerNode, account: BrokerAccount, secret: str | None) -> None:
-        """Save an account with its secret in `broker.secrets`."""
+        """Save an account, and its secret in `broker.secrets`."""
         found = self._of(node)
         is_new = found.account(account.access_key) is None
         if secret is None and (is_new or not found.is_described):
@@ -50,7 +50,7 @@ class FakeAccounts:
         self._put(node, self._of(node).accounts, tuple(addresses))
 
     def explain(self, node: BrokerNode, question: AccessQuestion) -> AccessDecision:
-        """Answer by the topic's permission alone; the rules are the broker's and tested there."""
+        """Decide by the topic's permission alone; the broker's own tests cover the full rules."""
         found = self._of(node)
         if not found.is_described:
             raise RequestFailedError(node.address, 3, "request type 30015 not supported")

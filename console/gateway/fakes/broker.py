@@ -1,8 +1,8 @@
-"""FakeBroker: the state of one broker in memory, shared by the fakes of the gateway.
+"""FakeBroker: in-memory state of one broker, shared by the gateway fakes.
 
-It keeps the rules that pages depend on (a reset of an online group differs from one of an offline
-group, an unknown topic is refused) and can be told to fail, so that tests reach every state of a
-page.
+It follows the rules that pages depend on (resetting an online group differs from resetting an
+offline one, unknown topics are refused) and can be set to fail, so that tests can reach every
+state of a page.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from console.gateway.accounts import BrokerAccess
     from console.gateway.answers import Replication, TraceEvent
-    from console.gateway.connected import Producer
+    from console.gateway.connections import Producer
     from console.gateway.errors import GatewayError
     from console.gateway.files import ConfigFile
     from console.gateway.internals import Internals
@@ -65,7 +65,7 @@ KEYS = (
 
 
 class Content(NamedTuple):
-    """What a message carries."""
+    """Contents of a message."""
 
     body: bytes
     properties: dict[str, str]
@@ -73,7 +73,7 @@ class Content(NamedTuple):
 
 @dataclass
 class FakeQueue:
-    """One queue: the store times of its messages, the first of which is `min_offset`."""
+    """One queue: the store times of its messages, starting at `min_offset`."""
 
     min_offset: int = 0
     store_timestamps: list[int] = field(default_factory=list)
@@ -84,28 +84,29 @@ class FakeQueue:
 
 
 class FakeBroker:
-    """What a broker knows. Every call raises `fails`; `runtime` answers `silent` instead."""
+    """State of a broker. Every call raises `fails` if it is set; `runtime` returns `silent`."""
 
     def __init__(self) -> None:
         self.fails: GatewayError | None = None
         self.silent: GatewayError | None = None
         self.has_broker = True
-        # Brokers of somebody else: registered, and not confirmed.
+        # Brokers that are registered but not confirmed.
         self.strangers: list[BrokerNode] = []
         self.slaves: list[BrokerNode] = []
-        # What brokers say of replication, where that is not all right.
+        # Replication results that differ from the healthy default.
         self.replication: dict[str, Replication | GatewayError] = {}
         self.topic_configs: dict[str, TopicConfig] = {}
         self.queues: dict[TopicQueue, FakeQueue] = {}
-        # By topic, queue_id and offset; what is not here is made up by who looks.
+        # By topic, queue_id and offset; the fakes make up missing contents.
         self.contents: dict[tuple[str, int, int], Content] = {}
         self.group_configs: dict[str, GroupConfig] = {}
         self.members: dict[str, list[Member]] = {}
         self.producers: list[Producer] = []
-        # Why a broker does not disconnect clients.
+        # The error when disconnecting clients, if any.
         self.disconnect_fails: GatewayError | None = None
         self.subscriptions: dict[str, list[Subscription]] = {}
         self.offsets: dict[tuple[str, str, int], int] = {}  # group, topic, queue_id
+        self.in_flight: dict[tuple[str, str, int], int] = {}  # leased messages, same key
         self.resets: list[tuple[str, str, int]] = []
         self.moves: list[tuple[str, str, dict[BrokerQueue, int]]] = []
         self.node = BrokerNode("DefaultCluster", BROKER_NAME, 0, ADDRESS)
@@ -114,7 +115,8 @@ class FakeBroker:
         # Access control by address, and secrets by address and access key.
         self.access: dict[str, BrokerAccess | GatewayError] = {}
         self.secrets: dict[tuple[str, str], str] = {}
-        # Of name servers: entries by namespace and key, the others, and whether routes take sends.
+        # Name servers: entries by namespace and key, the other servers, and whether routes are
+        # writable.
         self.kv_entries: dict[tuple[str, str], str] = {}
         self.validators: tuple[str, ...] = ()
         self.other_name_servers: dict[str, NameServerView | GatewayError] = {}
@@ -127,19 +129,20 @@ class FakeBroker:
         self.put_before_today = 7
         # Wakes pulls at the end of a queue.
         self.stored = asyncio.Condition()
-        # Messages handed to one client: group, client_id, offset_msg_id.
+        # Messages delivered to one client: group, client_id, offset_msg_id.
         self.delivered: list[tuple[str, str, str]] = []
-        # Called with each stored message's event.
+        # Called with the event of each stored message.
         self.watchers: list[Callable[[TraceEvent], None]] = []
-        # What members say of themselves, by client id, where it is not the usual.
+        # Consumer status by client ID, where it differs from the default.
         self.running: dict[str, RunningInfo | GatewayError] = {}
         self.resent: list[tuple[str, bytes, dict[str, str]]] = []
         self.resend_fails: GatewayError | None = None
-        # What the flight recorder keeps, why it cannot be asked, and the level with its minutes.
+        # The flight recorder's events, its failure, and its level with minutes.
         self.recorded: list[TraceEvent] = []
         self.recorder_fails: GatewayError | None = None
         self.trace_level: tuple[str, int | None] = "recorder", None
-        # Tables of files that nothing else here says, and the files of further masters.
+        # Tables of files that the other attributes don't cover, and the files of additional
+        # masters.
         self.other_tables: dict[ConfigFile, dict[str, Any]] = {}
         self.other_files: dict[str, dict[ConfigFile, dict[str, Any]]] = {}
 
@@ -154,7 +157,7 @@ class FakeBroker:
     def put_message(
         self, topic: str, queue_id: int, body: bytes, store_ms: int, **properties: str
     ) -> int:
-        """Store a message with all that it carries; return its offset."""
+        """Store a message with all its contents; return its offset."""
         queue = self.queues[TopicQueue(topic, queue_id)]
         offset = queue.max_offset
         self.contents[topic, queue_id, offset] = Content(body, properties)
@@ -173,7 +176,7 @@ class FakeBroker:
     def give_up(
         self, group: str, topic: str, store_ms: int, *, tag: str = "", key: str = ""
     ) -> int:
-        """Put a message of a topic among a group's dead letters; return its offset there."""
+        """Add a message of a topic to a group's dead letters; return its offset there."""
         dead = names.dlq_topic(group)
         if dead not in self.topic_configs:
             self.add_topic(dead, queue_nums=1)
@@ -191,12 +194,12 @@ class FakeBroker:
         """Return a topic's queues by number.
 
         Raises:
-            NotFoundError: there is no such topic.
+            NotFoundError: the topic doesn't exist.
         """
         if topic not in self.topic_configs:
             raise NotFoundError(ADDRESS, TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         found: dict[int, FakeQueue] = {}
-        # Not by going through all: tests have thousands of topics.
+        # Don't scan all queues: some tests have thousands of topics.
         while (queue := self.queues.get(TopicQueue(topic, len(found)))) is not None:
             found[len(found)] = queue
         return found
@@ -214,6 +217,6 @@ class FakeBroker:
         )
 
     def check(self) -> None:
-        """Raise what the test wants every call to raise."""
+        """Raise the error that the test has set, if any."""
         if self.fails is not None:
             raise self.fails

@@ -1,4 +1,4 @@
-"""BrowseGateway without a broker."""
+"""Fake BrowseGateway."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYED_MAX = 64
 
 
 class FakeBrowse:
-    """Messages as the broker keeps them; of those that were only put, made up from their times."""
+    """Returns stored messages; contents that a test didn't set are derived from the store times."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
@@ -86,7 +86,7 @@ class FakeBrowse:
             {names.PROPERTY_KEYS: f"order-{offset}", names.PROPERTY_TAGS: "paid"},
         )
         body, properties = self._broker.contents.get((topic, queue_id, offset), made_up)
-        # A place of its own for each message, the same whenever it is looked at.
+        # Gives each message a unique log offset that stays the same between calls.
         place = sorted(self._broker.queues).index(TopicQueue(topic, queue_id))
         at = (place << 40) + offset * 256
         return StoredMessage(

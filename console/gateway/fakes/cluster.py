@@ -1,4 +1,4 @@
-"""ClusterGateway without a broker."""
+"""Fake ClusterGateway."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class FakeCluster:
-    """One master, up for an hour."""
+    """One master with an uptime of one hour."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker
@@ -38,13 +38,13 @@ class FakeCluster:
         return Cluster(nodes=nodes, name_server=NAME_SERVER, read_at_ms=now_ms())
 
     def promote(self, node: BrokerNode, *, force: bool) -> Promoted:
-        """Promote a slave; its master is alive unless there is no broker."""
+        """Promote a slave; the master counts as alive unless the cluster has no brokers."""
         self.broker.check()
         if node.is_master:
             raise RequestFailedError(
                 node.address,
                 SYSTEM_ERROR,
-                "this broker is a master already",
+                "this broker is already a master",
             )
         if self.broker.has_broker and not force:
             raise RequestFailedError(
@@ -53,7 +53,7 @@ class FakeCluster:
         return Promoted(1, 4096, "ASYNC_MASTER")
 
     def internals(self, node: BrokerNode) -> Internals:
-        """Answer what was set, a quiet broker by default."""
+        """Return the configured internals, or those of a quiet broker."""
         self.broker.check()
         found = self.broker.internals
         if isinstance(found, GatewayError):
@@ -65,7 +65,7 @@ class FakeCluster:
         return tuple(self.broker.keys[key] for key in sorted(self.broker.keys))
 
     def configure(self, node: BrokerNode, values: Mapping[str, str]) -> None:
-        """Change live keys, all or none."""
+        """Change live keys; change nothing if one is invalid."""
         self.broker.check()
         for key in values:
             if key not in self.broker.keys or not self.broker.keys[key].is_live:
@@ -108,7 +108,7 @@ class FakeCluster:
         return {ADDRESS: info, **slaves, **strangers}
 
     def replication(self) -> dict[str, Replication | GatewayError]:
-        """Answer what was set in `replication`, a slave that has everything by default."""
+        """Return the configured `replication`, or a slave that is fully in sync."""
         broker = self.broker
         broker.check()
         found: dict[str, Replication | GatewayError] = {}
@@ -133,7 +133,7 @@ class FakeCluster:
 
 
 def quiet(boot_ms: int) -> Internals:
-    """Return the inside of a broker that has just served a few sends."""
+    """Return the internals of a broker that has served a few sends."""
     bounds = [0.0, 1.0, 10.0]
     return Internals(
         boot_timestamp=boot_ms,

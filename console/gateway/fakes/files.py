@@ -1,4 +1,4 @@
-"""FileGateway without a broker."""
+"""Fake FileGateway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSED = 1
 
 
 class FakeFiles:
-    """The files of one broker, made of what it knows, and those of `other_files`."""
+    """The files of one broker, built from its state, and those in `other_files`."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
@@ -54,7 +54,7 @@ class FakeFiles:
         self._broker.other_tables.setdefault(ConfigFile.DELAYS, {})[str(level)] = offset
 
     def check_filter(self, wanted: GroupFilter, broker_name: str) -> str:
-        """Find what a test writes as a mistake: an operator at the end."""
+        """Reject expressions that end with an operator."""
         self._broker.check()
         text = wanted.expression.rstrip()
         if text.endswith((">", "<", "=")):

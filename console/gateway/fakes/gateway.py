@@ -1,4 +1,4 @@
-"""The gateway that tests name in the settings: every subject over one FakeBroker."""
+"""The gateway that test settings name: all subjects over one FakeBroker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from console.gateway.ports import Gateway
 
 
 def fake_gateway(broker: FakeBroker | None = None) -> Gateway:
-    """Return a gateway to this broker, or to a new one without topics."""
+    """Return a gateway to this broker, or to a new broker without topics."""
     broker = broker or FakeBroker()
     return Gateway(
         cluster=FakeCluster(broker),

@@ -1,11 +1,11 @@
-"""GroupGateway without a broker."""
+"""Fake GroupGateway."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from console.gateway.answers import ConsumeProgress, Group, GroupConnections, QueueProgress
-from console.gateway.connected import Connected, every_group
+from console.gateway.connections import Connected, every_group
 from console.gateway.errors import RequestFailedError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
 from console.gateway.kinds import is_system_group
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from console.gateway.answers import GroupConfig, Member
-    from console.gateway.connected import Producer
+    from console.gateway.connections import Producer
     from console.gateway.errors import GatewayError
     from console.gateway.fakes.broker import FakeBroker
 
@@ -144,6 +144,10 @@ class FakeGroups:
                 broker_offset=queue.max_offset,
                 consumer_offset=self._broker.offsets.get((group, topic, queue_id)),
                 last_timestamp_ms=None,
+                in_flight=self._broker.in_flight.get((group, topic, queue_id), 0),
+                oldest_lease_ms=now_ms() - 5_000
+                if (group, topic, queue_id) in self._broker.in_flight
+                else None,
             )
             for topic in sorted(topics & self._broker.topic_configs.keys())
             for queue_id, queue in self._broker.queues_of(topic).items()

@@ -1,4 +1,4 @@
-"""MessageGateway without a broker."""
+"""Fake MessageGateway."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from console.gateway.answers import (
     TopicQueue,
     TopicRoute,
 )
-from console.gateway.connected import Producer
+from console.gateway.connections import Producer
 from console.gateway.errors import SYSTEM_ERROR, RequestFailedError
 from console.gateway.fakes.broker import ADDRESS, BROKER_NAME
 from console.gateway.moment import now_ms
@@ -28,7 +28,7 @@ PULL_MESSAGES_MAX = 32
 
 
 class FakeMessages:
-    """Stores times of messages, not the messages. Event loop only."""
+    """Keeps only the store times of messages. Event loop only."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
@@ -78,7 +78,7 @@ class FakeMessages:
         stored = self._broker.queues[TopicQueue(queue.topic, queue.queue_id)]
         async with self._broker.stored:
             await self._broker.stored.wait_for(lambda: stored.max_offset != queue_offset)
-        # Beyond either end of what is retained the broker only says where to go on.
+        # Outside the retained range, the broker only returns the next offset.
         begin = min(max(queue_offset, stored.min_offset), stored.max_offset)
         count = min(PULL_MESSAGES_MAX, stored.max_offset - begin) if begin == queue_offset else 0
         return Pulled(count, begin + count)
@@ -129,4 +129,4 @@ class FakeMessages:
         self._changed.clear()
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""

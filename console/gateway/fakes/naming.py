@@ -1,4 +1,4 @@
-"""NameServerGateway without a name server."""
+"""Fake NameServerGateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FakeNaming:
-    """One name server, and others as `broker.other_name_servers` says."""
+    """One name server, plus those in `broker.other_name_servers`."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker

@@ -1,4 +1,4 @@
-"""OffsetGateway without a broker."""
+"""Fake OffsetGateway."""
 
 from __future__ import annotations
 

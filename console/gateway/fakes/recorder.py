@@ -1,11 +1,11 @@
-"""RecorderGateway without a broker: tests put events and levels."""
+"""Fake RecorderGateway; tests set its events and levels."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from console.gateway.fakes.broker import BROKER_NAME
-from console.gateway.recorded import Level, Question, RecordedEvents, TraceLevel
+from console.gateway.flight_recorder import Level, Question, RecordedEvents, TraceLevel
 
 if TYPE_CHECKING:
     from console.gateway.answers import TraceEvent, WatchFilter

@@ -1,4 +1,4 @@
-"""RepairGateway without a broker."""
+"""Fake RepairGateway."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FakeRepair:
-    """Messages as the broker keeps them; `resent` of the broker keeps what was sent again."""
+    """Returns stored messages and adds resent ones to `broker.resent`."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker

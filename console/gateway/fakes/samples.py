@@ -1,4 +1,4 @@
-"""SampleGateway without a broker."""
+"""Fake SampleGateway."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DISK_BYTES = 100 << 30
 
 
 class FakeSamples:
-    """The sample of one broker; `boot_timestamp` says when it was started, `gauges` has more."""
+    """The sample of one broker, started at `boot_timestamp` and extended by `gauges`."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker

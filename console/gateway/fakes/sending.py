@@ -1,4 +1,4 @@
-"""SendingGateway without a broker."""
+"""Fake SendingGateway."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from console.gateway.outgoing import (
     Halves,
     Sending,
     Sent,
+    Timer,
+    Timers,
 )
 
 if TYPE_CHECKING:
@@ -29,11 +31,12 @@ QUERY_NOT_FOUND = 22
 
 
 class FakeSending:
-    """Half messages wait beside the queues until they end."""
+    """Half messages are kept outside the queues until they are committed or rolled back."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
         self._half: dict[str, NewMessage] = {}
+        self._timers: list[Timer] = []
 
     def send(self, outgoing: Sequence[NewMessage]) -> Sending:
         self._broker.check()
@@ -48,6 +51,10 @@ class FakeSending:
             if TopicQueue(message.queue.topic, message.queue.queue_id) not in self._broker.queues:
                 error = RequestFailedError(ADDRESS, SYSTEM_ERROR, "request queueId is illegal")
                 return Sending(tuple(sent), error)
+            if due := message.properties.get(names.PROPERTY_TIMER_DELIVER_MS):
+                self._timers.append(_timer(message, uniq_key, int(due)))
+                sent.append(Sent(message.queue, len(self._timers) - 1, place, uniq_key))
+                continue
             sent.append(Sent(message.queue, self._put(message, uniq_key), place, uniq_key))
         return Sending(tuple(sent))
 
@@ -83,12 +90,18 @@ class FakeSending:
         ]
         return Halves(tuple(halves), len(self._half), None)
 
+    def timers(self, broker_name: str, key: str = "") -> Timers | None:
+        self._broker.check()
+        pending = sorted(self._timers, key=lambda each: each.due_ms)
+        found = [each for each in pending if not key or key in (each.uniq_key, each.keys)]
+        return Timers(tuple(found), len(pending), pending[0].due_ms if pending else None)
+
     def decide(self, half: Half, *, is_commit: bool) -> None:
         queue = MessageQueue(half.topic, half.broker_name, half.queue_id)
         self.end(Sent(queue, half.queue_offset, "", half.uniq_key), is_commit=is_commit)
 
     def check(self, half: Half) -> None:
-        """Refuse: nobody is connected here that could be asked."""
+        """Refuse: no producer is connected."""
         self._broker.check()
         if half.uniq_key not in self._half:
             raise RequestFailedError(ADDRESS, QUERY_NOT_FOUND, "no undecided transaction")
@@ -111,3 +124,17 @@ class FakeSending:
         return self._broker.put_message(
             queue.topic, queue.queue_id, message.body, now_ms(), **carried
         )
+
+
+def _timer(message: NewMessage, uniq_key: str, due_ms: int) -> Timer:
+    get = message.properties.get
+    return Timer(
+        message.queue.topic,
+        message.queue.queue_id,
+        due_ms,
+        uniq_key,
+        get(names.PROPERTY_KEYS, ""),
+        get(names.PROPERTY_TAGS, ""),
+        len(message.body),
+        now_ms(),
+    )

@@ -1,4 +1,4 @@
-"""TopicGateway without a broker."""
+"""Fake TopicGateway."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FakeTopics:
-    """The topics of one broker; all that was put arrived within the last minute."""
+    """The topics of one broker; all stored messages count as received within the last minute."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker

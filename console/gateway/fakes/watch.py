@@ -1,4 +1,4 @@
-"""WatchGateway without a broker: tests push the events, or send messages that cause them."""
+"""Fake WatchGateway; tests push events or send messages that cause them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class FakeWatches:
     """Remembers the watches it opened.
 
-    Set `refuses` and every watch raises it when asked; `resumes`, and one goes on where an earlier
-    one was.
+    If `refuses` is set, every watch raises it. If `resumes` is set, a watch continues where an
+    earlier one stopped.
     """
 
     def __init__(self, broker: FakeBroker) -> None:
@@ -38,12 +38,12 @@ class FakeWatches:
         return [watch for watch in self.opened if not watch.is_closed]
 
     def push(self, events: list[TraceEvent], **counts: Any) -> None:
-        """Have the newest open watch bring a batch."""
+        """Deliver a batch to the newest open watch."""
         self.open_ones[-1].bring(events, **counts)
 
 
 class FakeWatch:
-    """One watch. Event loop only."""
+    """A single watch. Event loop only."""
 
     def __init__(
         self, watches: FakeWatches, broker: FakeBroker, on_batch: Callable[[TraceBatch], None]
@@ -79,7 +79,7 @@ class FakeWatch:
         self.lose()
 
     def lose(self) -> None:
-        """End the connection as the broker would."""
+        """End the connection from the broker's side."""
         self._closed.set()
         if self._stored in self._broker.watchers:
             self._broker.watchers.remove(self._stored)
@@ -92,7 +92,7 @@ class FakeWatch:
         watch_id: str = "1",
         offered: Mapping[str, int] | None = None,
     ) -> None:
-        """Bring what of these events the filters match."""
+        """Deliver the events that match the filters."""
         named = [(event, self._matched(event)) for event in events]
         wanted = [event | {"matched": names} for event, names in named if names]
         self._on_batch(TraceBatch(wanted, watch_id, dropped, offered or {}))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RemoteAccounts:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers

@@ -1,4 +1,4 @@
-"""The brokers behind the blocking gateways: one loop, one connection each, for all of them."""
+"""The brokers behind the blocking gateways: one event loop with one shared connection each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.gateway.errors import (
 )
 from console.gateway.loop import LoopThread
 from console.gateway.moment import now_ms
-from console.gateway.remote.asker import Asker
+from console.gateway.remote.requester import Requester
 from console.gateway.requests import cluster
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from broker_core.protocol.command import RemotingCommand
     from console.gateway.answers import BrokerNode
 
-# What a page waits for all its requests to brokers together.
+# Total time that a page waits for its broker requests.
 OPERATION_TIMEOUT_S = 10.0
-# How many requests of one page may be under way at once.
+# Concurrent requests per page.
 REQUESTS_AT_ONCE_MAX = 32
 
 T = TypeVar("T")
@@ -35,23 +35,23 @@ Item = TypeVar("Item")
 
 
 class RemoteBrokers:
-    """Asks name servers which brokers there are, then the brokers, on a loop of its own.
+    """Looks up brokers at the name servers and sends them requests, on its own event loop.
 
-    `run` serves any thread; the coroutines belong on its loop. Holds no state besides connections:
-    what a page shows is what brokers say now.
+    Call `run` from any thread; the coroutines must run on the loop. Holds no state besides
+    connections, so pages always show the brokers' current answers.
     """
 
     def __init__(self, name_servers: Sequence[str], timeout_s: float) -> None:
         self.name_servers = tuple(name_servers)
         self.timeout_s = timeout_s
         self._thread = LoopThread("gateway")
-        self._asker: Asker | None = None
+        self._requester: Requester | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return a coroutine's result; it speaks the language of the calling thread.
+        """Return a coroutine's result; it uses the language of the calling thread.
 
         Raises:
-            GatewayError: it did not end within OPERATION_TIMEOUT_S.
+            GatewayError: it didn't end within OPERATION_TIMEOUT_S.
         """
         try:
             return self._thread.run(speaking(get_language(), coroutine), OPERATION_TIMEOUT_S)
@@ -59,26 +59,26 @@ class RemoteBrokers:
             raise GatewayError(
                 _("The brokers took longer than %(seconds)d seconds.")
                 % {"seconds": OPERATION_TIMEOUT_S},
-                _("They may be busy. Try again, or look at their log."),
+                _("They may be busy. Try again, or check their logs."),
             ) from error
 
     def close(self) -> None:
-        """Close all connections; only for tests, a process just ends."""
-        if self._asker is not None:
-            self.run(self._asker.shutdown())
-            self._asker = None
+        """Close all connections; only for tests, since a process can simply end."""
+        if self._requester is not None:
+            self.run(self._requester.shutdown())
+            self._requester = None
         self._thread.stop()
 
     async def ask(
         self, address: str, command: RemotingCommand, timeout_s: float | None = None
     ) -> RemotingCommand:
-        return await self._open_asker()(address, command, timeout_s)
+        return await self._open_requester()(address, command, timeout_s)
 
     async def cluster(self) -> Cluster:
-        """Return the answer of the first name server that gives one.
+        """Return the first answer from a name server.
 
         Raises:
-            NameServerDownError: none of them does.
+            NameServerDownError: no name server responds.
         """
         reasons = []
         for address in self.name_servers:
@@ -91,20 +91,20 @@ class RemoteBrokers:
         raise NameServerDownError(list(self.name_servers), "; ".join(sorted(set(reasons))))
 
     async def masters(self) -> tuple[BrokerNode, ...]:
-        """Return the masters that may be asked.
+        """Return the masters that requests may be sent to.
 
         Raises:
-            GatewayError: there is none.
+            GatewayError: there are none.
         """
         masters = (await self.cluster()).masters
         if not masters:
             raise GatewayError(
-                _("No broker is registered at the name server."),
+                _("No brokers are registered with the name server."),
                 _("Start a broker whose namesrvAddr is %(address)s.")
                 % {"address": "; ".join(self.name_servers)},
             )
-        asker = self._open_asker()
-        known = tuple(node for node in masters if asker.may_ask(node.address))
+        requester = self._open_requester()
+        known = tuple(node for node in masters if requester.may_ask(node.address))
         if not known:
             raise UnconfirmedBrokerError(masters[0].address)
         return known
@@ -117,16 +117,16 @@ class RemoteBrokers:
     async def on_named(
         self, broker_names: Iterable[str], work: Callable[[BrokerNode], Awaitable[None]]
     ) -> None:
-        """Do work on the masters of these names.
+        """Do work on the named masters.
 
         Raises:
-            GatewayError: one of them is not registered or not confirmed; then no work was done.
+            GatewayError: one of them isn't registered or confirmed; no work was done.
         """
         wanted = set(broker_names)
-        asker = self._open_asker()
+        requester = self._open_requester()
         masters = [node for node in (await self.cluster()).masters if node.broker_name in wanted]
         for node in masters:
-            if not asker.may_ask(node.address):
+            if not requester.may_ask(node.address):
                 raise UnconfirmedBrokerError(node.address)
         missing = wanted - {node.broker_name for node in masters}
         if missing:
@@ -136,20 +136,20 @@ class RemoteBrokers:
             )
         await each(masters, work)
 
-    def _open_asker(self) -> Asker:
-        if self._asker is None:
-            self._asker = Asker(self.timeout_s, name_servers=self.name_servers)
-        return self._asker
+    def _open_requester(self) -> Requester:
+        if self._requester is None:
+            self._requester = Requester(self.timeout_s, name_servers=self.name_servers)
+        return self._requester
 
 
 async def speaking(language: str | None, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return a coroutine's result; meanwhile this language is active, whatever the thread's is."""
+    """Return a coroutine's result, with this language active while it runs."""
     with override(language):
         return await coroutine
 
 
 async def each(items: Iterable[Item], work: Callable[[Item], Awaitable[T]]) -> list[tuple[Item, T]]:
-    """Do work for each item, several at once; the first failure ends all."""
+    """Do work for each item concurrently; the first failure cancels the rest."""
     items = list(items)
     room = asyncio.Semaphore(REQUESTS_AT_ONCE_MAX)
 

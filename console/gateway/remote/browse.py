@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from console.gateway.stored import StoredMessage, Wanted
 
 AT_ONCE_MAX = 32
-"""Brokers hand out no more in an answer, unless they are set to."""
+"""Default maximum number of messages in a broker's answer."""
 READ_AHEAD_MAX = 256
-"""So many messages of a queue are asked for at a time where many are wanted."""
+"""Messages of a queue to request at a time when many are wanted."""
 
 
 @dataclass(slots=True)
 class Cursor:
-    """How far a queue is read, backwards: what lies from `low_offset` to `end_offset` is left."""
+    """A backward read of a queue; offsets from `low_offset` to `end_offset` remain."""
 
     queue: BrokerQueue
     address: str
     low_offset: int
     end_offset: int
     high_ms: int
-    reached: Place | None = None  # the oldest message that was read
+    reached: Place | None = None  # the oldest message read so far
     messages: list[StoredMessage] = field(default_factory=list)
 
     @property
@@ -50,7 +50,7 @@ class Cursor:
 
 
 class RemoteBrowse:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers
@@ -78,7 +78,8 @@ class RemoteBrowse:
             await self._go_on(wanted, cursor, at_once)
 
         while True:
-            # What no queue can come after any more stands; the rest waits for the slowest.
+            # Messages are final once no queue can contribute a newer one; the rest wait for the
+            # slowest.
             unfinished = [cursor for cursor in cursors if not cursor.is_done]
             unread = [cursor for cursor in unfinished if cursor.reached is None]
             bound = max((c.reached for c in unfinished if c.reached is not None), default=None)
@@ -105,11 +106,11 @@ class RemoteBrowse:
         async def one(row: QueueStatus) -> Cursor:
             high_ms = wanted.high_ms
             if before is not None:
-                # Of its millisecond, what stands before it in the order of queues is left.
+                # Within the same millisecond, only messages from earlier queues remain.
                 is_earlier = row.queue < before.queue
                 high_ms = min(high_ms, before.store_ms + (1 if is_earlier else 0))
             broker = address[row.broker_name]
-            # A search may end at the message before, or within those of a millisecond.
+            # A search can end one message early, or among messages of the same millisecond.
             low, high = await asyncio.gather(
                 *(
                     offsets.search_offset(self._brokers.ask, broker, wanted.topic, row.queue_id, at)
@@ -124,7 +125,7 @@ class RemoteBrowse:
         return [cursor for _row, cursor in await each(rows, one)]
 
     async def _go_on(self, wanted: Wanted, cursor: Cursor, count: int) -> None:
-        """Read the newest that is left of a queue."""
+        """Read the newest remaining messages of a queue."""
         end = cursor.end_offset
         begin = max(cursor.low_offset, end - count)
         parts = await each(
@@ -136,14 +137,14 @@ class RemoteBrowse:
         if came:
             cursor.reached = came[0].place
         elif cursor.reached is None:
-            # Nothing readable lies there: a hole in the queue holds nobody up.
+            # Skip a hole in the queue, where no message is readable.
             cursor.reached = Place(cursor.high_ms, cursor.queue, begin)
         cursor.messages += [
             each for each in came if wanted.low_ms <= each.store_ms < cursor.high_ms
         ]
 
     async def _block(self, topic: str, cursor: Cursor, begin: int, end: int) -> list[StoredMessage]:
-        """Return what a queue has from an offset to another; brokers may need several answers."""
+        """Return a queue's messages between two offsets; this can take several requests."""
         found: list[StoredMessage] = []
         at = begin
         while at < end:
@@ -165,7 +166,7 @@ class RemoteBrowse:
     async def _by_id(self, offset_msg_id: OffsetMsgId) -> StoredMessage | None:
         masters = await self._brokers.masters()
         own = [node for node in masters if node.address == offset_msg_id.host]
-        # A slave that became master has the records of the one before it, with that one's address.
+        # A promoted slave has records that carry the address of the previous master.
         looked = await each(
             own or masters,
             lambda node: browse.view(
@@ -182,7 +183,7 @@ class RemoteBrowse:
     async def _named(
         self, node: BrokerNode, topic: str, key: str, low_ms: int, high_ms: int
     ) -> browse.Indexed:
-        """Return what a broker has with a key; half messages it tells by a request of their own."""
+        """Return a broker's messages with a key; half messages need a separate request."""
         ask = self._brokers.ask
         if topic in HIDDEN_TOPICS:
             halves = await browse.halves(ask, node.address, node.broker_name, {"key": key})
@@ -195,9 +196,9 @@ class RemoteBrowse:
         return named._replace(has_index=await self._keeps_index(node))
 
     async def _keeps_index(self, node: BrokerNode) -> bool:
-        """Tell whether a broker whose index says nothing keeps one, as far as it tells that.
+        """Return whether a broker with an empty index maintains one, as far as it reports that.
 
-        RocketMQ's own answers a key that it does not know like one that keeps none.
+        RocketMQ gives the same answer for an unknown key and for a missing index.
         """
         try:
             keys = await configuration(self._brokers.ask, node.address)
@@ -216,7 +217,8 @@ class RemoteBrowse:
         )
         has_more = any(found.is_full for _node, found in answers)
         if has_more:
-            # Older than what an unfinished broker has named, others are not whole either.
+            # If one broker's results are incomplete, older results of the others are incomplete
+            # too.
             whole_from = max(
                 min((each.store_ms for each in found.messages), default=low_ms)
                 for _node, found in answers

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RemoteCluster:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers

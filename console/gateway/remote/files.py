@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RemoteFiles:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers
@@ -80,6 +80,6 @@ class RemoteFiles:
         )
         left = await self._brokers.on_masters(lambda node: topics.topic_configs(ask, node.address))
         if all(topic not in table for _node, table in left):
-            # Name servers keep the route of a topic until they are told.
+            # Name servers keep a topic's route until it is explicitly deleted.
             for address in self._brokers.name_servers:
                 await topics.delete_topic_in_namesrv(ask, address, topic)

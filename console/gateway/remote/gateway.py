@@ -1,4 +1,4 @@
-"""The gateway that the settings name: every subject over the remoting protocol."""
+"""The gateway named in the settings: all subjects over the remoting protocol."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from console.gateway.remote.watch import RemoteWatches
 
 
 def remote_gateway() -> Gateway:
-    """Return the gateway to the brokers of the settings' name servers; it connects when asked."""
+    """Return the gateway for the name servers in the settings; it connects on first use."""
     return gateway_to(RemoteBrokers(settings.TREBUCHET_NAMESRV, settings.GATEWAY_TIMEOUT_S))
 
 
 def gateway_to(brokers: RemoteBrokers) -> Gateway:
-    """Return the gateway whose blocking parts share the connections of `brokers`."""
+    """Return a gateway whose blocking parts share the connections of `brokers`."""
     return Gateway(
         cluster=RemoteCluster(brokers),
         topics=RemoteTopics(brokers),

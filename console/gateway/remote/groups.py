@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from console.gateway.answers import BrokerNode, GroupConfig
-    from console.gateway.connected import Connected, Producer
+    from console.gateway.connections import Connected, Producer
     from console.gateway.remote.brokers import RemoteBrokers
     from console.gateway.requests.groups import Connections, ConsumeStats
     from console.gateway.running import RunningInfo
 
 
 class RemoteGroups:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers
@@ -106,7 +106,7 @@ class RemoteGroups:
 
         by_group: dict[str, dict[str, GroupConfig]] = {}
         for node, (table, with_offsets) in await self._brokers.on_masters(one):
-            # A group whose configuration was deleted may still have offsets.
+            # A group without configuration may still have offsets.
             for name in with_offsets:
                 by_group.setdefault(name, {})
             for name, config in table.items():
@@ -141,9 +141,11 @@ class RemoteGroups:
                         broker_name=node.broker_name,
                         queue_id=queue.queue_id,
                         broker_offset=consumed.broker_offset,
-                        # The statistics say 0 for a queue without a committed offset.
+                        # The statistics report 0 for a queue without a committed offset.
                         consumer_offset=consumed.consumer_offset if queue in stored else None,
                         last_timestamp_ms=consumed.last_timestamp_ms,
+                        in_flight=consumed.in_flight,
+                        oldest_lease_ms=consumed.oldest_lease_ms,
                     )
                 )
         read_at_ms = now_ms()
@@ -167,7 +169,7 @@ class RemoteGroups:
         async def one(member: Member) -> RunningInfo | GatewayError:
             at = next((address[name] for name in member.broker_names if name in address), None)
             if at is None:
-                return GatewayError(_("No broker that may be asked knows this member."))
+                return GatewayError(_("No available broker knows this consumer."))
             try:
                 return await running_info(
                     self._brokers.ask, at, group, member.client_id, with_threads=with_threads
@@ -199,7 +201,7 @@ class RemoteGroups:
 
 
 def merged(group: str, found: list[tuple[BrokerNode, Connections | None]]) -> GroupConnections:
-    """Return one view of what each broker knows of a group's members."""
+    """Merge the brokers' views of a group's consumers."""
     members: dict[str, Member] = {}
     known = [(node, part) for node, part in found if part is not None]
     for node, part in known:

@@ -18,7 +18,7 @@ from console.gateway.errors import (
     NameServerDownError,
     UnconfirmedBrokerError,
 )
-from console.gateway.remote.asker import Asker
+from console.gateway.remote.requester import Requester
 from console.gateway.requests import messages as requests
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class RemoteMessages:
-    """Connects when something is first asked. One event loop: the one it is first used on."""
+    """Connects on first use. Bound to the event loop of its first call."""
 
     def __init__(self, name_servers: Sequence[str], timeout_s: float) -> None:
         self._name_servers = list(name_servers)
-        self._asker = Asker(
+        self._requester = Requester(
             timeout_s,
             {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed},
             name_servers=name_servers,
@@ -48,14 +48,14 @@ class RemoteMessages:
         reasons = []
         for address in self._name_servers:
             try:
-                found = await requests.route(self._asker, address, topic)
+                found = await requests.route(self._requester, address, topic)
             except BrokerDownError as error:
                 reasons.append(error.reason)
                 continue
             if found is None:
                 return None
             route, addresses = found
-            known = {name: at for name, at in addresses.items() if self._asker.may_ask(at)}
+            known = {name: at for name, at in addresses.items() if self._requester.may_ask(at)}
             if addresses and not known:
                 raise UnconfirmedBrokerError(min(addresses.values()))
             self._addresses |= known
@@ -68,42 +68,46 @@ class RemoteMessages:
     async def send(self, queue: MessageQueue, message: OutgoingMessage, group: str) -> int:
         uniq_key = f"{self._uniq_prefix}{next(self._uniq_counter):08X}"[-32:]
         address = self._address_of(queue)
-        return await requests.send(self._asker, address, queue, message, group, uniq_key)
+        return await requests.send(self._requester, address, queue, message, group, uniq_key)
 
     async def pull(
         self, queue: MessageQueue, group: str, queue_offset: int, sub_version: int
     ) -> Pulled:
         address = self._address_of(queue)
-        return await requests.pull(self._asker, address, queue, group, queue_offset, sub_version)
+        return await requests.pull(
+            self._requester, address, queue, group, queue_offset, sub_version
+        )
 
     async def consumer_offset(self, queue: MessageQueue, group: str) -> int:
-        return await requests.consumer_offset(self._asker, self._address_of(queue), queue, group)
+        return await requests.consumer_offset(
+            self._requester, self._address_of(queue), queue, group
+        )
 
     async def commit(self, queue: MessageQueue, group: str, queue_offset: int) -> None:
         command = requests.commit_offset(queue, group, queue_offset)
-        await self._asker.oneway(self._address_of(queue), command)
+        await self._requester.oneway(self._address_of(queue), command)
 
     async def join(self, client: Client) -> None:
         for address in sorted(set(self._addresses.values())):
-            await requests.heart_beat(self._asker, address, client)
+            await requests.heart_beat(self._requester, address, client)
 
     async def leave(self, client: Client) -> None:
         for address in sorted(set(self._addresses.values())):
             try:
-                await requests.unregister(self._asker, address, client)
+                await requests.unregister(self._requester, address, client)
             except GatewayError:
                 # A broker that is gone has forgotten its clients.
                 continue
 
     async def members(self, queue: MessageQueue, group: str) -> tuple[str, ...]:
-        return await requests.members(self._asker, self._address_of(queue), group)
+        return await requests.members(self._requester, self._address_of(queue), group)
 
     async def until_members_change(self) -> None:
         await self._changed.wait()
         self._changed.clear()
 
     async def close(self) -> None:
-        await self._asker.shutdown()
+        await self._requester.shutdown()
 
     def _address_of(self, queue: MessageQueue) -> str:
         address = self._addresses.get(queue.broker_name)

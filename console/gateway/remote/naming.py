@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class RemoteNaming:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RemoteOffsets:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers
@@ -61,7 +61,7 @@ class RemoteOffsets:
     async def _reset_online(
         self, group: str, topic: str, timestamp_ms: int
     ) -> dict[BrokerQueue, int]:
-        # The topic may live on some brokers of the cluster only; the others would refuse.
+        # The topic may exist on some brokers only; the others would refuse.
         having = {row.broker_name for row in await status(self._brokers, topic)}
         masters = [node for node in await self._brokers.masters() if node.broker_name in having]
         found = await each(

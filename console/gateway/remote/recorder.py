@@ -9,12 +9,12 @@ from console.gateway.requests import recorder as requests
 
 if TYPE_CHECKING:
     from console.gateway.answers import BrokerNode, WatchFilter
-    from console.gateway.recorded import Level, Question, RecordedEvents, TraceLevel
+    from console.gateway.flight_recorder import Level, Question, RecordedEvents, TraceLevel
     from console.gateway.remote.brokers import RemoteBrokers
 
 
 class RemoteRecorder:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers

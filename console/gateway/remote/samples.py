@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RemoteSamples:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers

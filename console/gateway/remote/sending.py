@@ -19,17 +19,17 @@ from console.gateway.requests import messages, sending
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from console.gateway.outgoing import Delivered, Half, Halves, NewMessage
+    from console.gateway.outgoing import Delivered, Half, Halves, NewMessage, Timers
     from console.gateway.remote.brokers import RemoteBrokers
 
 SENDING_S = 8.0
-"""Less than an operation may take, so that what was sent until then is known."""
+"""Shorter than the operation timeout, so that partial results can be reported."""
 CLIENT_S = 9.0
 UNIQ_KEY_BYTES = 16
 
 
 class RemoteSending:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers
@@ -43,6 +43,9 @@ class RemoteSending:
     def undecided(self, broker_name: str, from_offset: int = 0) -> Halves | None:
         return self._brokers.run(self._undecided(broker_name, from_offset))
 
+    def timers(self, broker_name: str, key: str = "") -> Timers | None:
+        return self._brokers.run(self._timers(broker_name, key))
+
     def decide(self, half: Half, *, is_commit: bool) -> None:
         self._brokers.run(self._decide(half, is_commit=is_commit))
 
@@ -55,7 +58,7 @@ class RemoteSending:
         return self._brokers.run(self._deliver(broker_name, offset_msg_id, group, client_id))
 
     async def _send(self, outgoing: Sequence[NewMessage]) -> Sending:
-        """Send one after the other: the order of a queue is that of the list."""
+        """Send sequentially, so that the queue has the order of the list."""
         sent: list[Sent] = []
         try:
             async with asyncio.timeout(SENDING_S):
@@ -66,7 +69,10 @@ class RemoteSending:
         except GatewayError as error:
             return Sending(tuple(sent), error)
         except TimeoutError:
-            return Sending(tuple(sent), GatewayError(_("Time was up before all were sent.")))
+            return Sending(
+                tuple(sent),
+                GatewayError(_("The time limit was reached before all messages were sent.")),
+            )
         return Sending(tuple(sent))
 
     async def _put(self, address: str, message: NewMessage) -> Sent:
@@ -98,6 +104,10 @@ class RemoteSending:
     async def _undecided(self, broker_name: str, from_offset: int) -> Halves | None:
         address = self._address(await self._addresses(), broker_name)
         return await sending.half_messages(self._brokers.ask, address, broker_name, from_offset)
+
+    async def _timers(self, broker_name: str, key: str) -> Timers | None:
+        address = self._address(await self._addresses(), broker_name)
+        return await sending.timers(self._brokers.ask, address, key)
 
     async def _decide(self, half: Half, *, is_commit: bool) -> None:
         address = self._address(await self._addresses(), half.broker_name)

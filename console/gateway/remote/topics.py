@@ -21,7 +21,7 @@ NO_TRAFFIC = Traffic(minute_tps=0.0, hour_sum=0, day_sum=0)
 
 
 class RemoteTopics:
-    """Any thread; blocks."""
+    """Thread-safe; calls block until the brokers answer."""
 
     def __init__(self, brokers: RemoteBrokers) -> None:
         self._brokers = brokers
@@ -60,7 +60,7 @@ class RemoteTopics:
         for node, table in found:
             for name, config in table.items():
                 configs.setdefault(name, {})[node.broker_name] = config
-        # A broker makes a topic of its cluster's name, another of its own, for its own use.
+        # Brokers create topics named after themselves and their cluster for internal use.
         own = frozenset(
             name for node, _table in found for name in (node.cluster_name, node.broker_name)
         )
@@ -113,8 +113,8 @@ class RemoteTopics:
 async def status(brokers: RemoteBrokers, topic: str) -> tuple[QueueStatus, ...]:
     """Return the ends of a topic's queues on the masters that have it.
 
-    Brokers tell of the queues that producers write to; those that are still read stand in the
-    route, and their ends are asked for one by one.
+    Brokers only report writable queues. Other readable queues are in the route and are requested
+    one by one.
     """
     routed = {queues.broker_name: queues for queues in await routes(brokers, topic)}
 
@@ -143,7 +143,7 @@ async def status(brokers: RemoteBrokers, topic: str) -> tuple[QueueStatus, ...]:
 
 
 async def routes(brokers: RemoteBrokers, topic: str) -> tuple[RouteQueues, ...]:
-    """Return a topic's queues by broker, as the first name server that knows it says."""
+    """Return a topic's queues by broker, from the first name server that has its route."""
     for address in brokers.name_servers:
         try:
             found = await naming.route(brokers.ask, address, topic)

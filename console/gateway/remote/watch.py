@@ -1,4 +1,4 @@
-"""WatchGateway over the remoting protocol: a connection of its own for each watch."""
+"""WatchGateway over the remoting protocol, with one connection per watch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.protocol.codes import RequestCode
 from console.gateway.errors import GatewayError
-from console.gateway.remote.asker import Asker
+from console.gateway.remote.requester import Requester
 from console.gateway.requests import watch as requests
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Both ends close a connection on which nothing moves for two minutes.
+# Both ends close a connection that is idle for two minutes.
 KEEP_ALIVE_S = 30.0
 UNWATCH_S = 1.0
-"""A broker that hangs finds out by itself."""
+"""If the broker hangs, it detects the lost connection itself."""
 
 
 class RemoteWatches:
-    """Any event loop; holds no state."""
+    """Works in any event loop; holds no state."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -47,7 +47,7 @@ class RemoteWatch:
         self._address = address
         self._on_batch = on_batch
         self._closed = asyncio.Event()
-        self._asker = Asker(
+        self._requester = Requester(
             timeout_s, {RequestCode.TRACE_EVENTS: self._arrived}, on_lost=self._lost
         )
         self._keep_alive: asyncio.Task[None] | None = None
@@ -55,7 +55,7 @@ class RemoteWatch:
     async def ask_for(
         self, filters: Mapping[str, WatchFilter], after: WatchPlace | None = None
     ) -> bool:
-        is_resumed = await requests.trace_watch(self._asker, self._address, filters, after)
+        is_resumed = await requests.trace_watch(self._requester, self._address, filters, after)
         if self._keep_alive is None:
             self._keep_alive = asyncio.get_running_loop().create_task(
                 self._stay(), name=f"trace keep-alive {self._address}"
@@ -71,17 +71,17 @@ class RemoteWatch:
         if is_watching:
             with suppress(GatewayError, TimeoutError):
                 async with asyncio.timeout(UNWATCH_S):
-                    await requests.trace_unwatch(self._asker, self._address)
+                    await requests.trace_unwatch(self._requester, self._address)
         if self._keep_alive is not None:
             self._keep_alive.cancel()
             await asyncio.gather(self._keep_alive, return_exceptions=True)
-        await self._asker.shutdown()
+        await self._requester.shutdown()
 
     def _arrived(self, command: RemotingCommand, _: Connection) -> None:
         try:
             batch = requests.trace_batch(command.body)
         except ValueError as error:
-            logger.warning("trace events unreadable: address=%s error=%s", self._address, error)
+            logger.warning("trace events unreadable address=%s error=%s", self._address, error)
             return
         self._on_batch(batch)
 
@@ -93,10 +93,10 @@ class RemoteWatch:
             await asyncio.sleep(KEEP_ALIVE_S)
             try:
                 await requests.keep_alive(
-                    self._asker, self._address, f"trebuchet-console@{os.getpid()}"
+                    self._requester, self._address, f"trebuchet-console@{os.getpid()}"
                 )
             except GatewayError:
-                # The broker is gone, or hangs: the holder of the watch opens a new one either way.
+                # The broker is gone or hangs; in both cases the owner opens a new watch.
                 self._closed.set()
                 return
             except Exception:

@@ -1,4 +1,4 @@
-"""Requests about the accounts of a broker."""
+"""Broker account requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def access(ask: Ask, address: str) -> BrokerAccess:
     """Return a broker's accounts and white addresses.
 
-    RocketMQ's own brokers do not answer this with access control off, so its key is read before.
+    RocketMQ brokers don't answer this while access control is off, so read its key first.
     """
     keys = {each.key: each.value for each in await configuration(ask, address)}
     if keys.get("aclEnable", "false").lower() != "true":
@@ -43,7 +43,7 @@ async def access(ask: Ask, address: str) -> BrokerAccess:
 
 
 def account_of(entry: Mapping[str, Any]) -> BrokerAccount:
-    """Return an account; whatever an original broker says of its secret goes no further."""
+    """Return an account, dropping any secret that a RocketMQ broker reports."""
     return BrokerAccount(
         access_key=str(entry["accessKey"]),
         is_admin=bool(entry.get("admin")),
@@ -59,7 +59,7 @@ def account_of(entry: Mapping[str, Any]) -> BrokerAccount:
 
 
 def word_of(text: object) -> str:
-    """Return a permission as the page has it; what brokers do not know they take for DENY."""
+    """Return a permission for display; brokers treat unknown values as DENY."""
     word = str(text or "DENY").strip()
     return "PUB|SUB" if word == "SUB|PUB" else word if word in {"PUB", "SUB", "PUB|SUB"} else "DENY"
 
@@ -70,7 +70,7 @@ def perms_of(lines: Iterable[str] | None) -> dict[str, str]:
 
 
 async def save(ask: Ask, address: str, account: BrokerAccount, secret: str | None) -> None:
-    """Make an account, or make it what is given; without a secret our broker leaves it its own."""
+    """Create or replace an account; without a secret, a Trebuchet broker keeps the current one."""
     fields: dict[str, object] = {
         "accessKey": account.access_key,
         "admin": account.is_admin,
@@ -90,7 +90,7 @@ async def save(ask: Ask, address: str, account: BrokerAccount, secret: str | Non
     except RequestFailedError as error:
         if secret is None:
             raise
-        # RocketMQ's own brokers repeat it when they refuse.
+        # RocketMQ brokers repeat the secret when they refuse.
         said = error.remark.replace(secret, "…")
         raise RequestFailedError(address, error.code, said) from None
 
@@ -109,7 +109,7 @@ async def set_white_addresses(ask: Ask, address: str, addresses: Iterable[str]) 
 
 
 async def explain(ask: Ask, address: str, question: AccessQuestion) -> AccessDecision:
-    """Ask a broker of ours what it would answer; others do not know the request."""
+    """Ask a Trebuchet broker for its decision; RocketMQ doesn't support the request."""
     fields = {"address": question.address, "action": question.action}
     more = {
         "accessKey": question.access_key,

@@ -1,4 +1,4 @@
-"""Requests that read messages and leave no trace in a group: for people who look."""
+"""Requests that read messages without affecting any group."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 KEY_COUNT_MAX = 64
-"""Brokers hand out no more, unless they are set to."""
+"""Default maximum number of messages in a broker's answer."""
 INDEX_TIME_MS = 1_000
-"""The index keeps whole seconds: a message may stand there so much earlier."""
+"""The index keeps whole seconds, so a message's entry can be up to this much earlier."""
 NO_MESSAGE = "can not find message"
 NO_KEY = frozenset({ResponseCode.QUERY_NOT_FOUND})
 
 
 class Read(NamedTuple):
-    """What a queue has from an offset on, and where to go on; the same offset: nothing more."""
+    """Messages of a queue from an offset on, and the next offset (unchanged: no more messages)."""
 
     messages: tuple[StoredMessage, ...]
     next_offset: int
@@ -41,7 +41,7 @@ async def read(
     count: int,
     body_max: int = BODY_SHOWN_MAX,
 ) -> Read:
-    """Return messages of a queue from an offset on; no offset is committed, nothing waits."""
+    """Return messages of a queue from an offset on, without committing or waiting."""
     body, next_offset = await look(ask, address, topic, queue_id, offset, count)
     with reading(address, RequestCode.PULL_MESSAGE):
         return Read(tuple(decode_all(body, broker_name, body_max)), next_offset)
@@ -50,10 +50,10 @@ async def read(
 async def look(
     ask: Ask, address: str, topic: str, queue_id: int, offset: int, count: int
 ) -> tuple[bytes, int]:
-    """Return records of a queue from an offset on, b"" where there are none, and where to go on."""
+    """Return records of a queue from an offset on (b"" if there are none), and the next offset."""
     code = RequestCode.PULL_MESSAGE
     fields = {
-        # A group of RocketMQ's own that every broker has.
+        # A built-in RocketMQ group that every broker has.
         "consumerGroup": names.TOOLS_CONSUMER_GROUP,
         "topic": topic,
         "queueId": queue_id,
@@ -73,9 +73,9 @@ async def look(
 
 
 class Indexed(NamedTuple):
-    """What a broker's index names for a key; `is_full` where it may name older ones, too.
+    """A broker's index entries for a key; `is_full` if there may be older ones.
 
-    `has_index`: whether the index is known to name any message.
+    `has_index` is true if the index is known to contain any message.
     """
 
     messages: tuple[StoredMessage, ...]
@@ -86,12 +86,12 @@ class Indexed(NamedTuple):
 async def view(
     ask: Ask, address: str, broker_name: str, commit_log_offset: int
 ) -> StoredMessage | None:
-    """Return the message at a place in the log, None where there is none (any more)."""
+    """Return the message at a log offset, or None if it doesn't exist or has expired."""
     code = RequestCode.VIEW_MESSAGE_BY_ID
     try:
         answer = await call(ask, address, code, {"offset": commit_log_offset})
     except RequestFailedError as error:
-        # One code for this and for whatever else may be wrong.
+        # The same code stands for all other errors.
         if error.code == SYSTEM_ERROR and error.remark.startswith(NO_MESSAGE):
             return None
         raise
@@ -102,9 +102,9 @@ async def view(
 async def halves(
     ask: Ask, address: str, broker_name: str, fields: dict[str, str | int]
 ) -> tuple[StoredMessage, ...] | None:
-    """Return half messages by `key` or `queueOffset`, without bodies, decided ones, too.
+    """Return half messages by `key` or `queueOffset`, without bodies, including decided ones.
 
-    None: it is a broker of RocketMQ's, which shows them as it shows others.
+    None: a RocketMQ broker, which returns them like other messages.
     """
     code = RequestCode.GET_HALF_MESSAGES
     try:
@@ -114,7 +114,7 @@ async def halves(
             return None
         raise
     with reading(address, code):
-        # One of an earlier version does not know the fields, and tells what is undecided.
+        # Earlier versions ignore these fields and return undecided transactions.
         rows = [each for each in body_of(answer)["halves"] if "outcome" in each]
         return tuple(half_of(each, broker_name) for each in rows)
 
@@ -153,7 +153,7 @@ def half_of(row: dict[str, Any], broker_name: str) -> StoredMessage:
 async def query(
     ask: Ask, address: str, broker_name: str, topic: str, key: str, low_ms: int, high_ms: int
 ) -> Indexed:
-    """Return the newest messages of a time with a key, as far as one answer holds them."""
+    """Return the newest messages with a key in a time range, limited to one answer."""
     code = RequestCode.QUERY_MESSAGE
     fields = {
         "topic": topic,
@@ -168,7 +168,7 @@ async def query(
         if answer.code != ResponseCode.SUCCESS:
             return Indexed((), is_full=False, has_index=has_index)
         named = tuple(decode_all(answer.body, broker_name))
-    # The index knows hashes, which keys and topics share.
+    # The index stores hashes, so different keys and topics can collide.
     found = tuple(
         each
         for each in named

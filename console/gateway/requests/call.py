@@ -1,4 +1,4 @@
-"""One request: send it, raise on a refusal, take the answer apart."""
+"""A single request: send it, check the code, parse the answer."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ async def call(
     timeout_s: float | None = None,
     also: frozenset[int] = frozenset(),
 ) -> RemotingCommand:
-    """Send a request and return its answer when that says success, or one of the codes in `also`.
+    """Send a request; return the answer if its code is success or in `also`.
 
     Raises:
-        RequestFailedError: the answer carries another code.
+        RequestFailedError: the answer has another code.
     """
     command = RemotingCommand.request(code, texts(ext_fields or {}), body)
     answer = await ask(address, command, timeout_s)
@@ -47,7 +47,7 @@ async def call(
 
 
 def texts(fields: Mapping[str, object]) -> dict[str, str]:
-    """Return header fields as the wire wants them: text, booleans as Java writes them."""
+    """Return header fields as wire text, with booleans in Java's form."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in fields.items()
@@ -56,7 +56,7 @@ def texts(fields: Mapping[str, object]) -> dict[str, str]:
 
 @contextmanager
 def reading(address: str, code: RequestCode) -> Iterator[None]:
-    """Raise UnreadableAnswerError for whatever goes wrong while an answer is taken apart."""
+    """Convert any error while parsing an answer to UnreadableAnswerError."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -69,12 +69,12 @@ def body_of(answer: RemotingCommand) -> Any:
 
 
 def queue_of(key: str) -> MessageQueue:
-    """Return the queue that is the key of a map."""
+    """Return the queue given as a map key."""
     queue = json.loads(key)
     return MessageQueue(str(queue["topic"]), str(queue["brokerName"]), int(queue["queueId"]))
 
 
 def timestamp(value: object) -> int | None:
-    """Return a time in ms; 0 or less on the wire means none."""
+    """Return a time in ms, or None if the wire value is 0 or less."""
     number = int(str(value))
     return number if number > 0 else None

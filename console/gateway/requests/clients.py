@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode
-from console.gateway.connected import Connected, Producer
+from console.gateway.connections import Connected, Producer
 from console.gateway.requests.call import body_of, call, reading
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ async def connected(
     group: str,
     closing: Iterable[str] | None = None,
 ) -> list[Connected]:
-    """Return a client's connections; with `closing`, the groups that it may leave, close them.
+    """Return a client's connections; close them if `closing` names the groups it may leave.
 
-    Brokers of RocketMQ's own do not know the request.
+    RocketMQ brokers don't support this request.
     """
     code = RequestCode.DISCONNECT_CLIENT
     body = b"" if closing is None else java_json.encode({"groups": sorted(closing)})

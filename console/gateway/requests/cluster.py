@@ -1,4 +1,4 @@
-"""Requests about brokers: which are registered, and their figures."""
+"""Requests about registered brokers and their statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from console.gateway.requests.call import Ask
 
 PROMOTION_SECONDS = 30.0
-"""A slave asks name servers and the other brokers of its set first."""
+"""A slave contacts the name servers and the other brokers of its set first."""
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 READ_ONLY = "read-only"
 REASON_LENGTH_MAX = 200
@@ -77,14 +77,14 @@ async def runtime_info(ask: Ask, node: BrokerNode, read_at_ms: int) -> RuntimeIn
 
 
 def refusal(text: str | None) -> str | None:
-    """Return why a store takes no messages, from the broker's word on its state."""
+    """Return why a store rejects messages, from the state the broker reports."""
     if text is None or not text.startswith(READ_ONLY):
         return None
     return text.removeprefix(READ_ONLY).strip(" :").removeprefix("after ")[:REASON_LENGTH_MAX]
 
 
 def topic_names(text: str | None) -> tuple[str, ...]:
-    """Return the names in the JSON object of topics that a Trebuchet broker sends."""
+    """Return the topic names in a Trebuchet broker's JSON object."""
     try:
         table = msgspec.json.decode(text or "{}", type=dict[str, object])
     except ValueError:
@@ -93,7 +93,7 @@ def topic_names(text: str | None) -> tuple[str, ...]:
 
 
 def first_number(text: str | None) -> float | None:
-    """Return the first of the numbers in text: rates come as averages over 10 s, 1 min, 10 min."""
+    """Return the first number in text; rates are averages over 10 s, 1 min and 10 min."""
     try:
         return float((text or "").split()[0])
     except (ValueError, IndexError):
@@ -101,11 +101,11 @@ def first_number(text: str | None) -> float | None:
 
 
 def whole(text: str | None) -> int | None:
-    """Return the number that text starts with; sizes come with their unit behind."""
+    """Return the integer at the start of text; sizes are followed by their unit."""
     number = first_number(text)
     if number is None:
         return None
-    # 64-bit numbers do not fit a float.
+    # 64-bit numbers don't fit a float.
     first = (text or "").split()[0]
     return int(first) if first.lstrip("-").isdigit() else int(number)
 
@@ -120,7 +120,7 @@ def difference(table: Mapping[str, str], now: str, before: str) -> int | None:
 
 
 async def traffic(ask: Ask, address: str, stats_name: str, stats_key: str) -> Traffic | None:
-    """Return a figure's increments; None when nothing was counted since the broker started."""
+    """Return a statistic's increments; None if the broker hasn't counted any since it started."""
     code = RequestCode.VIEW_BROKER_STATS_DATA
     try:
         answer = await call(ask, address, code, {"statsName": stats_name, "statsKey": stats_key})
@@ -141,7 +141,7 @@ async def traffic(ask: Ask, address: str, stats_name: str, stats_key: str) -> Tr
 
 
 async def internals(ask: Ask, node: BrokerNode) -> Internals:
-    """Return what runs inside a broker of ours; others do not know the request."""
+    """Return the internals of a Trebuchet broker; RocketMQ doesn't support the request."""
     code = RequestCode.GET_BROKER_INTERNALS
     answer = await call(ask, node.address, code)
     with reading(node.address, code):

@@ -1,4 +1,4 @@
-"""Requests about the configuration of a broker."""
+"""Broker configuration requests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 async def configuration(ask: Ask, address: str) -> tuple[BrokerKey, ...]:
-    """Return the keys of a broker in the order of their names.
+    """Return a broker's configuration keys, sorted by name.
 
-    A field of ours asks for what there is to know of each; RocketMQ's own ignores it and answers
-    the text of a properties file.
+    An extra field requests the key descriptions. RocketMQ brokers ignore it and return a properties
+    file.
     """
     code = RequestCode.GET_BROKER_CONFIG
     answer = await call(ask, address, code, {"described": True})
@@ -55,11 +55,11 @@ def described(each: Mapping[str, Any]) -> BrokerKey:
 
 
 async def configure(ask: Ask, address: str, values: Mapping[str, str]) -> None:
-    """Change keys of a running broker, all of them or none.
+    """Change keys of a running broker; if one is refused, change nothing.
 
     Raises:
-        ValueError: a key or a value is not one line.
-        RequestFailedError: the broker refuses.
+        ValueError: a key or value contains a line break.
+        RequestFailedError: the broker refused.
     """
     if any(not text.isprintable() for pair in values.items() for text in pair):
         raise ValueError("a key and its value are one line each")
@@ -68,5 +68,5 @@ async def configure(ask: Ask, address: str, values: Mapping[str, str]) -> None:
 
 
 def escaped(value: str) -> str:
-    r"""Return a value as properties text has it: \ begins an escape there."""
+    r"""Escape a value for properties text, where \ starts an escape."""
     return value.replace("\\", "\\\\")

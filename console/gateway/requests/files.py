@@ -1,4 +1,4 @@
-"""Requests about a broker's configuration files: each whole, and what only ours change of them."""
+"""Requests to read configuration files, and for changes that only Trebuchet supports."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ CODES = {
 
 
 async def config_file(ask: Ask, address: str, file: ConfigFile) -> dict[str, Any] | None:
-    """Return a file as its broker has it in memory; None: its kind of broker does not tell."""
+    """Return a file as the broker has it in memory; None: not available."""
     code = CODES[file]
     try:
         answer = await call(ask, address, code)
     except RequestFailedError as error:
-        # RocketMQ's own know no request for filters, and answer an empty table of offsets with an
-        # error without a remark.
+        # RocketMQ has no filter request, and reports an empty offset table as an error without a
+        # remark.
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return None
         if error.code == SYSTEM_ERROR and not error.remark:
@@ -50,12 +50,12 @@ async def config_file(ask: Ask, address: str, file: ConfigFile) -> dict[str, Any
 
 
 async def move_delay(ask: Ask, address: str, level: int, offset: int) -> None:
-    """Let a delay level go on at an offset."""
+    """Move a delay level to an offset."""
     await changed(ask, address, RequestCode.UPDATE_DELAY_OFFSET, {"level": level, "offset": offset})
 
 
 async def check_filter(ask: Ask, address: str, wanted: GroupFilter) -> str:
-    """Return why a broker does not take an expression, "" if it does."""
+    """Return the broker's error for a filter expression, or "" if it is valid."""
     body = {
         "clientId": "",
         "group": wanted.group,
@@ -73,7 +73,7 @@ async def check_filter(ask: Ask, address: str, wanted: GroupFilter) -> str:
 
 
 async def save_filter(ask: Ask, address: str, wanted: GroupFilter) -> None:
-    """Put an expression in the place of a group's filter, or make the filter."""
+    """Create or replace a group's filter."""
     body = {
         "consumerGroup": wanted.group,
         "topic": wanted.topic,
@@ -97,13 +97,13 @@ async def changed(
     fields: Mapping[str, object] | None = None,
     body: bytes = b"",
 ) -> None:
-    """Ask for a change that RocketMQ's own brokers do not know."""
+    """Request a change that RocketMQ brokers don't support."""
     try:
         await call(ask, address, code, fields, body)
     except RequestFailedError as error:
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise
         raise GatewayError(
-            _("The broker at %s does not change this file.") % address,
-            _("It is one of RocketMQ's own, which have no request for it."),
+            _("The broker at %s can't change this file.") % address,
+            _("Apache RocketMQ brokers have no request for listing them."),
         ) from error

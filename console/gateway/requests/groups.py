@@ -1,4 +1,4 @@
-"""Requests about subscription groups."""
+"""Consumer group requests."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ class Consumed:
     broker_offset: int
     consumer_offset: int
     last_timestamp_ms: int | None
+    in_flight: int = 0
+    oldest_lease_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStats:
-    """One broker's part of a group's progress."""
+    """One broker's share of a group's progress."""
 
     consume_tps: float
     queues: dict[TopicQueue, Consumed]
@@ -36,7 +38,7 @@ class ConsumeStats:
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """One broker's part of a group's members; broker_names of a member stay empty."""
+    """One broker's share of a group's consumers; their broker_names stay empty."""
 
     members: tuple[Member, ...]
     subscriptions: tuple[Subscription, ...]
@@ -96,13 +98,13 @@ async def delete_group(ask: Ask, address: str, group: str, *, remove_offset: boo
     fields = {
         "groupName": group,
         "removeOffset": remove_offset,
-        "cleanOffset": remove_offset,  # 5.x's name of the same field
+        "cleanOffset": remove_offset,  # the same field in 5.x
     }
     await call(ask, address, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
 
 
 async def group_connections(ask: Ask, address: str, group: str) -> Connections | None:
-    """Return a group's members on one broker; None when it has none there."""
+    """Return a group's consumers on one broker, or None."""
     code = RequestCode.GET_CONSUMER_CONNECTION_LIST
     try:
         answer = await call(ask, address, code, {"consumerGroup": group})
@@ -149,5 +151,7 @@ async def consume_stats(ask: Ask, address: str, group: str) -> ConsumeStats:
                 broker_offset=int(offsets["brokerOffset"]),
                 consumer_offset=int(offsets["consumerOffset"]),
                 last_timestamp_ms=timestamp(offsets.get("lastTimestamp", 0)),
+                in_flight=int(offsets.get("inFlight", 0)),
+                oldest_lease_ms=timestamp(offsets.get("oldestLease", 0)),
             )
         return ConsumeStats(consume_tps=float(data.get("consumeTps", 0)), queues=queues)

@@ -1,4 +1,4 @@
-"""Requests of clients: routes, sends, pulls, offsets, membership."""
+"""Client requests: routes, sends, pulls, offsets, membership."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOTHING_PULLED = frozenset(
 
 
 class Stored(NamedTuple):
-    """Where a broker put a message."""
+    """The location of a stored message."""
 
     offset_msg_id: str
     queue_id: int
@@ -43,7 +43,7 @@ class Stored(NamedTuple):
 
 
 async def route(ask: Ask, address: str, topic: str) -> tuple[TopicRoute, dict[str, str]] | None:
-    """Return a topic's route with the address of each master in it; None without such a topic."""
+    """Return a topic's route with the addresses of its masters, or None for an unknown topic."""
     code = RequestCode.GET_ROUTEINFO_BY_TOPIC
     fields = {"topic": topic, "acceptStandardJsonOnly": True}
     answer = await call(ask, address, code, fields, also=frozenset({ResponseCode.TOPIC_NOT_EXIST}))
@@ -79,7 +79,7 @@ def queues(topic: str, broker_name: str, queue_nums: int) -> list[MessageQueue]:
 async def send(
     ask: Ask, address: str, queue: MessageQueue, message: OutgoingMessage, group: str, uniq_key: str
 ) -> int:
-    """Store a message with the id that the client gave it; return its queue offset."""
+    """Store a message under the client's message ID; return its queue offset."""
     carried = {
         names.PROPERTY_UNIQ_KEY: uniq_key,
         names.PROPERTY_KEYS: message.keys,
@@ -101,9 +101,9 @@ async def put(
     sys_flag: int = 0,
     flag: int = 0,
 ) -> Stored:
-    """Store a message with these properties; return where it is."""
+    """Store a message with these properties; return its location."""
     code = RequestCode.SEND_MESSAGE_V2
-    # SEND_MESSAGE_V2 has one letter a field, in this order.
+    # SEND_MESSAGE_V2 has single-letter fields, in this order.
     fields = {
         "a": group,
         "b": queue.topic,
@@ -131,7 +131,9 @@ async def put(
 async def pull(
     ask: Ask, address: str, queue: MessageQueue, group: str, queue_offset: int, sub_version: int
 ) -> Pulled:
-    """Read a queue from an offset; the broker parks the request at the end of the queue."""
+    """Read a queue from an offset; at its end, the broker holds the request until a message
+    arrives.
+    """
     code = RequestCode.PULL_MESSAGE
     fields = {
         "consumerGroup": group,
@@ -154,7 +156,7 @@ async def pull(
 
 
 async def consumer_offset(ask: Ask, address: str, queue: MessageQueue, group: str) -> int:
-    """Return where a group goes on in a queue: its offset, else the queue's beginning."""
+    """Return a group's offset in a queue, or the queue's minimum offset without one."""
     code = RequestCode.QUERY_CONSUMER_OFFSET
     fields = {"consumerGroup": group, "topic": queue.topic, "queueId": queue.queue_id}
     answer = await call(ask, address, code, fields, also=frozenset({ResponseCode.QUERY_NOT_FOUND}))
@@ -166,7 +168,7 @@ async def consumer_offset(ask: Ask, address: str, queue: MessageQueue, group: st
 
 
 def commit_offset(queue: MessageQueue, group: str, queue_offset: int) -> RemotingCommand:
-    """Return the request that stores a consumer offset; it is sent oneway."""
+    """Return the oneway request that stores a consumer offset."""
     fields = {
         "consumerGroup": group,
         "topic": queue.topic,
@@ -221,9 +223,9 @@ async def unregister(ask: Ask, address: str, client: Client) -> None:
 
 
 async def members(ask: Ask, address: str, group: str) -> tuple[str, ...]:
-    """Return the client ids of a group, in the order that every member sees."""
+    """Return a group's client IDs, in the order that every consumer sees."""
     code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
-    # A broker that has seen no member of the group answers with an error.
+    # A broker that has never seen a consumer of the group returns an error.
     answer = await call(
         ask, address, code, {"consumerGroup": group}, also=frozenset({ResponseCode.SYSTEM_ERROR})
     )

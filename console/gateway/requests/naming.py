@@ -1,4 +1,4 @@
-"""Requests to name servers."""
+"""Name server requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def view(ask: Ask, address: str, topic: str, namespace: str) -> NameServerView:
-    """Return what a name server says; an empty topic is not asked about."""
+    """Return a name server's data; the route is skipped if the topic is empty."""
     return NameServerView(
         nodes=await cluster_info(ask, address),
         entries=await entries(ask, address, namespace),
@@ -62,7 +62,7 @@ async def remove(ask: Ask, address: str, namespace: str, key: str) -> None:
 
 
 async def set_writable(ask: Ask, address: str, broker_name: str, *, is_writable: bool) -> int:
-    """Give or take a broker's write permission in all routes; return of how many topics."""
+    """Grant or revoke a broker's write permission in all routes; return the number of topics."""
     code = (
         RequestCode.ADD_WRITE_PERM_OF_BROKER
         if is_writable

@@ -1,4 +1,4 @@
-"""Requests about consumer offsets."""
+"""Consumer offset requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def consumer_offsets(ask: Ask, address: str) -> dict[str, dict[TopicQueue,
     try:
         answer = await call(ask, address, code)
     except RequestFailedError as error:
-        # 4.9 answers an empty table with an error without a remark.
+        # 4.9 reports an empty table as an error without a remark.
         if error.code == SYSTEM_ERROR and not error.remark:
             return {}
         raise
@@ -53,7 +53,7 @@ async def search_offset(
 
 
 async def earliest_store_time(ask: Ask, address: str, topic: str, queue_id: int) -> int | None:
-    """Return when the first message of a queue was stored, None where there is none."""
+    """Return the store time of a queue's first message, or None if it is empty."""
     code = RequestCode.GET_EARLIEST_MSG_STORETIME
     answer = await call(ask, address, code, {"topic": topic, "queueId": queue_id})
     with reading(address, code):
@@ -76,7 +76,7 @@ async def update_consumer_offset(
 async def invoke_reset_offset(
     ask: Ask, address: str, group: str, topic: str, timestamp_ms: int
 ) -> dict[int, int]:
-    """Have a broker move a group's members to a time; return the offsets by queue id."""
+    """Have a broker reset a group's consumers to a time; return the offsets by queue ID."""
     code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
     fields = {"group": group, "topic": topic, "timestamp": timestamp_ms, "isForce": True}
     answer = await call(ask, address, code, fields)
@@ -88,7 +88,7 @@ async def invoke_reset_offset(
 async def reset_offsets(
     ask: Ask, address: str, group: str, topic: str, offsets: Mapping[int, int]
 ) -> None:
-    """Have a broker of ours move a group's members, in all of these queues at once."""
+    """Have a Trebuchet broker move a group's consumers in all of these queues at once."""
     body = {"topic": topic, "group": group, "offsets": [list(each) for each in offsets.items()]}
     try:
         await call(ask, address, RequestCode.RESET_OFFSETS, body=java_json.encode(body))
@@ -96,10 +96,13 @@ async def reset_offsets(
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise
         raise GatewayError(
-            _("The broker at %(address)s moves members by time only, in all queues at once.")
+            _(
+                "The broker at %(address)s can reset connected consumers only by time, in all "
+                "queues at once."
+            )
             % {"address": address},
             _(
-                "It is one of RocketMQ's own. Go to earliest, latest or a time, or stop the "
-                "group's members first."
+                "This is an Apache RocketMQ broker. Reset to earliest, latest or a time, or "
+                "stop the group's consumers first."
             ),
         ) from error

@@ -1,4 +1,4 @@
-"""Requests of the flight recorder: TRACE_LEVEL and TRACE_RECORDED."""
+"""Flight recorder requests: TRACE_LEVEL and TRACE_RECORDED."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from broker_core.protocol.codes import RequestCode
-from console.gateway.recorded import Level, RecordedEvents, TraceLevel
+from console.gateway.flight_recorder import Level, RecordedEvents, TraceLevel
 from console.gateway.requests.call import call, reading
 from console.gateway.requests.watch import content_of
 
 if TYPE_CHECKING:
     from console.gateway.answers import WatchFilter
-    from console.gateway.recorded import Question
+    from console.gateway.flight_recorder import Question
     from console.gateway.requests.call import Ask
 
 
 async def trace_level(
     ask: Ask, address: str, level: Level | None = None, minutes: int | None = None
 ) -> TraceLevel:
-    """Return a broker's level, after it was set if one is given; `full` needs minutes."""
+    """Return a broker's trace level, after setting it if one is given; `full` requires minutes."""
     code = RequestCode.TRACE_LEVEL
     wanted: dict[str, Any] = {} if level is None else {"level": str(level)}
     if level is Level.FULL:

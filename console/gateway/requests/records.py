@@ -1,4 +1,4 @@
-"""The records of a pull's answer, as clients read them.
+"""Message records in pull answers, in the client format.
 
     size i4 | magic i4 | body crc i4 | queue id i4 | flag i4 | queue offset i8 | log offset i8
     | sys_flag i4 | born i8 | born host | stored i8 | store host | reconsume times i4
@@ -32,18 +32,18 @@ BEFORE_BODY = struct.Struct(">iqi")
 TOPIC_SIZES = {MAGIC_V1: struct.Struct(">B"), MAGIC_V2: struct.Struct(">H")}
 PROPERTIES_SIZE = struct.Struct(">H")
 BODY_SHOWN_MAX = 64 * 1024
-"""So much of a body is kept: a page shows no more."""
+"""Bytes of a body to keep; this is as much as pages show."""
 BODY_WHOLE_MAX = 64 << 20
-"""Where the whole is wanted: more than brokers store, and no more than memory bears."""
+"""Limit for whole bodies: more than brokers store, but safe for memory."""
 
 
 def decode_all(
     body: bytes, broker_name: str, body_max: int = BODY_SHOWN_MAX
 ) -> Iterator[StoredMessage]:
-    """Yield the messages of an answer, with so much of their bodies.
+    """Yield the messages of an answer, with bodies cut to the limit.
 
     Raises:
-        ValueError: the bytes at some place are no record.
+        ValueError: the bytes aren't a valid record.
     """
     view, at = memoryview(body), 0
     while at < len(view):

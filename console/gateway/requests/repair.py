@@ -1,4 +1,4 @@
-"""Requests that read messages whole and send them again."""
+"""Requests that read complete messages and resend them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from console.gateway.stored import StoredMessage
 
 PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
-"""RocketMQ's tools send as this."""
+"""The group that RocketMQ's tools send as."""
 
 
 async def copies(
     ask: Ask, address: str, broker_name: str, topic: str, queue_id: int, offset: int, count: int
 ) -> Copies:
-    """Return messages of a queue from an offset on; no offset is committed, nothing waits."""
+    """Return messages of a queue from an offset on, without committing or waiting."""
     body, next_offset = await look(ask, address, topic, queue_id, offset, count)
     with reading(address, RequestCode.PULL_MESSAGE):
         return Copies(tuple(decoded(body, broker_name)), next_offset)
@@ -59,8 +59,8 @@ def copy_of(view: memoryview, stored: StoredMessage) -> MessageCopy:
 async def resend(
     ask: Ask, address: str, queue: MessageQueue, copy: MessageCopy, table: Mapping[str, str]
 ) -> int:
-    """Store a message once more, with other properties; return its queue offset."""
-    # How the body is packed; whether it was half a transaction is over.
+    """Store a message again with other properties; return its queue offset."""
+    # Keep the compression flags; the transaction flags no longer apply.
     sys_flag = copy.sys_flag & (COMPRESSED_FLAG | COMPRESSION_MASK)
     stored = await put(
         ask, address, queue, copy.body, table, PRODUCER_GROUP, now_ms(), sys_flag, copy.flag

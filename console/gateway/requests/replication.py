@@ -1,4 +1,4 @@
-"""Requests about replication."""
+"""Replication requests."""
 
 from __future__ import annotations
 

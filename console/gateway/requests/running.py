@@ -1,4 +1,4 @@
-"""The request that a broker passes on to a consumer, to tell how it is."""
+"""The status request that a broker forwards to a consumer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from console.gateway.requests.call import Ask
 
 ASKED_S = 8.0
-"""The broker waits ten seconds for a client; a page waits as long for brokers."""
+"""Brokers wait ten seconds for a client, and pages wait as long for brokers."""
 THREADS_CHARACTERS_MAX = 1 << 20
 
 
@@ -32,10 +32,8 @@ async def running_info(
     except RequestFailedError as error:
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise
-        # The words of the client, which the broker hands on.
-        raise GatewayError(
-            _("The client cannot be asked about itself: it does not know the request.")
-        ) from error
+        # The client's own remark, forwarded by the broker.
+        raise GatewayError(_("This client doesn't report its status.")) from error
     with reading(address, code):
         return read(client_id, body_of(answer))
 
@@ -51,7 +49,7 @@ def read(client_id: str, data: Mapping[str, Any]) -> RunningInfo:
                 last_pull_ms=timestamp(each.get("lastPullTimestamp", 0)),
                 last_consume_ms=timestamp(each.get("lastConsumeTimestamp", 0)),
                 is_locked=bool(each.get("locked")),
-                # The client's own spelling.
+                # The client's spelling.
                 is_dropped=bool(each.get("droped")),
             )
         )

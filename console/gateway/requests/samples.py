@@ -1,9 +1,9 @@
-"""Requests for samples: our brokers' one answer, and what RocketMQ's brokers say instead.
+"""Sample requests: a single one for Trebuchet brokers, several for RocketMQ brokers.
 
-A broker of RocketMQ's is asked for its runtime info and for the progress of all groups, two
-requests whatever it holds, and for the members of GROUPS_ASKED groups, which take turns. They say
-nothing about topics without consumers, bytes of topics, flushes, processor time and memory: those
-are not known there. Nor is what each member subscribes to, but with a request to every client.
+A RocketMQ broker gets one request for its runtime info, one for the progress of all groups, and one
+for the consumers of each of GROUPS_ASKED groups in rotation. It doesn't report topics without
+consumers, bytes per topic, flushes, CPU time or memory, so these stay unknown. Subscriptions of
+consumers stay unknown too, because they would take a request per client.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from console.gateway.requests.call import Ask
 
 GROUPS_ASKED, TURN_MS = 20, 10_000
-"""Of a hundred groups the members are known every minute; each is a request."""
+"""The consumers of 100 groups are refreshed every minute; each group takes one request."""
 SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -63,7 +63,7 @@ async def sample_by_rocketmqs_requests(ask: Ask, node: BrokerNode, now_ms: int) 
     groups: list[GroupSample] = []
     clients: list[ClientsSample] = []
     consumers: list[VersionsSample] = []
-    # A slave gives no account of groups: their offsets are the master's.
+    # Slaves don't report groups, because their offsets are the master's.
     if node.is_master:
         code = RequestCode.GET_BROKER_CONSUME_STATS
         answer = await call(ask, node.address, code, {"isOrder": False})
@@ -92,7 +92,7 @@ async def sample_by_rocketmqs_requests(ask: Ask, node: BrokerNode, now_ms: int) 
         sampled_at=now_ms,
         counters=counters,
         gauges=gauges,
-        # Where a queue begins is not said.
+        # The minimum offsets aren't reported.
         topics=[
             TopicSample(topic, None, [n for queue, end in rows.items() for n in (queue, -1, end)])
             for topic, rows in sorted(topics.items())
@@ -108,7 +108,7 @@ async def sample_by_rocketmqs_requests(ask: Ask, node: BrokerNode, now_ms: int) 
 async def members_in_turn(
     ask: Ask, address: str, names: list[str], now_ms: int
 ) -> tuple[list[GroupSample], list[ClientsSample], list[VersionsSample]]:
-    """Return how many members groups have, None for those whose turn it is not, and versions."""
+    """Return consumer counts by group (None if it isn't the group's turn), and client versions."""
     turns = max(1, -(-len(names) // GROUPS_ASKED))
     begin = now_ms // TURN_MS % turns * GROUPS_ASKED
     asked = names[begin : begin + GROUPS_ASKED]
@@ -117,7 +117,7 @@ async def members_in_turn(
         try:
             found = await group_connections(ask, address, name)
         except RequestFailedError:
-            return None  # an account that may not know
+            return None  # the account lacks permission
         members = () if found is None else found.members
         return Counter(f"{each.language} {version_text(each.version)}" for each in members)
 
@@ -136,7 +136,7 @@ async def members_in_turn(
 
 
 def figures(table: dict[str, str], now_ms: int) -> tuple[dict[str, int], dict[str, int | None]]:
-    """Return the counters and gauges of a runtime info, by the names of our own answer."""
+    """Convert runtime info to counters and gauges, named as in a Trebuchet sample."""
     counters = {
         "put": whole(table.get("putMessageTimesTotal")),
         "putBytes": whole(table.get("putMessageSizeTotal")),
@@ -152,13 +152,13 @@ def figures(table: dict[str, str], now_ms: int) -> tuple[dict[str, int], dict[st
     }
     ratio = first_number(table.get("commitLogDiskRatio"))
     if ratio is not None and 0 <= ratio <= 1:
-        # Only the ratio is exact: a disk of a million.
+        # Only the ratio is exact, so report a disk of one million bytes.
         gauges |= {"diskUsed": round(ratio * 1_000_000), "diskTotal": 1_000_000}
     return {name: value for name, value in counters.items() if value is not None}, gauges
 
 
 def size_of(text: str | None) -> int | None:
-    """Return bytes that RocketMQ wrote as "1.5 KiB"."""
+    """Return the bytes in a RocketMQ size such as "1.5 KiB"."""
     number, unit = first_number(text), (text or "").split()[1:2]
     if number is None or unit not in ([], *([each] for each in SIZE_UNITS)):
         return None

@@ -1,4 +1,4 @@
-"""Requests of a person who sends: the end of a transaction, a message for one client."""
+"""Requests for sending by hand: end a transaction, deliver a message to one client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker_core.message.ids import parse_offset_msg_id
 from broker_core.message.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from broker_core.protocol.codes import RequestCode, ResponseCode
 from console.gateway.errors import RequestFailedError
-from console.gateway.outgoing import PRODUCER_GROUP, Delivered, Half, Halves
+from console.gateway.outgoing import PRODUCER_GROUP, Delivered, Half, Halves, Timer, Timers
 from console.gateway.requests.call import body_of, call, reading
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def end_transaction(ask: Ask, address: str, half: Sent, *, is_commit: bool
 async def half_messages(
     ask: Ask, address: str, broker_name: str, from_offset: int
 ) -> Halves | None:
-    """Return undecided transactions; None: it is a broker of RocketMQ's, which does not tell."""
+    """Return undecided transactions; None: a RocketMQ broker, which doesn't list them."""
     code = RequestCode.GET_HALF_MESSAGES
     try:
         answer = await call(ask, address, code, {"fromOffset": from_offset})
@@ -69,6 +69,43 @@ async def half_messages(
         )
 
 
+async def timers(ask: Ask, address: str, key: str) -> Timers | None:
+    """Return the next timer messages, or those with a key.
+
+    None: the broker is RocketMQ, which doesn't list them, or a Trebuchet broker that is starting.
+    """
+    code = RequestCode.GET_TIMER_MESSAGES
+    try:
+        answer = await call(ask, address, code, {"key": key} if key else {})
+    except RequestFailedError as error:
+        if error.code in (
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+        ):
+            return None
+        raise
+    with reading(address, code):
+        found = body_of(answer)
+        next_due_ms = int(found["nextDueMs"])
+        return Timers(
+            tuple(
+                Timer(
+                    str(each["topic"]),
+                    int(each["queueId"]),
+                    int(each["dueMs"]),
+                    str(each["msgId"]),
+                    str(each["keys"]),
+                    str(each["tags"]),
+                    int(each["bodySize"]),
+                    int(each["storeTimestamp"]),
+                )
+                for each in found["messages"]
+            ),
+            int(found["total"]),
+            next_due_ms if next_due_ms >= 0 else None,
+        )
+
+
 async def decide(ask: Ask, address: str, half: Half, *, is_commit: bool) -> None:
     fields = {
         "producerGroup": half.group,
@@ -90,7 +127,7 @@ async def check_half(ask: Ask, address: str, half: Half) -> None:
 async def consume_directly(
     ask: Ask, address: str, group: str, client_id: str, offset_msg_id: str, timeout_s: float
 ) -> Delivered:
-    """Hand a stored message to a client, and return what it made of it."""
+    """Deliver a stored message to a client and return its result."""
     code = RequestCode.CONSUME_MESSAGE_DIRECTLY
     fields = {"consumerGroup": group, "clientId": client_id, "msgId": offset_msg_id}
     answer = await call(ask, address, code, fields, timeout_s=timeout_s)

@@ -1,4 +1,4 @@
-"""Requests about topics."""
+"""Topic requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from console.gateway.requests.call import Ask
 
-# The topic whose permissions a topic created by a tool takes over, as RocketMQ's tools send it.
+# The topic that new topics inherit their permissions from, as in RocketMQ's tools.
 DEFAULT_TOPIC = "TBW102"
 
 
@@ -81,7 +81,7 @@ async def topic_stats(ask: Ask, address: str, topic: str) -> tuple[QueueStatus, 
 async def queue_ends(
     ask: Ask, address: str, topic: str, broker_name: str, queue_id: int
 ) -> QueueStatus:
-    """Return the ends of one queue, of which nobody says when it was written to last."""
+    """Return the ends of one queue; the time of its last write is unknown."""
     fields, ends = {"topic": topic, "queueId": queue_id}, []
     for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET):
         answer = await call(ask, address, code, fields)

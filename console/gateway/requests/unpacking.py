@@ -1,6 +1,6 @@
-"""Bodies as their senders made them: undone by the kind of compression that sys_flag names.
+"""Decompression of message bodies, by the compression type in sys_flag.
 
-A bound stands before each kind, since a body of some bytes can hold gigabytes. Source:
+Each type has a limit, since a few bytes can expand to gigabytes. Source:
 common/compression/CompressorFactory.java (5.3.3): zlib, LZ4 frames, Zstandard.
 """
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ZSTD_WINDOW_BYTES_MAX = 8 << 20
-"""What RFC 8878 asks decoders to bear; a frame may name gigabytes."""
+"""The window size that RFC 8878 requires of decoders; frames can ask for gigabytes."""
 ZSTD_STEP_BYTES = 256
-"""So few packed bytes are 8 MiB at most: a block of 4 bytes may stand for 128 KiB."""
+"""Expands to 8 MiB at most, since a block of 4 bytes can stand for 128 KiB."""
 
 
 def unpacked(raw: memoryview, sys_flag: int, bytes_max: int) -> tuple[bytes | None, bool]:
-    """Return a body's beginning, and whether there is more of it.
+    """Return the start of a body, and whether there is more of it.
 
-    None: compressed in a way that is not read here, or broken.
+    None: the compression isn't supported, or the data is corrupt.
     """
     if not sys_flag & COMPRESSED_FLAG:
         return bytes(raw[:bytes_max]), len(raw) > bytes_max
@@ -62,7 +62,7 @@ def of_zstd(raw: memoryview, bytes_max: int) -> tuple[bytes, bool]:
 
 
 KINDS: dict[int, Callable[[memoryview, int], tuple[bytes, bool]]] = {
-    # Bits of no kind are those of clients that know one kind only.
+    # Clients that only support zlib don't set the type bits.
     0: of_zlib,
     int(MessageSysFlag.COMPRESSION_ZLIB): of_zlib,
     int(MessageSysFlag.COMPRESSION_LZ4): of_lz4,

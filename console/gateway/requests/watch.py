@@ -1,4 +1,4 @@
-"""Requests of a watch: TRACE_WATCH out, TRACE_EVENTS in."""
+"""Watch requests: TRACE_WATCH to the broker, TRACE_EVENTS from it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ decode_events = msgspec.json.Decoder(TraceEventsBody).decode
 async def trace_watch(
     ask: Ask, address: str, filters: Mapping[str, WatchFilter], after: WatchPlace | None = None
 ) -> bool:
-    """Watch, or change the watch; return whether it goes on after the place that it had reached."""
+    """Start or change a watch; return whether it resumes after the given position."""
     body: dict[str, Any] = {
         "filters": {name: content_of(wanted) for name, wanted in filters.items()}
     }
     if len(filters) == 1:
-        # Among several one's rate would take from the others': who reads the events sees to it.
+        # With several filters, one filter's rate limit would starve the others; the receiver
+        # applies it.
         body["eventsPerSecondMax"] = next(iter(filters.values())).rate_max or None
     if after is not None:
         body["resume"] = {
@@ -50,7 +51,7 @@ async def trace_watch(
 
 
 async def trace_unwatch(ask: Ask, address: str) -> None:
-    """End the watch at once: one whose connection is lost goes on for a while."""
+    """End the watch at once; a watch with a lost connection would continue for a while."""
     await call(ask, address, RequestCode.TRACE_UNWATCH)
 
 
@@ -80,7 +81,7 @@ def content_of(wanted: WatchFilter) -> dict[str, Any]:
 
 
 async def keep_alive(ask: Ask, address: str, client_id: str) -> None:
-    """Send a heartbeat without groups, so that the broker does not take a quiet watch for dead."""
+    """Send a heartbeat without groups, so that the broker doesn't drop an idle watch."""
     body = {"clientID": client_id, "producerDataSet": [], "consumerDataSet": []}
     await call(ask, address, RequestCode.HEART_BEAT, body=msgspec.json.encode(body))
 
@@ -89,7 +90,7 @@ def trace_batch(body: bytes) -> TraceBatch:
     """Return the events that a broker pushed.
 
     Raises:
-        ValueError: the body is no batch of events.
+        ValueError: the body isn't a batch of events.
     """
     decoded = decode_events(body)
     offered = {stage: int(count) for stage, count in decoded.offered.items()}

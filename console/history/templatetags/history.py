@@ -1,4 +1,4 @@
-"""Sparklines: a figure's last hour beside the figure, drawn by the server."""
+"""Server-rendered sparklines of a figure's last hour."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ARROWS = {1: "\u2197", 0: "", -1: "\u2198"}
 
 @register.simple_tag
 def sparkline(spark: Spark | None, unit: str = "") -> SafeString:
-    """Render the last hour; a gap where nothing was known, a dash where nothing is kept."""
+    """Render the last hour, with gaps for unknown values, or a dash without data."""
     if spark is None or not spark.is_known:
-        return unknown(_("The collector has kept nothing of the last hour."))
+        return unknown(_("The collector has no data for the last hour."))
     known = [value for value in spark.values if value is not None]
     low, high = min(known), max(known)
     said = (
@@ -39,7 +39,7 @@ def sparkline(spark: Spark | None, unit: str = "") -> SafeString:
         "high": short(high),
         "unit": unit,
     }
-    trends = {1: _("rising"), 0: _("level"), -1: _("falling")}
+    trends = {1: _("rising"), 0: _("steady"), -1: _("falling")}
     return format_html(
         '<span class="spark" title="{0}"><svg viewBox="0 0 {1} {2}" width="{1}" height="{2}" '
         'preserveAspectRatio="none" role="img" aria-label="{0}, {5}"><path d="{3}"></path></svg>'
@@ -54,7 +54,7 @@ def sparkline(spark: Spark | None, unit: str = "") -> SafeString:
 
 
 def path_of(values: list[float | None], high: float) -> str:
-    """Return SVG's path of the values over 0, begun anew after each gap."""
+    """Return the SVG path of the values over 0, restarting after each gap."""
     parts, is_open = [], False
     step = WIDTH / max(1, len(values) - 1)
     room = HEIGHT - 2 * MARGIN

@@ -15,9 +15,9 @@ class Migration(migrations.Migration):
             name='MaskingRule',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(error_messages={'unique': 'There is a rule of this name.'}, max_length=60, unique=True)),
+                ('name', models.CharField(error_messages={'unique': "A rule with this name already exists."}, max_length=60, unique=True)),
                 ('topics', models.JSONField(default=list)),
-                ('kind', models.CharField(choices=[('pattern', 'Text that a pattern matches, in bodies and properties'), ('path', 'Values at a JSON path of the body'), ('property', 'The property of this name')], default='pattern', max_length=10)),
+                ('kind', models.CharField(choices=[('pattern', "Text matching a pattern, in bodies and properties"), ('path', 'Values at a JSON path of the body'), ('property', "A property by name")], default='pattern', max_length=10)),
                 ('what', models.CharField(max_length=500)),
             ],
             options={

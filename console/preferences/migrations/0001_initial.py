@@ -18,8 +18,8 @@ class Migration(migrations.Migration):
             name='Preferences',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('theme', models.CharField(choices=[('auto', 'As the system'), ('light', 'Light'), ('dark', 'Dark')], default='auto', max_length=8)),
-                ('density', models.CharField(choices=[('roomy', 'Roomy: rows of 40 px'), ('normal', 'Normal: rows of 32 px'), ('dense', 'Dense: rows of 26 px')], default='normal', max_length=8)),
+                ('theme', models.CharField(choices=[('auto', "System"), ('light', 'Light'), ('dark', 'Dark')], default='auto', max_length=8)),
+                ('density', models.CharField(choices=[('roomy', "Comfortable: 40 px rows"), ('normal', "Normal: 32 px rows"), ('dense', "Compact: 26 px rows")], default='normal', max_length=8)),
                 ('zone', models.CharField(blank=True, default='', max_length=64)),
                 ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='preferences', to=settings.AUTH_USER_MODEL)),
             ],

@@ -1,4 +1,4 @@
-"""Filters that show the values of a result in the form its description names."""
+"""Filters that format a result's values as its description specifies."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
     from django.utils.safestring import SafeString
 
-    from console.reports.behind import Behind
     from console.reports.catalog import Column
+    from console.reports.message_links import MessageLinks
 
 register = template.Library()
 
 
 @register.simple_tag
-def report_cell(row: Mapping[str, Any], column: Column, behind: Behind) -> SafeString | str:
-    """Show a value, as a link to the page of what it names or to the messages that it counts."""
+def report_cell(row: Mapping[str, Any], column: Column, behind: MessageLinks) -> SafeString | str:
+    """Format a value, linked to its page or to the messages that it counts."""
     value = row.get(column.name)
     text = shown_cell(value, column)
     href = behind.of_row(row, column) if whole(value) else ""
@@ -32,7 +32,7 @@ def report_cell(row: Mapping[str, Any], column: Column, behind: Behind) -> SafeS
 
 @register.simple_tag
 def report_name(value: Any, column: Column) -> SafeString | str:
-    """Show a value of a breakdown, as a link like a cell's."""
+    """Format a value of a breakdown, linked like a cell."""
     return linked(value, column, word(value, column))
 
 
@@ -43,9 +43,9 @@ def linked(value: Any, column: Column, text: SafeString | str) -> SafeString | s
 
 @register.simple_tag
 def report_sum(
-    value: Any, column: Column, name: Any, by: Column, behind: Behind
+    value: Any, column: Column, name: Any, by: Column, behind: MessageLinks
 ) -> SafeString | str:
-    """Show a sum of a breakdown, as a link to the messages that it counts."""
+    """Format a sum of a breakdown, linked to the messages that it counts."""
     text = shown_value(value, column.unit)
     href = behind.of_value(by, name, column) if whole(value) else ""
     return messages_link(href, text) if href else text
@@ -53,5 +53,5 @@ def report_sum(
 
 def messages_link(href: str, text: SafeString | str) -> SafeString:
     return format_html(
-        '<a class="report-behind" href="{}" title="{}">{}</a>', href, _("These messages"), text
+        '<a class="report-behind" href="{}" title="{}">{}</a>', href, _("Show messages"), text
     )

@@ -1,1 +1,1 @@
-"""Management commands of the demo."""
+"""Management commands of the SQL page."""

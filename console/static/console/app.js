@@ -1,11 +1,11 @@
-/* What every page's script does: theme, navigation, dialogs, notices, charts. No inline handlers anywhere.
-   Words come from Django's catalogue of the page's language: gettext, ngettext and interpolate are its functions. */
+/* The script of every page: theme, navigation, dialogs, notifications, charts. No inline handlers anywhere.
+   Texts come from Django's catalogue for the page's language, through gettext, ngettext and interpolate. */
 "use strict";
 
 const Trebuchet = (() => {
   const root = document.documentElement;
 
-  /** Resolve a colour variable to what a canvas understands, in the theme of now; `share` of it is opaque. */
+  /** Resolve a colour variable for a canvas in the current theme; `share` is the opacity. */
   function colour(name, share = 1) {
     const probe = document.createElement("span");
     probe.style.color = `color-mix(in srgb, var(${name}) ${share * 100}%, transparent)`;
@@ -32,13 +32,13 @@ const Trebuchet = (() => {
     if (box.dataset.state !== "bad" && !box.querySelector("form")) setTimeout(() => box.remove(), 7000);
   }
 
-  /** Send a form's fields as the page's forms do. */
+  /** Submit a form's fields in the background. */
   function post(address, fields) {
     const token = document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
     return fetch(address, { method: "POST", headers: { "X-CSRFToken": token }, body: new URLSearchParams(fields) });
   }
 
-  /** Show the question of a page of danger as a dialog over this one; if that cannot be, the page itself. */
+  /** Show a confirmation page as a dialog over this page, or navigate to it if that fails. */
   async function ask(address) {
     try {
       const answer = await fetch(address);
@@ -57,7 +57,7 @@ const Trebuchet = (() => {
     }
   }
 
-  /* Theme: the server keeps it, so that it renders the right one and nothing flashes. */
+  /* Theme: stored on the server, so that it renders the right one without a flash. */
   function setTheme(theme) {
     root.dataset.theme = theme;
     document.dispatchEvent(new CustomEvent("trebuchet:theme"));
@@ -72,7 +72,7 @@ const Trebuchet = (() => {
     return value >= 0.1 ? value.toFixed(1) : "< 0.1";
   }
 
-  /* Repeat while the page is visible; never two at once. */
+  /* Repeat while the page is visible, without overlapping calls. */
   function poll(seconds, work) {
     let busy = false;
     async function turn() {
@@ -115,7 +115,7 @@ const Trebuchet = (() => {
     if (copy) {
       const text = document.getElementById(copy.dataset.copy)?.textContent ?? copy.dataset.copyText ?? "";
       const copied = copy.dataset.copied || gettext("Copied");
-      const refused = gettext("The browser did not allow copying");
+      const refused = gettext("The browser didn't allow copying");
       navigator.clipboard?.writeText(text.trim()).then(() => toast(copied, "ok"), () => toast(refused, "warn"));
     }
     for (const menu of document.querySelectorAll("details.menu[open]")) {
@@ -137,7 +137,7 @@ const Trebuchet = (() => {
     showMatching();
   });
 
-  /* A local time with the instant it means beside it. */
+  /* A local time, followed by the exact time it stands for. */
   document.addEventListener("input", (event) => {
     const into = event.target instanceof HTMLInputElement && event.target.dataset.timestampInto;
     if (!into) return;
@@ -146,19 +146,19 @@ const Trebuchet = (() => {
     if (field) field.value = ms == null ? "" : String(ms);
   });
 
-  /* A form whose answer takes a moment says so, and is sent once. */
+  /* Show progress for slow forms, and prevent a second submit. */
   document.addEventListener("submit", (event) => {
     const button = event.target.querySelector("[data-busy]");
     if (!button) return;
     button.textContent = button.dataset.busy;
     button.disabled = true;
   });
-  /* The browser shows a page it kept as it was left. */
+  /* A page from the back/forward cache is still in its submitted state. */
   window.addEventListener("pageshow", (event) => {
     if (event.persisted && document.querySelector("[data-busy]:disabled")) location.reload();
   });
 
-  /* A button that stays closed until the name is typed. */
+  /* A button that stays disabled until the name is typed. */
   document.addEventListener("input", (event) => {
     const input = event.target;
     if (input instanceof HTMLInputElement && input.dataset.mustEqual !== undefined) {
@@ -180,7 +180,7 @@ const Trebuchet = (() => {
     }
   }
 
-  /* Before the first paint, which waits for this script: nothing moves afterwards. */
+  /* Before the first paint, which waits for this script, so that nothing moves afterwards. */
   showMatching();
   document.addEventListener("DOMContentLoaded", () => {
     for (const box of document.querySelectorAll(".toasts .toast")) fade(box);

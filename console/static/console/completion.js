@@ -1,5 +1,5 @@
-/* Completion of what is typed into a text area: words that fit it stand in a list below, Tab takes one, Ctrl+Space asks for them.
-   Completion.on(text, list, typed, fitting) → put(word): `typed` finds the word before the caret, `fitting` the words for it. */
+/* Completion in text areas: matching words appear in a list below; Tab inserts one, Ctrl+Space opens the list.
+   Completion.on(text, list, typed, fitting) → put(word): `typed` finds the word before the caret, `fitting` its completions. */
 "use strict";
 
 const Completion = {
@@ -36,7 +36,7 @@ const Completion = {
       return mark(0);
     }
 
-    /** Puts a word in place of what was typed of it, so that undo takes it back. */
+    /** Replaces the typed part of a word with the word, so that undo works. */
     function put(word) {
       const end = text.selectionStart;
       text.focus();

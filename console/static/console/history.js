@@ -1,6 +1,6 @@
-/* The charts of history: their points come as JSON, gaps stay gaps, events are marks. Dragging over a chart narrows the
-   page's time range, a click leads to the messages of that point where the chart is of some; all charts of a page share their
-   cursor; a range that ends now follows the time. */
+/* The history charts: points are loaded as JSON, gaps stay gaps, events are marks. Dragging over a chart narrows the
+   page's time range, and a click opens the messages of that point if the chart has any. All charts of a page share their
+   cursor; a range that ends now moves on. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -25,7 +25,7 @@ document.addEventListener("DOMContentLoaded", () => {
     return size >= 0.1 ? value.toFixed(1) : value.toPrecision(1);
   }
 
-  /** Vertical lines where something happened, with their words on hover. */
+  /** Vertical lines for events, with their text on hover. */
   function marksPlugin(chart) {
     return {
       hooks: {
@@ -47,10 +47,10 @@ document.addEventListener("DOMContentLoaded", () => {
         setCursor: (plot) => {
           const at = plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left, "x") * 1000 : null;
           const near = at == null ? null : chart.marks.filter((mark) => Math.abs(mark.atMs - at) < spanMs / 80);
-          const hint = at != null && chart.card.dataset.messages && !chart.text ? gettext("Click: the messages of this point.") : chart.text;
+          const hint = at != null && chart.card.dataset.messages && !chart.text ? gettext("Click to open the messages at this point.") : chart.text;
           chart.note.textContent = near?.length ? near.map((mark) => `${Times.exact(mark.atMs)} ${mark.text}`).join(" · ") : hint;
         },
-        // Without a cursor the legend says what is known last.
+        // Without a cursor, the legend shows the last known values.
         setLegend: (plot) => { if (plot.legend.idx == null) showLast(plot); },
         ready: (plot) => {
           showLast(plot);
@@ -69,7 +69,7 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   }
 
-  /** A click that is no drag opens the messages of the point under it. */
+  /** A click without dragging opens the messages of the point under it. */
   function leadToMessages(plot, chart) {
     if (!chart.card.dataset.messages) return;
     let pressedAt = null;
@@ -84,7 +84,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function options(chart, answer) {
     const axis = { stroke: Trebuchet.colour("--faint"), grid: { stroke: Trebuchet.colour("--chart-grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
-    // Of what is counted by ones, such as members, there is no half.
+    // Counts, such as consumers, have no fractions.
     const isWhole = answer.lines.every((line) => line.values.every((value) => value == null || Number.isInteger(value)));
     return {
       width: chart.box.clientWidth,
@@ -105,7 +105,7 @@ document.addEventListener("DOMContentLoaded", () => {
           label: line.label,
           stroke: Trebuchet.colour(colours[index % colours.length]),
           width: index ? 1.25 : 1.75,
-          // Dashes of many points are a blur.
+          // With many points, dashes blur.
           dash: index && answer.times.length < 400 ? [5, 3] : undefined,
           spanGaps: false,
           points: { show: true, filter: () => lone(line.values) },
@@ -127,7 +127,7 @@ document.addEventListener("DOMContentLoaded", () => {
     };
   }
 
-  /** The places of values between two gaps: they have no line, and are shown as points. */
+  /** Single values between two gaps, drawn as points because they have no line. */
   function lone(values) {
     return [...values.keys()].filter((at) => values[at] != null && values[at - 1] == null && values[at + 1] == null);
   }
@@ -150,9 +150,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const values = [...answer.lines.map((line) => line.values), ...answer.earlier];
     const data = [answer.times.map((ms) => ms / 1000), ...values];
     const isKnown = values.some((each) => each.some((value) => value != null));
-    chart.text = answer.problem || (isKnown ? "" : gettext("Nothing is kept of this time."));
+    chart.text = answer.problem || (isKnown ? "" : gettext("No history for this time."));
     chart.note.textContent = chart.text;
-    chart.step.textContent = interpolate(gettext("one point is %s"), [Times.span(answer.stepMs / 1000)]);
+    chart.step.textContent = interpolate(gettext("one point = %s"), [Times.span(answer.stepMs / 1000)]);
     if (answer.lastSampleMs) {
       chart.age.innerHTML = "";
       const age = document.createElement("time");
@@ -174,13 +174,13 @@ document.addEventListener("DOMContentLoaded", () => {
       draw(chart, await response.json());
     } catch (error) {
       chart.card.dataset.stale = "true";
-      chart.note.textContent = interpolate(gettext("The console does not answer: %s."), [error.message]);
+      chart.note.textContent = interpolate(gettext("The console isn't responding: %s."), [error.message]);
       return;
     }
     delete chart.card.dataset.stale;
   }
 
-  /** The names of a picture's lines in rows no wider than it: [label, colour, alpha, x, row] each. */
+  /** The legend of a picture, in rows that fit its width: [label, colour, alpha, x, row] each. */
   function legendOf(chart, ctx, ratio, width) {
     const { lines, earlier, earlierBy } = chart.answer;
     const entries = lines.map((line, index) => [line.label, index, 1]);
@@ -196,7 +196,7 @@ document.addEventListener("DOMContentLoaded", () => {
     });
   }
 
-  /** The chart as a picture: its own canvas under a title, its time, the names of its lines. */
+  /** The chart as a picture: title, time range, legend, and the chart's own canvas. */
   function picture(chart) {
     if (!chart.plot) return;
     const drawn = chart.plot.ctx.canvas;
@@ -215,7 +215,7 @@ document.addEventListener("DOMContentLoaded", () => {
     ctx.fillStyle = Trebuchet.colour("--text");
     ctx.font = `600 ${13 * ratio}px system-ui`;
     const title = `${document.querySelector("h1").textContent.trim()} · ${chart.card.querySelector("h3").textContent.trim()}`;
-    // What is wider than the picture is set closer, not cut.
+    // Condense text that is wider than the picture instead of cutting it off.
     const wide = canvas.width - 24 * ratio;
     ctx.fillText(title, 12 * ratio, 18 * ratio, wide);
     ctx.font = small;

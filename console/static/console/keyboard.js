@@ -1,5 +1,5 @@
-/* Keys: one handler for the page. Scripts register theirs by Keyboard.on("j", …) or, for two keys one after the other,
-   Keyboard.on("g t", …). No key works while somebody types or a dialog is open. */
+/* Keyboard shortcuts, with one handler per page. Scripts register theirs with Keyboard.on("j", …) or, for two keys in
+   sequence, Keyboard.on("g t", …). They are inactive while a text field has the focus or a dialog is open. */
 "use strict";
 
 const Keyboard = (() => {
@@ -29,7 +29,7 @@ const Keyboard = (() => {
   on("?", () => document.getElementById("keys")?.showModal());
   document.addEventListener("DOMContentLoaded", () => {
     for (const link of document.querySelectorAll("a[data-key]")) on(`g ${link.dataset.key}`, () => link.click());
-    // An address may name a dialog of the page: the palette's actions do.
+    // A URL can name a dialog to open, as the palette's actions do.
     const named = /^#[\w-]+$/.test(location.hash) && document.querySelector(location.hash);
     if (named instanceof HTMLDialogElement) named.showModal();
   });

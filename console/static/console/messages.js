@@ -1,4 +1,4 @@
-/* The search through messages: it goes on by itself, step by step, until somebody stops it. */
+/* The message search, which continues step by step until it is stopped. */
 "use strict";
 
 document.addEventListener("click", (event) => {

@@ -1,4 +1,4 @@
-/* The palette (Ctrl K): the server finds, this shows and follows. */
+/* The palette (Ctrl K): searches on the server and displays the results. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -55,10 +55,10 @@ document.addEventListener("DOMContentLoaded", () => {
       const answer = await fetch(`${dialog.dataset.entries}?q=${encodeURIComponent(input.value)}`);
       if (answer.redirected || !answer.ok) throw new Error(interpolate(gettext("status %s"), [answer.status]));
       const { entries } = await answer.json();
-      // An older question may be answered later.
+      // Responses can arrive out of order.
       if (mine === asked) show(entries);
     } catch (error) {
-      if (mine === asked) Trebuchet.toast(interpolate(gettext("The console does not answer: %s."), [error.message]), "bad");
+      if (mine === asked) Trebuchet.toast(interpolate(gettext("The console isn't responding: %s."), [error.message]), "bad");
     }
   }
 
@@ -67,7 +67,7 @@ document.addEventListener("DOMContentLoaded", () => {
     dialog.close();
     const here = location.pathname + location.search;
     location.assign(option.dataset.url);
-    // Only the hash differs: the page stays, and its dialog is to open.
+    // If only the hash differs, the page doesn't reload, so open its dialog here.
     if (option.dataset.url.split("#")[0] === here) document.querySelector(`dialog${location.hash}`)?.showModal();
   }
 

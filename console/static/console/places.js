@@ -1,4 +1,4 @@
-/* Favourites: the star beside a page's title keeps the page, with its filters, columns and order, for the person. */
+/* Favourites: the star next to a page's title saves the page with its filters, columns and order. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {

@@ -1,4 +1,4 @@
-/* Marks what refreshes itself and is not answered: a broker that hangs must not leave old numbers that look like new. */
+/* Marks refreshing parts that get no answer, so that old numbers of a hung broker don't look current. */
 "use strict";
 
 (() => {
@@ -15,7 +15,7 @@
     note.className = "stale-note";
     note.setAttribute("role", "status");
     const at = Times.clock(readAt.get(element) ?? performance.timeOrigin);
-    note.textContent = interpolate(gettext("No answer yet: what stands here was read before %s."), [at]);
+    note.textContent = interpolate(gettext("No response. This page shows data from before %s."), [at]);
     element.prepend(note);
   }
 
@@ -33,7 +33,7 @@
     const element = event.detail.elt;
     if (!repeats(element)) return;
     clearTimeout(waiting.get(element));
-    // Without an answer, or with one that is an error, the page is left as it is.
+    // After an error or without an answer, the page keeps its content.
     if (event.detail.successful) unmark(element);
     else mark(element);
   });

@@ -1,11 +1,11 @@
-/* Tables: on a phone each row is a card, whose facts need the names of their columns; j and k walk through rows. */
+/* Tables: on a phone each row is a card whose facts are labelled with their column names; j and k move between rows. */
 "use strict";
 
 (() => {
-  /** Names of the columns for the tables whose templates do not give them. */
+  /** Column names for tables whose templates don't set them. */
   function label(scope = document) {
     for (const table of scope.querySelectorAll("table.table")) {
-      // What only is read aloud needs no room.
+      // Text for screen readers only needs no space.
       const heads = [...table.querySelectorAll("thead th")].map((head) =>
         head.querySelector(".visually-hidden") ? "" : head.textContent.replace(/\s+/g, " ").trim());
       for (const row of table.querySelectorAll("tbody tr")) {

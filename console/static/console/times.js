@@ -1,4 +1,4 @@
-/* Times, in one format and in the zone that the person chose, else the browser's: how long ago for less than a day, then
+/* Times in one format, in the person's or the browser's zone: relative for less than a day, then
    2026-11-21 22:45:03. Keeps every <time data-age> and <time data-moment> of the page current. */
 "use strict";
 
@@ -12,7 +12,7 @@ const Times = (() => {
 
   const exact = (ms) => stamp.format(ms);
   const clock = (ms) => clockFormat.format(ms);
-  /** A tick of an axis that spans so much: minutes are enough within a day, the day beyond a week. */
+  /** A tick label for an axis of this length: minutes within a day, with the date up to a week, only the date beyond. */
   const tick = (ms, spanMs) => (spanMs <= DAY_S * 1000 ? clock(ms).slice(0, 5)
     : spanMs <= 7 * DAY_S * 1000 ? exact(ms).slice(5, 16) : exact(ms).slice(0, 10));
 
@@ -29,12 +29,12 @@ const Times = (() => {
     return interpolate(seconds > 0 ? gettext("%s ago") : gettext("in %s"), [span(Math.abs(seconds))]);
   }
 
-  /** The instant that the digits of a local time mean in the zone, and back; null where they mean none. */
+  /** Convert a local time in the zone to an exact time, and back; null if it is invalid. */
   function fromInput(text) {
     const wanted = Date.parse(`${text}Z`);
     if (Number.isNaN(wanted)) return null;
     const shown = (ms) => Date.parse(`${exact(ms).replace(" ", "T")}Z`);
-    // Twice: the first guess may lie on the other side of a change of the clocks.
+    // Twice: the first guess may be on the other side of a clock change.
     let ms = wanted;
     for (let turn = 0; turn < 2; turn += 1) ms += wanted - shown(ms);
     return ms;
@@ -59,7 +59,7 @@ const Times = (() => {
     setInterval(refresh, 1000);
     for (const element of document.querySelectorAll("[data-timezone]")) element.textContent = zone;
     for (const input of document.querySelectorAll("input[data-ms]")) input.value = toInput(Number(input.dataset.ms));
-    // What is new begins in the zone of whoever makes it, where that can be chosen.
+    // New items start in the person's zone, if it can be selected.
     for (const field of document.querySelectorAll("[data-own-zone]")) {
       const fits = field.options ? [...field.options].some((each) => each.value === zone) : !field.value;
       if (fits) field.value = zone;

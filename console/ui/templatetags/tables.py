@@ -1,4 +1,4 @@
-"""Template tags of tables: the head, and cells that are there only while their column is."""
+"""Template tags for tables: the header, and cells that disappear with their column."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ register = template.Library()
 
 @register.inclusion_tag("ui/table_head.html", takes_context=True)
 def table_head(context: Context, table: Table) -> dict[str, Any]:
-    """Render the names of the columns; those that sort are links."""
+    """Render the column names, as links if they are sortable."""
     return {"table": table, "request": context["request"]}
 
 
 @register.inclusion_tag("ui/table_columns.html")
 def table_columns(table: Table) -> dict[str, Any]:
-    """Render the menu that chooses columns."""
+    """Render the column menu."""
     return {"table": table}
 
 
 class CellNode(template.Node):
-    """`{% cell "lag" %}…{% endcell %}`: the column's cell in this row, nothing while hidden."""
+    """`{% cell "lag" %}…{% endcell %}`: the column's cell in this row, if it is shown."""
 
     def __init__(self, name: FilterExpression, content: NodeList) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Template tags: icons, numbers with units, moments, the unknown."""
+"""Template tags: icons, numbers with units, times, unknown values."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def may(context: Context, action: str, name: str = "") -> bool:
 
 @register.simple_tag
 def script_words() -> str:
-    """Return the address of what the scripts say, in the language of the page."""
+    """Return the URL of the scripts' translations in the page's language."""
     return words.address(get_language() or settings.LANGUAGE_CODE)
 
 
 @register.simple_tag
 def icon(name: str, css: str = "") -> SafeString:
-    """Render an icon of the sprite; decoration only, so hidden from screen readers."""
+    """Render an icon from the sprite; it is decorative, so hidden from screen readers."""
     return format_html(
         '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
         css,
@@ -58,13 +58,13 @@ def icon(name: str, css: str = "") -> SafeString:
 
 
 class Unknown(SafeString):
-    """What stands where a value is not known."""
+    """Placeholder for an unknown value."""
 
 
 @register.simple_tag
 def unknown(reason: object = "") -> Unknown:
-    """Render what is not known: a dash that says why, never a zero."""
-    text = str(reason) or _("Not known.")
+    """Render an unknown value: a dash that says why, never a zero."""
+    text = str(reason) or _("Unknown.")
     return Unknown(
         format_html(
             '<span class="unknown" title="{0}" tabindex="0">\u2013'
@@ -78,18 +78,18 @@ def grouped(value: int) -> str:
     return f"{value:,}".replace(",", THIN_SPACE)
 
 
-# The filters below take the reason to give where the value is None.
+# The filters below take the reason to show for None.
 
 
 @register.filter
 def count(value: float | None, reason: object = "") -> str:
-    """Show a whole number in groups of three."""
+    """Format an integer with groups of three digits."""
     return unknown(reason) if value is None else grouped(int(value))
 
 
 @register.filter
 def rate(value: float | None, reason: object = "") -> str:
-    """Show a number a second; the unit stands beside it or in the table's head."""
+    """Format a number per second; the unit is next to it or in the table header."""
     if value is None:
         return unknown(reason)
     if value >= 100 or value == 0:
@@ -108,19 +108,19 @@ def bytes_text(value: float) -> str:
 
 @register.filter
 def byte_size(value: float | None) -> SafeString | str:
-    """Show an amount of bytes in binary units."""
+    """Format a number of bytes in binary units."""
     return unknown() if value is None else bytes_text(value)
 
 
 @register.filter
 def percent(value: float | None, reason: object = "") -> SafeString | str:
-    """Show a ratio from 0 to 1 in percent."""
+    """Format a ratio from 0 to 1 as a percentage."""
     return unknown(reason) if value is None else f"{value * 100:.1f} %"
 
 
 @register.filter
 def duration(seconds: float | None, reason: object = "") -> SafeString | str:
-    """Show a span of time in its two largest units; the second is left out where it is 0."""
+    """Format a duration in its two largest units, omitting the second if it is 0."""
     if seconds is None:
         return unknown(reason)
     whole = int(seconds)
@@ -141,19 +141,19 @@ def duration(seconds: float | None, reason: object = "") -> SafeString | str:
 
 @register.filter
 def moment(timestamp_ms: int | None) -> SafeString:
-    """Show a point in time exactly, in the person's zone; a script knows the browser's."""
+    """Format an exact time in the person's zone; the script uses the browser's."""
     return time_element(timestamp_ms, "moment")
 
 
 @register.filter
 def age(timestamp_ms: int | None, reason: object = "") -> SafeString:
-    """Show how long ago a point in time is, exactly from a day on; the script keeps it current."""
+    """Format the age of a time, or the exact time after a day; the script keeps it current."""
     return time_element(timestamp_ms, "age", reason)
 
 
 @register.filter
 def is_within_a_day(timestamp_ms: int) -> bool:
-    """Whether `age` shows a point in time relatively."""
+    """Whether `age` formats a time relatively."""
     return abs(now_ms() - timestamp_ms) < SECONDS_A_DAY * 1000
 
 
@@ -164,7 +164,7 @@ def time_element(timestamp_ms: int | None, kind: str, reason: object = "") -> Sa
         when = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
         exact = timezone.localtime(when).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
-        return unknown(_("The broker gave a time that no calendar has: %s ms.") % timestamp_ms)
+        return unknown(_("The broker reported an invalid time: %s ms.") % timestamp_ms)
     seconds = (now_ms() - timestamp_ms) / 1000
     is_relative = kind == "age" and is_within_a_day(timestamp_ms)
     return format_html(
@@ -178,7 +178,7 @@ def time_element(timestamp_ms: int | None, kind: str, reason: object = "") -> Sa
 
 
 def ago(seconds: float) -> str:
-    """Say how long ago something was, in its largest unit; the script says the same."""
+    """Format an age in its largest unit, as the script does."""
     if -2 < seconds < 2:
         return _("just now")
     span = abs(seconds)
@@ -193,7 +193,7 @@ def ago(seconds: float) -> str:
 
 @register.inclusion_tag("ui/field.html")
 def field(bound: Any, *, wide: bool = False) -> dict[str, Any]:
-    """Render a form field; its label, help and errors belong to it for screen readers too."""
+    """Render a form field, with its label, help and errors linked for screen readers."""
     widget = bound.field.widget
     described = [f"{bound.id_for_label}-help"] if bound.help_text else []
     if bound.errors:
@@ -207,7 +207,7 @@ def field(bound: Any, *, wide: bool = False) -> dict[str, Any]:
 
 @register.inclusion_tag("ui/source.html")
 def source(name: str, read_at_ms: int | None) -> dict[str, Any]:
-    """Render where numbers come from, and their age."""
+    """Render the source of numbers, and their age."""
     return {"name": name, "read_at_ms": read_at_ms}
 
 
@@ -221,9 +221,9 @@ def tile(
     spark: object = None,
     spark_unit: str = "",
 ) -> dict[str, Any]:
-    """Render a figure with its label and its past; what is not known has no unit.
+    """Render a figure with its label and sparkline; unknown values have no unit.
 
-    `spark_unit` is the unit of the past where the figure's stands in its text.
+    `spark_unit` is the sparkline's unit if the figure's unit is part of its text.
     """
     shown_unit = "" if isinstance(value, Unknown) else unit
     return {
@@ -243,5 +243,5 @@ TOAST_STATES = {"success": "ok", "error": "bad", "warning": "warn"}
 
 @register.filter
 def toast_state(level_tag: str) -> str:
-    """Return the health colour of a message of Django's."""
+    """Return the health colour for a Django message."""
     return TOAST_STATES.get(level_tag, "info")

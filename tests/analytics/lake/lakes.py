@@ -1,4 +1,4 @@
-"""A lake beside a store that a test made, and what is in it as DuckDB sees it."""
+"""A lake next to a store created by a test, and its contents as DuckDB reads them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analytics.lake.bodies import BodyRules
-from analytics.lake.gold import bring_up
-from analytics.lake.gold_tables import EVERY_TABLE
+from analytics.lake.derived import catch_up
 from analytics.lake.ingest import Ingest, Source
 from analytics.lake.place import LakePlace
 from analytics.lake.samples import SampledHours
+from analytics.lake.silver_tables import tables_in
 from analytics.lake.tables import GAPS, MESSAGES
 from analytics.lake.views import lake_views
+from analytics.lake.writer import ArrowWriter
 from broker_core.message import names
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from analytics.lake.ingest import Batch
     from analytics.lake.rewriting import LakeFile
     from analytics.lake.tables import LakeTable
+    from analytics.lake.writer import Writer
     from tests.analytics.store_builder import StoreBuilder, Stored
 
 BROKER = "broker-a"
@@ -54,27 +56,26 @@ class Lake:
         return taken
 
     def take_samples(self, folder: Path) -> None:
-        """Take all hours that a collector has written into a folder."""
+        """Ingest all hours that a collector has written into a folder."""
         hours = SampledHours(self.place, folder)
         while hours.take() is not None:
             continue
 
     def offsets(self) -> list[int]:
-        """Return the offsets of all messages in the lake, as often as they are there."""
+        """Return the offsets of all messages in the lake, including duplicates."""
         return [row[0] for row in self.rows("commit_log_offset")]
 
     def column(self, file: LakeFile, name: str) -> list[Any]:
-        """Return one column of one file, in the order of the file."""
+        """Return one column of one file, in file order."""
         path = self.place.path_of(MESSAGES.name, file.path)
         found: list[Any] = pq.read_table(path, columns=[name], partitioning=None)[name].to_pylist()
         return found
 
-    def bring_up(self) -> None:
-        with self.place.locked():
-            bring_up(self.place)
+    def catch_up(self) -> None:
+        catch_up(self.place, ArrowWriter())
 
     def query(self, text: str) -> list[tuple[Any, ...]]:
-        """Return what SQL says over the views of the lake."""
+        """Return the result of SQL over the views of the lake."""
         with duckdb.connect(":memory:", config={"threads": 1}) as connection:
             add_views(connection, self.place)
             return connection.execute(text).fetchall()
@@ -93,25 +94,36 @@ class Lake:
         return rows_of(self.place, MESSAGES, columns)
 
 
+class SmallBatches:
+    """A writer with batches and splits that a test fills quickly."""
+
+    def __init__(self, writer: Writer, batch_bytes: int = 9_000) -> None:
+        self.name = writer.name
+        self.batch_bytes, self.split_bytes = batch_bytes, 3_000
+        self.parts, self.rows, self.table = writer.parts, writer.rows, writer.table
+        self.parsed = writer.parsed
+
+
 def add_views(
     connection: duckdb.DuckDBPyConnection,
     place: LakePlace,
     topics: Collection[str] | None = None,
 ) -> None:
-    """Make a view of each table of a lake, with the rows of these topics, or all."""
-    for schema in ("bronze", "gold"):
+    """Create a view of each table of a lake, with the rows of these topics, or all."""
+    for schema in ("bronze", "gold", "silver"):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    for view, table in zip(lake_views(), EVERY_TABLE, strict=True):
+    tables = tables_in(place)
+    for view, table in zip(lake_views(tables), tables, strict=True):
         files = []
         if table.exists(place):
             paths = pa.table(table.existing(place).get_add_actions())["path"].to_pylist()
             files = [place.path_of(table.name, path) for path in paths]
         query = view.query(files, topics)
-        connection.execute(f"CREATE OR REPLACE VIEW {view.name} AS {query}")
+        connection.execute(f"CREATE OR REPLACE VIEW {view.sql_name} AS {query}")
 
 
 def rows_of(place: LakePlace, table: LakeTable, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """Return columns of a table by its first column, read by DuckDB alone."""
+    """Return columns of a table ordered by the first one, read by DuckDB alone."""
     if not table.exists(place):
         return []
     files = table.existing(place).file_uris()
@@ -124,7 +136,7 @@ def rows_of(place: LakePlace, table: LakeTable, columns: tuple[str, ...]) -> lis
 
 
 def traffic_of(stored: Iterable[Stored]) -> Traffic:
-    """Count messages, bytes and bytes of bodies of each topic and minute, as a test put them."""
+    """Count messages, bytes and bytes of bodies of each topic and minute, as put by the test."""
     found: Traffic = {}
     for one in stored:
         at = (one.topic, one.store_timestamp // 60_000 * 60_000)
@@ -134,5 +146,5 @@ def traffic_of(stored: Iterable[Stored]) -> Traffic:
 
 
 def put_offsets(builder: StoreBuilder) -> list[int]:
-    """Return the offsets of the messages that a test put and that people may see."""
+    """Return the offsets of visible messages put by the test."""
     return [one.commit_log_offset for one in builder.stored if not names.is_system_topic(one.topic)]

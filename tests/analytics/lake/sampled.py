@@ -1,4 +1,4 @@
-"""The files of a collector as a test wrote them, and the lake that takes them."""
+"""Collector files written by a test, and the lake that ingests them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Hours:
-    """The folder of a collector, and the lake that takes from it."""
+    """The folder of a collector, and the lake that ingests it."""
 
     def __init__(self, directory: Path) -> None:
         self.builder = StoreBuilder(directory / "store").put_many(3)

@@ -1,4 +1,4 @@
-"""Whose bodies the lake keeps, and what is masked in them."""
+"""Which topics' bodies the lake stores, and masking in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def kept(tmp_path: Path, rules: str, *sent: tuple[str, bytes]) -> list[bytes | None]:
-    """Return what the lake keeps of the bodies that were sent to topics."""
+    """Return the bodies stored in the lake, of those sent to topics."""
     file = tmp_path / "bodies.toml"
     file.write_text(rules)
     builder = StoreBuilder(tmp_path / "store")
@@ -88,11 +88,11 @@ def test_a_body_that_cannot_be_masked_is_left_out(tmp_path: Path, rule: str, bod
     [
         ("bodies = 3", "tables of bodies only"),
         ("[other]", "tables of bodies only"),
-        ("[bodies.orders]\nmask = true", "patterns and fields only"),
-        ('[bodies.orders]\npatterns = "x"', "a list of texts"),
-        ('[bodies.orders]\npatterns = ["("]', "no regular expression"),
+        ("[bodies.orders]\nmask = true", "only have patterns, fields, columns"),
+        ('[bodies.orders]\npatterns = "x"', "a list of strings"),
+        ('[bodies.orders]\npatterns = ["("]', "isn't a valid regular expression"),
         ('[bodies."a b"]', "not a topic"),
-        ("[bodies", "cannot be read"),
+        ("[bodies", "can't be read"),
     ],
 )
 def test_rules_that_are_none_are_refused(tmp_path: Path, text: str, sentence: str) -> None:

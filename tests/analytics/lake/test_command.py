@@ -1,4 +1,4 @@
-"""The command line of the lake: what it prints, refuses and answers."""
+"""The command line of the lake: output, rejections and queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from analytics.lake.__main__ import main
 from analytics.lake.tables import MESSAGES
 from tests.analytics.lake.lakes import Lake, put_offsets
-from tests.analytics.store_builder import StoreBuilder
+from tests.analytics.store_builder import START_MS, StoreBuilder
 from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def test_the_commands_of_an_operator(
         assert main(arguments, environment) == code
         return capsys.readouterr().out
 
+    waiting: dict[str, Any] = json.loads(said("status", "--json"))
+    assert waiting["pending_since_ms"] == START_MS
     assert "20 messages in 1 batches" in said("ingest")
     assert "has each of them once" in said("verify")
     assert "Nothing was changed" in said("rebuild")
@@ -50,10 +52,11 @@ def test_the_commands_of_an_operator(
     assert "Nothing was changed" in said("rebuild", "--gold")
     assert "was counted from the beginning" in said("rebuild", "--gold", "--yes")
     assert "20 messages have lost their content" in said("forget", "FD00")
-    assert "compacted: 0 days" in said("maintain")
+    assert "nothing is left to do" in said("maintain")
     assert f"watermark   {builder.position}" in said("status")
     found: dict[str, Any] = json.loads(said("status", "--json"))
     assert (found["watermark"], found["pending_bytes"]) == (builder.position, 0)
+    assert found["pending_since_ms"] is None
     assert [table["rows"] for table in found["tables"]] == [20, 0, 0, 0, 20, 2, 20, 0]
 
 
@@ -80,15 +83,15 @@ def test_verify_answers_1_where_lake_and_log_differ(
 @pytest.mark.parametrize(
     ("arguments", "changed", "sentence"),
     [
-        (["status"], {"TREBUCHET_STORE": ""}, "Which store?"),
-        (["status"], {"TREBUCHET_DATA": ""}, "Which lake?"),
-        (["status"], {"TREBUCHET_STORE": "/nowhere"}, "There is no store at /nowhere"),
-        (["status", "--broker", "a b"], {}, "not a broker's name"),
-        (["verify"], {}, "nothing of broker-a yet"),
+        (["status"], {"TREBUCHET_STORE": ""}, "No store is specified"),
+        (["status"], {"TREBUCHET_DATA": ""}, "No lake is specified"),
+        (["status"], {"TREBUCHET_STORE": "/nowhere"}, "No store at /nowhere"),
+        (["status", "--broker", "a b"], {}, "isn't a valid broker name"),
+        (["verify"], {}, "no data from broker-a yet"),
         (["forget", " "], {}, "needs a key"),
-        (["run"], {"TREBUCHET_LAKE": "gs://x"}, "neither a directory nor s3://"),
+        (["run"], {"TREBUCHET_LAKE": "gs://x"}, "isn't a directory or an address such as s3://"),
         (["run"], {"TREBUCHET_LAKE_DAYS": "ten"}, "a number of days"),
-        (["run"], {"TREBUCHET_LAKE_BODIES": "/nowhere"}, "cannot be read"),
+        (["run"], {"TREBUCHET_LAKE_BODIES": "/nowhere"}, "can't be read"),
     ],
 )
 def test_a_refusal_is_one_sentence(
@@ -139,12 +142,12 @@ def test_the_process_keeps_the_lake_up_until_it_is_asked_to_end(
         assert process.stderr is not None
         said = ""
         for said in process.stderr:
-            if "batch:" in said:
+            if "ingested" in said:
                 break
         process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=SECONDS)
 
     assert "rows=20" in said
     assert process.returncode == 0
-    assert "ended" in rest
+    assert "stopped" in rest
     assert Lake(tmp_path / "lake", builder.root).offsets() == put_offsets(builder)

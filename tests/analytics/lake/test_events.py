@@ -1,4 +1,4 @@
-"""bronze.events: each event of the log once, whatever happened in between."""
+"""bronze.events: each event of the log once, despite kills and errors in between."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from analytics.lake.maintenance import maintain
 from analytics.lake.repair import forget, rebuild, verify
 from analytics.lake.rewriting import stored_files_of
 from analytics.lake.tables import EVENTS
+from analytics.lake.writer import ArrowWriter
 from broker_core.message import names
 from broker_core.message.properties import encode
 from broker_core.message.sys_flag import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE
@@ -44,7 +45,7 @@ def said(**properties: str) -> bytes:
 
 
 def put_events(builder: StoreBuilder, stored: int = START_MS) -> None:
-    """Put one event of each kind among messages that are none."""
+    """Put one event of each kind among ordinary messages."""
     parked = names.RMQ_SYS_SCHEDULE_TOPIC
     half, ended = names.RMQ_SYS_TRANS_HALF_TOPIC, names.RMQ_SYS_TRANS_OP_HALF_TOPIC
     of_orders = said(REAL_TOPIC="orders", UNIQ_KEY="U1")
@@ -154,7 +155,7 @@ def test_days_end_as_one_file_and_are_dropped_with_their_messages(builder: Store
     lake.take_all()
     many = len(stored_files_of(EVENTS.existing(lake.place)))
 
-    maintain(lake.place, FAR, bronze_days=6)
+    maintain(lake.place, FAR, ArrowWriter(), bronze_days=6)
 
     assert many > 2
     (file,) = stored_files_of(EVENTS.existing(lake.place))

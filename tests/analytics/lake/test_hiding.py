@@ -1,4 +1,4 @@
-"""Hiding in the lake: the same as on the console's pages, text by text and many at once."""
+"""Masking in the lake equals masking on the console's pages, one by one and in bulk."""
 
 from __future__ import annotations
 

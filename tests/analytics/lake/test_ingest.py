@@ -1,14 +1,13 @@
-"""Ingest: each message once, whatever dies when; and what stops it."""
+"""Ingest: each message once, whichever process dies; and the reasons for stopping."""
 
 from __future__ import annotations
 
 import errno
 import itertools
 import os
-import signal
-import subprocess
-import sys
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -19,23 +18,18 @@ import pytest
 from deltalake import DeltaTable
 
 from analytics.errors import LakeBusyError, LakeError, LakeStoppedError, ReportError
-from analytics.lake.place import LakePlace
+from analytics.lake.ingest import Ingest, Source
+from analytics.lake.place import STAGED_SUFFIX, LakePlace
+from analytics.lake.repair import forget
 from analytics.lake.rewriting import files_of
 from analytics.lake.tables import MESSAGES
 from analytics.store import log_files
-from tests.analytics.lake.killed import WRITING
-from tests.analytics.lake.lakes import Lake, put_offsets, traffic_of
+from tests.analytics.lake.lakes import Lake, put_offsets
 from tests.analytics.store_builder import START_MS, StoreBuilder
-from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-STEPS = (
-    *("opened", "flushed", WRITING, "written", "noted", "committed", "checkpointed"),
-    *("gold written", "gold committed", "gold merged"),
-)
-PROCESS_SECONDS = 120
 
 
 @pytest.fixture
@@ -97,35 +91,6 @@ def test_a_batch_begins_where_the_last_one_ended(builder: StoreBuilder) -> None:
     assert lake.ingest.batch() is None
 
 
-@pytest.mark.fault
-def test_killed_at_every_step_the_lake_has_each_message_once(builder: StoreBuilder) -> None:
-    builder.put_many(500)
-    spoiled = builder.stored[260]
-    builder.overwrite(spoiled.commit_log_offset, b"\xff" * 8)
-    builder.write()
-    lake = lake_of(builder, batch_bytes=4000)
-    place, store = lake.place.uri, str(builder.root)
-
-    for step in STEPS:
-        # The spoiled record comes late enough for each step to be reached before.
-        nth = 1 if step in {"noted", "gold merged"} else 2
-        command = [sys.executable, "-m", "tests.analytics.lake.killed"]
-        done = subprocess.run(
-            [*command, place, store, "4000", step, str(nth)], cwd=ROOT, timeout=PROCESS_SECONDS
-        )
-        assert done.returncode == -signal.SIGKILL, step
-    lake.take_all()
-    lake.bring_up()
-
-    expected = [at for at in put_offsets(builder) if at != spoiled.commit_log_offset]
-    assert lake.offsets() == expected
-    builder.stored.remove(spoiled)
-    assert lake.traffic() == traffic_of(builder.stored)
-    assert [gap[:2] for gap in lake.gaps()] == [
-        (spoiled.commit_log_offset, spoiled.commit_log_offset + spoiled.size)
-    ]
-
-
 def test_what_expired_unread_is_a_gap(builder: StoreBuilder) -> None:
     builder.put_many(200).write()
     lake = lake_of(builder)
@@ -169,7 +134,7 @@ def test_new_records_short_of_the_watermark_before_old_bytes_stop_the_lake(
     builder.put_many(200).write()
     lake = lake_of(builder)
     lake.take_all()
-    # After a cut the broker writes over what it had: here one record, and the old bytes after it.
+    # After truncation the broker overwrites its data: here one record, then the old bytes.
     other = StoreBuilder(builder.root)
     other.put_many(185)
     other.put("orders", body=b"another, and longer than the one that was here")
@@ -208,7 +173,7 @@ def test_bytes_that_cannot_be_flushed_are_not_taken(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", refuse)
-        with pytest.raises(LakeError, match="cannot be flushed"):
+        with pytest.raises(LakeError, match="couldn't be flushed"):
             lake.ingest.batch()
 
     assert lake.offsets() == []
@@ -247,16 +212,65 @@ def test_a_commit_fails_when_somebody_else_has_committed(builder: StoreBuilder) 
     assert lake.ingest.batch() is None
 
 
+def elsewhere(work: Callable[[], object]) -> None:
+    """Run something as another process would, because a lock belongs to a thread."""
+    with ThreadPoolExecutor(1) as others:
+        others.submit(work).result()
+
+
 def test_a_lake_that_somebody_works_on_is_busy(builder: StoreBuilder) -> None:
     builder.put_many(1).write()
     lake = lake_of(builder)
 
-    with (
-        lake.place.locked(),
-        pytest.raises(LakeBusyError, match="Another process"),
-        lake.place.locked(wait_seconds=0),
-    ):
-        pass
+    def enter() -> None:
+        with lake.place.locked(wait_seconds=0):
+            pass
+
+    with lake.place.locked(), pytest.raises(LakeBusyError, match="Another process"):
+        elsewhere(enter)
+    elsewhere(enter)
+
+
+def test_brokers_write_their_files_at_the_same_time(builder: StoreBuilder, tmp_path: Path) -> None:
+    builder.put_many(300).write()
+    other = StoreBuilder(tmp_path / "other").put_many(200, ("other",))
+    other.write()
+    lake = lake_of(builder)
+    source = Source("broker-b", other.root, None, lake.source.rules)
+
+    def on_step(step: str) -> None:
+        if step == "written":
+            # The files of this batch exist; another broker's whole batch arrives before the commit.
+            elsewhere(lambda: Ingest(lake.place, source).batch())
+
+    taken = Ingest(lake.place, lake.source, observer=on_step).batch()
+
+    assert taken is not None
+    assert taken.rows == 300
+    rows = lake.rows("commit_log_offset", "broker")
+    assert Counter(row[1] for row in rows) == {"broker-a": 300, "broker-b": 200}
+
+
+def test_a_batch_that_was_written_while_its_content_was_erased_is_written_again(
+    builder: StoreBuilder,
+) -> None:
+    builder.put("orders", properties=b"KEYS\x01secret-7")
+    builder.write()
+    lake = lake_of(builder)
+    lake.take_all()
+    builder.put("orders", properties=b"KEYS\x01other")
+    builder.write()
+
+    def on_step(step: str) -> None:
+        if step == "written":
+            elsewhere(lambda: forget(lake.place, "secret-7"))
+
+    with pytest.raises(LakeBusyError, match="written again"):
+        Ingest(lake.place, lake.source, observer=on_step).batch()
+
+    assert not list(lake.directory.rglob(f"*{STAGED_SUFFIX}"))
+    lake.take_all()
+    assert [row[1] for row in lake.rows("commit_log_offset", "keys")] == [None, ["other"]]
 
 
 @pytest.mark.parametrize("left", [b"", b'{"commitInfo":{"timest', bytes(300)])
@@ -324,7 +338,7 @@ def test_a_message_whose_time_is_no_date_is_a_gap(builder: StoreBuilder) -> None
 def test_a_store_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", tmp_path / "nowhere")
 
-    with pytest.raises(ReportError, match="There is no store"):
+    with pytest.raises(ReportError, match="No store at"):
         lake.ingest.batch()
 
 
@@ -366,7 +380,7 @@ def test_what_waits_for_its_group_is_bounded(
 
 
 def groups_of(lake: Lake) -> list[int]:
-    """Return how many rows the groups of the only file have."""
+    """Return the number of rows in the groups of the only file."""
     (file,) = files_of(MESSAGES.open(lake.place))
     path = lake.place.path_of(MESSAGES.name, file.path)
     metadata = pq.ParquetFile(path).metadata
@@ -394,9 +408,9 @@ def test_looking_at_an_idle_log_takes_milliseconds(builder: StoreBuilder) -> Non
 @pytest.mark.parametrize(
     ("uri", "sentence"),
     [
-        ("", "neither a directory"),
-        ("gs://bucket/lake", "neither a directory"),
-        ("s3:///lake", "names no bucket"),
+        ("", "isn't a directory"),
+        ("gs://bucket/lake", "isn't a directory"),
+        ("s3:///lake", "has no bucket"),
         ("s3a://bucket/lake", "--state"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Maintenance: compaction, retention, and what is deleted."""
+"""Maintenance: compaction, retention, and deletions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from analytics.lake.maintenance import maintain
 from analytics.lake.rewriting import files_of
 from analytics.lake.tables import COMMITS_A_CHECKPOINT, MESSAGES
+from analytics.lake.writer import ArrowWriter
 from tests.analytics.lake.lakes import Lake, put_offsets
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
@@ -46,9 +47,9 @@ def test_a_closed_day_becomes_one_file_by_topic_and_offset(lake: Lake) -> None:
     rows = lake.rows("commit_log_offset", "topic", "properties", "store_timestamp")
     before = files_by_day(lake)
 
-    done = maintain(lake.place, FIRST_DAY + timedelta(days=2))
+    done = maintain(lake.place, FIRST_DAY + timedelta(days=2), ArrowWriter())
 
-    assert done.compacted == [FIRST_DAY]
+    assert (MESSAGES.name, FIRST_DAY) in done.merged
     after = files_by_day(lake)
     assert after == {**before, FIRST_DAY: 1}
     assert before[FIRST_DAY] > 1
@@ -56,7 +57,7 @@ def test_a_closed_day_becomes_one_file_by_topic_and_offset(lake: Lake) -> None:
 
 
 def test_a_compacted_file_is_in_order(lake: Lake) -> None:
-    maintain(lake.place, FIRST_DAY + timedelta(days=9))
+    maintain(lake.place, FIRST_DAY + timedelta(days=9), ArrowWriter())
 
     for file in files_of(MESSAGES.existing(lake.place)):
         topics, offsets = lake.column(file, "topic"), lake.column(file, "commit_log_offset")
@@ -68,25 +69,26 @@ def test_a_compacted_file_is_in_order(lake: Lake) -> None:
 def test_a_large_day_becomes_several_files(lake: Lake) -> None:
     known = lake.offsets()
 
-    maintain(lake.place, FIRST_DAY + timedelta(days=9), file_bytes=12_000)
+    maintain(lake.place, FIRST_DAY + timedelta(days=9), ArrowWriter(), file_bytes=12_000)
 
     assert lake.offsets() == known
 
 
 def test_maintaining_twice_changes_nothing(lake: Lake) -> None:
-    maintain(lake.place, FIRST_DAY + timedelta(days=9))
+    maintain(lake.place, FIRST_DAY + timedelta(days=9), ArrowWriter())
     version = MESSAGES.existing(lake.place).version()
 
-    done = maintain(lake.place, FIRST_DAY + timedelta(days=9))
+    done = maintain(lake.place, FIRST_DAY + timedelta(days=9), ArrowWriter())
 
-    assert done.compacted == []
+    assert done.merged == []
+    assert done.is_done
     assert files_by_day(lake)[FIRST_DAY] == 1
     assert MESSAGES.existing(lake.place).file_uris()
     assert version <= MESSAGES.existing(lake.place).version()
 
 
 def test_days_beyond_the_retention_are_dropped_whole(lake: Lake) -> None:
-    done = maintain(lake.place, FIRST_DAY + timedelta(days=5), bronze_days=4)
+    done = maintain(lake.place, FIRST_DAY + timedelta(days=5), ArrowWriter(), bronze_days=4)
 
     assert done.dropped == [FIRST_DAY]
     assert sorted(files_by_day(lake)) == [
@@ -105,7 +107,7 @@ def test_files_that_nobody_names_go_after_a_day(lake: Lake) -> None:
     os.utime(old, (two_days_ago, two_days_ago))
     known = lake.offsets()
 
-    maintain(lake.place, FIRST_DAY)
+    maintain(lake.place, FIRST_DAY, ArrowWriter())
 
     assert not old.exists()
     assert young.exists()

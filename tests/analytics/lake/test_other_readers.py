@@ -1,10 +1,10 @@
-"""Readers that know nothing of us see each message once, with all that it says."""
+"""Readers without our code see each message once, with all its fields."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,12 @@ import duckdb
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
+from analytics.lake import iceberg
 from analytics.lake.maintenance import maintain
 from analytics.lake.tables import MESSAGES
+from analytics.lake.writer import ArrowWriter
 from tests.analytics.lake.lakes import Lake, traffic_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 from tests.support import delta_spark
@@ -34,18 +37,22 @@ from pyspark.sql import SparkSession, functions as F
 
 spark = SparkSession.builder.getOrCreate()
 messages = spark.read.format("delta").load(sys.argv[1])
-rows = messages.orderBy("commit_log_offset").select(*sys.argv[3:]).collect()
+rows = messages.orderBy("commit_log_offset").select(*sys.argv[4:]).collect()
 second = messages.groupBy("day").count().orderBy("day").collect()[1]["count"]
 gold = spark.read.format("delta").load(sys.argv[2])
 sums = gold.agg(F.sum("messages"), F.sum("bytes"), F.sum("body_bytes")).first()
+iceberg = spark.read.format("iceberg").load(sys.argv[3])
+same = iceberg.orderBy("commit_log_offset").select(*sys.argv[4:]).collect()
+of_day = iceberg.where("day = DATE '" + str(iceberg.agg(F.max("day")).first()[0]) + "'").count()
 messages.where("uniq_key = 'U150'").write.format("delta").mode("append").save(sys.argv[1])
-print(json.dumps({"rows": rows, "second": second, "gold": list(sums)}, default=str))
+print(json.dumps({"rows": rows, "second": second, "gold": list(sums), "iceberg": [same, of_day]},
+                 default=str))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A lake, and what is in it."""
+    """A lake and its contents."""
 
     lake: Lake
     stored: list[Stored]
@@ -56,7 +63,7 @@ class Filled:
 
 @pytest.fixture(scope="module", params=["in batches", "compacted"])
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Filled:
-    """A lake of two days, in batches as they came, or with days that have ended."""
+    """A lake of two days, in batches as they arrived, or with completed days."""
     directory = tmp_path_factory.mktemp("lake")
     builder = StoreBuilder(directory / "store")
     for number in range(200):
@@ -69,14 +76,14 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     builder.write()
     lake = Lake(directory / "lake", builder.root, batch_bytes=5000)
     lake.take_all()
-    lake.bring_up()
+    lake.catch_up()
     if request.param == "compacted":
-        maintain(lake.place, FIRST_DAY + timedelta(days=9))
+        maintain(lake.place, FIRST_DAY + timedelta(days=9), ArrowWriter())
     return Filled(lake, builder.stored)
 
 
 def put(filled: Filled) -> list[Row]:
-    """Return what the test put, as rows of COLUMNS."""
+    """Return the test's messages, as rows of COLUMNS."""
     queues: dict[tuple[str, int], int] = {}
     rows = []
     for number, one in enumerate(filled.stored):
@@ -131,16 +138,22 @@ def test_both_read_gold(filled: Filled) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("filled", ["compacted"], indirect=True)
-def test_delta_spark_reads_both_and_appends_what_we_read(filled: Filled, tmp_path: Path) -> None:
+def test_spark_reads_both_formats_and_appends_to_delta_what_we_read(
+    filled: Filled, tmp_path: Path
+) -> None:
     script = tmp_path / "script.py"
     script.write_text(BY_DELTA_SPARK)
     copied = shutil.copytree(filled.at(MESSAGES.name), tmp_path / "messages")
-    places = (str(copied), filled.at("gold.traffic_minute"))
+    iceberg.follow(replace(filled.lake.place, has_iceberg=True))
+    uri = f"sqlite:///{filled.lake.directory}/iceberg.db"
+    registered = load_catalog("trebuchet", type="sql", uri=uri).load_table(MESSAGES.name)
+    places = (str(copied), filled.at("gold.traffic_minute"), registered.metadata_location)
 
     found = delta_spark.answer(script, tmp_path, *places, *COLUMNS)
 
     every = traffic_of(filled.stored).values()
     assert found["rows"] == json.loads(json.dumps(put(filled), default=as_spark_prints_it))
+    assert found["iceberg"] == [found["rows"], 100]
     assert found["second"] == 100
     assert found["gold"] == list(map(sum, zip(*every, strict=True)))
     again = DeltaTable(copied).to_pyarrow_dataset().to_table(columns=["uniq_key"])

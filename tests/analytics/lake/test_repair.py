@@ -1,4 +1,4 @@
-"""What an operator does by hand: rebuild, forget, verify."""
+"""Manual operations: rebuild, forget, verify."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.errors import LakeError, LakeStoppedError
-from analytics.lake.parts import CONTENT
+from analytics.lake.parts import ERASED
 from analytics.lake.repair import forget, rebuild, rebuilding, verify
 from analytics.lake.rewriting import files_of
 from analytics.lake.tables import MESSAGES
@@ -83,23 +83,30 @@ def test_a_rebuild_does_not_write_a_gap_twice(builder: StoreBuilder) -> None:
     assert lake.gaps() == known
 
 
-def test_a_forgotten_message_is_still_counted_and_says_nothing(builder: StoreBuilder) -> None:
+def test_a_forgotten_message_is_counted_as_before_and_names_nobody(builder: StoreBuilder) -> None:
     builder.put_many(100)
-    for properties in (b"KEYS\x01a secret-7\x02TAGS\x01paid", b"UNIQ_KEY\x01secret-7"):
+    for properties in (
+        b"KEYS\x01a secret-7\x02TAGS\x01paid\x02name\x01Ann",
+        b"UNIQ_KEY\x01secret-7",
+    ):
         builder.put("orders", properties=properties)
     builder.put("orders", properties=b"KEYS\x01secret-77")
     builder.write()
     lake = lake_of(builder)
     lake.take_all()
+    kept = ("commit_log_offset", "topic", "tags", "born_host", "born_timestamp", "body_size")
+    before = lake.rows(*kept)
 
     count = forget(lake.place, "secret-7")
 
     assert count == 2
-    assert lake.offsets() == put_offsets(builder)
-    contents = lake.rows("commit_log_offset", *CONTENT)
-    assert [row[1:] for row in contents[100:102]] == [(None,) * len(CONTENT)] * 2
-    assert contents[102][2] == ["secret-77"]
-    assert contents[99][3] == "FD00"
+    assert lake.rows(*kept) == before
+    contents = lake.rows("commit_log_offset", *ERASED)
+    assert [row[1:] for row in contents[100:102]] == [(None,) * len(ERASED)] * 2
+    assert contents[102][1] == ["secret-77"]
+    assert contents[99][2] == "FD00"
+    kept_properties = [row[1] for row in lake.rows("commit_log_offset", "properties")[99:102]]
+    assert kept_properties == [[("UNIQ_KEY", "FD00"), ("TAGS", "TagA")], [("TAGS", "paid")], []]
     assert forget(lake.place, "secret-7") == 0
 
 
@@ -129,7 +136,7 @@ def test_a_rebuild_does_not_bring_back_what_was_forgotten(builder: StoreBuilder)
     lake.take_all()
 
     assert lake.offsets() == put_offsets(builder)
-    assert lake.rows("commit_log_offset", "keys", "properties")[-1][1:] == (None, None)
+    assert lake.rows("commit_log_offset", "keys", "properties")[-1][1:] == (None, [])
 
 
 @pytest.mark.parametrize("key", ["", "  "])
@@ -167,5 +174,20 @@ def test_verify_needs_a_lake(builder: StoreBuilder) -> None:
     builder.put_many(1).write()
     lake = lake_of(builder)
 
-    with pytest.raises(LakeError, match="nothing of broker-a yet"):
+    with pytest.raises(LakeError, match="has no data from broker-a yet"):
         verify(lake.place, lake.source)
+
+
+def test_verify_right_after_a_rebuild_says_what_is_missing(builder: StoreBuilder) -> None:
+    builder.put_many(20).write()
+    lake = lake_of(builder)
+    lake.take_all()
+    rebuild(lake.place, lake.source)
+
+    with pytest.raises(
+        LakeError, match=r"nothing to compare yet.*rebuilt.*`manage.py lake ingest`"
+    ):
+        verify(lake.place, lake.source)
+
+    lake.take_all()
+    assert verify(lake.place, lake.source).messages == 20

@@ -1,4 +1,4 @@
-"""A lake in a place that speaks S3: moto's server, on loopback."""
+"""A lake in S3-compatible storage: moto's server, on loopback."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from analytics.lake.masks import Mask
 from analytics.lake.place import LakePlace
 from analytics.lake.repair import forget, rebuild, verify
 from analytics.lake.tables import MESSAGES
+from analytics.lake.writer import ArrowWriter
 from analytics.query.engine import Engine
 from analytics.query.views import views_of
 from tests.analytics.lake.lakes import BROKER
@@ -35,7 +36,7 @@ SECONDS = 120
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[dict[str, str]]:
-    """The environment that leads to an S3 with the bucket `lakes`."""
+    """The environment variables for an S3 server with the bucket `lakes`."""
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -74,7 +75,9 @@ def test_a_lake_in_a_bucket_is_filled_maintained_and_repaired(
     assert take_all(ingest) == 121
     assert verify(place, source).is_equal
     assert forget(place, "secret-7") == 1
-    assert maintain(place, FIRST_DAY.replace(year=FIRST_DAY.year + 1), bronze_days=9999).compacted
+    assert maintain(
+        place, FIRST_DAY.replace(year=FIRST_DAY.year + 1), ArrowWriter(), bronze_days=9999
+    ).merged
     assert verify(place, source).is_equal
     assert rebuild(place, source).rows == 121
     assert take_all(ingest) == 121

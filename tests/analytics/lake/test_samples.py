@@ -12,11 +12,13 @@ import pytest
 
 from analytics.errors import LakeError
 from analytics.lake.__main__ import main
-from analytics.lake.keeper import Keeper
+from analytics.lake.jobs import LakeJobs
 from analytics.lake.maintenance import maintain
 from analytics.lake.rewriting import stored_files_of
 from analytics.lake.samples import HOUR_MS, HOURS_AT_ONCE
+from analytics.lake.status import Status
 from analytics.lake.tables import SAMPLES
+from analytics.lake.writer import ArrowWriter
 from tests.analytics.lake.lakes import add_views, put_offsets
 from tests.analytics.lake.sampled import Hours
 from tests.support.sample_files import HOUR, put
@@ -105,7 +107,7 @@ def test_a_new_lake_takes_many_hours_with_few_commits_and_hours_without_samples_
 def test_the_hours_of_two_histories_are_told_apart(hours: Hours) -> None:
     hours.write(HOUR + 5, put("orders", m0=1))
     hours.take()
-    # Another appliance, whose files have the same names, or a history that began anew.
+    # Another appliance with the same file names, or a history that started over.
     hours.write(HOUR + 2, put("bills", m0=2), source="b" * 32)
     hours.new()
 
@@ -120,7 +122,7 @@ def test_the_hours_of_two_histories_are_told_apart(hours: Hours) -> None:
         (b"no gzip", "Not a gzipped file"),
         (gzip.compress(b""), "it is empty"),
         (gzip.compress(b"{}\n"), "missing required field"),
-        (gzip.compress(b'{"version": 2, "source": "a", "hour_ms": 0}\n'), "of version 2"),
+        (gzip.compress(b'{"version": 2, "source": "a", "hour_ms": 0}\n'), "it has version 2"),
         (
             gzip.compress(
                 b'{"version": 1, "source": "a", "hour_ms": 0}\n'
@@ -159,16 +161,17 @@ def test_a_torn_file_keeps_no_message_from_the_lake_and_is_mended_by_deleting_it
     torn = hours.write(HOUR)
     torn.write_bytes(whole[:-9])
     lake = hours.lake
-    keeper = Keeper(lake.place, lake.source, lake.ingest, samples=hours.taking)
+    jobs = LakeJobs(lake.place, ArrowWriter, samples=hours.taking)
 
-    keeper.step(0.0)
-    refused = keeper.status.error
+    with pytest.raises(LakeError, match="Delete it, and the collector writes it again"):
+        jobs.ingest(lake.source)
+    refused = Status.of(lake.place).error
     torn.write_bytes(whole)
-    keeper.step(10.0)
+    jobs.ingest(lake.source)
 
     assert lake.offsets() == put_offsets(hours.builder)
     assert "Delete it, and the collector writes it again" in refused
-    assert keeper.status.error == ""
+    assert Status.of(lake.place).error == ""
     assert hours.rows() == [row(HOUR, 0, "orders", 5)]
 
 
@@ -179,15 +182,15 @@ def test_days_that_ended_become_one_file_and_old_ones_are_dropped(hours: Hours) 
     first = datetime.fromtimestamp(HOUR * HOUR_MS / 1000, UTC).date()
     known = hours.rows()
 
-    maintain(hours.lake.place, first + timedelta(days=5))
+    maintain(hours.lake.place, first + timedelta(days=5), ArrowWriter())
     tidied = hours.rows()
     files = stored_files_of(SAMPLES.existing(hours.lake.place))
-    maintain(hours.lake.place, first + timedelta(days=5), bronze_days=4)
+    maintain(hours.lake.place, first + timedelta(days=5), ArrowWriter(), bronze_days=4)
 
     assert tidied == known
     assert sorted(file.day for file in files) == [first, first + timedelta(days=1)]
     assert hours.rows() == [each for each in known if each[0] >= (HOUR + 15) * HOUR_MS]
-    # A day that was dropped is not taken again.
+    # A dropped day isn't ingested again.
     hours.new()
     assert hours.taking.take() is None
 
@@ -211,6 +214,6 @@ def test_the_commands_take_what_the_collector_wrote(
     environment = {"TREBUCHET_DATA": str(tmp_path), "TREBUCHET_STORE": str(hours.builder.root)}
 
     assert main(["ingest"], environment) == 0
-    assert "2 samples of 1 hours" in capsys.readouterr().out
+    assert "samples of 1 hours" in capsys.readouterr().out
     assert main(["ingest"], environment) == 0
     assert "samples" not in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The views of the lake: what SQL sees, narrowed to topics where asked."""
+"""The views of the lake: what SQL sees, optionally restricted to topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from analytics.lake.asking import source_of
 from analytics.lake.gold_tables import EVERY_TABLE
 from analytics.lake.place import LakePlace
 from analytics.lake.repair import forget
@@ -71,8 +70,6 @@ def test_a_lakes_name_is_no_pattern_of_others(
     add_views(connection, place)
 
     assert topics_in(connection) == [("own", 1)]
-    source = source_of(connection, place, MESSAGES, MESSAGES.existing(place))
-    assert connection.execute(f"SELECT topic FROM {source}").fetchall() == [("own",)]
 
 
 def test_views_of_a_lake_that_is_not_there_are_empty(

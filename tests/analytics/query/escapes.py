@@ -1,4 +1,4 @@
-"""Attempts to read more than a person may through SQL, by the way that each of them tries.
+"""Attempts to read more through SQL than a user may, grouped by method.
 
 Written from DuckDB's documentation and its lists of functions, settings and system tables. {file}
 is a Parquet file of the lake, {log} a commit of its Delta log, {folder} the lake's directory.
@@ -110,7 +110,7 @@ FILES_BY_NAME = [
     "FROM self",
 ]
 NAMES_IN_WITH = [
-    # The anchor of a recursive query doesn't see its own name: DuckDB looks for another table.
+    # The anchor of a recursive query doesn't see the query's name: DuckDB looks for another table.
     'WITH RECURSIVE "{file}" AS (SELECT topic, body FROM "{file}" UNION ALL '
     'SELECT * FROM "{file}" WHERE false) SELECT * FROM "{file}"',
     "WITH RECURSIVE sqlite_master AS (SELECT sql FROM sqlite_master UNION ALL "
@@ -123,7 +123,7 @@ NAMES_IN_WITH = [
     "SELECT * FROM duckdb_logs WHERE false) SELECT * FROM duckdb_logs",
     "WITH RECURSIVE pragma_database_list AS (SELECT file FROM pragma_database_list UNION ALL "
     "SELECT * FROM pragma_database_list WHERE false) SELECT * FROM pragma_database_list",
-    # A name is none in the query that it names, nor before it, nor outside of its parentheses.
+    # A name isn't visible in the query that it names, before it, or outside of its parentheses.
     'WITH "{file}" AS (FROM "{file}") FROM "{file}"',
     'WITH a AS (FROM "{file}"), "{file}" AS (SELECT 1) FROM a',
     'FROM (WITH "{file}" AS (SELECT 1) FROM "{file}"), "{file}"',
@@ -358,7 +358,7 @@ STATEMENTS = [
     "SELECT ?",
     "SELECT $name",
 ]
-"""What acts, or is no SELECT."""
+"""Statements that act, or aren't a SELECT."""
 ACTS = [
     "FROM arrow_scan(1, 2, 3)",
     "FROM arrow_scan_dumb(1, 2, 3)",
@@ -391,7 +391,7 @@ ACTS = [
     "FROM register_external_resource_type('x')",
     "FROM deregister_external_resource('x')",
 ]
-"""What must not reach DuckDB: it acts, waits, or takes an address of memory."""
+"""Calls that must not reach DuckDB because they act, wait, or accept a memory address."""
 
 REFUSED = {
     "files_by_function": FILES_BY_FUNCTION,
@@ -511,7 +511,7 @@ MASKED_VALUES = [
     "USING (body)",
     "SELECT 'found', topic FROM bronze.messages WHERE body IN (SELECT '{body}'::BLOB)",
 ]
-"""Attempts to see or to find {body}, {card}, {token} or {crc}, which rules of masking hide."""
+"""Attempts to see or to find {body}, {card}, {token} or {crc}, which masking rules hide."""
 
 TABLES = [
     "'{file}'",
@@ -558,5 +558,5 @@ PLACES_OF_TABLES = [
 
 
 def combinations(tables: Sequence[str]) -> list[str]:
-    """Return each of these tables in each place where a query may have one."""
+    """Return each of these tables in each place where a query can have one."""
     return [place.replace("{}", table) for place, table in product(PLACES_OF_TABLES, tables)]

@@ -1,7 +1,7 @@
-"""Nobody escapes from SQL: what a person may not see is refused, or not there to be seen.
+"""SQL can't be used to escape: forbidden data is rejected, or doesn't exist in the session.
 
-The person may query the topics shop-*, under rules of masking. Each attempt is refused by the
-checks; without the checks, it finds nothing either.
+The user may query the topics shop-*, under masking rules. The checks reject each attempt; without
+the checks, it finds nothing either.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from analytics.lake.masks import Mask
 from analytics.lake.place import LakePlace
 from analytics.query import engine as engine_module
 from analytics.query.cells import lines_of
-from analytics.query.checking import RESERVED_PREFIXES, QueryError, check
 from analytics.query.engine import Engine
 from analytics.query.functions import FUNCTIONS, TABLE_FUNCTIONS
+from analytics.query.validation import RESERVED_PREFIXES, QueryError, check
 from analytics.query.views import views_of
 from tests.analytics.lake.lakes import Lake
 from tests.analytics.query import escapes
@@ -45,7 +45,7 @@ MASKS = (
 
 
 class Asker:
-    """A person who may query the topics shop-* of a lake, and what the person may not see."""
+    """A user who can query the topics shop-* of a lake, and the data hidden from this user."""
 
     def __init__(self, directory: Path) -> None:
         builder = StoreBuilder(directory / "store")
@@ -58,7 +58,7 @@ class Asker:
         kept = dict.fromkeys(("shop-orders", "shop-bills", "bank-transfers"), BodyRule())
         lake = Lake(directory / "lake", builder.root, rules=BodyRules(kept))
         lake.take_all()
-        lake.bring_up()
+        lake.catch_up()
         self.place = LakePlace.of(str(lake.directory), None, {})
         messages = lake.directory / "bronze" / "messages"
         self.words = {
@@ -89,7 +89,7 @@ class Asker:
         return attempt
 
     def seen(self, answer: object, sql: str) -> set[str]:
-        """Return the secrets in an answer that the person didn't write into the query."""
+        """Return the secrets in an answer that the user didn't write into the query."""
         text = repr(answer).lower()
         return {each for each in self.secrets if each.lower() in text and each not in sql}
 
@@ -102,11 +102,11 @@ def answer_of(engine: Engine, sql: str) -> object:
     except ReportError as error:
         return str(error)
     except AttributeError:
-        return None  # a statement that has no rows, without the checks
+        return None  # a statement without rows, with the checks off
 
 
 def named(groups: Iterable[str]) -> list[object]:
-    """Return the attempts of groups, each with a name of its own."""
+    """Return the attempts of groups, each with a distinct name."""
     return [
         pytest.param(attempt, id=f"{group}-{number}")
         for group in groups

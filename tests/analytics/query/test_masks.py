@@ -11,8 +11,8 @@ import pytest
 from analytics.lake.bodies import BodyRule, BodyRules
 from analytics.lake.masks import Mask, add_hiding, masked_columns
 from analytics.lake.place import LakePlace
-from analytics.query.checking import QueryError
 from analytics.query.engine import Engine
+from analytics.query.validation import QueryError
 from analytics.query.views import views_of
 from broker_core.message.sys_flag import COMPRESSED_FLAG
 from tests.analytics.lake.lakes import Lake
@@ -46,7 +46,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kept = ("orders", "bills", "%RETRY%billing", "plain")
     made = Lake(directory / "lake", builder.root, rules=BodyRules(dict.fromkeys(kept, BodyRule())))
     made.take_all()
-    made.bring_up()
+    made.catch_up()
     return made.directory
 
 
@@ -102,7 +102,7 @@ IN_BODY = "(SELECT * FROM bronze.messages WHERE topic <> 'plain')"
     ],
 )
 def test_no_form_of_a_query_shows_what_is_hidden(lake: Path, sql: str) -> None:
-    # A rule of patterns is not about bills, nor one of paths about orders.
+    # A pattern rule doesn't cover bills, and a path rule doesn't cover orders.
     of_orders = repr(asked(lake, sql.replace("<> 'plain'", "= 'orders'")))
     for secret in (CARD, CARD.encode().hex(), CARD[::-1], TOKEN):
         assert secret.upper() not in of_orders.upper()
@@ -175,5 +175,5 @@ def test_a_hundred_rules_are_no_more_than_a_hundred_steps(lake: Path) -> None:
 
 
 def test_a_rule_of_a_kind_that_is_not_known_is_refused() -> None:
-    with pytest.raises(ValueError, match="no rule of masking of the kind column"):
+    with pytest.raises(ValueError, match="unknown kind of masking rule: column"):
         Mask.of({"topics": ["*"], "kind": "column", "what": "x"})

@@ -1,4 +1,4 @@
-"""SQL over a lake: what is answered, what is refused, and in how much room."""
+"""SQL over a lake: answers, rejections and resource limits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from analytics.lake.gold_tables import EVERY_TABLE
 from analytics.lake.place import LakePlace
 from analytics.query import engine as engine_module
-from analytics.query.checking import QueryError
 from analytics.query.engine import Engine
+from analytics.query.validation import QueryError
 from analytics.query.views import views_of
 from tests.analytics.lake.lakes import Lake
 from tests.analytics.store_builder import StoreBuilder
@@ -29,7 +29,7 @@ TOO_LARGE = "SELECT list(range) FROM range(1000000000)"
 
 
 class Asked:
-    """One query, run by the program in a process of its own."""
+    """One query, run by the program in a separate process."""
 
     def __init__(self, lake: Path, directory: Path, sql: str, **changed: Any) -> None:
         request = {
@@ -78,7 +78,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     builder.write()
     made = Lake(directory / "lake", builder.root)
     made.take_all()
-    made.bring_up()
+    made.catch_up()
     return made.directory
 
 
@@ -301,7 +301,7 @@ def engine_of(lake: Path) -> Engine:
 
 
 def rows_for(lake: Path, topics: list[str], sql: str) -> list[dict[str, Any]]:
-    """Return what somebody is answered who may read these topics."""
+    """Return the rows for a user who can read these topics."""
     place = LakePlace.of(str(lake), None, {})
     with Engine(place, views_of(place, topics), "UTC").reader(sql) as reader:
         found: list[dict[str, Any]] = reader.read_all().to_pylist()
@@ -349,7 +349,7 @@ def test_a_view_of_the_querys_own_hides_nothing_of_ours(lake: Path) -> None:
     ],
 )
 def test_a_filter_is_never_tried_on_what_is_not_in_the_view(lake: Path, filters: str) -> None:
-    """DuckDB may try the query's filter on a row before the view's; its error would tell."""
+    """DuckDB may apply the query's filter to a row before the view's; errors would show data."""
     found = rows_for(lake, ["bills"], f"SELECT topic FROM bronze.messages WHERE {filters}")
 
     assert [row["topic"] for row in found] == ["bills"] * 10
@@ -424,7 +424,7 @@ def test_the_query_ends_with_whoever_asked(lake: Path, tmp_path: Path) -> None:
                 json.dumps({**request, "seconds_max": 600, "topics": None}).encode() + b"\n"
             )
             process.stdin.flush()
-            process.stdout.readline()  # it says how far it is: it runs
+            process.stdout.readline()  # a progress report means that it's running
             process.stdin.close()
 
             assert process.wait(SECONDS_MAX) == 1
@@ -454,7 +454,7 @@ def test_tables_are_described_with_their_columns(lake: Path) -> None:
     assert {
         "name": "store_timestamp",
         "type": "TIMESTAMPTZ",
-        "description": "when the broker stored it",
+        "description": "when the broker stored the message",
     } in messages["columns"]
     assert [messages["name"], *(each["name"] for each in others)] == [
         table.name for table in EVERY_TABLE

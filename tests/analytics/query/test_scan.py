@@ -1,4 +1,4 @@
-"""Scans of lake tables: equal to reading the tables directly, with filters that reach the files."""
+"""Scans of lake tables: equal to reading the tables directly, with filters pushed down to files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> LakePlace:
     rules = BodyRules(dict.fromkeys(("orders", "bills", "it's"), BodyRule()))
     lake = Lake(directory / "lake [x]*? it's", builder.root, rules=rules)
     lake.take_all()
-    lake.bring_up()
+    lake.catch_up()
     return lake.place
 
 
@@ -67,7 +67,7 @@ def asked(
 
 
 def directly(place: LakePlace, sql: str, topics: Sequence[str] | None = None) -> pa.Table:
-    """Return what SQL finds in views of the files, in a DuckDB that may do anything."""
+    """Return the result of SQL on views of the files, in an unrestricted DuckDB."""
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         add_views(connection, place, topics)

@@ -1,4 +1,4 @@
-"""What the broker does with messages: delays, transactions, order, topics and who uses them."""
+"""Reports on the broker's work: delays, transactions, order, topics and their users."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_waits_are_counted_by_level_and_topic(running_spark: Spark, tmp_path: Pa
     came: list[tuple[int, str, bytes, int]] = []
     for number in range(80):
         level, topic = 1 + number % 3, ("orders", "%RETRY%billing")[number % 2]
-        # Tries of one message have one UNIQ_KEY.
+        # Attempts of one message share a UNIQ_KEY.
         text = encoded(UNIQ_KEY=f"FD{number // 4}", REAL_TOPIC=topic, DELAY=str(level))
         tries, parked = number % 4, START_MS + 100 * number
         builder.put(
@@ -83,7 +83,7 @@ def test_waits_are_counted_by_level_and_topic(running_spark: Spark, tmp_path: Pa
             *(rank(known, 0.5), rank(known, 0.95), max(known), max(known) - min(known)),
         )
     assert found == expected
-    assert "12 delayed messages still wait." in sentence_of("delays", outcome)
+    assert "12 delayed messages are still waiting." in sentence_of("delays", outcome)
 
 
 def test_when_everything_waits_the_sentence_says_so(running_spark: Spark, tmp_path: Path) -> None:
@@ -93,7 +93,10 @@ def test_when_everything_waits_the_sentence_says_so(running_spark: Spark, tmp_pa
 
     outcome = outcome_of(running_spark, builder.write(), "delays")
 
-    assert sentence_of("delays", outcome) == "1 delayed messages wait; none came in this time."
+    assert (
+        sentence_of("delays", outcome)
+        == "1 delayed messages are waiting. None were delivered in this time range."
+    )
 
 
 def half(builder: StoreBuilder, number: int, stored: int, checks: int = 0) -> int:
@@ -123,7 +126,7 @@ def test_transactions_are_counted_by_outcome(running_spark: Spark, tmp_path: Pat
         outcomes[group, outcome] += 1
         offset = half(builder, number, begun)
         if number % 3 == 0:
-            # A check puts the half message again, and lists the one before as done with.
+            # A check puts the half message again, and marks the previous one as done.
             done.append(offset)
             offset = half(builder, number, begun + 100, checks=1)
             checks[group] += 1
@@ -162,7 +165,7 @@ def test_transactions_are_counted_by_outcome(running_spark: Spark, tmp_path: Pat
             max(ways[group]),
         )
     assert sentence_of("transactions", outcome_found).startswith(
-        "Of 60 transactions 12 were rolled"
+        "Of 60 transactions, 12 were rolled"
     )
 
 
@@ -258,7 +261,7 @@ def test_topics_that_nobody_needs_have_the_first_state_that_fits(
     }
     assert {topic: row["bytes"] for topic, row in found.items()} == {**sizes, "never": 0}
     assert sentence_of("topics", outcome).startswith(
-        "Of 4 topics 1 are empty, 1 are read by no group and 1 are idle; "
+        "Of 4 topics, 1 are empty, 1 aren't read by any group and 1 are idle. "
     )
 
 
@@ -302,7 +305,7 @@ def test_storage_is_summed_by_the_beginning_of_topics(
 
 
 def hourly(spark: SparkSession, counts: list[int], topic: str = "orders") -> Any:
-    """Messages of one topic, so many in each hour; two hours of another stand around them."""
+    """Messages of one topic, a given number per hour, between two hours of another topic."""
     read = messages_with(anomalies.REPORT.reads)
     rows = [
         (topic, NOON + timedelta(hours=hour, minutes=1))
@@ -346,7 +349,7 @@ def test_the_same_hours_of_the_week_are_compared_where_there_are_enough(
     read = messages_with(anomalies.REPORT.reads)
     week = timedelta(days=7)
     rows = [("orders", NOON + week * number) for number in range(7) for _ in range(100)]
-    # Each hour of a week occurs as often only if all are there: one message an hour otherwise.
+    # Hours of a week are equally frequent only if all exist: otherwise one message an hour.
     rows += [("orders", NOON + timedelta(hours=hour)) for hour in range(7 * 168) if hour % 168]
     around = [("edge", NOON - timedelta(hours=1)), ("edge", NOON + week * 7)]
 
@@ -377,7 +380,7 @@ def test_senders_that_began_or_ceased_are_told_from_those_that_stayed(
         "10.0.0.3": ("new", 0, len(recent["10.0.0.3"])),
     }
     assert sentence_of("changes", outcome).startswith(
-        "1 pairs of host and topic are new, 1 have vanished, and 1 stayed; "
+        "1 pairs of host and topic are new, 1 have disappeared and 1 are unchanged. "
     )
 
 

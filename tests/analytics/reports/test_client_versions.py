@@ -1,21 +1,21 @@
-"""Versions of clients, out of small frames of samples."""
+"""Client versions, from small frames of samples."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from analytics.lake.asking import asking
-from analytics.lake.tables import SAMPLES
-from analytics.report_from_samples import rows_from
 from analytics.reports import clients
 from analytics.reports.summaries import summaries_of
 from analytics.reports.totals import totals_of
-from analytics.request import Request
+from tests.analytics.reports.making import table_of
 from tests.analytics.store_builder import START_MS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 MINUTE_MS = 60_000
 STEP_MS = 10 * MINUTE_MS
@@ -41,7 +41,7 @@ def sample(step: int, group: str, client: str, count: int, **others: Any) -> dic
 
 
 def sampled(*steps: int) -> list[dict[str, Any]]:
-    """Return what says that the broker was sampled in some steps, and nothing of clients."""
+    """Return the samples of some steps without any clients."""
     others = {"kind": "broker", "consumer_group": None, "metric": "log_bytes"}
     return [sample(step, "", "0", 1, **others) for step in steps]
 
@@ -51,12 +51,8 @@ def producers(step: int, group: str, client: str, count: int) -> dict[str, Any]:
     return sample(step, "", f"{group}@{client}", count, **others)
 
 
-def found_in(*samples: dict[str, Any]) -> pa.Table:
-    rows = pa.Table.from_pylist(list(samples), SAMPLES.schema)
-    request = Request(clients.REPORT, Path("a"), Path("b"))
-    with asking() as connection:
-        connection.register("samples", rows)
-        return rows_from(connection, "samples", request, STEP_MS // 1000)
+def found_in(spark: SparkSession, *samples: dict[str, Any]) -> pa.Table:
+    return table_of(spark, clients.REPORT, samples, {}, STEP_MS // 1000)
 
 
 def changes_of(table: pa.Table) -> list[tuple[int, str, str, str]]:
@@ -79,8 +75,10 @@ def sentence_of(table: pa.Table) -> str:
     return text
 
 
-def test_a_deployment_brings_a_version_and_takes_the_other_away() -> None:
+@pytest.mark.spark
+def test_a_deployment_brings_a_version_and_takes_the_other_away(spark: SparkSession) -> None:
     table = found_in(
+        spark,
         *sampled(0, 1, 2, 3),
         *(sample(step, "billing", OLD, 3) for step in (0, 1)),
         *(sample(step, "billing", NEWER, 3) for step in (1, 2, 3)),
@@ -98,13 +96,17 @@ def test_a_deployment_brings_a_version_and_takes_the_other_away() -> None:
         "producers": "0",
     }
     assert sentence_of(table) == (
-        f"New versions in groups: 1, gone: 1; the last change: {OLD} went from billing. In the end "
-        f"3 of 3 clients are {NEWER}."
+        f"Client versions in groups: 1 added, 1 removed. The last change: {OLD} left billing. "
+        f"At the end, 3 of 3 clients run {NEWER}."
     )
 
 
-def test_what_stays_is_no_change_and_the_first_step_compares_with_nothing() -> None:
+@pytest.mark.spark
+def test_what_stays_is_no_change_and_the_first_step_compares_with_nothing(
+    spark: SparkSession,
+) -> None:
     table = found_in(
+        spark,
         *sampled(0, 1),
         *(sample(step, "billing", OLD, 3) for step in (0, 1)),
         *(producers(step, "shop", "GO v5_1_4", 1) for step in (0, 1)),
@@ -112,22 +114,27 @@ def test_what_stays_is_no_change_and_the_first_step_compares_with_nothing() -> N
 
     assert changes_of(table) == []
     assert sentence_of(table) == (
-        f"No group's versions changed; in the end 3 of 4 clients are {OLD}."
+        f"No group changed client versions. At the end, 3 of 4 clients run {OLD}."
     )
 
 
-def test_a_pause_of_the_collector_is_no_change_and_one_of_the_clients_is() -> None:
+@pytest.mark.spark
+def test_a_pause_of_the_collector_is_no_change_and_one_of_the_clients_is(
+    spark: SparkSession,
+) -> None:
     seen = [sample(step, "billing", OLD, 1) for step in (0, 3)]
 
-    assert changes_of(found_in(*sampled(0, 3), *seen)) == []
-    assert changes_of(found_in(*sampled(0, 1, 2, 3), *seen)) == [
+    assert changes_of(found_in(spark, *sampled(0, 3), *seen)) == []
+    assert changes_of(found_in(spark, *sampled(0, 1, 2, 3), *seen)) == [
         (1, "gone", "billing", OLD),
         (3, "new", "billing", OLD),
     ]
 
 
-def test_a_client_at_two_masters_counts_once_and_in_two_groups_twice() -> None:
+@pytest.mark.spark
+def test_a_client_at_two_masters_counts_once_and_in_two_groups_twice(spark: SparkSession) -> None:
     table = found_in(
+        spark,
         *sampled(0),
         sample(0, "billing", OLD, 3),
         sample(0, "billing", OLD, 2, broker="broker-b"),
@@ -140,8 +147,11 @@ def test_a_client_at_two_masters_counts_once_and_in_two_groups_twice() -> None:
     }
 
 
-def test_producers_have_their_own_group_and_no_link_to_a_group_of_consumers() -> None:
-    (row,) = found_in(*sampled(0), producers(0, "shop", "GO v5_1_4", 2)).to_pylist()
+@pytest.mark.spark
+def test_producers_have_their_own_group_and_no_link_to_a_group_of_consumers(
+    spark: SparkSession,
+) -> None:
+    (row,) = found_in(spark, *sampled(0), producers(0, "shop", "GO v5_1_4", 2)).to_pylist()
 
     assert (row["role"], row["consumer_group"], row["producer_group"]) == (
         "producers",
@@ -151,9 +161,12 @@ def test_producers_have_their_own_group_and_no_link_to_a_group_of_consumers() ->
     assert (row["client"], row["language"], row["clients"]) == ("GO v5_1_4", "GO", 2)
 
 
-def test_members_of_a_group_as_a_whole_are_not_counted_again() -> None:
+@pytest.mark.spark
+def test_members_of_a_group_as_a_whole_are_not_counted_again(spark: SparkSession) -> None:
     table = found_in(
-        sample(0, "billing", OLD, 3), sample(0, "billing", "", 3, kind="group", name=None)
+        spark,
+        sample(0, "billing", OLD, 3),
+        sample(0, "billing", "", 3, kind="group", name=None),
     )
 
     assert table["clients"].to_pylist() == [3]

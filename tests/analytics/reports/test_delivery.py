@@ -1,4 +1,4 @@
-"""What happens to messages: on the way to the log, in groups, and when they come twice."""
+"""The path of messages: into the log, in groups, and duplicates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from analytics.facts import ConsumerOffset, StoreFacts, facts_of
 from analytics.reports import duplicates, lag, latency, retries
 from analytics.schemas import messages_with
 from broker_core.message import properties
-from tests.analytics.reports.making import outcome_of, rows_of, sentence_of
+from tests.analytics.reports.making import outcome_of, rows_of, said_by, sentence_of
 from tests.analytics.store_builder import START_MS, StoreBuilder
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MINUTE_MS = 60_000
-# A range of this length is cut by minutes.
+# A range of this length is split by minutes.
 HOUR = {"from_ms": START_MS, "to_ms": START_MS + 60 * MINUTE_MS}
 
 
@@ -69,7 +69,7 @@ def test_latency_is_counted_by_topic_and_minute(running_spark: Spark, tmp_path: 
             *(nearest_rank(sound, share) for share in (0.5, 0.95, 0.99)),
             max(sound),
         ]
-    assert "messages were slow on their way" in sentence_of("latency", outcome)
+    assert "messages were slow to reach the log" in sentence_of("latency", outcome)
 
 
 @pytest.mark.spark
@@ -112,7 +112,7 @@ def test_retries_and_dead_letters_are_counted_by_group_and_origin(
     assert found == tries
     assert most_found == most
     dead = sum(number for (_, _, is_dead), number in tries.items() if is_dead)
-    assert f"9 of {dead} dead letters" in sentence_of("retries", outcome)
+    assert f"dead letters: 9 of {dead}, after" in sentence_of("retries", outcome)
 
 
 @pytest.mark.spark
@@ -162,7 +162,7 @@ def test_unread_messages_are_counted_by_group_and_time_of_storing(
         (row["consumer_group"], row["topic"], row["time"]): row["unread"]
         for row in outcome.table.to_pylist()
     }
-    assert sentence_of("lag", outcome).startswith("billing is behind most: ")
+    assert sentence_of("lag", outcome).startswith("billing is furthest behind: ")
 
 
 @pytest.mark.spark
@@ -184,7 +184,7 @@ def test_offsets_that_cannot_be_read_are_a_sentence_and_the_saved_copy_helps(
     good = file.read_text()
     file.write_text(good[:20])
 
-    with pytest.raises(ReportError, match=r"consumerOffset\.json cannot be understood: "):
+    with pytest.raises(ReportError, match=r"consumerOffset\.json can't be read: "):
         facts_of(root)
     file.with_name("consumerOffset.json.bak").write_text(good)
 
@@ -229,11 +229,65 @@ def test_messages_that_were_stored_twice_are_counted_by_both_keys(
     assert all(row["extra"] == row["messages"] - 1 for row in found)
 
 
+def duplicates_of(spark: SparkSession, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    read = messages_with(duplicates.REPORT.reads)
+    found = duplicates.repeated_messages(spark.createDataFrame(rows, read), {}, 60).collect()
+    return [row.asDict() for row in found]
+
+
 @pytest.mark.spark
 def test_a_message_sent_again_is_no_second_use_of_its_keys(spark: SparkSession) -> None:
-    read = messages_with(duplicates.REPORT.reads)
-    rows = [("orders", "FD1", ["k"], NOON), ("orders", "FD1", ["k"], NOON + timedelta(seconds=3))]
+    later = NOON + timedelta(seconds=3)
+    rows = [("orders", "FD1", ["k"], 0, NOON, NOON), ("orders", "FD1", ["k"], 1, later, later)]
 
-    found = duplicates.more_than_once(spark.createDataFrame(rows, read), {}, 60).collect()
+    found = duplicates_of(spark, rows)
 
-    assert [(row["kind"], row["apart_ms"]) for row in found] == [("uniq_key", 3_000)]
+    assert [(row["kind"], row["extra"], row["apart_ms"]) for row in found] == [
+        ("uniq_key", 1, 3_000)
+    ]
+
+
+@pytest.mark.spark
+def test_a_batch_with_one_unique_key_is_one_sending(spark: SparkSession) -> None:
+    """RocketMQ 5.3.3 stores all messages of a batch under the batch's UNIQ_KEY."""
+    batch = [("orders", "FD1", [f"k{number}"], 2, NOON, NOON) for number in range(5)]
+    later = NOON + timedelta(seconds=2)
+    again = [(*row[:3], 1, later, later) for row in batch]
+
+    assert duplicates_of(spark, batch) == []
+    found = {row["kind"]: row for row in duplicates_of(spark, [*batch, *again])}
+    assert found.keys() == {"uniq_key"}
+    assert (found["uniq_key"]["messages"], found["uniq_key"]["extra"]) == (10, 5)
+
+
+@pytest.mark.spark
+def test_sums_are_of_all_keys_however_many_have_rows_of_their_own(
+    running_spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind has its own limit, and the rest is one row per topic."""
+    monkeypatch.setattr(duplicates, "ROWS_MAX", 10)
+    builder = StoreBuilder(tmp_path, file_bytes=64 * 1024)
+    born = START_MS
+    for number in range(40):
+        # Sent again: each one once more, the first five twice more.
+        for again in range(3 if number < 5 else 2):
+            builder.put(
+                ("orders", "bills")[number % 2],
+                properties=encoded(UNIQ_KEY=f"U{number}", KEYS=f"own{number}"),
+                born_timestamp=born + again,
+            )
+    for number in range(90):
+        builder.put("orders", properties=encoded(UNIQ_KEY=f"V{number}", KEYS=f"k{number % 30}"))
+
+    outcome = outcome_of(running_spark, builder.write(), "duplicates")
+
+    said = said_by("duplicates", outcome)
+    assert said["totals"]["repeated"] == str(40 + 30)
+    assert said["totals"]["extra"] == str(35 + 2 * 5 + 30 * 2)
+    assert said["totals"]["worst"] == "3"
+    assert said["finding"]["figures"]["extra"]["value"] == str(35 + 2 * 5)
+    kinds = {row["by"]: row["sums"] for row in said["breakdown"]["rows"]}
+    assert kinds["uniq_key"][0] == str(35 + 2 * 5)
+    rows = outcome.table.to_pylist()
+    assert sum(row["value"] is None for row in rows) == 3
+    assert sum(row["kind"] == "uniq_key" and row["value"] is not None for row in rows) == 10

@@ -1,22 +1,21 @@
-"""Backlogs and time to drain, out of small frames of samples."""
+"""Backlogs and drain times, from small frames of samples."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from analytics.arguments import parse_arguments
-from analytics.lake.asking import asking
-from analytics.lake.tables import SAMPLES
-from analytics.report_from_samples import rows_from
 from analytics.reports import drain
 from analytics.reports.summaries import summaries_of
-from analytics.request import Request
+from tests.analytics.reports.making import table_of
 from tests.analytics.store_builder import START_MS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 MINUTE_MS = 60_000
 STEP_MS = 5 * MINUTE_MS
@@ -24,7 +23,7 @@ BEGAN_MS = START_MS // STEP_MS * STEP_MS
 
 
 def sample(minute: int, metric: str, total: int, **others: Any) -> dict[str, Any]:
-    """Return a minute of the group billing in orders; a reading is read six times."""
+    """Return a minute of the group billing in orders; a reading is repeated six times."""
     is_counter = metric in {"consumed", "put"}
     known = {
         "minute": (BEGAN_MS + minute * MINUTE_MS) * 1000,
@@ -41,12 +40,8 @@ def sample(minute: int, metric: str, total: int, **others: Any) -> dict[str, Any
     return known | others
 
 
-def drained(*samples: dict[str, Any], **parameters: int | str) -> pa.Table:
-    rows = pa.Table.from_pylist(list(samples), SAMPLES.schema)
-    request = Request(drain.REPORT, Path("a"), Path("b"), parameters=parameters)
-    with asking() as connection:
-        connection.register("samples", rows)
-        return rows_from(connection, "samples", request, STEP_MS // 1000)
+def drained(spark: SparkSession, *samples: dict[str, Any], **parameters: int | str) -> pa.Table:
+    return table_of(spark, drain.REPORT, samples, parameters, STEP_MS // 1000)
 
 
 def sentence_of(table: pa.Table) -> str:
@@ -56,8 +51,10 @@ def sentence_of(table: pa.Table) -> str:
     return text
 
 
-def test_a_step_has_its_last_backlog_and_all_that_was_read_and_came() -> None:
+@pytest.mark.spark
+def test_a_step_has_its_last_backlog_and_all_that_was_read_and_came(spark: SparkSession) -> None:
     table = drained(
+        spark,
         *(sample(minute, "lag", 1000 - 100 * minute) for minute in range(5)),
         *(sample(minute, "consumed", 160) for minute in range(5)),
         *(sample(minute, "put", 60) for minute in range(5)),
@@ -77,17 +74,19 @@ def test_a_step_has_its_last_backlog_and_all_that_was_read_and_came() -> None:
         "arrived": 300,
         "reads_a_minute": 160,
         "comes_a_minute": 60,
-        # 600 go in six minutes when each takes 100 away.
+        # 600 are drained in six minutes at 100 per minute.
         "drain_ms": 6 * MINUTE_MS,
     }
     assert (second["backlog"], second["consumed"], second["drain_ms"]) == (0, 0, 0)
 
 
-def test_brokers_add_up_and_each_counts_by_the_time_that_it_was_seen() -> None:
+@pytest.mark.spark
+def test_brokers_add_up_and_each_counts_by_the_time_that_it_was_seen(spark: SparkSession) -> None:
     (row,) = drained(
+        spark,
         *(sample(0, metric, 100) for metric in ("lag", "consumed", "put")),
         sample(0, "lag", 50, broker="broker-b"),
-        # Seen for half a minute only: 30 messages in it are 60 a minute.
+        # Observed for half a minute only: 30 messages in it mean 60 a minute.
         sample(0, "consumed", 30, broker="broker-b", weight=MINUTE_MS // 2),
     ).to_pylist()
 
@@ -96,18 +95,25 @@ def test_brokers_add_up_and_each_counts_by_the_time_that_it_was_seen() -> None:
     assert row["drain_ms"] == 150 * MINUTE_MS // 60
 
 
-def test_a_group_that_reads_no_faster_than_messages_come_never_catches_up() -> None:
-    table = drained(sample(0, "lag", 100), sample(0, "consumed", 40), sample(0, "put", 40))
+@pytest.mark.spark
+def test_a_group_that_reads_no_faster_than_messages_come_never_catches_up(
+    spark: SparkSession,
+) -> None:
+    table = drained(spark, sample(0, "lag", 100), sample(0, "consumed", 40), sample(0, "put", 40))
 
     assert table["drain_ms"].to_pylist() == [None]
     assert sentence_of(table) == (
-        "billing is furthest behind in orders, 100 messages in the end, and does not catch up: "
-        "it reads 40 a minute, and 40 come."
+        "billing is furthest behind in orders, with 100 messages at the end, and isn't catching "
+        "up: it reads 40 a minute while 40 arrive."
     )
 
 
-def test_the_sentence_is_of_the_end_and_of_who_is_furthest_behind_there() -> None:
+@pytest.mark.spark
+def test_the_sentence_is_of_the_end_and_of_who_is_furthest_behind_there(
+    spark: SparkSession,
+) -> None:
     table = drained(
+        spark,
         sample(0, "lag", 9_000, consumer_group="audit"),
         sample(6, "lag", 10, consumer_group="audit"),
         sample(6, "lag", 600),
@@ -115,22 +121,29 @@ def test_the_sentence_is_of_the_end_and_of_who_is_furthest_behind_there() -> Non
     )
 
     assert sentence_of(table) == (
-        "billing is furthest behind in orders, 600 messages in the end, and needs 120000 to catch "
-        "up: it reads 300 a minute, and 0 come."
+        "billing is furthest behind in orders, with 600 messages at the end, and needs 120000 to "
+        "catch up: it reads 300 a minute while 0 arrive."
     )
 
 
-def test_when_all_is_read_the_sentence_names_the_longest_backlog_that_there_was() -> None:
-    table = drained(sample(0, "lag", 70), sample(6, "lag", 0))
+@pytest.mark.spark
+def test_when_all_is_read_the_sentence_names_the_longest_backlog_that_there_was(
+    spark: SparkSession,
+) -> None:
+    table = drained(spark, sample(0, "lag", 70), sample(6, "lag", 0))
 
     assert sentence_of(table) == (
-        "In the end every group has read all; the longest backlog was that of billing in orders, "
-        "70 messages."
+        "At the end, every group had read everything. The longest backlog was that of billing in "
+        "orders: 70 messages."
     )
 
 
-def test_queues_of_a_topic_and_a_group_as_a_whole_are_not_counted_again() -> None:
+@pytest.mark.spark
+def test_queues_of_a_topic_and_a_group_as_a_whole_are_not_counted_again(
+    spark: SparkSession,
+) -> None:
     (row,) = drained(
+        spark,
         sample(0, "lag", 5),
         sample(0, "lag", 5, part=0),
         sample(0, "lag", 5, kind="group", topic=None),
@@ -151,10 +164,12 @@ def test_queues_of_a_topic_and_a_group_as_a_whole_are_not_counted_again() -> Non
         ({"group": "bill"}, set()),
     ],
 )
+@pytest.mark.spark
 def test_a_topic_and_a_group_narrow_it(
-    parameters: dict[str, str], found: set[tuple[str, str]]
+    spark: SparkSession, parameters: dict[str, str], found: set[tuple[str, str]]
 ) -> None:
     table = drained(
+        spark,
         sample(0, "lag", 5),
         sample(0, "lag", 5, topic="bills"),
         sample(0, "lag", 5, topic="bills", consumer_group="audit"),

@@ -1,4 +1,4 @@
-"""Who sends what, how large it is, and how evenly keys and queues share it."""
+"""Reports on senders, sizes, and the distribution over keys and queues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def made(root: Path, count: int = 240) -> tuple[Path, list[dict[str, Any]]]:
-    """Return a store, and the messages in it by another account than its files."""
+    """Return a store, and its messages independent of its files."""
     builder, messages = StoreBuilder(root, file_bytes=64 * 1024), []
     for number in range(count):
         message: dict[str, Any] = {
@@ -153,8 +153,8 @@ def test_the_least_even_topic_is_named_unless_there_is_too_little_to_tell(
     told = sentence_of("queues", outcome_of(running_spark, root, "queues"))
     untold = sentence_of("queues", outcome_of(running_spark, few, "queues"))
 
-    assert told.startswith("orders is spread least evenly: its queue 0 has ")
-    assert told.endswith("where an even share of 8 queues is 125.")
+    assert told.startswith("orders is distributed least evenly: queue 0 has ")
+    assert told.endswith("compared with 125 for an even distribution over 8 queues.")
     assert untold.startswith("No topic has enough messages")
 
 

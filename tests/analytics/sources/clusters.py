@@ -1,4 +1,4 @@
-"""Sending to a broker, and reading it by the cluster source without Spark."""
+"""Send to a broker, and read it by the cluster source without Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def send(broker: BrokerProcess, topic: str, count: int, *, first: int = 0) -> li
     async def sent() -> None:
         async with Cluster(Access((broker.namesrv,))) as cluster:
             sender = Sender(cluster, "pg")
-            # One after the other: then each queue has every second message.
+            # One after the other, so that each queue has every second message.
             for message in outgoing:
                 await sender.send_all([message])
 
@@ -102,7 +102,7 @@ def stream_bodies(
 def followed(
     stream: RocketMqStreamReader, start: dict[str, Any], limit: ReadLimit | None = None
 ) -> tuple[list[bytes], dict[str, Any]]:
-    """Read batch after batch until nothing is left; return the bodies and where it ended."""
+    """Read batch after batch to the end; return the bodies and the final offset."""
     found: list[bytes] = []
     while (end := stream.latestOffset(start, limit or ReadAllAvailable())) != start:
         found += stream_bodies(stream, start, end)

@@ -1,4 +1,4 @@
-"""One broker of ours for all tests of the cluster source."""
+"""One of our brokers for all tests of the cluster source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.remote.opened import close_clusters
+from analytics.remote.connections import close_clusters
 from tests.support import raw_remoting
 from tests.support.broker_process import BrokerProcess
 
@@ -25,7 +25,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def topic(broker: BrokerProcess, request: pytest.FixtureRequest) -> str:
-    """A topic with two queues and the test's name."""
+    """A topic with two queues, named after the test."""
     name = f"t-{abs(hash(request.node.nodeid))}"
     raw_remoting.create_topic(broker.port, name, queues=2)
     return name

@@ -51,15 +51,15 @@ def test_options_have_types_and_defaults() -> None:
         ({"path": "/s", "checkCrc": "maybe"}, "checkCrc is 'maybe'; it must be body, true or fal"),
         ({"path": "/s", "decompress": "2"}, "decompress is '2'; it must be true or false"),
         ({"path": "/s", "topic": "a,b c"}, "topic is 'a,b c'; .* contains illegal characters"),
-        ({"path": "/s", "topic": ","}, "topic is ','; it must be topics with commas"),
-        ({"path": "/s", "queue": "1,x"}, "queue is '1,x'; it must be queue ids with commas"),
+        ({"path": "/s", "topic": ","}, "topic is ','; it must be topics separated by commas"),
+        ({"path": "/s", "queue": "1,x"}, "queue is '1,x'; it must be queue ids sep"),
         ({"path": "/s", "startingOffset": "first"}, "'first'; it must be earliest, latest or a w"),
         ({"path": "/s", "endingOffset": "earliest"}, "'earliest'; it must be latest or a whole"),
-        ({"path": "/s", "maxBytesPerTrigger": "0"}, "'0'; it must be a whole number from 1 on"),
-        ({"path": "/s", "groupBy": "topic,body"}, "'topic,body'; it must be columns with commas"),
-        ({"path": "/s", "groupBy": ""}, "groupBy is ''; it must be columns with commas"),
+        ({"path": "/s", "maxBytesPerTrigger": "0"}, "'0'; it must be a whole number of at least 1"),
+        ({"path": "/s", "groupBy": "topic,body"}, "'topic,body'; it must be columns sep"),
+        ({"path": "/s", "groupBy": ""}, "groupBy is ''; it must be columns sep"),
         ({"path": "/s", "groupBy": "tags", "groupSeconds": "0"}, "'0'; it must be a whole number"),
-        ({"path": "/s", "groupSeconds": "60"}, "groupSeconds is of use with groupBy only"),
+        ({"path": "/s", "groupSeconds": "60"}, "groupSeconds requires groupBy"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_in_a_sentence(
@@ -189,7 +189,7 @@ def test_an_empty_store_is_an_empty_frame(spark: SparkSession, tmp_path: Path) -
 def test_a_missing_store_is_told_in_our_sentence(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.read.format("commitlog").load(str(tmp_path / "gone"))
 
-    with pytest.raises(PySparkException, match=r"There is no store at .*gone: no such directory"):
+    with pytest.raises(PySparkException, match=r"No store at .*gone: the directory doesn't exist"):
         frame.count()
 
 

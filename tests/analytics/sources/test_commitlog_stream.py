@@ -1,4 +1,4 @@
-"""The log as a stream: each message once, whatever is appended, damaged or lost meanwhile."""
+"""The log as a stream: each message once, despite appends, damage or loss in between."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(reader: CommitLogStreamReader, start: int, end: int) -> list[int]:
 
 
 def followed(reader: CommitLogStreamReader, start: int) -> tuple[list[int], int, int]:
-    """Read batch after batch to the end: the offsets, where it ended, how many batches."""
+    """Read batch after batch to the end: the offsets, the final offset, the number of batches."""
     found: list[int] = []
     batches = 0
     limit = reader.getDefaultReadLimit()
@@ -69,7 +69,7 @@ def test_a_stream_begins_where_it_is_told_to(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["endingOffset", "endingTimestamp"])
 def test_a_stream_has_no_end(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ReportError, match="A stream of commitlog has no end: leave out endingOff"):
+    with pytest.raises(ReportError, match=r"A stream of commitlog has no end. Remove endingOff"):
         reader_of(tmp_path, **{name: 5})
 
 
@@ -152,7 +152,7 @@ def test_a_log_whose_old_files_expired_is_the_same_log(tmp_path: Path) -> None:
     for file in sorted(builder.files)[:-1]:
         builder.path_of(file).unlink()
 
-    # Nothing is left to know it by; what has expired unread is loss when it is read.
+    # It can no longer be identified; expired unread data counts as loss when it's read.
     assert reader.latestOffset(at, ReadAllAvailable())[OFFSET] == builder.position
 
 
@@ -202,7 +202,7 @@ def test_a_query_whose_log_has_expired_ends_with_our_sentence(
 
 
 def _drain(spark: SparkSession, directory: Path, **options: str) -> None:
-    """Run a query over all that is there, in batches, into Parquet."""
+    """Run a query over all available data, in batches, into Parquet."""
     stream = (
         spark.readStream.format("commitlog")
         .schema(messages_with([OFFSET, "topic"]))

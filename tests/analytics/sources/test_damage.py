@@ -1,4 +1,4 @@
-"""Damage is never silent: reading fails, or damage is a row, or somebody asked to skip it."""
+"""Damage is never silent: reading fails, or damage is a row, or the user chose to skip it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOPICS, WITH_ROWS = messages_with(["topic"]), messages_with(["topic"], damage=Tr
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> StoreBuilder:
-    """300 messages, one of them with zeros where its size should be."""
+    """300 messages, one of them with zeros in its size field."""
     builder = StoreBuilder(tmp_path / "store").put_many(300)
     builder.overwrite(builder.stored[20].commit_log_offset, bytes(8))
     builder.write()
@@ -86,7 +86,7 @@ def test_damage_is_skipped_and_logged_for_those_who_ask_for_it(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         assert len(read(damaged, TOPICS, mode="PERMISSIVE")) == 299
-    assert "damaged: file=" in caplog.text
+    assert "damaged range file=" in caplog.text
 
 
 def test_a_body_that_cannot_be_read_fails_or_is_null(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A topic, broker or queue that an option names and that doesn't exist is refused by its name."""
+"""An option with an unknown topic, broker or queue is rejected by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.support.broker_process import BrokerProcess
 
-# TOPIC stands for the topic that exists, with two queues on broker-a.
+# TOPIC represents an existing topic with two queues on broker-a.
 UNKNOWN = [
     ({"TOPIC": {"broker-b": [0]}}, "the broker broker-b, which has no queue of TOPIC; .* broker-a"),
     ({"TOPIC": {"broker-a": [0, 2]}}, "queue 2 of TOPIC on broker-a, which doesn't exist; .* 0, 1"),
@@ -75,9 +75,9 @@ def test_offsets_of_a_topic_that_is_not_read_are_refused(
     "given", [{"subscribe": "nowhere"}, {"assign": json.dumps({"nowhere": {"broker-a": [0]}})}]
 )
 def test_an_unknown_topic_is_refused(broker: BrokerProcess, given: dict[str, Any]) -> None:
-    with pytest.raises(ReportError, match="There is no topic nowhere"):
+    with pytest.raises(ReportError, match="has no topic nowhere"):
         reader_of(broker, **given).partitions()
-    with pytest.raises(ReportError, match="There is no topic nowhere"):
+    with pytest.raises(ReportError, match="has no topic nowhere"):
         stream_of(broker, **given).initialOffset()
 
 
@@ -104,10 +104,10 @@ def frame_of(store: Path, **options: object) -> commitlog.CommitLogReader:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"topic": "ordres"}, "There is no topic ordres in the store"),
-        ({"topic": "orders,ordres"}, "There is no topic ordres in the store"),
-        ({"queue": 3}, "There is no queue 3 of any topic .* the highest number of a queue is 2"),
-        ({"topic": "orders", "queue": "0,7"}, "There is no queue 7 of orders"),
+        ({"topic": "ordres"}, "has no topic ordres"),
+        ({"topic": "orders,ordres"}, "has no topic ordres"),
+        ({"queue": 3}, "has no queue 3 of any topic; the highest queue id is 2"),
+        ({"topic": "orders", "queue": "0,7"}, "has no queue 7 of orders"),
     ],
 )
 def test_a_store_without_the_topic_or_queue_refuses_it(
@@ -135,7 +135,7 @@ def test_a_topic_without_a_message_or_with_old_ones_alone_exists(store: Path) ->
     assert frame_of(store, topic="empty", queue=7).partitions()
     assert frame_of(store, topic="old").partitions()
     assert frame_of(store, topic="RMQ_SYS_TRACE_TOPIC").partitions()
-    with pytest.raises(ReportError, match="There is no queue 8 of empty"):
+    with pytest.raises(ReportError, match="has no queue 8 of empty"):
         frame_of(store, topic="empty", queue=8).partitions()
 
 

@@ -1,4 +1,4 @@
-"""What Spark's Kafka source does, and users of the cluster source expect of it."""
+"""Behaviour of Spark's Kafka source that users of the cluster source expect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from analytics.errors import ReportError
 from analytics.remote.cluster import Queue
-from analytics.remote.opened import open_cluster
+from analytics.remote.connections import open_cluster
 from analytics.sources.queue_ranges import QueueRange, shared
 from analytics.sources.rocketmq_options import parse_options
 from analytics.sources.stored_times import first_stored_from
@@ -145,7 +145,7 @@ def test_a_batch_waits_for_enough_messages_but_not_for_ever(
     limit = stream.getDefaultReadLimit()
     assert limit == ReadMinRows(10)
     send(broker, topic, 4)
-    # The first batch of a query waits for nothing, as with Kafka.
+    # The first batch of a query doesn't wait, as with Kafka.
     at = stream.latestOffset(stream.initialOffset(), limit)
     assert sum(Progress.of(at).offsets.values()) == 4
 
@@ -189,8 +189,8 @@ def test_a_trigger_for_what_is_there_does_not_wait(broker: BrokerProcess, topic:
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'; it must be a duration such as"),
         ({"startingOffsetsByTimestampStrategy": "none"}, "it must be latest or error"),
         ({"startingOffsetsByTimestamp": '{"a": {"b": {"0": -2}}}'}, "a time is below 0"),
-        ({"startingOffsetsByTimestamp": "{}", "startingOffsets": "latest"}, "exclude each other"),
-        ({"maxRecordsPerPartition": "0"}, "must be a whole number from 1 on"),
+        ({"startingOffsetsByTimestamp": "{}", "startingOffsets": "latest"}, "can't be combined"),
+        ({"maxRecordsPerPartition": "0"}, "must be a whole number of at least 1"),
         ({"mode": "DROPMALFORMED"}, "mode is 'DROPMALFORMED'; it must be FAILFAST or PERMISSIVE"),
         ({"rocketmq.pullThreshold": "8"}, "rocketmq has no option rocketmq.pullThreshold"),
     ],
@@ -255,7 +255,7 @@ def test_tasks_of_a_process_share_their_connections(
     monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", counted)
     send(broker, topic, 40)
     made.clear()
-    # An access of its own, so that no other test's connections are there.
+    # A separate access, so that there are no connections of other tests.
     reader = reader_of(broker, subscribe=topic, minPartitions=8, timeoutMs=12_345)
 
     assert len(rows_of(reader)) == 40
@@ -289,5 +289,5 @@ def test_a_route_is_looked_up_again_for_each_read(broker: BrokerProcess, topic: 
     assert len(rows_of(reader)) == 4
     delete_topic(broker, topic)
 
-    with pytest.raises(ReportError, match=f"There is no topic {topic}"):
+    with pytest.raises(ReportError, match=f"has no topic {topic}"):
         reader.partitions()

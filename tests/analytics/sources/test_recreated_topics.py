@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again is noticed, by every trigger, at every moment."""
+"""A topic that is deleted and recreated is noticed, by every trigger, at any time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORDS = "was deleted and created again"
 
 
 def restarted(broker: BrokerProcess, start: dict[str, Any], *, now: bool, **options: Any) -> Any:
-    """The next trigger of a query that was stopped; `now` is Trigger.AvailableNow."""
+    """Return the next trigger of a stopped query; `now` is Trigger.AvailableNow."""
     stream = stream_of(broker, **options)
     if now:
         stream.prepareForTriggerAvailableNow()
@@ -117,7 +117,7 @@ def test_the_topic_that_was_read_is_no_loss(broker: BrokerProcess, topic: str) -
 
 def test_a_topic_without_a_message_is_known_by_where_its_queue_begins() -> None:
     queue, place = Queue("t", "b", 0), Place("t", "b")
-    nobody: Any = None  # is asked nothing
+    nobody: Any = None  # gets no queries
 
     marks = asyncio.run(find_marks(nobody, "g", {queue: 40}, {queue: (40, 40)}, {}))
 
@@ -130,7 +130,7 @@ def test_a_topic_without_a_message_is_known_by_where_its_queue_begins() -> None:
 def test_a_marked_message_that_has_expired_says_nothing() -> None:
     queue, place = Queue("t", "b", 0), Place("t", "b")
     marks = {place: Mark(0, 39, 1795251442000)}
-    nobody: Any = None  # is asked nothing
+    nobody: Any = None  # gets no queries
 
     assert asyncio.run(recreated(nobody, "g", marks, {queue: (40, 90)})) == frozenset()
     assert asyncio.run(recreated(nobody, "g", marks, {queue: (0, 39)})) == {place}

@@ -1,9 +1,13 @@
-"""Writing rows to a cluster: each becomes a message, in the queue and at the time it names."""
+"""Writing rows to a cluster: each becomes a message, in its queue and with its time."""
 
 from __future__ import annotations
 
+import os
+import random
+import signal
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +18,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from analytics.errors import ReportError
@@ -23,6 +28,7 @@ from analytics.sources.rocketmq_writer import Messages, RocketMqStreamWriter, Ro
 from tests.analytics.draining import drained
 from tests.analytics.sources.clusters import NAMESRV, options_of, reader_of, rows_of, send
 from tests.support import raw_remoting
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +76,7 @@ def test_what_is_written_is_read_again(broker: BrokerProcess, topic: str) -> Non
     first = next(row for row in rows if row["body"] == b"one")
     assert (first["tags"], first["keys"]) == ("t", ["a", "b"])
     assert dict(first["properties"])["mine"] == "yes"
-    # The second write is the first one done again; two equal rows are two messages.
+    # The second write repeats the first one; two equal rows are two messages.
     assert len({row["uniq_key"] for row in rows}) == 3
 
 
@@ -90,7 +96,10 @@ def test_a_digest_differs_by_scope_and_content_only() -> None:
         ({"body": b""}, "no body"),
         ({"body": None}, "no body"),
         ({"body": b"x", "topic": "a b"}, "topic 'a b': .* illegal characters"),
-        ({"body": b"x", "topic": "SCHEDULE_TOPIC_XXXX"}, "Nobody may send to the topic SCHEDULE"),
+        (
+            {"body": b"x", "topic": "SCHEDULE_TOPIC_XXXX"},
+            "Sending to the topic SCHEDULE_TOPIC_XXXX isn't",
+        ),
         ({"body": b"x", "properties": [("a\x02", "b")]}, "property 'a.x02' contains U.0002"),
         ({"body": b"x", "properties": [("a", "b\x01")]}, "property 'a' contains U.0001"),
         ({"body": b"x", "properties": [("a", "b\0")]}, "property 'a' contains U.0000"),
@@ -115,13 +124,13 @@ def test_a_row_that_no_broker_takes_is_refused(row: dict[str, Any], sentence: st
 @pytest.mark.parametrize(
     ("fields", "topic", "overwrite", "sentence"),
     [
-        ([("body", StringType()), ("size", StringType())], "t", False, "writes no column size"),
+        ([("body", StringType()), ("size", StringType())], "t", False, "the column size"),
         ([("body", IntegerType())], "t", False, "column body is int; to be written it must be bi"),
         ([("body", StringType()), ("queue_id", LongType())], "t", False, "queue_id is bigint"),
         ([("body", StringType()), ("deliver_at", LongType())], "t", False, "be timestamp"),
         ([("tags", StringType())], "t", False, "has no column body"),
         ([("body", StringType())], "", False, "needs the option topic, or a column topic"),
-        ([("body", StringType())], "t", True, "never overwritten"),
+        ([("body", StringType())], "t", True, "can't be overwritten"),
     ],
 )
 def test_a_frame_that_cannot_be_written_is_refused(
@@ -135,14 +144,18 @@ def test_a_frame_that_cannot_be_written_is_refused(
 
 
 def written(
-    broker: BrokerProcess, topic: str, rows: list[dict[str, Any]], *more: StructField
+    broker: BrokerProcess,
+    topic: str,
+    rows: list[dict[str, Any]],
+    *more: StructField,
+    options: dict[str, Any] | None = None,
 ) -> None:
     """Write rows with a body and some more columns as one task."""
     schema = StructType([BODY, *more])
     kinds = {"string": pa.string(), "int": pa.int32(), "timestamp": pa.timestamp("us", tz="UTC")}
     columns = [(one.name, kinds[one.dataType.simpleString()]) for one in more]
     batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema([("body", pa.binary()), *columns]))
-    wanted = parse_options(options_of(broker, topic=topic))
+    wanted = parse_options(options_of(broker, topic=topic, **(options or {})))
     RocketMqWriter(wanted, schema, overwrite=False).write(iter([batch]))
 
 
@@ -180,7 +193,7 @@ def test_rows_with_a_sharding_key_keep_their_order_in_one_queue(
     written(broker, topic, rows, StructField("sharding_key", StringType()))
 
     found = places(broker, topic)
-    # "a".hashCode() is 97, "b".hashCode() is 98: the queues that a Java producer takes.
+    # "a".hashCode() is 97, "b".hashCode() is 98: the queues that a Java producer chooses.
     for key, queue_id in (("a", 1), ("b", 0)):
         of_key = [found[row["body"]] for row in rows if row["sharding_key"] == key]
         assert {queue for queue, _ in of_key} == {queue_id}
@@ -223,6 +236,54 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_sent(
     assert places(broker, topic) == {}
 
 
+def test_large_bodies_are_compressed_before_their_size_counts(
+    broker: BrokerProcess, topic: str
+) -> None:
+    options = {"rocketmq.compressMsgBodyOverHowmuch": 100, "rocketmq.maxMessageSize": 100}
+    large, small = b"a" * 5_000, b"a" * 99
+
+    written(broker, topic, [{"body": large}, {"body": small}], options=options)
+
+    stored = {row["body"] for row in rows_of(reader_of(broker, subscribe=topic))}
+    restored = rows_of(reader_of(broker, subscribe=topic, decompress=True))
+    assert small in stored
+    assert large not in stored
+    assert {row["body"] for row in restored} == {large, small}
+    with pytest.raises(ReportError, match=r"rocketmq\.maxMessageSize allows"):
+        written(broker, topic, [{"body": random.Random(7).randbytes(200)}], options=options)
+
+
+def test_a_send_without_an_answer_is_repeated_as_often_as_wanted(
+    broker: BrokerProcess, topic: str
+) -> None:
+    options = {
+        "rocketmq.sendMsgTimeout": 200,
+        "rocketmq.retryTimesWhenSendFailed": 2,
+        "rocketmq.pollNameServerInterval": 600_000,
+        "fetchOffset.retryIntervalMs": 1,
+    }
+    # The route is cached for the next ten minutes; a stopped process doesn't answer.
+    written(broker, topic, [{"body": b"0"}], options=options)
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        begun = monotonic()
+        with pytest.raises(ReportError, match="answer"):
+            written(broker, topic, [{"body": b"1"}], options=options)
+        seconds = monotonic() - begun
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+
+    assert seconds >= 3 * 0.2
+    # Three attempts, which the broker receives when it continues, and one before.
+    until(
+        lambda: (
+            sorted(row["body"] for row in rows_of(reader_of(broker, subscribe=topic)))
+            == [b"0", b"1", b"1", b"1"]
+        ),
+        "the repeated sends",
+    )
+
+
 @pytest.mark.parametrize("scope", [{}, {"idempotenceScope": "copies"}], ids=["default", "fixed"])
 @pytest.mark.spark
 def test_equal_rows_of_two_batches_differ_and_a_repeated_batch_does_not(
@@ -243,7 +304,7 @@ def test_equal_rows_of_two_batches_differ_and_a_repeated_batch_does_not(
     drained(writing)
     keys = [row["uniq_key"] for row in rows_of(reader_of(broker, subscribe=copy))]
     assert len(set(keys)) == 6
-    # As a crash before the commit leaves it.
+    # As after a crash before the commit.
     commits = sorted((tmp_path / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
     commits[-1].unlink()
     (tmp_path / "commits" / f".{commits[-1].name}.crc").unlink()
@@ -252,6 +313,26 @@ def test_equal_rows_of_two_batches_differ_and_a_repeated_batch_does_not(
     again = [row["uniq_key"] for row in rows_of(reader_of(broker, subscribe=copy))]
     assert len(again) > len(keys)
     assert set(again) == set(keys)
+
+
+def test_a_row_with_a_delivery_time_is_delivered_at_that_time(
+    broker: BrokerProcess, topic: str
+) -> None:
+    schema = StructType([BODY, StructField("deliver_at", TimestampType())])
+    at = datetime.now(UTC) + timedelta(seconds=5)
+    rows = pa.RecordBatch.from_pylist(
+        [{"body": b"later", "deliver_at": at}, {"body": b"now", "deliver_at": None}],
+        schema=pa.schema([("body", pa.binary()), ("deliver_at", pa.timestamp("us", "UTC"))]),
+    )
+    wanted = parse_options(options_of(broker, topic=topic))
+    RocketMqWriter(wanted, schema, overwrite=False).write(iter([rows]))
+    reader = reader_of(broker, subscribe=topic)
+
+    assert [row["body"] for row in rows_of(reader)] == [b"now"]
+    until(lambda: len(rows_of(reader)) == 2, "the message to be delivered")
+
+    (stored,) = [row["store_timestamp"] for row in rows_of(reader) if row["body"] == b"later"]
+    assert stored >= at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
 def test_a_batch_without_a_number_is_refused() -> None:

@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(params=[True, False], ids=["queues", "no queues"])
 def queues(request: pytest.FixtureRequest) -> bool:
-    """Whether the store has its ConsumeQueues, or only a copy of the log was kept."""
+    """Whether the store has its ConsumeQueues, or is only a copy of the log."""
     return bool(request.param)

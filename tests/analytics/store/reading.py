@@ -1,4 +1,4 @@
-"""What the tests of plan and read share: the rows and damages of a whole store."""
+"""Helpers for the tests of plan and read: the rows and damages of a whole store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies as their senders made them."""
+"""Bodies as their senders created them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the log ends for one who has read a part of it: what a stream asks again and again."""
+"""The end of the log for a reader in the middle of it, which a stream queries repeatedly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def ends(builder: StoreBuilder) -> set[int]:
-    """Where a batch may end: behind a record, or where a file does."""
+    """Possible ends of a batch: after a record, or at the end of a file."""
     return {one.commit_log_offset + one.size for one in builder.stored} | set(builder.files)
 
 
@@ -49,7 +49,7 @@ def test_steps_of_bounded_size_come_to_the_end(tmp_path: Path, most: int, queues
     assert steps[-1] == builder.position
     assert set(steps[1:]) <= ends(builder)
     largest = max(one.size for one in builder.stored)
-    # A file may end with some bytes that hold no record.
+    # A file may end with some bytes without a record.
     assert all(b - a <= max(most, largest) + 200 for a, b in pairwise(steps))
 
 
@@ -123,7 +123,7 @@ def test_queues_that_were_asked_before_are_asked_again(tmp_path: Path) -> None:
     end = reader.end_from(builder.position)
     assert end == reader.end_from(end) == builder.position
 
-    # What comes begins with damage: only the queues know what is behind it.
+    # New data starts with damage: only the queues show the end of it.
     at = builder.position
     builder.put_many(30)
     builder.overwrite(at, bytes(8))
@@ -162,7 +162,7 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def age(store: Path) -> None:
-    """Have every directory of the queues changed long ago."""
+    """Make every directory of the queues look unchanged for a long time."""
     for path in (store / "consumequeue").rglob("*"):
         os.utime(path, (1_700_000_000, 1_700_000_000))
     os.utime(store / "consumequeue", (1_700_000_000, 1_700_000_000))

@@ -1,4 +1,4 @@
-"""The reader beside a broker's store that is open and being written to."""
+"""Reading a broker's store while it's open and being written to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan covers: the readable end, the splits, the wanted time."""
+"""The scope of a plan: the readable end, the splits, the requested time."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_a_store_without_messages_is_no_error(tmp_path: Path, made: str) -> None
         content = bytes(FILE_BYTES) if made == "zero file" else b""
         (tmp_path / "commitlog" / paths.offset_file_name(0)).write_bytes(content)
 
-    # The appliance always says where the log is.
+    # The appliance always passes the log's path.
     for told in (None, tmp_path / "commitlog"):
         plan = StoreReader(tmp_path, commit_log_path=told).plan()
 
@@ -226,12 +226,12 @@ def test_a_store_without_messages_is_no_error(tmp_path: Path, made: str) -> None
 
 
 def test_a_missing_store_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match=r"There is no store at .*gone: no such directory"):
+    with pytest.raises(ReportError, match=r"No store at .*gone: the directory doesn't exist"):
         StoreReader(tmp_path / "gone").plan()
 
 
 def test_a_missing_commit_log_elsewhere_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match=r"There is no store at .*elsewhere: no such directory"):
+    with pytest.raises(ReportError, match=r"No store at .*elsewhere: the directory doesn't exist"):
         StoreReader(tmp_path, commit_log_path=tmp_path / "elsewhere").plan()
 
 
@@ -279,7 +279,7 @@ def test_a_last_record_torn_at_any_byte_is_left_out(
     last = builder.put(body=b"the last body", properties=b"TAGS\x01t")
     whole = bytes(builder.files[0])
     builder.write(queues=queues)
-    # No checksum guards the properties: a cut in them cannot be told from a whole record.
+    # Properties have no checksum, so truncated ones look like a complete record.
     guarded = last.size - len(last.properties)
 
     for cut in range(last.size):

@@ -1,4 +1,4 @@
-"""Properties in bulk: what decoding them one by one says, by either twin."""
+"""Properties in bulk: the same result as decoding them one by one, by either twin."""
 
 from __future__ import annotations
 

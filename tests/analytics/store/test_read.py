@@ -1,4 +1,4 @@
-"""What reading a split yields: each sound record once, each damaged range once."""
+"""Reading a split yields each valid record once, and each damaged range once."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def test_a_machine_that_does_not_see_the_store_says_so(tmp_path: Path, fail: boo
 
     (tmp_path / "store").rename(tmp_path / "elsewhere")
 
-    with pytest.raises(ReportError, match=r"does not see the store at .*store/commitlog: every"):
+    with pytest.raises(ReportError, match=r"doesn't see the store at .*store/commitlog. Every"):
         list(reader.read(plan.splits[0], WITH_DAMAGE, EVERY_TOPIC, fail_on_data_loss=fail))
 
 

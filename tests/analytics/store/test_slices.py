@@ -164,7 +164,7 @@ def test_a_unit_without_its_record_is_damage(tmp_path: Path) -> None:
 
 def test_a_unit_smaller_than_any_record_is_damage(tmp_path: Path) -> None:
     builder = mixed(tmp_path)
-    # What looks like a record's first words, so near the end that its fields would lie behind it.
+    # Bytes that look like a record's start, so near the end that its fields would be beyond it.
     at = max(builder.files) + FILE_BYTES - 20
     builder.overwrite(at, record.BLANK.pack(20, record.MESSAGE_MAGIC))
     builder.units["rare", 0] += cq_unit.UNIT.pack(at, 20, 0)

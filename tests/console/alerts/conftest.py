@@ -1,4 +1,4 @@
-"""A history of the test's own, rules over it, and rounds that pass at the test's word."""
+"""A history for the test, rules over it, and rounds that the test advances."""
 
 from __future__ import annotations
 

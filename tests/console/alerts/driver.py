@@ -1,8 +1,8 @@
-"""A program for tests: an appliance's alerts with two hours of history, and its rounds in a hurry.
+"""A program for tests: an appliance's alerts with two hours of history, and fast rounds.
 
-`prepare URL`: make the database, the history and a rule with a webhook. `rounds`: apply the rules
-minute by minute and take the outbox out, going on where the process before was killed. `now URL`: a
-rule over what is kept of these minutes, for the real collector. `over`: what that rule says ends.
+`prepare URL`: create the database, the history and a rule with a webhook. `rounds`: apply the rules
+minute by minute and send the outbox, continuing where a killed process stopped. `now URL`: create a
+rule over the history of these minutes, for the real collector. `over`: end that rule's alert.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Minutes that pass: what is kept of each, what was said in it, and the round at its end."""
+"""Simulated minutes: the history of each, its messages, and the round at its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def verdict(name: str = "billing", severity: str = "bad", broker: str = "broker-
 
 
 class Rounds:
-    """The collector's minutes: `lag` is what is kept of a minute, None: a gap."""
+    """The collector's minutes: `lag` is the stored value of a minute, None is a gap."""
 
     def __init__(self, store: HistoryStore) -> None:
         self.store = store
@@ -39,7 +39,7 @@ class Rounds:
         self.evaluator = Evaluator(store, lambda: self.monotonic_ms)
 
     def restart(self, *, away_ms: int = 0) -> None:
-        """Begin a new process; its clock has nothing to do with the old one's."""
+        """Start a new process, whose clock is unrelated to the old one's."""
         self.now_ms += away_ms
         self.monotonic_ms = 77
         self.evaluator = Evaluator(self.store, lambda: self.monotonic_ms)
@@ -73,7 +73,7 @@ def channel(name: str = "on call") -> Channel:
 
 
 def threshold(*channels: Channel, **more: Any) -> Rule:
-    """A rule that fires when a group lags by more than 100 for 2 min, until it is 50 for 2."""
+    """Return a rule that fires when a group's lag is above 100 for 2 min, until it's 50 for 2."""
     values: dict[str, Any] = {
         "name": "lag",
         "source": Rule.Source.THRESHOLD,
@@ -103,7 +103,7 @@ def about_verdicts(*channels: Channel, **more: Any) -> Rule:
 
 
 def said() -> list[tuple[str, int, int]]:
-    """Return the messages in the outbox: status, how many fire, how many have ended."""
+    """Return the messages in the outbox: status, number of firing and of ended alerts."""
     return [
         (each["status"], each["firing"], each["resolved"])
         for each in Message.objects.order_by("id").values_list("content", flat=True)

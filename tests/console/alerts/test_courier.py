@@ -1,4 +1,4 @@
-"""Courier: what waits is delivered in order, tried again, given up in the end, and logged."""
+"""Courier: pending messages are delivered in order, retried, eventually given up, and logged."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from console.alerts.heartbeat import Heartbeat
 from console.alerts.models import Channel, Message, preferences
 from console.alerts.pictures import of_bars
 from console.alerts.rasters import png_of
+from console.alerts.result_delivery import queue_result
 from console.alerts.results import content_of
-from console.alerts.telling import tell
 from tests.support.clock import ManualClock
 from tests.support.http_sink import HttpSink, http_sink
 from tests.support.patience import PATIENCE_S
@@ -217,7 +217,7 @@ def test_a_mail_has_one_id_at_each_try(post, courier, clock) -> None:
     [mail] = post.mails
     message = Message.objects.get()
     assert mail["To"] == "ada@example.com"
-    assert mail["Subject"] == "2 alerts of r fire"
+    assert mail["Subject"] == "2 alerts of r are firing"
     assert mail["Message-ID"].startswith(f"<alert-{message.pk}-")
     assert message.tries == 2
 
@@ -226,7 +226,7 @@ def test_a_result_is_mailed_with_its_table_and_its_picture(post, courier) -> Non
     table = (["topic", "sent"], [["orders", "20"]])
     picture = of_bars([("orders", "20", 1.0)])
     told = content_of("orders", "1 row", table, count=1, path="/sql/", picture=picture)
-    tell([mailbox().pk], lambda: told)
+    queue_result([mailbox().pk], lambda: told)
 
     courier.turn()
 
@@ -248,7 +248,7 @@ def test_a_mail_server_that_refuses_says_why_in_the_log(post, courier) -> None:
 
     courier.turn()
 
-    assert Message.objects.get().outcome == "The mail server refuses the recipients: 550."
+    assert Message.objects.get().outcome == "The mail server rejected the recipients: 550."
 
 
 def test_without_a_mail_server_a_message_says_so(settings, courier) -> None:
@@ -320,7 +320,7 @@ def test_a_peer_that_drips_is_left_after_the_time(settings, courier, monkeypatch
     thread.join()
     listener.close()
     assert Message.objects.get().state == "waiting"
-    assert Message.objects.get().outcome.startswith("No answer")
+    assert Message.objects.get().outcome.startswith("No response")
 
 
 def test_a_channel_that_is_switched_off_keeps_its_messages(sink, courier) -> None:

@@ -1,4 +1,4 @@
-"""Evaluator: alerts from recorded series and verdicts, over restarts and clocks that are set."""
+"""Evaluator: alerts from recorded series and verdicts, across restarts and clock changes."""
 
 from __future__ import annotations
 
@@ -391,7 +391,7 @@ def test_an_alert_tells_the_names_that_show_it_and_no_key_of_a_message(rounds) -
     rounds.pass_minute(verdicts=[structs.replace(verdict(), names=names)])
 
     alert = Alert.objects.get()
-    assert "Message 7F01 came back 3 times." in words_of(alert).evidence
+    assert "Message 7F01 was redelivered 3 times." in words_of(alert).evidence
     assert "ada@example.com" not in str(alert.evidence)
 
 

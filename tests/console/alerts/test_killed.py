@@ -1,4 +1,4 @@
-"""An alert's life over kill -9 of its process: at least once, in order, no storm."""
+"""An alert's life across kill -9 of its process: at least once, in order, no storm."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def database(kind: str) -> Iterator[dict[str, str]]:
     if binaries is None:
         pytest.skip("PostgreSQL is missing (apt-get install postgresql)")
     with postgres(binaries) as settings:
-        # The directory of its socket stands for a host where the URL has none.
+        # For a URL without a host, the socket's directory replaces it.
         yield {
             "DATABASE_URL": f"postgres://{settings['USER']}@/{settings['NAME']}",
             "PGHOST": settings["HOST"],
@@ -65,7 +65,7 @@ def run(environment: Mapping[str, str], *words: str) -> None:
 
 @contextmanager
 def process(environment: Mapping[str, str], *words: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a program; kill it at the end if it still runs."""
+    """Run a program; kill it at the end if it's still running."""
     with subprocess.Popen(
         [sys.executable, *words],
         cwd=ROOT,
@@ -81,10 +81,10 @@ def process(environment: Mapping[str, str], *words: str) -> Iterator[subprocess.
 
 
 def distinct(sink: HttpSink) -> list[Any]:
-    """Return the messages in the order of their first arrival; each of what came twice is alike."""
+    """Return the messages in the order of their first arrival; duplicates must be equal."""
     found: dict[str, Any] = {}
     for each in sink.of("/hook"):
-        # The link is signed at each try.
+        # The link is signed again on each attempt.
         said = {name: value for name, value in each.json().items() if name != "silence_url"}
         assert found.setdefault(said["id"], said) == said
     return list(found.values())
@@ -95,7 +95,7 @@ def statuses(sink: HttpSink) -> list[str]:
 
 
 def subjects(post: SmtpSink) -> list[str]:
-    """Return the mails' subjects in their order; what came twice has one Message-ID."""
+    """Return the mails' subjects in order; duplicates have the same Message-ID."""
     return list({each["Message-ID"]: each["Subject"] for each in post.mails}.values())
 
 
@@ -105,7 +105,7 @@ def test_beginnings_and_ends_arrive_in_order_however_often_it_is_killed(
     with http_sink() as sink:
         run(environment, "prepare", sink.url())
         for _ in range(KILLS):
-            # Killed while a message is on its way: nobody knows whether it arrived.
+            # Killed with a message in flight, which may or may not have arrived.
             count = len(sink.received) + rng.randint(1, 2)
             sink.gate.set()
             with process(environment, "tests/console/alerts/driver.py", "rounds"):
@@ -120,7 +120,7 @@ def test_beginnings_and_ends_arrive_in_order_however_often_it_is_killed(
     assert statuses(sink) == ["firing", "resolved"] * CYCLES
     numbers = [int(each["id"]) for each in messages]
     assert numbers == sorted(numbers)
-    # Each kill repeats what was on its way, and nothing else.
+    # Each kill repeats the message in flight, and nothing else.
     assert len(messages) < len(sink.received) <= len(messages) + KILLS
 
 
@@ -143,7 +143,8 @@ def test_the_collector_that_is_killed_tells_by_hook_and_mail_once_it_runs_again(
             until(lambda: len(sink.of("/hook")) > 1, "the message again")
             until(lambda: bool(post.mails), "the mail")
             until(lambda: bool(sink.of("/beat")), "a heartbeat")
-        # Killed before it has noted what arrived, it sends that again: none of it is the end.
+        # If it's killed before recording a delivery, it sends the message again; no end is among
+        # them.
         run(environment, "over")
         with process(environment, "manage.py", "collect"):
             until(lambda: "resolved" in statuses(sink), "the end")

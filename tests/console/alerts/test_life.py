@@ -1,4 +1,4 @@
-"""The life of an alert: durations, hysteresis, and what is not known."""
+"""The life of an alert: durations, hysteresis, and unknown values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LETTERS = {"h": Sign.HOLDS, "b": Sign.BETWEEN, "c": Sign.CLEAR, "u": Sign.UNKNOW
 
 
 def live(signs: str, terms: Terms = TERMS) -> list[str]:
-    """Return the stage after each minute, "-" for no alert; a resolved one makes room."""
+    """Return the stage after each minute, "-" without an alert; a resolved one makes room."""
     life: Life | None = None
     stages = []
     for letter in signs:

@@ -1,4 +1,4 @@
-"""The pages of alerts: who may see and change what, what they say when empty, and no secrets."""
+"""The alert pages: who can see and change what, their empty states, and no secrets."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_what_fires_is_shown_by_urgency_with_its_evidence(actors: Actors) -> Non
 
     order = [content.index(each) for each in (">billing<", ">shop<", ">quiet<", ">soon<")]
     assert order == sorted(order)
-    assert "3 messages were given up within 15 min." in content
+    assert "3 messages became dead letters within 15 min." in content
     assert "Silenced" in content
 
 
@@ -115,7 +115,7 @@ def test_the_overview_counts_what_fires(actors: Actors, collector: None) -> None
     content = actors.reader.get(reverse("overview:index")).content.decode()
 
     assert 'data-alerts="1"' in content
-    assert "1 alert fires" in content
+    assert "1 alert firing" in content
 
 
 def test_the_history_is_narrowed(actors: Actors) -> None:
@@ -125,7 +125,7 @@ def test_the_history_is_narrowed(actors: Actors) -> None:
     assert ">shop<" not in text(actors.reader, "history", state="firing")
     assert ">billing<" not in text(actors.reader, "history", severity="warn")
     assert ">billing<" not in text(actors.reader, "history", q="sho")
-    assert "No alert matches" in text(actors.reader, "history", rule="none")
+    assert "No matching alerts" in text(actors.reader, "history", rule="none")
 
 
 def test_a_rule_is_made_changed_switched_and_deleted(actors: Actors) -> None:
@@ -139,7 +139,7 @@ def test_a_rule_is_made_changed_switched_and_deleted(actors: Actors) -> None:
     assert actors.admin.post(edit, data | {"for_minutes": 7}).status_code == 302
     stale = actors.admin.post(edit, data | {"for_minutes": 9})
     assert stale.status_code == 422
-    assert "Somebody else" in stale.content.decode()
+    assert "Someone else" in stale.content.decode()
     assert Rule.objects.get().for_minutes == 7
     actors.admin.post(reverse("alerts:rule-switch", args=[rule.pk]), {"enabled": "off"})
     assert not Rule.objects.get().enabled
@@ -196,8 +196,8 @@ def test_the_preview_counts_what_would_have_fired(actors: Actors) -> None:
     content = text(actors.admin, "rule-preview", **ALERT_RULE | level)
 
     assert "would have fired 4 times" in content
-    assert "Looked at 1 of 1 subjects" in content
-    assert "not whole yet" in text(actors.admin, "rule-preview", source="threshold")
+    assert "Based on 1 of 1 subjects" in content
+    assert "Complete the rule" in text(actors.admin, "rule-preview", source="threshold")
     assert "would have fired" in text(
         actors.admin, "rule-preview", **ALERT_RULE | {"least": "warn"}
     )
@@ -265,8 +265,8 @@ def test_a_test_goes_the_way_of_alerts_and_is_bounded(actors: Actors) -> None:
 
     assert Message.objects.filter(state="waiting").count() == 3
     content = text(actors.admin, "channel-log", channel.pk)
-    assert "Test of the channel chat" in content
-    assert "No history yet" in content  # nobody delivers while no collector runs
+    assert "Test of channel chat" in content
+    assert "No history yet" in content  # nothing is delivered while no collector runs
 
 
 def test_a_window_is_kept_in_the_zone_of_the_person(actors: Actors) -> None:
@@ -307,10 +307,10 @@ def test_an_alert_is_silenced_from_the_page_and_the_silence_ended(actors: Actors
     firing.refresh_from_db()
     assert (made.by, made.until_ms - made.began_ms) == ("ada", 240 * MINUTE_MS)
     assert firing.muted == "silence"
-    assert "nobody is told" in text(actors.reader, "list")
+    assert "Firing without notification" in text(actors.reader, "list")
 
     end = reverse("alerts:silence-end", args=[made.pk])
-    assert "Alerts that it keeps quiet now" in actors.admin.get(end).content.decode()
+    assert "Alerts currently silenced" in actors.admin.get(end).content.decode()
     actors.admin.post(end)
 
     firing.refresh_from_db()
@@ -337,7 +337,7 @@ def test_a_link_silences_nothing_that_is_over(actors: Actors) -> None:
     over = alert(urgent(), state="resolved", ended_ms=now_ms(), open_key=None)
     url = reverse("alerts:silence-link", args=[silence_token(over.pk)])
 
-    assert "It is over" in actors.stranger.post(url).content.decode()
+    assert "Resolved" in actors.stranger.post(url).content.decode()
     assert Silence.objects.count() == 0
 
 
@@ -356,6 +356,6 @@ def test_charts_have_marks_where_alerts_fired_and_ended(actors: Actors) -> None:
 
     marks = [(each["what"], each["text"]) for each in answer.json()["marks"]]
     assert marks == [
-        ("alert", "Alert: Dead letters grow"),
-        ("alert-end", "The alert ended: Dead letters grow"),
+        ("alert", "Alert: Dead letters growing"),
+        ("alert-end", "Alert resolved: Dead letters growing"),
     ]

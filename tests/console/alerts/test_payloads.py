@@ -1,4 +1,4 @@
-"""Payloads: each kind of channel gets the shape that it takes, and no text breaks it."""
+"""Payloads: each kind of channel gets its required format, and no text breaks it."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def test_a_webhook_gets_everything_as_json(alert: Alert) -> None:
         "firing",
         1,
     )
-    assert found["title"] == "Firing: billing <b>&: Dead letters grow"
+    assert found["title"] == "Firing: billing <b>&: Dead letters growing"
     [told] = found["alerts"]
     assert (told["name"], told["broker"], told["severity"]) == ("billing <b>&", "broker-a", "bad")
-    assert told["evidence"] == "3 messages were given up within 15 min."
+    assert told["evidence"] == "3 messages became dead letters within 15 min."
     assert told["url"].startswith("http://")
     assert "path" not in told
     assert "/alerts/silence/" in found["silence_url"]
@@ -100,7 +100,7 @@ def test_dingtalk_gets_markdown(alert: Alert) -> None:
     found = shown("dingtalk", alert)
 
     assert found["msgtype"] == "markdown"
-    assert found["markdown"]["title"] == "Firing: billing <b>&: Dead letters grow"
+    assert found["markdown"]["title"] == "Firing: billing <b>&: Dead letters growing"
     assert "[Silence](" in found["markdown"]["text"]
 
 
@@ -122,15 +122,17 @@ def test_a_headline_says_what_happens(alert: Alert) -> None:
 
     assert headline(made("r", [], [ended], {})).startswith("Resolved: billing")
     assert headline(made("r", [alert], [], {"repeat": True})).startswith("Still firing: ")
-    assert headline(made("r", [alert, alert], [], {})) == "2 alerts of r fire"
+    assert headline(made("r", [alert, alert], [], {})) == "2 alerts of r are firing"
     assert headline(made("r", [], [ended, ended], {})) == "2 alerts of r resolved"
-    assert headline(made("", [alert], [], {"left_out": 101})).startswith("101 messages did not")
+    assert headline(made("", [alert], [], {"left_out": 101})).startswith(
+        "101 messages weren't delivered"
+    )
 
 
 def test_mail_has_the_step_and_the_links(alert: Alert) -> None:
     text = plain(made("r", [alert], [], {"thread": "x"}))
 
-    assert "Look at the group's dead letter topic" in text
+    assert "Open the group's dead-letter topic" in text
     assert "Silence: http://" in text
 
 

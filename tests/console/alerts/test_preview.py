@@ -44,7 +44,7 @@ def rule(*verdicts: str, severity: str = "warn") -> Rule:
 
 
 def stopped(store: HistoryStore) -> None:
-    """Keep two hours of a group that worked for twenty minutes and stands still since."""
+    """Record two hours of a group that consumed for twenty minutes and has stopped since."""
     still = range(STILL * 6)
     rows = {
         (GROUP, metrics.MEMBERS): [2] * (WORKED * 6) + [2 for _ in still],
@@ -56,7 +56,7 @@ def stopped(store: HistoryStore) -> None:
 
 
 def test_what_stands_goes_on_though_its_rule_would_not_begin_it_any_more(store) -> None:
-    """After an hour nothing of the window was consumed: only what was said before tells."""
+    """After an hour without consumption, only the earlier verdict keeps it going."""
     stopped(store)
 
     found = preview(store, rule("stopped"), END_MS)
@@ -73,7 +73,7 @@ def test_a_group_that_has_stopped_is_not_replayed_as_one_that_never_began(store)
 
 
 def test_a_disk_that_fills_is_replayed_by_the_days_before_it(store) -> None:
-    """A tenth of it a day, of which 80 % are used: it is full within a day."""
+    """It fills by 10 % a day and 80 % are used, so it's full within a day."""
     total, minutes = 10**12, 3 * 24 * 60
     for minute in [*range(0, minutes - 60, 10), *range(minutes - 60, minutes)]:
         used = int(total * (0.5 + 0.3 * minute / minutes))

@@ -1,4 +1,4 @@
-"""Results: what a scheduled query or report found, as each kind of channel takes it."""
+"""Results: rows of a scheduled query or report, in the format of each kind of channel."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from PIL import Image
 from console.alerts import fonts, pictures, rasters
 from console.alerts.models import Channel, Message
 from console.alerts.payloads import body_of, headline, plain
+from console.alerts.result_delivery import queue_result
 from console.alerts.results import ROWS_MAX, as_html, content_of
-from console.alerts.telling import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def test_only_channels_that_there_are_are_told() -> None:
         for name in ("on", "off")
     )
 
-    assert tell([on.pk, off.pk, 99], content) == 1
+    assert queue_result([on.pk, off.pk, 99], content) == 1
     assert Message.objects.get().channel == on
 
 
@@ -148,7 +148,7 @@ def test_a_png_has_the_shapes_where_the_svg_has_them() -> None:
 
 @pytest.fixture
 def no_further_font(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine without any font but ours."""
+    """A machine without any fonts but ours."""
     monkeypatch.setattr(fonts, "FOLDERS", ())
     rasters.forget()
     rasters.warn_once.cache_clear()
@@ -163,7 +163,7 @@ def test_letters_that_no_font_has_are_their_codes_and_words_are_english_then() -
 
     assert written("\u2264 1 KiB \u2026 \u8ba2") == "<= 1 KiB \u2026 \\u8ba2"
     assert written("\U0001f4e6") == "\\U0001f4e6"
-    # Two names of one length stay two names.
+    # Two names of the same length must stay distinct.
     assert written("\u8ba2\u5355") != written("\u652f\u4ed8")
     assert written("\u8ba2" * 17) == "\\u8ba2" * 5 + "\\u8\u2026"
     assert rasters.writable("zh-hans") == "en"
@@ -174,8 +174,8 @@ def test_letters_that_no_font_has_are_their_codes_and_words_are_english_then() -
 def test_what_is_missing_is_logged_once_with_its_package(caplog: pytest.LogCaptureFixture) -> None:
     chinese = pictures.of_bars([("\u8ba2\u5355", "1", 1.0)])
 
-    assert not rasters.lacks_a_font(pictures.of_bars([("orders \u2264", "1", 1.0)]))
-    assert rasters.lacks_a_font(chinese)
+    assert not rasters.is_font_missing(pictures.of_bars([("orders \u2264", "1", 1.0)]))
+    assert rasters.is_font_missing(chinese)
     for _ in range(2):
         rasters.png_of(chinese)
 
@@ -187,7 +187,7 @@ def test_what_is_missing_is_logged_once_with_its_package(caplog: pytest.LogCaptu
 def test_a_font_that_was_installed_meanwhile_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # A letter that our own font lacks, in place of a Chinese one.
+    # A character that our own font lacks, in place of a Chinese one.
     monkeypatch.setattr(rasters, "SAMPLES", {"zh": "\u2215"})
     assert rasters.writable("zh-hans") == "en"
 

@@ -1,4 +1,4 @@
-"""Targets: no message leads the console into the network that it stands in."""
+"""Targets: no message makes the console connect to its internal network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_an_address_of_the_inside_is_refused(settings, address: str) -> None:
     settings.TREBUCHET_ALERT_TARGETS_ONLY = False
 
     assert not is_public(ipaddress.ip_address(address))
-    with pytest.raises(TargetError, match="not allowed"):
+    with pytest.raises(TargetError, match="isn't allowed"):
         checked(parsed(f"https://{host}/hook"))
 
 

@@ -1,4 +1,4 @@
-"""Maintenance windows: in a person's zone, once or weekly, in the nights when clocks are set."""
+"""Maintenance windows: in a user's zone, once or weekly, in nights with clock changes."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_a_window_of_days_is_open_on_each_of_them() -> None:
 @pytest.mark.parametrize(
     ("begins", "inside", "after"),
     [
-        # In spring 02:30 is not there: the window begins an hour of the clock later.
+        # In spring 02:30 doesn't exist: the window begins an hour later by the clock.
         ("2027-03-28T02:30", at("2027-03-28T03:59"), at("2027-03-28T04:30")),
-        # In autumn 02:30 comes twice: an hour is an hour from the first one on.
+        # In autumn 02:30 occurs twice: the hour counts from the first one.
         ("2027-10-31T02:30", at("2027-10-31T02:10", fold=1), at("2027-10-31T02:30", fold=1)),
     ],
 )

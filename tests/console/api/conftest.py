@@ -1,4 +1,4 @@
-"""Programs in front of the fake broker: a token for each role."""
+"""API programs for the fake broker: a token for each role."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.urls import Resolver404, resolve
 from console.accounts.scopes import EVERYTHING, READ, WRITE
 from console.api.models import ApiToken
 from console.api.operations import OPERATIONS
-from console.api.tokens import made_token
+from console.api.tokens import new_token
 from console.api.v1.audit import UNDO_SCOPES
 from console.audit.models import Entry
 from console.dead_letters import replaying
@@ -38,23 +38,23 @@ WHOLE = (f"{EVERYTHING}:{READ}", f"{EVERYTHING}:{WRITE}", f"people:{WRITE}")
 class Program:
     """Sends requests of the API with a token.
 
-    Without scopes of its own the token has, at each request, no more than the operation names: so
-    each test that something works also tests that its scopes are enough for it.
+    Without explicit scopes, the token has for each request only the scopes that the operation
+    names, so each test that something works also tests that its scopes are sufficient.
     """
 
     def __init__(self, owner: User, scopes: Sequence[str] | None = None, days: int = 30) -> None:
         self.is_exact = scopes is None
         others = ApiToken.objects.filter(owner=owner).count()
         name = f"of {owner} {others + 1}" if others else f"of {owner}"
-        self.token, self.text = made_token(owner, name, scopes or WHOLE, days, now_ms())
+        self.token, self.text = new_token(owner, name, scopes or WHOLE, days, now_ms())
         self._client = Client()
 
     def narrow(self, scopes: Sequence[str]) -> None:
-        """Leave the token these scopes."""
+        """Restrict the token to these scopes."""
         ApiToken.objects.filter(pk=self.token.pk).update(scopes=list(scopes))
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        """Send a request below /api/v1; headers are named with low lines."""
+        """Send a request below /api/v1; write headers with underscores."""
         if self.is_exact:
             self.narrow(scopes_of(method, path, body))
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -80,7 +80,7 @@ class Program:
 
 
 def operation_at(method: str, path: str) -> Operation | None:
-    """Return the operation at an address below /api/v1, None where there is none."""
+    """Return the operation at an address below /api/v1, or None."""
     try:
         found = resolve(urlsplit(f"/api/v1{path}").path)
     except Resolver404:
@@ -92,7 +92,7 @@ def operation_at(method: str, path: str) -> Operation | None:
 
 
 def scopes_of(method: str, path: str, body: Any) -> tuple[str, ...]:
-    """Return the scopes that a request takes: its operation's, and those that vary."""
+    """Return the scopes that a request needs: its operation's, and the variable ones."""
     operation = operation_at(method, path)
     if operation is None:
         return WHOLE
@@ -113,7 +113,7 @@ def varying_scopes(operation: Operation, path: str, body: Any) -> tuple[str, ...
         case "report_schedule_create" | "report_schedule_change" | "sql_schedule_change":
             return ("alerts:write",) if isinstance(body, dict) and "channels" in body else ()
         case "report_run" | "report_run_csv" | "report_run_parquet" | "report_start":
-            # The reports of these tests are about figures.
+            # The reports in these tests have only figures.
             return ()
         case "dead_letter_replay":
             is_to_origin = isinstance(body, dict) and body.get("target") == "origin"
@@ -147,7 +147,7 @@ class FakeDemo:
 
 @pytest.fixture
 def harmless(brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A world in which whatever is asked starts no process and sends no replay."""
+    """A world in which no request starts a process or sends a replay."""
     monkeypatch.setattr(replaying, "launch", lambda _run: None)
     monkeypatch.setattr(health, "problems", list)
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)

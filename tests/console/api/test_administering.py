@@ -1,4 +1,4 @@
-"""People, roles, masking, labels, tracing, what waits, by the API: done as their pages do."""
+"""Administration by the API: users, roles, masking, labels, tracing, with the pages' effects."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def other_administrator():
     return account
 
 
-# Method, address, body; what the audit calls it.
+# Method, address, body; the audit action.
 WRITES = [
     ("PATCH", "/people/{person}", {"role": "operator", "roles": []}, "account.role"),
     ("POST", "/people/{person}/switch", {"enabled": False}, "account.switch"),
@@ -99,7 +99,7 @@ def test_who_is_no_administrator_changes_none_of_it(
 
 
 def test_everything_is_not_people(other_administrator, made) -> None:
-    """Whoever can make accounts outlives the token: it takes a scope that says so."""
+    """Accounts outlive the token that creates them, so that needs an explicit scope."""
     program = Program(other_administrator, (f"{EVERYTHING}:{WRITE}",))
 
     refused = program.post("/invitations", {"name": "otto", "role": "administrator"})

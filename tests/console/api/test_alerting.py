@@ -31,7 +31,7 @@ def made(brokers, admin_account) -> dict[str, int | str]:
 
 @pytest.fixture
 def ready(monkeypatch) -> None:
-    """Reports that can be queued, and that nobody runs."""
+    """Reports that can be queued without being run."""
     monkeypatch.setattr(health, "problems", list)
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda **_how: None)
 

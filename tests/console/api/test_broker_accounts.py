@@ -1,4 +1,4 @@
-"""Accounts of brokers by programs: no answer holds a secret, and none is made here."""
+"""Broker accounts by the API: no answer has a secret, and no secret is generated."""
 
 from __future__ import annotations
 

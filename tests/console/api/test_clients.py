@@ -1,4 +1,4 @@
-"""Connected clients by programs: the producers, and disconnecting one."""
+"""Connected clients by the API: list producers, and disconnect one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from console.audit.models import Entry
 from console.gateway.answers import Member
-from console.gateway.connected import Producer
+from console.gateway.connections import Producer
 
 pytestmark = pytest.mark.django_db
 

@@ -1,4 +1,4 @@
-"""The API does all that pages do: by construction, from the URLconf."""
+"""The API can do everything that pages can, checked against the URLconf."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 
-# What no operation does, and why.
+# Addresses without an operation, and why.
 OF_BROWSERS = "It is about a browser's session, which a program does not have."
 OF_PEOPLE = "How pages look to a person."
 ELSEWHERE = "It is for programs itself."
@@ -66,12 +66,12 @@ EXCEPTIONS = {
     "words": OF_PEOPLE,
 }
 
-# What is shown before something is done, which the operation that does it shows by dry_run.
+# Previews, which the operation itself offers as dry_run.
 PREVIEWS = {"alerts:rule-preview", "dead_letters:preview", "offsets:preview"}
 
 
 def methods_of(client: Client, name: str, parameters: list[str]) -> set[str]:
-    """Return what an address takes, as it says itself; nothing is done by asking."""
+    """Return the methods that an address accepts, without side effects."""
     said = client.options(url_of(name, parameters)).get("Allow", "")
     return set(said.replace(" ", "").split(","))
 
@@ -101,7 +101,7 @@ def test_each_page_that_changes_something_has_an_operation_that_does(actors, bro
         if name not in EXCEPTIONS
         and "POST" in methods_of(actors.admin, name, parameters)
         and not operations_of(name, writes=True)
-        # An export is read here; the audit says who did.
+        # An export only reads; the audit records the user.
         and not ("export" in name and operations_of(name, writes=False))
     ]
 

@@ -1,4 +1,4 @@
-"""Topics, groups, offsets and keys by the API: plans first, then the same as pages do."""
+"""Topics, groups, offsets and keys by the API: plans first, then the same effects as the pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def known(brokers):
     return brokers
 
 
-# Method, address, body; what the audit calls it.
+# Method, address, body; the audit action.
 WRITES = [
     ("POST", "/topics", {"topic": "New"}, "topic.create"),
     ("PATCH", "/topics/Orders", {"perm": 4}, "topic.update"),
@@ -181,7 +181,7 @@ def test_what_was_changed_is_taken_back_by_its_entry(number, programs, known) ->
     method, path, body, _action = WRITES[number]
 
     def now() -> tuple[object, ...]:
-        # A queue that had no offset keeps the one it was given.
+        # A queue that had no offset keeps the new one.
         own = known.offsets["billing", "Orders", 0]
         return dict(known.topic_configs), dict(known.group_configs), own
 

@@ -1,4 +1,4 @@
-"""The examples of docs/api.md are sent as they stand there."""
+"""The examples of docs/api.md work as written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def examples() -> list[str]:
 
 
 def sent(command: str, token: str) -> Any:
-    """Send what a curl command would send."""
+    """Send the request of a curl command."""
     words = shlex.split(command.replace("$TOKEN", token))[1:]
     method, body, headers, address = "GET", "", {}, ""
     while words:

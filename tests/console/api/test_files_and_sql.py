@@ -1,4 +1,4 @@
-"""Configuration files and SQL by the API: planned, changed, taken back; asked, kept, scheduled."""
+"""Configuration files and SQL by the API: plan, change, undo; run, save, schedule."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_what_it_costs_has_to_be_accepted(programs, orders) -> None:
     done = programs.admin.ask("PUT", f"{OFFSETS}?accept=true", document)
 
     assert refused.status_code == 409
-    assert "1 are skipped" in refused.json()["objection"]
+    assert "1 skipped" in refused.json()["objection"]
     assert done.status_code == 200
     assert orders.offsets["billing", "Orders", 0] == 1
 
@@ -95,7 +95,7 @@ def test_delay_offsets_and_filters_are_changed_like_the_other_files(programs, or
     bad = {"Orders": {"groupFilterData": {"billing": {"expression": "price >"}}}}
     wrong = programs.admin.ask("PUT", filters, {"filterDataByTopic": bad})
 
-    said = "Level 1: 2 deferred messages are skipped and never delivered."
+    said = "Level 1: 2 delayed messages will be skipped and never delivered."
     assert (plan["objection"], refused.status_code) == (said, 409)
     assert (moved.status_code, made.status_code) == (200, 200)
     assert orders.other_tables["delayOffset.json"] == {"1": 2}
@@ -152,9 +152,9 @@ def test_programs_see_files_and_change_the_entries_that_their_owner_may(
     theirs = programs.reader.ask("PUT", TOPICS, with_perm(programs, 4, "Bills"))
     mine = programs.reader.ask("PUT", TOPICS, with_perm(programs, 4))
 
-    assert plan.json()["refusal"] == "You may not change Bills: this takes topic.change there."
+    assert plan.json()["refusal"] == "You can't change Bills: this requires topic.change there."
     assert (theirs.status_code, orders.topic_configs["Bills"].perm) == (403, 6)
-    assert "may not do this with Bills (topic.change)" in theirs.json()["detail"]
+    assert "isn't allowed to do this with Bills (topic.change)" in theirs.json()["detail"]
     assert (mine.status_code, orders.topic_configs["Orders"].perm) == (200, 4)
     offsets = programs.reader.get(OFFSETS).json()
     assert programs.reader.ask("PUT", OFFSETS, offsets).status_code == 403

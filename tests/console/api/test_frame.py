@@ -1,4 +1,4 @@
-"""The frame of the API: tokens, scopes, roles, limits, idempotency keys, problems."""
+"""Common parts of the API: tokens, scopes, roles, limits, idempotency keys, problems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.utils import timezone
 from console.accounts.scopes import AREAS, covers, every_scope
 from console.api.answers import KEPT_MS, KEYS_MAX
 from console.api.models import ApiToken, KeptAnswer
-from console.api.tokens import TOKENS_MAX, digest_of, opens
+from console.api.tokens import TOKENS_MAX, digest_of, is_header_usable
 from console.audit.models import Entry
 from console.gateway.errors import BrokerDownError
 from console.gateway.moment import now_ms
@@ -58,10 +58,10 @@ def test_without_a_token_of_ours_nothing_opens(header, programs, actors) -> None
 def test_a_program_is_no_stranger_while_its_token_is_usable(programs, at) -> None:
     header = f"Bearer {programs.reader.text}"
 
-    assert opens(header)
-    assert not opens("Bearer tba_guessed")
+    assert is_header_usable(header)
+    assert not is_header_usable("Bearer tba_guessed")
     at(days=31)
-    assert not opens(header)
+    assert not is_header_usable(header)
 
 
 def test_a_token_expires_by_the_clock(programs, at) -> None:
@@ -81,7 +81,7 @@ def test_a_token_of_somebody_switched_off_opens_nothing(programs, reader_account
     response = programs.reader.get("/topics")
 
     assert response.status_code == 401
-    assert "switched off" in detail_of(response)
+    assert "disabled" in detail_of(response)
 
 
 def test_only_the_digest_of_a_token_is_kept(programs) -> None:
@@ -117,7 +117,7 @@ def test_every_area_has_both_scopes_and_no_scope_covers_another_area() -> None:
             assert covers([f"{other}:read"], area, writes=False) == (area == other)
             assert covers([f"{other}:write"], area, writes=True) == (area == other)
         assert not covers([f"{area}:read"], area, writes=True)
-        # Who may make accounts outlives the token.
+        # Accounts outlive the token that creates them.
         assert covers(["*:write"], area, writes=True) == (area != "people")
     assert len(every_scope()) == 2 * len(AREAS) + 2
 
@@ -147,7 +147,7 @@ def test_a_token_sends_so_many_requests_a_minute(programs, settings, at) -> None
     assert [each.status_code for each in answers] == [200, 200, 200, 429]
     assert [each["RateLimit-Remaining"] for each in answers] == ["2", "1", "0", "0"]
     assert 0 < int(answers[-1]["Retry-After"]) <= 60
-    assert "3 requests a minute" in detail_of(answers[-1])
+    assert "3 requests per minute" in detail_of(answers[-1])
     assert programs.operator.get("/marks").status_code == 200
     at(minutes=1)
     assert programs.reader.get("/marks").status_code == 200
@@ -195,7 +195,7 @@ def test_a_broker_that_is_gone_is_a_problem_with_its_advice(programs, brokers, m
     response = programs.reader.get("/topics")
 
     assert response.status_code == 503
-    assert "does not answer" in detail_of(response)
+    assert "isn't responding" in detail_of(response)
 
 
 def test_a_list_goes_on_where_its_cursor_says_though_rows_come_and_go(programs, brokers) -> None:
@@ -239,7 +239,7 @@ def test_a_key_is_of_one_request(path, body, programs) -> None:
     response = programs.operator.post(path, body, Idempotency_Key="a")
 
     assert response.status_code == 422
-    assert "another request" in detail_of(response)
+    assert "a different request" in detail_of(response)
     assert Entry.objects.filter(action="mark.add").count() == 1
 
 
@@ -339,7 +339,7 @@ def test_a_token_is_made_on_a_page_and_shown_once(actors, reader_account) -> Non
     ("data", "said"),
     [
         ({"scopes": ["topics:read"], "days": 7}, "required"),
-        ({"name": "x", "days": 7}, "Choose what"),
+        ({"name": "x", "days": 7}, "Choose at least one"),
         ({"name": "x", "scopes": ["everything"], "days": 7}, "valid choice"),
         ({"name": "x", "scopes": ["topics:read"], "days": 4_000}, "valid choice"),
         ({"name": "a\nb", "scopes": ["topics:read"], "days": 7}, "one line"),

@@ -1,4 +1,4 @@
-"""No call makes the API fail: what it is sent makes no sense in every way that its schema names."""
+"""No call makes the API fail, with nonsense values for everything that its schema names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.api.schema import openapi
 
 pytestmark = pytest.mark.django_db
 
-# More by the environment, for a longer look: TREBUCHET_API_CALLS=2000.
+# Increase it for a longer run: TREBUCHET_API_CALLS=2000.
 CALLS = int(os.environ.get("TREBUCHET_API_CALLS", "300"))
 SEED = int(os.environ.get("TREBUCHET_API_SEED", "15"))
 TEXTS = [
@@ -52,7 +52,7 @@ def schema_paths() -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def call_of(dice: random.Random, path: str, described: dict[str, Any]) -> tuple[str, Any]:
-    """Return an address and a body for an operation; half of the values may make sense."""
+    """Return an address and a body for an operation; half of the values may be valid."""
     query: list[tuple[str, str]] = []
     for each in described.get("parameters", []):
         if each["in"] == "path":

@@ -1,4 +1,4 @@
-"""Reading by the API: what pages show, as JSON."""
+"""Reading by the API: the data of the pages, as JSON."""
 
 from __future__ import annotations
 

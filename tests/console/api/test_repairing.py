@@ -1,4 +1,4 @@
-"""Messages sent, dead letters seen to, alerts and reports by the API."""
+"""Sending messages, handling dead letters, alerts and reports by the API."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_messages_are_sent_and_read_again(programs, known) -> None:
     ("character", "reason"),
     [
         ("\0", "Null characters are not allowed."),
-        ("\x01", "Remove the control characters U+0001 and U+0002; they separate properties."),
-        ("\x02", "Remove the control characters U+0001 and U+0002; they separate properties."),
+        ("\x01", "Remove the control characters U+0001 and U+0002. They separate properties."),
+        ("\x02", "Remove the control characters U+0001 and U+0002. They separate properties."),
     ],
 )
 def test_a_character_that_breaks_properties_is_refused_with_the_reason(

@@ -1,4 +1,4 @@
-"""Schemathesis, which knows only the schema, makes no operation of the API fail."""
+"""Schemathesis, which has only the schema, makes no operation of the API fail."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Scopes: what a token may do, for every operation there is and by every way that leads there.
+"""Scopes: a token's permissions, for every operation and every route to it.
 
-That the scopes of an operation are enough for it the other tests of the API say: their tokens
-have no others (`Program`).
+The other API tests check that the scopes of an operation are sufficient: their tokens have no
+others (`Program`).
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db
 
-# A fixture is found by its name in this module.
+# pytest finds a fixture by its name in this module.
 world = test_audit_coverage.world
 
 ACCOUNT = BrokerAccount("order-service", topic_perms={"Orders": "PUB"})
 
 
 def without(scope: str) -> list[str]:
-    """Return all scopes but those that cover one."""
+    """Return all scopes that don't cover the given one."""
     return [each for each in every_scope() if not has([each], scope)]
 
 
 def path_of(address: str) -> str:
-    """Return an address with something in each of its places."""
+    """Return an address with a value for each parameter."""
     return re.sub(r"[{<][^}>]*[}>]", "1", address).removeprefix("/api/v1")
 
 
 def addresses(patterns: Iterable[Any], before: str = "/") -> Iterator[str]:
-    """Yield each address of the URLconf, written as operations write theirs."""
+    """Yield each address of the URLconf, in the notation of operations."""
     for each in patterns:
         here = f"{before}{each.pattern}"
         if isinstance(each, URLResolver):
@@ -79,7 +79,7 @@ def test_the_api_answers_no_address_and_no_method_beside_its_operations(
     there = {each for each in addresses(get_resolver().url_patterns) if each.startswith(BELOW)}
     known = {(each.method, each.path) for each in OPERATIONS.values()}
 
-    # The root of the API that Ninja adds, which answers nothing, and the schema.
+    # The root that Ninja adds, which answers nothing, and the schema.
     assert there - {BELOW, f"{BELOW}openapi.json"} == {path for _method, path in known}
     for path in there:
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
@@ -102,7 +102,7 @@ def test_a_token_without_a_scope_of_an_operation_is_refused(
             program.narrow(without(scope))
             answer = program.ask(operation.method, path_of(operation.path), {})
             said = answer.json().get("detail") if answer.status_code == 403 else ""
-            if said != f"This token lacks the scope {scope}.":
+            if said != f"This token doesn't have the scope {scope}.":
                 let_in.append((operation.name, scope))
 
     assert let_in == []
@@ -117,7 +117,7 @@ def test_what_outlives_a_token_takes_more_than_everything(
         each.name
         for each in OPERATIONS.values()
         if each.writes
-        and "lacks the scope people:write"
+        and "have the scope people:write"
         in program.ask(each.method, path_of(each.path), {}).content.decode()
     }
 
@@ -153,16 +153,16 @@ EXAMPLES = {
     "group": "billing",
 }
 FREE_WITHOUT = {
-    # Figures; a member's threads take more.
+    # Figures; a member's threads need more.
     ("groups", "running"),
-    # Each message or event of the answer is looked at.
+    # Each message or event of the answer is checked.
     ("browse", "by_id"),
     ("recorder", "recorded"),
 }
 
 
 def test_a_token_without_scopes_reaches_no_broker(brokers) -> None:
-    """The guard before the brokers refuses, whatever operation it was that came this far."""
+    """The guard in front of the brokers rejects any operation that gets this far."""
     administrator = Rights(is_all=True, scopes=frozenset())
     let_in = []
     for way, call in ((way, call) for way, calls in RULES.items() for call in calls):
@@ -214,7 +214,7 @@ KINDS = {each.partition(".")[0]: each for each in EXAMPLE_OF}
 
 
 def an_entry(action: str) -> Entry:
-    """Return an entry of something that was done in `world`, or of its kind."""
+    """Return an audit entry from `world`, or one of its kind."""
     kind = action.partition(".")[0]
     example = EXAMPLE_OF.get(action) or EXAMPLE_OF.get(KINDS.get(kind, ""))
     _action, subject, before, after = example or ("", "billing Orders", {}, {})
@@ -272,7 +272,7 @@ def test_an_undo_takes_the_right_of_what_it_undoes(
 
     for owner in (reader_account, limited_account):
         answer = Program(owner, [*every_scope()]).post(f"/audit/{entry.pk}/undo")
-        # A file's undo begins for whoever may change some file; its entries are looked at.
+        # A file's undo is open to anyone who can change some file; its entries are checked.
         assert answer.status_code == 403 or (action, owner) == ("config.apply", limited_account)
 
     assert (brokers.topic_configs, brokers.group_configs) == before
@@ -364,7 +364,7 @@ def test_choosing_the_channels_of_a_schedule_takes_the_scope_of_alerts(
     assert [each.status_code for each in (refused, of_operator)] == [403, 403]
     assert "alerts:write" in refused.json()["detail"]
     assert [each.status_code for each in (made, chosen)] == [200, 200]
-    # What was there may be sent along, as a program does that changes one of the values.
+    # A program that changes one value may send the existing ones along.
     assert alone.patch(f"{path}/{made.json()['id']}", {"channels": []}).status_code == 200
 
 

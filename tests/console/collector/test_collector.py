@@ -1,4 +1,4 @@
-"""Collector: it loses a sample at most when something restarts, and counts nothing twice."""
+"""Collector: a restart loses at most one sample, and nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ORDERS = Subject(metrics.TOPIC, "broker-a", "Orders")
 
 
 class World:
-    """A broker, a collector of it that can be started anew, and what it has kept."""
+    """A broker, its collector, which can be restarted, and the stored history."""
 
     def __init__(self, directory: Path) -> None:
         self.broker = FakeBroker()
@@ -51,13 +51,13 @@ class World:
         self.broker.put("Orders", 0, *range(count))
 
     def turn(self, *, puts: int = 0, after_ms: int = 10_000) -> None:
-        """Put messages, let time pass, take a sample."""
+        """Put messages, advance the time, take a sample."""
         self.put(puts)
         self.time.pass_ms(after_ms)
         self.collector.turn()
 
     def rows(self, metric: Metric, slots: int, subject: Subject = ORDERS) -> list[int | None]:
-        """Return a figure's sums from the start on, None where it is not known."""
+        """Return a figure's sums from the start on, None where it's unknown."""
         number = self.store.all_subjects()[subject]
         found = self.store.read([number], FINE, START_MS // 10_000, slots)[number]
         column = Column(metric.code)
@@ -106,7 +106,7 @@ def test_a_short_pause_is_a_gap_whose_messages_count(world) -> None:
     found = world.store.read([number], FINE, START_MS // 10_000, 4)[number]
 
     assert world.rows(metrics.PUT, 4) == [None, None, None, 6]
-    # In thirty seconds: the rate is the true one.
+    # Over thirty seconds, so the rate is correct.
     assert found.weight(Column(metrics.PUT.code)).tolist() == [0, 0, 0, 30_000]
 
 

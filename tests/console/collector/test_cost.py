@@ -1,6 +1,6 @@
-"""What a large broker costs the collector, counted in calls: a busy machine changes nothing.
+"""The collector's cost for a large broker, counted in calls so that other load doesn't matter.
 
-`python -m tools.bench.collector` says what that is in processor time.
+`python -m tools.bench.collector` measures it in CPU time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 TOPICS = 400
 SUBJECTS_A_TOPIC = 2
-"""The topic and the progress of its group; groups and retry topics are few."""
+"""The topic and its group's progress; groups and retry topics are few."""
 CALLS_A_SAMPLE, CALLS_A_BLOCK = 20, 150
-"""10 and 75 as it is; 160 and 235 where each queue and each number has a call of its own."""
+"""Currently 10 and 75; with a call for each queue and number it would be 160 and 235."""
 
 
 class Turns:

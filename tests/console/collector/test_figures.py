@@ -1,4 +1,4 @@
-"""Figures: counters are what was added, and never jump; what is not known is left out."""
+"""Figures: counters are increments, and never jump; unknown values are left out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_each_queues_messages_are_kept_beside_their_topics() -> None:
 
 @pytest.mark.parametrize(("count", "kept"), [(QUEUES_MAX, 1), (QUEUES_MAX + 1, None)])
 def test_of_brokers_with_very_many_queues_the_topics_alone_are_kept(count, kept) -> None:
-    """It is a series a queue, of 20,000 that a year has room for."""
+    """Each queue would be one of the 20,000 series that fit in a year."""
     before, now = (
         sample({"Orders": [each for number in range(count) for each in (number, 0, end)]})
         for end in (5, 6)

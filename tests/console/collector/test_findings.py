@@ -1,4 +1,4 @@
-"""What a sample says of messages and members: figures of what is odd, and names."""
+"""Anomalies of messages and members in a sample: figures and names."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_clients_that_are_alike_are_counted_by_group() -> None:
     assert found.of(metrics.CONSUMERS, "g@JAVA v4_9_7", metrics.MEMBERS) == 2
     assert found.of(metrics.CONSUMERS, "g@GO v5_1_4", metrics.MEMBERS) == 1
     assert found.of(metrics.PRODUCERS, "p@JAVA v4_9_7", metrics.MEMBERS) == 4
-    # Another version is another series, and one that is gone has no more figures.
+    # Another version is another series, and a vanished one has no more figures.
     later = Found(now, told(consumers=[VersionsSample("g", {"JAVA v5_3_1": 3})]))
     assert later.of(metrics.CONSUMERS, "g@JAVA v5_3_1", metrics.MEMBERS) == 3
     assert later.of(metrics.CONSUMERS, "g@JAVA v4_9_7", metrics.MEMBERS) is None
@@ -190,7 +190,7 @@ class Broker:
         self._now_ms = START_MS
 
     def get(self, *added: int, times: int = 1) -> dict[int, int]:
-        """Let the queues get so many messages in each sample; return shares of hot queues."""
+        """Give the queues these message counts in each sample; return shares of hot queues."""
         hot: dict[int, int] = {}
         for _ in range(times):
             self._now_ms += 10_000

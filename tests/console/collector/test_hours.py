@@ -1,4 +1,4 @@
-"""Hours that are over: each becomes one whole file, and the lake reads what the history says."""
+"""Complete hours: each becomes one whole file, and the lake matches the history."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Written:
         self.files = HourFiles(self.store, self.folder)
 
     def sample(self, hour: int, orders: list[int | None]) -> None:
-        """Keep samples of ten seconds from the beginning of an hour on."""
+        """Store ten-second samples from the beginning of an hour on."""
         rows: dict[tuple[Subject, Metric], list[int | None]] = {
             (ORDERS, metrics.PUT): orders,
             (READ, metrics.LAG): [7] * len(orders),
@@ -73,7 +73,7 @@ def written(tmp_path: Path) -> Iterator[Written]:
 
 
 def after(hour: int) -> int:
-    """Return when an hour has just been closed."""
+    """Return a time just after the end of an hour."""
     return (hour + 1) * HOUR_MS + CLOSED_AFTER_MS
 
 
@@ -221,4 +221,4 @@ def test_a_collector_writes_hours_between_samples_and_goes_on_when_it_cannot(
 
     assert len(began) == 2
     assert began[1] - began[0] == WRITE_EVERY * 10_000
-    assert "no hour is written for the lake: no space left on device" in caplog.text
+    assert "hours not written for the lake, will retry error=no space left on device" in caplog.text

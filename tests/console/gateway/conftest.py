@@ -1,7 +1,7 @@
-"""The gateway twice: a fake, and the real one in front of a broker in this process.
+"""The gateway twice: a fake, and the real one with a broker in this process.
 
-The contract tests of this folder pass with both, so that what a page test sees of the fake is what
-a broker does.
+The contract tests of this folder pass with both, so that the fake in page tests behaves like a
+broker.
 """
 
 from __future__ import annotations

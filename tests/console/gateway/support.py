@@ -1,4 +1,4 @@
-"""What the contracts of the gateway share."""
+"""Helpers for the gateway's contract tests."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ T = TypeVar("T")
 
 ORDERS = TopicConfig("Orders", 2, 2, 6)
 CALLERS = ThreadPoolExecutor(6, "gateway-call")
-"""Threads of their own: a broker in this loop answers some requests from the loop's threads, and
-callers that wait for it would take them all."""
+"""A separate pool: a broker in this loop uses the loop's threads for some answers, and waiting
+callers would occupy them all.
+"""
 BILLING = Client("member-1", "pg", "billing", ("Orders",), sub_version=1)
 
 
 async def ask(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a blocking gateway as a view does, from another thread than the broker's loop."""
+    """Call a blocking gateway as a view does, in a thread other than the broker's loop."""
     here = contextvars.copy_context()
     made = partial(here.run, call, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(CALLERS, made)

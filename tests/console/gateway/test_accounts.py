@@ -1,4 +1,4 @@
-"""Accounts of a real broker: what the console asks of them is what it does."""
+"""Accounts of a real broker: the console's requests have the intended effects."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ FOREVER_MS = 1 << 44
 
 
 async def everything(gateway: Gateway, wanted: Wanted, count: int) -> list[Place]:
-    """Return the places of all pages."""
+    """Return the locations on all pages."""
     places: list[Place] = []
     total = None
     while True:
@@ -36,7 +36,7 @@ async def everything(gateway: Gateway, wanted: Wanted, count: int) -> list[Place
         total = found.total if total is None else total
         assert len(found.messages) <= count
         places += [each.place for each in found.messages]
-        # The ends of a time are known to a message or two a queue.
+        # The bounds of a time range are accurate to a message or two per queue.
         assert 0 <= total - len(places) - found.left <= 2 * ORDERS.read_queue_nums
         if not found.left:
             return places
@@ -112,7 +112,7 @@ async def test_a_key_finds_its_messages_newest_first_within_a_time(gateway: Gate
         await send(gateway, "Orders", queue_id=queue_id, count=2)
 
     async with asyncio.timeout(PATIENCE_S):
-        # The index follows the log.
+        # The index lags behind the log.
         while True:
             found = await ask(gateway.browse.by_key, "Orders", "k2", 0, FOREVER_MS)
             if len(found.messages) == 6:

@@ -1,4 +1,4 @@
-"""What the page of delayed messages reads, from a real broker."""
+"""Delayed messages as their page reads them, from a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of a whole store: what the pages find by indexes equals what the log's bytes say."""
+"""Message histories of a whole store: index lookups by pages match the log's bytes."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ HIDDEN = {"rolled back", "undecided", "given up"}
 TOPIC, GROUP = "Orders", "billing"
 SQL_GROUP, SQL = "reds", "colour = 'red'"
 RECORDED_OF_KIND = 2
-"""Messages of a kind that the recorder is asked about, too."""
+"""Messages of a kind for which the recorder is queried, too."""
 PREPARED, COMMIT, ROLLBACK = 4, 8, 12
 MAGIC = -626843481
 UNTIMED = {"flushed", "replicated"}
-"""Nothing in the log says when these were; every family has them."""
+"""The log has no times for these; every history has them."""
 PASSED_BY = {"flushed", "woken", "received", "validated", "appended", "dispatched"}
-"""What the recorder has besides of a message that is stored."""
+"""Additional recorder events for a stored message."""
 
 
 class SqlGroup(NamedTuple):
-    """What the gateway says of the group that reads by an SQL expression."""
+    """The gateway's answer about the group with an SQL expression."""
 
     progress: ConsumeProgress
     connections: GroupConnections
 
 
 class Logged(NamedTuple):
-    """A record of the log, read by nobody's code but this file's."""
+    """A record of the log, parsed only by code in this file."""
 
     topic: str
     queue_id: int
@@ -81,7 +81,7 @@ class Logged(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A stage of a family, as either side sees it; without times where the log has none."""
+    """A stage of a message history on either side; without a time if the log has none."""
 
     stage: str
     begin_ms: int | None = None
@@ -114,7 +114,7 @@ async def send(client: Client, number: int, **more: str) -> RemotingCommand:
 
 
 async def make(client: Client, number: int, kind: str) -> None:
-    """Send a message, and do with it what makes it one of its kind."""
+    """Send a message, and perform the steps of its kind."""
     half = {"TRAN_MSG": "true", "PGROUP": "pg"}
     more: dict[str, dict[str, str]] = {
         "delay": {"DELAY": "1"},
@@ -167,7 +167,7 @@ async def make(client: Client, number: int, kind: str) -> None:
 
 
 def records_of(directory: Path) -> Iterator[Logged]:
-    """Read the log as it lies on the disk."""
+    """Read the log on disk."""
     for path in sorted((directory / "store" / "commitlog").iterdir()):
         data, at = path.read_bytes(), 0
         while at + RECORD_HEAD.size <= len(data):
@@ -202,7 +202,7 @@ def families_of(records: Iterable[Logged]) -> dict[str, list[Logged]]:
 
 
 class Outcomes:
-    """What became of transactions, by what is written of them: the op messages, and who is in."""
+    """Outcomes of transactions in the log: op messages, and committed messages."""
 
     def __init__(self, records: list[Logged]) -> None:
         self._ended = {
@@ -225,7 +225,7 @@ class Outcomes:
 
 
 def expected_stages(family: list[Logged], outcomes: Outcomes) -> set[Found]:
-    """Return what must be told of a message by what is written of it."""
+    """Return the stages that a message must show, according to its records."""
     own = [each for each in family if each.topic == TOPIC]
     halves = [each for each in family if each.topic == names.RMQ_SYS_TRANS_HALF_TOPIC]
     waiting = [each for each in family if each.topic == names.RMQ_SYS_SCHEDULE_TOPIC]
@@ -266,7 +266,7 @@ def expected_stages(family: list[Logged], outcomes: Outcomes) -> set[Found]:
 
 
 def expected_events(family: list[Logged], outcomes: Outcomes) -> set[str]:
-    """Return what the recorder must have noted of a message that is written so."""
+    """Return the events that the recorder must have for a message with these records."""
     by_topic = {each.topic: each for each in family}
     stages = set()
     if names.RMQ_SYS_TRANS_HALF_TOPIC in by_topic:
@@ -279,7 +279,7 @@ def expected_events(family: list[Logged], outcomes: Outcomes) -> set[str]:
     if names.RMQ_SYS_SCHEDULE_TOPIC in by_topic:
         stages.add("deferred")
     if names.retry_topic(GROUP) in by_topic:
-        # One row with what the log says, by its name.
+        # One row with the log's values, by its name.
         stages |= {"given_back", "retry"}
     if names.dlq_topic(GROUP) in by_topic:
         stages.add("dead")
@@ -293,7 +293,7 @@ def place_of(record: Logged) -> str:
 
 
 def look(number: int, sql_group: SqlGroup) -> tuple[list[Step], Relatives]:
-    """Return what pages tell of a message that is looked up by its unique key."""
+    """Return the stages that pages show for a message found by its unique key."""
     day = TimeRange(now_ms() - 86_400_000, now_ms() + 1, now_ms())
     found = lookups.keyed(lookups.Asked("id", TOPIC, key_of(number), "", "", day)).messages
     relatives_found = relatives_of(found[-1])
@@ -304,13 +304,13 @@ def look(number: int, sql_group: SqlGroup) -> tuple[list[Step], Relatives]:
 
 
 def noted_stages(from_log: list[Step], relatives_found: Relatives) -> set[str]:
-    """Return what a page tells of a message by the recorder."""
+    """Return the stages that a page shows for a message from the recorder."""
     steps = with_recorded(from_log, recorded_events(relatives_found))
     return {step.stage for step in steps if step.source is Source.RECORDER} - PASSED_BY
 
 
 async def consume(client: Client, gateway: Gateway) -> SqlGroup:
-    """Have a group read all queues by an SQL expression; return what the gateway says of it."""
+    """Let a group read all queues with an SQL expression; return the gateway's answer about it."""
     await client.heartbeat(consumer_groups={SQL_GROUP: {TOPIC: SQL}}, expression_type="SQL92")
     for queue in await ends(gateway, TOPIC):
         offset = 0
@@ -344,7 +344,7 @@ def stage_of(step: Step) -> Found:
     if step.facts:
         facts = dict(step.facts)
         queue_id, queue_offset = re.findall(r"\d+", facts["Queue"])[-2:]
-        place = f"{facts['Topic']} {queue_id} {queue_offset} {facts['Place in the CommitLog']}"
+        place = f"{facts['Topic']} {queue_id} {queue_offset} {facts['CommitLog location']}"
     return Found(step.stage, begin_ms, end_ms, place)
 
 
@@ -356,7 +356,7 @@ async def ends(gateway: Gateway, topic: str) -> tuple[QueueStatus, ...]:
 
 
 async def until_all_there(gateway: Gateway) -> None:
-    """Wait for what the broker does by itself: delays, and transactions that it gives up."""
+    """Wait for the broker's background work: delays, and expired transactions."""
     kinds = Counter(KINDS[number % len(KINDS)] for number in range(COUNT))
     expected = {
         TOPIC: COUNT - sum(kinds[kind] for kind in HIDDEN) + kinds["replayed"],
@@ -366,7 +366,7 @@ async def until_all_there(gateway: Gateway) -> None:
     async with asyncio.timeout(PATIENCE_S):
         for topic, end in expected.items():
             while sum(each.max_offset for each in await ends(gateway, topic)) < end:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)  # the broker tells nobody
+                await asyncio.sleep(0.05)  # the broker sends no notification
 
 
 async def test_families_of_all_kinds_equal_what_an_independent_reader_finds(
@@ -375,7 +375,7 @@ async def test_families_of_all_kinds_equal_what_an_independent_reader_finds(
     keys: dict[str, Any] = {
         "maxIndexNum": 20_000,
         "enablePropertyFilter": "true",
-        # One question, then a transaction is given up; whose producer said nothing is never asked.
+        # A transaction is given up after one check; a producer without an answer is never asked.
         "transactionCheckMax": 1,
         "transactionCheckInterval": 100,
         "transactionTimeOut": 3_600_000,

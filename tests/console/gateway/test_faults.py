@@ -1,4 +1,4 @@
-"""What a gateway says when brokers are gone, hang, speak something else, or refuse."""
+"""The gateway's errors when brokers are down, hang, use another protocol, or reject requests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from console.gateway.errors import (
     GatewayError,
     NameServerDownError,
 )
-from console.gateway.remote.asker import Asker
 from console.gateway.remote.brokers import RemoteBrokers
+from console.gateway.remote.requester import Requester
 from console.gateway.remote.topics import RemoteTopics
 from tests.console.gateway.support import ORDERS, ask
 from tests.support.broker import running_broker
@@ -30,7 +30,7 @@ TIMEOUT_S = 5.0
 
 @pytest.fixture
 async def to() -> AsyncIterator[Callable[..., RemoteTopics]]:
-    """Return the topics behind a name server; whatever was opened is closed again."""
+    """Return the topics behind a name server, and close everything that was opened."""
     opened: list[RemoteBrokers] = []
 
     def topics_behind(address: str, timeout_s: float = TIMEOUT_S) -> RemoteTopics:
@@ -83,14 +83,14 @@ async def test_a_peer_that_never_answers_is_given_up_in_time(to) -> None:
     with pytest.raises(NameServerDownError) as caught:
         await ask(to(f"127.0.0.1:{port}", 0.1).all)
 
-    assert "no answer within 0.1 seconds" in caught.value.what
+    assert "no response within 0.1 seconds" in caught.value.what
     done.set()
     server.close()
     await server.wait_closed()
 
 
 async def test_a_broker_that_takes_connections_and_hangs_is_given_up_in_time() -> None:
-    """As one does that was stopped by SIGSTOP: its kernel still takes connections."""
+    """Like a process stopped by SIGSTOP, whose kernel still accepts connections."""
     taken = asyncio.Event()
 
     async def keep_quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -100,15 +100,15 @@ async def test_a_broker_that_takes_connections_and_hangs_is_given_up_in_time() -
 
     server = await asyncio.start_server(keep_quiet, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    asker = Asker(0.1, name_servers=[address])
+    requester = Requester(0.1, name_servers=[address])
 
     with pytest.raises(BrokerDownError) as caught:
-        await asker(address, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
+        await requester(address, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
 
     assert taken.is_set()
     assert address in caught.value.what
-    assert "no answer within 0.1 seconds" in caught.value.what
-    await asker.shutdown()
+    assert "no response within 0.1 seconds" in caught.value.what
+    await requester.shutdown()
     server.close()
     await server.wait_closed()
 

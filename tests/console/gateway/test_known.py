@@ -1,4 +1,4 @@
-"""A console with an account asks configured and confirmed brokers, and others nothing at all."""
+"""A console with an account only contacts configured and confirmed brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_core.protocol.command import RemotingCommand
 from broker_core.remoting.client import RemotingClient
 from console.gateway.answers import MessageQueue, WatchFilter
 from console.gateway.errors import BrokerDownError, GatewayError, UnconfirmedBrokerError
-from console.gateway.known import KnownAddresses, known_addresses
+from console.gateway.known_addresses import KnownAddresses, known_addresses
 from console.gateway.remote.brokers import RemoteBrokers
 from console.gateway.remote.gateway import gateway_to
 from tests.console.gateway.support import BILLING, ORDERS, ask, send
@@ -34,7 +34,7 @@ REGISTRATION = (
 
 
 class Impostor:
-    """A port that takes everything it is sent and answers nothing."""
+    """A port that reads everything and answers nothing."""
 
     def __init__(self) -> None:
         self.got = b""
@@ -62,7 +62,7 @@ class Impostor:
 
 
 class World(NamedTuple):
-    """Our broker, which the settings name, beside an impostor of another name."""
+    """Our configured broker, and an impostor with another name."""
 
     gateway: Gateway
     impostor: Impostor

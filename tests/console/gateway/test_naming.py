@@ -1,4 +1,4 @@
-"""What name servers say, and what all of them are told."""
+"""Answers of name servers, and changes sent to all of them."""
 
 from __future__ import annotations
 

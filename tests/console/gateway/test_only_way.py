@@ -1,4 +1,4 @@
-"""The gateway is the only part of the console that speaks to brokers."""
+"""The gateway is the only part of the console that connects to brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues by two of their three names: neither can be taken for the other."""
+"""Two types of queue names that can't be confused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from console.gateway.answers import BrokerQueue, TopicQueue
 def test_a_queue_of_a_broker_is_none_of_a_topic() -> None:
     by_broker, by_topic = BrokerQueue("a", 0), TopicQueue("a", 0)
 
-    # The type checker says so as well: without the comment it reports the second line.
+    # The type checker agrees: without the comment it reports the second line.
     wrong: dict[BrokerQueue, int] = {by_topic: 1}  # type: ignore[dict-item]
 
     assert by_broker != by_topic  # type: ignore[comparison-overlap]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.gateway.answers import WatchFilter
-from console.gateway.recorded import Level, Question, RecordedEvents, TraceLevel
+from console.gateway.flight_recorder import Level, Question, RecordedEvents, TraceLevel
 from tests.console.gateway.support import ORDERS, ask, send
 
 if TYPE_CHECKING:
@@ -27,6 +27,6 @@ async def test_everything_is_kept_for_some_minutes_and_told_when_asked(gateway: 
     assert isinstance(answer, RecordedEvents)
     assert (before.level, before.full_until_ms) == ("recorder", None)
     assert (now.level, now.full_until_ms is not None) == ("full", True)
-    # A slow put is kept besides, as such.
+    # A slow put is also recorded as such.
     stored = [event for event in answer.events if event["stage"] == "stored"]
     assert {(event["topic"], event["queueOffset"]) for event in stored} == {("Orders", "0")}

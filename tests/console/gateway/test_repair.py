@@ -52,7 +52,7 @@ async def test_a_topic_that_is_not_there_takes_no_messages(gateway: Gateway) -> 
 
 
 async def test_a_body_that_is_packed_stays_packed(gateway: Gateway) -> None:
-    """Bytes, flag, properties: what is stored again is what was stored, in another topic."""
+    """The stored copy has the same bytes, flag and properties, in another topic."""
     for config in (ORDERS, TopicConfig("Again", 1, 1, 6)):
         await ask(gateway.topics.save, config, ["broker-a"])
     await send(gateway, "Orders", queue_id=1, count=1)

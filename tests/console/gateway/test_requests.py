@@ -1,6 +1,6 @@
-"""Admin requests: what goes over the wire, what comes back as plain values.
+"""Admin requests: the bytes on the wire, and the plain values of the answers.
 
-The bodies are those that RocketMQ 4.9.8 writes.
+The bodies are in RocketMQ 4.9.8's format.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NODE = BrokerNode("DefaultCluster", "broker-a", 0, ADDRESS)
 
 
 class Peer:
-    """Answers every request with the same answer, remembers what it was asked."""
+    """Answers every request with the same answer, and records the requests."""
 
     def __init__(
         self, body: bytes = b"", *, code: int = 0, remark: str | None = None, **ext: str
@@ -57,7 +57,7 @@ class Peer:
 async def test_a_client_that_cannot_be_asked_about_itself_is_no_broker_that_refuses() -> None:
     peer = Peer(code=3, remark="request type 307 not supported")
 
-    with pytest.raises(GatewayError, match="The client cannot be asked about itself") as caught:
+    with pytest.raises(GatewayError, match="This client doesn't report its status") as caught:
         await running.running_info(peer, ADDRESS, "g", "c", with_threads=False)
 
     assert not isinstance(caught.value, RequestFailedError)
@@ -188,6 +188,17 @@ async def test_consume_stats_are_read() -> None:
     assert stats.queues[TopicQueue("T", 0)] == groups.Consumed(9, 7, 5)
 
 
+async def test_what_is_in_flight_is_read() -> None:
+    peer = Peer(
+        b'{"consumeTps":0,"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:'
+        b'{"brokerOffset":9,"consumerOffset":9,"lastTimestamp":5,"inFlight":2,"oldestLease":7}}}'
+    )
+
+    stats = await groups.consume_stats(peer, ADDRESS, "g")
+
+    assert stats.queues[TopicQueue("T", 0)] == groups.Consumed(9, 9, 5, 2, 7)
+
+
 async def test_consumer_offsets_are_grouped() -> None:
     peer = Peer(b'{"offsetTable":{"T@g":{0:7,1:8},"%RETRY%g@g":{0:1}}}')
 
@@ -235,7 +246,7 @@ async def test_a_refusal_carries_the_brokers_words() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"not json", b'{"offsetTable":{"x":1}}'])
 async def test_an_answer_that_is_something_else_is_said_to_be_unreadable(body) -> None:
-    with pytest.raises(UnreadableAnswerError, match="GET_TOPIC_STATS_INFO cannot be read"):
+    with pytest.raises(UnreadableAnswerError, match="GET_TOPIC_STATS_INFO can't be read"):
         await topics.topic_stats(Peer(body), ADDRESS, "T")
 
 
@@ -281,7 +292,7 @@ async def test_a_sent_message_carries_its_tag_keys_and_id() -> None:
 
 @pytest.mark.parametrize("body", [b"{nonsense", b"[]", b'{"dropped":"x","events":[]}', b"{}"])
 def test_pushed_bytes_that_are_no_batch_are_refused(body) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  # whatever it says, the watch passes it over
+    with pytest.raises(ValueError):  # noqa: PT011  # the watch ignores it, whatever the reason
         watch.trace_batch(body)
 
 

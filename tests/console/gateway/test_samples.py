@@ -1,4 +1,4 @@
-"""The contract of SampleGateway, and what a broker of RocketMQ's says instead."""
+"""The contract of SampleGateway, and the answers of RocketMQ's own broker."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_sample_holds_the_ends_of_queues_and_how_far_groups_are(gateway:
         "billing",
         2,
     )
-    # A commit is not answered; what is asked behind it on the same connection is.
+    # A commit has no answer, but a later request on the same connection does.
     await gateway.messages.members(
         (await gateway.messages.route("Orders")).read_queues[1],  # type: ignore[union-attr]
         "billing",
@@ -81,7 +81,7 @@ class OtherBroker:
 
     def __init__(self, code: int = ResponseCode.REQUEST_CODE_NOT_SUPPORTED) -> None:
         self.asked: list[int] = []
-        # The versions of the members of each group; None: it may not be known.
+        # The versions of the members of each group; None for an unknown version.
         self.groups: dict[str, list[int] | None] = {"billing": [407]}
         self._code = code
 
@@ -153,7 +153,7 @@ async def test_another_broker_is_asked_two_requests_and_for_members_in_turn() ->
     assert list(progress.rows()) == [(0, 4, 9, NOW_MS - 60_000)]
     assert sample.groups == [GroupSample("billing", 1)]
     assert sample.clients == []
-    # Nobody says what other topics hold, or what messages and members are like.
+    # The broker doesn't report other topics' contents or details of messages and members.
     assert not sample.is_whole
     assert (sample.large, sample.keys, sample.clocks, sample.cold_reads) == (None,) * 4
 

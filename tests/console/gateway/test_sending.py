@@ -8,6 +8,7 @@ import pytest
 
 from console.gateway.answers import BrokerQueue, MessageQueue
 from console.gateway.errors import GatewayError, RequestFailedError
+from console.gateway.moment import now_ms
 from console.gateway.outgoing import NewMessage
 from console.gateway.stored import Wanted
 from tests.console.gateway.support import ORDERS, ask, send
@@ -108,3 +109,28 @@ async def test_an_undecided_transaction_is_listed_and_decided_for_its_producer(
     assert (left.halves, left.total) == ((), 0)
     status = await ask(gateway.topics.status, "Orders")
     assert sum(row.message_count for row in status) == 1
+
+
+async def test_pending_timer_messages_are_listed_and_found_by_key(
+    gateway: Gateway,
+) -> None:
+    await ask(gateway.topics.save, ORDERS, ["broker-a"])
+    queue = MessageQueue("Orders", "broker-a", 0)
+    due_ms = now_ms() + 600_000
+    for key, more_ms in (("b", 2_000), ("a", 1_000)):
+        carried = {"KEYS": key, "TIMER_DELIVER_MS": str(due_ms + more_ms)}
+        await ask(gateway.sending.send, [NewMessage(queue, b"xy", carried)])
+
+    listed = await ask(gateway.sending.timers, "broker-a")
+    found = await ask(gateway.sending.timers, "broker-a", "b")
+
+    assert listed is not None
+    assert (listed.total, listed.next_due_ms) == (2, due_ms + 1_000)
+    assert [(each.topic, each.keys, each.due_ms, each.body_bytes) for each in listed.timers] == [
+        ("Orders", "a", due_ms + 1_000, 2),
+        ("Orders", "b", due_ms + 2_000, 2),
+    ]
+    assert found is not None
+    assert [each.keys for each in found.timers] == ["b"]
+    status = await ask(gateway.topics.status, "Orders")
+    assert sum(row.message_count for row in status) == 0

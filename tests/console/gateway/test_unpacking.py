@@ -1,4 +1,4 @@
-"""Compression of bodies: each kind is undone, to a bound, and what is broken is not guessed."""
+"""Compression of bodies: each kind is decompressed, to a limit, and broken data isn't guessed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT = b'{"order": 4711}' * 5_000
 
 
 def packed(kind: int, body: bytes) -> memoryview:
-    """Pack a body by another library than the one that undoes it."""
+    """Compress a body with a different library than the console's."""
     if kind in (PACKED, ZLIB):
         return memoryview(zlib.compress(body))
     sink = pa.BufferOutputStream()

@@ -83,7 +83,7 @@ async def test_a_closed_watch_has_ended_and_may_be_closed_again(gateway: Gateway
 
 async def test_a_watch_whose_connection_broke_goes_on_where_it_was(gateway: Gateway) -> None:
     if not isinstance(gateway.watch, RemoteWatches):
-        return  # What a fake resumes is what its test says.
+        return  # A fake resumes as its test says.
     await ask(gateway.topics.save, ORDERS, ["broker-a"])
     [node] = (await ask(gateway.cluster.registered)).masters
     host, _, port = node.address.rpartition(":")

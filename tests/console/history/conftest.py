@@ -1,4 +1,4 @@
-"""The database of the history: SQLite, and PostgreSQL where the machine has one."""
+"""The database of the history: SQLite, and PostgreSQL if installed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def postgres_settings() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """An empty one."""
+    """An empty database."""
     made: Database
     if request.param == "sqlite":
         made = SqliteDatabase(tmp_path / "history.sqlite3")

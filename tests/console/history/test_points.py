@@ -1,4 +1,4 @@
-"""Points: sums and maxima are the same on every scale of time, in whatever order they come."""
+"""Points: sums and maxima are the same on every time scale, in any order of arrival."""
 
 from __future__ import annotations
 

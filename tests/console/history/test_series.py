@@ -1,4 +1,4 @@
-"""Series: what is not known is never zero, and brokers add up only where all are known."""
+"""Series: an unknown value is never zero, and brokers are summed only where all are known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from console.history import metrics, points
 from console.history.latency import BOUNDS_MS, quantile_ms
 from console.history.metrics import Column
 from console.history.points import MISSING
-from console.history.range import asked_range
+from console.history.range import requested_range
 from console.history.series import How, Line, trend_of, values_of
 from console.history.tiers import COARSE, FINE, HOUR_MS
 
@@ -50,7 +50,7 @@ def test_a_peak_is_a_rate_too() -> None:
 def test_brokers_add_up_only_where_each_is_known() -> None:
     one, other = of(metrics.PUT, 10, 10, 10, 10), of(metrics.PUT, None, 20, None, 20)
 
-    # Before its first time a broker is not missed.
+    # Before its first time a broker doesn't count as missing.
     assert values_of([one, other], Line("", metrics.PUT)) == [1.0, 3.0, None, 3.0]
 
 
@@ -101,11 +101,11 @@ def test_a_trend_compares_the_ends(values, trend) -> None:
     ],
 )
 def test_an_address_says_the_range(asked, recent, span) -> None:
-    found = asked_range(asked, NOW_MS)
+    found = requested_range(asked, NOW_MS)
 
     assert (found.recent, found.high_ms - found.low_ms) == (recent, span)
 
 
 def test_a_range_is_as_fine_as_it_can_be() -> None:
-    assert asked_range({"range": "15m"}, NOW_MS).tier == FINE
-    assert asked_range({"range": "1y"}, NOW_MS).tier == COARSE
+    assert requested_range({"range": "15m"}, NOW_MS).tier == FINE
+    assert requested_range({"range": "1y"}, NOW_MS).tier == COARSE

@@ -1,4 +1,4 @@
-"""HistoryStore: what is written can be read, folded or not, once and once only."""
+"""HistoryStore: stored data can be read back exactly once, folded or not."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Written:
             continue
 
     def sums(self, subject: Subject, tier: Tier = FINE, slots: int = 360) -> list[int | None]:
-        """Return what PUT is in each slot, None where it is not known."""
+        """Return the sum of PUT in each slot, None where it's unknown."""
         number = self.ids[subject]
         found = self.store.read([number], tier, START_MS // tier.step_ms, slots)[number]
         weight, total = found.weight(PUT), found.sum(PUT)
@@ -109,7 +109,7 @@ def test_a_fold_that_is_interrupted_adds_nothing_twice(database: Database) -> No
     next(steps)
     del steps
 
-    # Another process goes on.
+    # Another process continues.
     again = HistoryStore(database)
     found = again.read(list(ids.values()), FINE, START_MS // 10_000, 3)
     for _ in again.fold():

@@ -1,4 +1,4 @@
-"""Judge: looks once a minute at what was noticed, and remembers since when something is wrong."""
+"""Judge: evaluates rules once a minute, and remembers since when something is wrong."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Iterator[HistoryStore]:
 
 
 def rules(store: HistoryStore) -> dict[str, int]:
-    """Return since when each rule speaks."""
+    """Return since when each rule has fired."""
     return {each.rule: each.since_ms for each in verdicts_of(store).verdicts}
 
 
@@ -113,7 +113,7 @@ def test_what_stands_is_looked_at_though_nobody_noticed_it_again(store) -> None:
 
 
 def test_a_group_of_the_same_name_on_another_broker_is_another_group(store) -> None:
-    """Each stands with members and unread messages of its own; only one broker's has members."""
+    """Both have unread messages; only one broker's has members."""
     here, there = PAIR, PAIR._replace(broker="broker-b")
     for pair_, members in ((here, 2), (there, 0)):
         group = Subject(metrics.GROUP, pair_.broker, "billing")

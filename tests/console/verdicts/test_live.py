@@ -1,4 +1,4 @@
-"""From a broker whose clients do it wrong to what verdicts say: every part is the real one.
+"""From a broker with misbehaving clients to its verdicts, with every real part in between.
 
 The broker's clock is the test's: ten minutes pass as quickly as messages can be sent.
 """
@@ -41,7 +41,7 @@ WRONG = {
 
 
 async def wrong(one: Client, other: Client, step: int) -> None:
-    """Let ten seconds' work be done: one key in most messages, and queue 1 never consumed."""
+    """Simulate ten seconds of work: one key in most messages, and queue 1 never consumed."""
     await one.heartbeat("one", consumer_groups={"billing": {"Orders": "*"}})
     await other.heartbeat("other", consumer_groups={"billing": {"Orders": "paid"}})
     for number in range(8):
@@ -65,7 +65,7 @@ async def wrong(one: Client, other: Client, step: int) -> None:
 async def told(
     tmp_path: Path, steps: int, work: Callable[[Client, Client, int], Awaitable[None]]
 ) -> dict[tuple[str, str, str], Verdict]:
-    """Let clients work for so many samples; return what verdicts say at the end."""
+    """Let clients work for some samples; return the verdicts at the end."""
     clock = ManualClock()
     database = SqliteDatabase(tmp_path / "history.sqlite3")
     store = HistoryStore(database)
@@ -87,7 +87,7 @@ async def told(
         await ask(brokers.close)
     found = {(each.rule, each.kind, each.name): each for each in verdicts_of(store).verdicts}
     database.close()
-    # A flush takes ten seconds here when time passes meanwhile.
+    # A flush takes ten seconds here if time advances meanwhile.
     return {key: each for key, each in found.items() if key[0] != "slow-flush"}
 
 
@@ -96,12 +96,12 @@ async def test_what_clients_do_wrong_is_said_and_nothing_else(tmp_path: Path) ->
 
     assert said.keys() == WRONG
     stuck = words(said["queue-stuck", metrics.PROGRESS, "billing@Orders"])
-    assert "Queue 1 has stood" in stuck
-    assert "message 0-1 at offset 0: 5 B, from 127.0.0.1" in stuck
+    assert "Queue 1 has been stuck" in stuck
+    assert "The message is 0-1 at offset 0: 5 B, from 127.0.0.1" in stuck
     assert "Clients: " in words(said["mismatch", metrics.GROUP, "billing"])
     assert said["hot-key", metrics.TOPIC, "Orders"].names == {"key": "vip"}
     assert said["hot-key", metrics.TOPIC, "Orders"].evidence["share"] > 0.7
-    assert "127.0.0.1 is" in words(said["clock-off", metrics.BROKER, "0"])
+    assert "127.0.0.1, which sends to" in words(said["clock-off", metrics.BROKER, "0"])
 
 
 LONG = 130
@@ -118,7 +118,7 @@ TROUBLED = {
 
 
 async def troubled(one: Client, other: Client, step: int) -> None:
-    """Let groups read a topic, each with a trouble of its own; one has none."""
+    """Let groups read a topic, each with a different problem; one has none."""
     present = GROUPS if step < 20 else [name for name in GROUPS if name != "quit"]
     await one.heartbeat(
         "one", consumer_groups={name: {"T": "*"} for name in GROUPS if name != "quit"}

@@ -39,7 +39,7 @@ def verdict(rule: str, severity: str, kind: str, name: str, **evidence: float) -
 
 @pytest.fixture(autouse=True)
 def said(brokers) -> None:
-    """What the collector says: it samples, and found three troubles."""
+    """The collector's status: it samples, and found three problems."""
     brokers.add_topic("Orders")
     brokers.add_group("billing", online=True, topic="Orders")
     found = [
@@ -57,7 +57,7 @@ def test_the_overview_is_not_green_while_something_worsens() -> None:
     summary = summarize_now()
 
     assert summary.state is State.BAD
-    assert summary.verdict.startswith("fraud · Orders: Consuming has stopped. Nothing consumed")
+    assert summary.verdict.startswith("fraud · Orders: Consumption stopped. Nothing consumed")
 
 
 def test_the_overview_shows_them_with_evidence_cause_and_next_step(actors) -> None:
@@ -65,14 +65,14 @@ def test_the_overview_shows_them_with_evidence_cause_and_next_step(actors) -> No
 
     order = [content.index(f'data-rule="{rule}"') for rule in ("stopped", "falling-behind")]
     assert order == sorted(order)
-    assert "1\u202f204 → 3\u202f870 in 10 min" in content
-    assert "add members up to the number of queues" in content
+    assert "from 1\u202f204 to 3\u202f870 in 10 min" in content
+    assert "Add consumers, up to the number of queues" in content
     assert reverse("groups:detail", args=["fraud"]) in content
     assert "of-a-later-version" not in content
 
 
 def listed(content: str) -> list[str]:
-    """Return how each verdict stands beside the flow, in order."""
+    """Return each verdict next to the flow, in order."""
     beside = content.partition('class="card board__verdicts"')[2].partition("</section>")[0]
     seen, _, folded = beside.partition('<details class="board__more"')
     brief = [
@@ -95,13 +95,13 @@ def test_beside_the_flow_the_first_is_whole_and_what_is_less_urgent_folds(count,
     ways = ["whole"] * WHOLE + ["brief"] * (UNFOLDED - WHOLE) + ["folded"] * LISTED_MAX
     assert listed(content) == ways[: min(count, LISTED_MAX)]
     assert (f"{count - UNFOLDED} more</summary>" in content) == (count > UNFOLDED)
-    assert ("7 more, less urgent, are not listed." in content) == (count > LISTED_MAX)
+    assert ("7 more, less urgent, aren't listed." in content) == (count > LISTED_MAX)
 
 
 def test_a_verdict_reaches_those_who_watch_the_flow() -> None:
     at = now_ms()
     says(0, at)
-    assert "No rule finds anything" in shared_flow.html(at)
+    assert "All clear" in shared_flow.html(at)
 
     says(1, at)
 
@@ -113,15 +113,15 @@ def test_rules_that_have_not_looked_lately_are_no_good_news() -> None:
 
     html = shared_flow.html(now_ms())
 
-    assert "No rule finds anything" not in html
-    assert "The rules have not looked" in html
+    assert "All clear" not in html
+    assert "run for over 2 minutes because the collector" in html
 
 
 def test_a_history_that_cannot_be_read_is_a_sentence_in_place_of_the_flow() -> None:
     def unreadable(at_ms: int) -> Flow:
         raise HistoryError("the disk fails")
 
-    assert "The history cannot be read" in SharedFlow(unreadable).html(now_ms())
+    assert "The history can't be read" in SharedFlow(unreadable).html(now_ms())
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ FOUND = [
     (
         verdict("queue-stuck", "bad", "progress", "g@Orders", queue=2, age_ms=9e5, lag=7, count=1),
         HEAD,
-        ["message 7F02 at offset 9", "10.0.0.5", "came back 2 times", "/2/9/Orders/"],
+        ["is 7F02 at offset 9", "10.0.0.5", "redelivered 2 times", "/2/9/Orders/"],
     ),
     (
         verdict("dead-letters", "warn", "group", "g", **DEAD),
         {"message": "7F01", "times": "16", **PLACE, "message_topic": "%RETRY%g"},
-        ["7F01 came back 16 times", "/3/4/%25RETRY%25g/", "/dead-letters/g/g/"],
+        ["7F01 was redelivered 16 times", "/3/4/%25RETRY%25g/", "/dead-letters/g/g/"],
     ),
     (
         verdict("near-limit", "warn", "topic", "Orders", size=4e6, limit=4194304, minutes=15),
@@ -165,27 +165,27 @@ FOUND = [
     (
         verdict("hot-queue", "warn", "topic", "Orders", share=0.9, rate=80, queue=3),
         {"queues": "8"},
-        ["Queue 3 gets 90 %", "there are 8 queues"],
+        ["Queue 3 receives 90 %", "has 8 queues"],
     ),
     (
         verdict("mismatch", "bad", "group", "billing", odd=1, members=3),
         {"wants": "2 \u00d7 T: *, 1 \u00d7 T: A", "odd_clients": "client-7"},
-        ["1 of 3 members subscribes", "1 \u00d7 T: A", "client-7"],
+        ["1 of 3 consumers has a different subscription", "1 \u00d7 T: A", "client-7"],
     ),
     (
         verdict("many-versions", "warn", "group", "billing", versions=2, members=3),
         {"kinds": "2 \u00d7 JAVA v4_9_7, 1 \u00d7 GO v5_1_4"},
-        ["have 2 versions", "GO v5_1_4"],
+        ["run 2 different client versions", "GO v5_1_4"],
     ),
     (
         verdict("clock-off", "warn", "broker", "0", off_ms=42_000),
         {"host": "10.0.0.5", "way": "behind", "topic": "Orders", "hosts": "3"},
-        ["10.0.0.5 is", "behind the broker", "2 other clients, too"],
+        ["10.0.0.5, which sends to", "behind the broker", "2 other clients are affected too"],
     ),
     (
         verdict("cold-reads", "warn", "progress", "g@Orders", count=9e3, share=0.7, minutes=15),
         {},
-        ["from the disk within 15 min", "70 %"],
+        ["from disk within 15 min", "70 %"],
     ),
 ]
 
@@ -234,7 +234,7 @@ def test_a_silent_collector_is_no_good_news(actors) -> None:
     summary = summarize_now()
 
     assert summary.state is State.WARN
-    assert "collector does not sample" in summary.verdict
+    assert "collector isn't sampling" in summary.verdict
 
 
 def test_verdicts_that_cannot_be_read_break_no_page(actors) -> None:

@@ -1,6 +1,6 @@
-"""Rules on recorded shapes: they speak where something goes wrong, and are silent elsewhere.
+"""Rules on recorded shapes: they fire when something goes wrong, and only then.
 
-A series is a value a minute, the newest last; None is not known.
+A series is a value a minute, the newest last; None means unknown.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def topic(
     largest: Series | None = None,
     put: Series | None = None,
 ) -> Seen:
-    """Return a topic; shares are per mille, and the broker takes 4 MB."""
+    """Return a topic; shares are per mille, and the broker accepts 4 MB."""
     series: dict[Metric | tuple[Metric, int], Series] = {
         metrics.PUT: put if put is not None else flat(6_000)
     }
@@ -143,7 +143,7 @@ def topic(
 
 
 def said(seen: Seen) -> dict[str, Found]:
-    """Return what each rule of this kind of subject says."""
+    """Return the findings of each rule for this kind of subject."""
     answers = {rule.name: rule.judge(seen) for rule in RULES if rule.kind == seen.own.subject.kind}
     return {name: answer for name, answer in answers.items() if answer is not None}
 

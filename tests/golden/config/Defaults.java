@@ -2,7 +2,7 @@ import java.lang.reflect.Field;
 import java.lang.reflect.Modifier;
 import org.apache.rocketmq.common.annotation.ImportantField;
 
-/** Prints the keys of the configuration classes named, their defaults, and which are important. */
+/** Prints the keys of the given configuration classes, with their defaults and whether they are important. */
 public class Defaults {
     public static void main(String[] names) throws Exception {
         for (String name : names) {

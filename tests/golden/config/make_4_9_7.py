@@ -1,9 +1,9 @@
-"""Makes 4.9.7.txt: the keys of a real broker 4.9.7, with their defaults.
+"""Write 4.9.7.txt: the keys of a real broker 4.9.7, with their defaults.
 
     python -m tests.golden.config.make_4_9_7
 
-What depends on the machine (addresses, host name, home, number of processors) is that of the
-machine on which it is made.
+Machine-dependent values (addresses, host name, home, number of processors) are those of the
+machine that runs it.
 """
 
 from __future__ import annotations

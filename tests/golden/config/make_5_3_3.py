@@ -1,4 +1,4 @@
-"""Makes 5.3.3.txt: the keys that a real broker and name server 5.3.3 read, each with its class.
+"""Write 5.3.3.txt: the keys that a real broker and name server 5.3.3 read, each with its class.
 
 python -m tests.golden.config.make_5_3_3
 """

@@ -1,10 +1,10 @@
-"""Makes the corpus: runs the programs of every client against a broker behind a recording proxy.
+"""Record the corpus: run the programs of every client on a broker behind a recording proxy.
 
     python -m tests.golden.frames.record [CLIENT ...]    records all clients, or those named
-    python -m tests.golden.frames.record answers         asks the real broker again
+    python -m tests.golden.frames.record answers         queries the real broker again
 
-It needs Java, Maven and Go, and takes several minutes. It keeps nothing private: accounts are the
-tests' own, and frames with other addresses than loopback or documentation networks are dropped.
+It needs Java, Maven and Go, and takes several minutes. It records nothing private: accounts are the
+tests' own, and frames with addresses outside of loopback and documentation networks are dropped.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ COMMANDS_OF_5 = (
     "resetOffsetByTime -b {broker} -g live-consumer -t orders -q 0 -s 0",
 )
 BINARY_HEADERS = "-Drocketmq.serialize.type=ROCKETMQ"
-# A real broker registers every ten seconds or more, and a slave asks its master as often.
+# A real broker registers every ten seconds or more, and a slave polls its master as often.
 BROKER_SECONDS = 25
-# The real broker does some work after its answer that the next request may look at.
+# The real broker does some work after its answer that the next request may depend on.
 PAUSE_SECONDS = 0.1
 KEYS: dict[str, object] = {
     "brokerIP1": PROXY_HOST,
     "enablePropertyFilter": "true",
-    # A starting group asks for more when its queues are on disk.
+    # A starting group sends more requests when its queues are on disk.
     "accessMessageInMemoryMaxRatio": 0,
     "messageDelayLevel": " ".join(["1s"] * 18),
     "transactionCheckInterval": 1_000,
@@ -105,7 +105,7 @@ class Recording:
         if options:
             os.environ["JAVA_TOOL_OPTIONS"] = options
         try:
-            # A step ends even if it sees something else than on an unused broker.
+            # A step ends even if its results differ from those on an unused broker.
             java.run("Steps", self.namesrv, self.address, seconds=PROGRAM_SECONDS)
             live_group.facts_of(
                 self.broker.port,
@@ -210,14 +210,14 @@ class Recording:
 
 
 def is_neutral(frame: bytes) -> bool:
-    """Tell whether a frame says nothing about the machine on which it was recorded."""
+    """Whether a frame reveals nothing about the recording machine."""
     if socket.gethostname().encode() in frame or str(Path.home()).encode() + b"/" in frame:
         return False
     return all(NEUTRAL.fullmatch(found) for found in ADDRESS.findall(frame))
 
 
 async def recorded(wanted: list[str]) -> list[Recorded]:
-    """Run the programs of the wanted clients, by default all; return their frames."""
+    """Run the programs of the given clients, by default all; return their frames."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         broker = BrokerProcess(directory / "broker", **KEYS)
@@ -251,7 +251,7 @@ async def recorded(wanted: list[str]) -> list[Recorded]:
                     try:
                         await asyncio.to_thread(program)
                     except (AssertionError, subprocess.SubprocessError) as error:
-                        # Keep what was sent until then.
+                        # Keep the frames sent so far.
                         say(f"{client} broke off: {error}")
         finally:
             await recorder.close()
@@ -273,7 +273,7 @@ async def with_real_answers(frames: list[Recorded]) -> list[Recorded]:
 
 
 def has_route(namesrv_port: int) -> bool:
-    """Tell whether the broker has registered; it listens earlier."""
+    """Whether the broker has registered; it listens earlier."""
     with RawClient(namesrv_port) as client:
         return client.ask(GET_ROUTE_BY_TOPIC, {"topic": "TBW102"}).code == 0
 

@@ -1,4 +1,4 @@
-"""Sends recorded frames to a running broker, each over its own connection, which stays open."""
+"""Send recorded frames to a running broker, each over its own connection, which stays open."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NOT_DECIDED = "0"
 
 
 class Replay:
-    """The frames of one client against a broker's ports. Event loop only.
+    """The frames of one client, sent to a broker's ports. Event loop only.
 
-    Requests of the broker over one of the connections get an empty answer, as of a client of
+    Requests of the broker over one of the connections get an empty answer, as from a client of
     another version. `answers` maps each frame's place in the list to its first answer.
     """
 
@@ -82,7 +82,7 @@ class Replay:
 
 
 def is_answered(head: Head) -> bool:
-    """Tell whether a request gets an answer."""
+    """Whether a request gets an answer."""
     if head.flag:
         return False
     is_undecided = head.fields.get("commitOrRollback") == NOT_DECIDED
@@ -90,7 +90,7 @@ def is_answered(head: Head) -> bool:
 
 
 def is_held(head: Head) -> bool:
-    """Tell whether a request may wait for messages."""
+    """Whether a request may wait for messages."""
     return head.code in PULL_CODES and bool(int(head.fields["sysFlag"]) & MAY_WAIT)
 
 

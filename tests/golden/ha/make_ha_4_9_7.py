@@ -1,12 +1,12 @@
-"""Makes pair-4.9.7.json: what a real master and a real slave 4.9.7 said to each other.
+"""Write pair-4.9.7.json: the bytes between a real master and a real slave 4.9.7.
 
     python -m tests.golden.ha.make_ha_4_9_7
 
 The slave connects through a proxy to a master that has messages, and gets more live; transfers are
-small, so that they cut messages. Both send heartbeats. Then the slave is started again.
+small, so that they cut messages. Both send heartbeats. Then the slave is restarted.
 
-Each line of the file is what one side said until the other one did: its name and the bytes in hex;
-`connect` begins a connection.
+Each line of the file has the bytes from one side up to the other's next bytes: its name and the
+bytes in hex; `connect` begins a connection.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with Peer(VERSION, directory / "master", **MASTER) as master:
+            master.ends_in_order = True
             asyncio.run(send(master.port, b"one", b"two" * 50))
             with TappedProxy(master.port + 1, tap) as proxy:
                 keys = {
@@ -63,6 +64,7 @@ def main() -> None:
                     "haMasterAddress": proxy.address,
                 }
                 slave = Peer(VERSION, directory / "slave", **keys)
+                slave.ends_in_order = True
                 for body in (b"three", b"four"):
                     said.append(("connect", b""))
                     with slave:

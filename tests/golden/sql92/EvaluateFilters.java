@@ -14,7 +14,7 @@ import org.apache.rocketmq.filter.expression.Expression;
 import org.apache.rocketmq.filter.util.BloomFilter;
 
 /**
- * What RocketMQ's own filter classes make of expressions, and where its Bloom filter puts names.
+ * Results of RocketMQ's own filter classes for expressions, and positions in its Bloom filter.
  *
  * <p>Arguments: CASES RESULTS, both JSON. Cases are {"properties": [{..}], "expressions": [..],
  * "names": [..], "sizes": [[error rate, consumers]]}. Results are [[expression, null or [one of

@@ -1,9 +1,9 @@
-"""Makes table-4.9.7.json: RocketMQ 4.9.7's results of filter expressions.
+"""Write table-4.9.7.json: RocketMQ 4.9.7's results of filter expressions.
 
     python tests/golden/sql92/make_table_4_9_7.py DIRECTORY_OF_4.9.7_JARS
 
 Needs a JDK. The table is {"properties": [..], "rows": [[expression, results]], "bloom": [..]}, see
-EvaluateFilters.java. Besides the expressions listed here it holds random ones from a fixed seed.
+EvaluateFilters.java. Besides the expressions listed here it has random ones from a fixed seed.
 """
 
 from __future__ import annotations

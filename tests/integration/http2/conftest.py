@@ -1,4 +1,4 @@
-"""Sockets are tested on both loops: uvloop, on which the broker runs, as well as asyncio's own."""
+"""Sockets are tested on both loops: uvloop, which the broker uses, and asyncio's own."""
 
 from __future__ import annotations
 

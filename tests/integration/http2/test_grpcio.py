@@ -1,4 +1,4 @@
-"""Google's gRPC client on our server: fields, frames and windows of a client by others."""
+"""Google's gRPC client on our server: fields, frames and windows of an independent client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REFUSAL = "50 % of Größe"
 
 
 class Service:
-    """Methods that a test calls; `waiting` are calls of Park."""
+    """Methods called by tests; `waiting` are calls of Park."""
 
     def __init__(self) -> None:
         self.waiting: list[Call] = []
@@ -103,7 +103,7 @@ async def serving(
     limits: Http2Limits | None = None, gate: TlsGate | None = None
 ) -> AsyncIterator[tuple[Http2Server, Service, str]]:
     service = Service()
-    # Of the two loops each has another engine.
+    # Each of the two loops has a different engine.
     is_on_uvloop = isinstance(asyncio.get_running_loop(), uvloop.Loop)
     engine = COMPILED if is_on_uvloop and COMPILED is not None else PYTHON
     server = Http2Server(
@@ -123,7 +123,7 @@ async def using(
     options: tuple[tuple[str, Any], ...] = (),
     root: Path | None = None,
 ) -> Any:
-    """Run a client in a thread of its own."""
+    """Run a client in a separate thread."""
 
     def run() -> Any:
         options_ = (("grpc.max_receive_message_length", -1), *options)
@@ -149,7 +149,7 @@ async def test_calls_one_after_the_other_and_many_at_once() -> None:
             assert echo(b"%d" % number) == b"%d" % number
         futures = [echo.future(b"x" * number) for number in range(0, 20_000, 100)]
         assert [len(future.result()) for future in futures] == list(range(0, 20_000, 100))
-        # A deadline so far away that a timer must not choke on it.
+        # A deadline too far away for a timer must not cause an error.
         assert unary(channel, "Later")(b"later", timeout=1e9) == b"later"
 
     async with serving() as (_, _, address):
@@ -201,7 +201,7 @@ async def test_a_stream_of_answers_waits_for_its_reader() -> None:
         stream = channel.unary_stream("/t.S/Many")(b"300 65536")
         numbers = [int.from_bytes(message[:4], "big") for message in stream]
         assert numbers == list(range(300))
-        # One that is given up half-way.
+        # A stream that is cancelled half-way.
         stream = channel.unary_stream("/t.S/Many")(b"300 65536")
         next(stream)
         stream.cancel()

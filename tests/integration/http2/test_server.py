@@ -57,7 +57,7 @@ async def serving(
 
 
 async def told(port: int, data: bytes, context: ssl.SSLContext | None = None) -> bytes:
-    """Send bytes and return what comes before the end of the call or of the connection."""
+    """Send bytes and return the answer up to the end of the call or of the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     writer.write(data)
     got = b""

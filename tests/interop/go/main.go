@@ -1,4 +1,4 @@
-// Programs over Apache RocketMQ's Go client:
+// Programs based on Apache RocketMQ's Go client:
 //
 //	interop send NAMESRV TOPIC GROUP COUNT PREFIX
 //	interop receive NAMESRV TOPIC GROUP EXPRESSION COUNT QUIET_MS SECONDS
@@ -13,20 +13,20 @@
 //	interop through NAMESRV TOPIC GROUP
 //	interop record NAMESRV TOPIC GROUP HISTORY SEED SECONDS DELAY_MS
 //
-// "send" sends COUNT messages by themselves, COUNT in one batch and COUNT without an answer, and says
-// "sent KEY" of each, "sent KEY QUEUE_ID QUEUE_OFFSET" of those that were answered. "receive" says
-// "received KEY TAG QUEUE_ID QUEUE_OFFSET BODY" until COUNT came and then nothing for QUIET_MS.
-// "pull" takes COUNT messages from an offset, says "pulled KEY QUEUE_OFFSET" of each and where the queue
-// begins, ends and goes on, then stores that place as the group's.
-// "delay" sends COUNT messages with a delay level, "transact" COUNT half messages of which the first, fourth …
-// are committed, the second, fifth … rolled back, and the others committed when the broker asks; it stays for
-// SECONDS to be asked, and says "sent KEY" and "asked KEY". "consume" refuses each message FAILURES times and
-// says "consumed KEY RECONSUME_TIMES MS_FROM_BORN_TO_STORED" of each delivery.
-// "request" asks COUNT questions and waits for each reply, COUNT with a callback, then one of each kind that
-// nobody replies to. It says "answered KEY STATUS" or "refused KEY REASON" as the one who replies, "replied KEY BODY" of each reply,
-// "timeout KEY MS" of a question that waited in vain, and "called KEY TIMES" of each callback.
-// "through" says "sent KEY STATUS", "failed KEY" and "received KEY".
-// "record" writes what it does and sees to a file, for tools/faults/checker.py.
+// "send" sends COUNT single messages, COUNT in one batch and COUNT oneway, and prints "sent KEY" for each,
+// "sent KEY QUEUE_ID QUEUE_OFFSET" for answered ones. "receive" prints "received KEY TAG QUEUE_ID
+// QUEUE_OFFSET BODY" until COUNT messages arrived and then none for QUIET_MS.
+// "pull" reads COUNT messages from an offset, prints "pulled KEY QUEUE_OFFSET" for each, then the queue's
+// first, end and next offset, and stores the next offset as the group's.
+// "delay" sends COUNT messages with a delay level, "transact" COUNT half messages, of which the first, fourth …
+// are committed, the second, fifth … rolled back, and the others committed when the broker checks them; it waits
+// SECONDS for checks, and prints "sent KEY" and "asked KEY". "consume" fails each message FAILURES times and
+// prints "consumed KEY RECONSUME_TIMES MS_FROM_BORN_TO_STORED" for each delivery.
+// "request" sends COUNT requests and waits for each reply, COUNT with a callback, then one of each kind without
+// a reply. It prints "answered KEY STATUS" or "refused KEY REASON" as the replier, "replied KEY BODY" for each
+// reply, "timeout KEY MS" for a request that timed out, and "called KEY TIMES" for each callback.
+// "through" prints "sent KEY STATUS", "failed KEY" and "received KEY".
+// "record" records its operations in a file, for tools/faults/checker.py.
 // "steps", "live" and "signed" are in steps.go.
 package main
 
@@ -99,7 +99,7 @@ func send(namesrv, topic, group string, count int, prefix string) {
 		check(p.SendOneWay(context.Background(), one))
 		fmt.Println("sent", one.GetKeys())
 	}
-	// What is sent without an answer is behind this on the same connection.
+	// This answered send follows the oneway ones on the same connection.
 	_, err = p.SendSync(context.Background(), message(topic, prefix, "last", 0))
 	check(err)
 	fmt.Println("sent", prefix+"-last-0")
@@ -160,8 +160,8 @@ func pull(namesrv, topic, group, broker string, queueID, offset, count int) {
 		fmt.Println("pulled", one.GetKeys(), one.QueueOffset)
 	}
 	fmt.Println("next", result.NextBeginOffset, "min", result.MinOffset, "max", result.MaxOffset)
-	// Only an offset of a queue that is the consumer's is stored. It shares the queues with its group
-	// when it starts, and when that was too early again after twenty seconds.
+	// Only offsets of the consumer's own queues are stored. It gets its share of the queues when it starts,
+	// or after twenty seconds if that was too early.
 	for second := 0; second < 25; second++ {
 		check(c.UpdateOffset(queue, result.NextBeginOffset))
 		check(c.PersistOffset(context.Background(), topic))
@@ -189,7 +189,7 @@ func delay(namesrv, topic, group string, count, level int) {
 	check(p.Shutdown())
 }
 
-// outcomes says what becomes of a half message, by the number at the end of its key.
+// outcomes returns the outcome of a half message, by the number at the end of its key.
 type outcomes struct {
 	asked *sync.Map
 }
@@ -211,7 +211,7 @@ func (o outcomes) CheckLocalTransaction(one *primitive.MessageExt) primitive.Loc
 	return primitive.CommitMessageState
 }
 
-// transact stays until the broker has asked about each message that is undecided, for some time at most.
+// transact runs until the broker has checked each undecided message, or for a maximum time.
 func transact(namesrv, topic, group string, count int, stay time.Duration) {
 	asked := &sync.Map{}
 	p, err := rocketmq.NewTransactionProducer(
@@ -237,7 +237,7 @@ func transact(namesrv, topic, group string, count int, stay time.Duration) {
 			break
 		}
 	}
-	// Outcomes leave oneway.
+	// Outcomes are sent oneway.
 	time.Sleep(time.Second)
 	check(p.Shutdown())
 }
@@ -282,10 +282,10 @@ func consume(namesrv, topic, group string, failures, count int, quiet, limit tim
 	check(c.Shutdown())
 }
 
-// silent ends the key of a question that nobody is to reply to.
+// silent ends the key of a request that must not be replied to.
 const silent = "-silent"
 
-// answer starts who replies to the questions of a topic; what is returned stops it.
+// answer starts the replier to a topic's requests; calling the result stops it.
 func answer(namesrv, topic, group string) func() {
 	p, err := rocketmq.NewProducer(
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),
@@ -308,12 +308,12 @@ func answer(namesrv, topic, group string) func() {
 			if strings.HasSuffix(one.GetKeys(), silent) {
 				continue
 			}
-			// The library reads the body it is given here as properties, and sends none.
+			// The library treats this body as properties, and sends none.
 			reply, err := consumer.CreateReplyMessage(one, nil)
 			check(err)
 			reply.Body = []byte("reply-to-" + one.GetKeys())
 			result, err := p.SendSync(context.Background(), reply)
-			// Who asks for a topic that there is already sends its first heartbeat a second after its start.
+			// A client that subscribes to an existing topic sends its first heartbeat a second after its start.
 			for err != nil && strings.Contains(err.Error(), "not found") {
 				fmt.Println("refused", one.GetKeys(), err)
 				time.Sleep(100 * time.Millisecond)

@@ -26,13 +26,13 @@ const (
 	clockMonotonic  = 1
 	recordedBodyMax = 700
 	tries           = 3
-	// What waited for a flush that failed is answered with 14, and may be stored.
+	// Sends that waited for a failed flush are answered with 14, and may be stored.
 	notAvailable = "CODE: 14,"
 )
 
 type line map[string]any
 
-// recorder writes down what a client does and sees: the records of tools/faults/operations.py, a line each.
+// recorder records a client's operations: the records of tools/faults/operations.py, one a line.
 type recorder struct {
 	mutex       sync.Mutex
 	history     *os.File
@@ -72,7 +72,7 @@ func (r *recorder) write(kind string, words line) {
 	check(err)
 }
 
-// end decides a transaction by its id, the same each time.
+// end decides a transaction by its id, with the same outcome each time.
 func (r *recorder) end(id string) primitive.LocalTransactionState {
 	outcome, state := "commit", primitive.CommitMessageState
 	if numberOf(id)%30 == 13 {
@@ -82,7 +82,7 @@ func (r *recorder) end(id string) primitive.LocalTransactionState {
 	return state
 }
 
-// ExecuteLocalTransaction is asked once a half message is stored. Some it does not decide, so that the broker asks again.
+// ExecuteLocalTransaction is called once a half message is stored. It leaves some undecided, for the broker to check.
 func (r *recorder) ExecuteLocalTransaction(message *primitive.Message) primitive.LocalTransactionState {
 	if numberOf(message.GetKeys())%150 == 23 {
 		return primitive.UnknowState
@@ -90,12 +90,12 @@ func (r *recorder) ExecuteLocalTransaction(message *primitive.Message) primitive
 	return r.end(message.GetKeys())
 }
 
-// CheckLocalTransaction is asked by a broker that does not know the outcome.
+// CheckLocalTransaction is called when a broker checks a transaction.
 func (r *recorder) CheckLocalTransaction(message *primitive.MessageExt) primitive.LocalTransactionState {
 	return r.end(message.GetKeys())
 }
 
-// sendInTransaction sends a half message, and what becomes of it.
+// sendInTransaction sends a half message, and records its outcome.
 func sendInTransaction(t rocketmq.TransactionProducer, one *primitive.Message) (*primitive.SendResult, error) {
 	result, err := t.SendMessageInTransaction(context.Background(), one)
 	if err != nil {
@@ -104,7 +104,7 @@ func sendInTransaction(t rocketmq.TransactionProducer, one *primitive.Message) (
 	return result.SendResult, nil
 }
 
-// send sends one message until it is answered, each try with two records: before its bytes leave, and with its answer.
+// send sends one message until it is answered; each attempt has two records: before its bytes leave, and with its answer.
 func (r *recorder) send(p rocketmq.Producer, t rocketmq.TransactionProducer, number, size int) {
 	id := fmt.Sprintf("%s-%d", r.name, number)
 	body := []byte(id)
@@ -155,7 +155,7 @@ func (r *recorder) send(p rocketmq.Producer, t rocketmq.TransactionProducer, num
 	}
 }
 
-// share divides queues as always, and notes when this client's share is another than before.
+// share assigns queues with the default strategy, and records changes of this client's share.
 func (r *recorder) share(
 	group, own string, all []*primitive.MessageQueue, members []string,
 ) []*primitive.MessageQueue {
@@ -180,7 +180,7 @@ func (r *recorder) session(isAgain bool) string {
 	if !isAgain {
 		return fmt.Sprintf("%s-%d", r.name, r.sessions)
 	}
-	// What could not be given back the client itself gives again, in the middle of others.
+	// If the client can't return a message, it delivers it again itself, between others.
 	r.redelivered++
 	return fmt.Sprintf("%s-again-%d", r.name, r.redelivered)
 }
@@ -215,13 +215,13 @@ func (r *recorder) take(
 	return result, nil
 }
 
-// record sends for some seconds or until a line comes from the input, says "rests", and consumes until the input ends.
+// record sends for some seconds or until a line of input, prints "rests", and consumes until the end of input.
 func record(namesrv, topic, group, history string, seed int, duration, delay, pause time.Duration) {
 	file, err := os.OpenFile(history, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	check(err)
 	r := &recorder{
 		history: file, topic: topic, group: group, name: fmt.Sprintf("go-%d", seed),
-		// Records have their times in whole milliseconds, so a second may seem one shorter.
+		// Records have times in whole milliseconds, so a second may seem one millisecond shorter.
 		delay: delay - time.Millisecond, pause: pause, shares: map[string]string{},
 	}
 	resolver := primitive.NewPassthroughResolver(strings.Split(namesrv, ";"))
@@ -229,7 +229,7 @@ func record(namesrv, topic, group, history string, seed int, duration, delay, pa
 		consumer.WithNsResolver(resolver),
 		consumer.WithGroupName(group),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
-		// One at a time: a queue's messages come in their order.
+		// One at a time, so that a queue's messages arrive in order.
 		consumer.WithConsumeGoroutineNums(1),
 		consumer.WithStrategy(r.share),
 	)
@@ -243,7 +243,7 @@ func record(namesrv, topic, group, history string, seed int, duration, delay, pa
 	check(p.Start())
 	t, err := rocketmq.NewTransactionProducer(
 		r, producer.WithNsResolver(resolver), producer.WithGroupName(group+"-transactions"), producer.WithRetry(0),
-		// Producers of one instance share a connection, which is asked for outcomes of the first one's group alone.
+		// Producers of one instance share a connection, on which only the first one's group is checked.
 		producer.WithInstanceName("transactions"),
 	)
 	check(err)

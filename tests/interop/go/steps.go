@@ -20,14 +20,14 @@ import (
 
 const (
 	brokerName = "broker-a"
-	// A wait that is met costs no time: long enough for a machine that stalls, and for a lock that expires.
+	// A wait ends as soon as its condition holds, so it can exceed a machine's stalls and a lock's expiry.
 	waitFor = 100 * time.Second
-	// Beyond any stall: a request that is given up is sent again, and then it is there twice.
+	// Longer than any stall: a request that times out is sent again, and then exists twice.
 	requestFor = 60 * time.Second
 	attempts   = 3
-	// A pull that nobody wakes waits for twenty seconds; the original looks after five by itself.
+	// A pull waits for twenty seconds unless woken; RocketMQ checks after five by itself.
 	atOnce = 10 * time.Second
-	// A consumer that nobody tells looks after twenty seconds.
+	// Without a notification, a consumer checks after twenty seconds.
 	soon        = 15 * time.Second
 	atOneTime   = 32
 	traceTopic  = "RMQ_SYS_TRACE_TOPIC"
@@ -35,7 +35,7 @@ const (
 	bigBodySize = 20_000
 )
 
-// tour is everything that the client can do by itself, in steps that look at what came of it.
+// tour is everything that a single client can do, in steps that check the results.
 type tour struct {
 	namesrv  string
 	broker   string
@@ -44,7 +44,7 @@ type tour struct {
 	output   sync.Mutex
 }
 
-// steps runs the tour; each step is a line "step NAME: FACTS", the facts free of times, ports and ids.
+// steps runs the tour; each step is a line "step NAME: FACTS", without times, ports and ids in the facts.
 func steps(namesrv, broker string) {
 	t := &tour{namesrv: namesrv, broker: broker}
 	t.producer = t.started("steps", producer.WithQueueSelector(t))
@@ -105,7 +105,7 @@ func steps(namesrv, broker string) {
 	running.Wait()
 }
 
-// Select is the producer's choice: the queue that the message names, or any.
+// Select returns the queue that the message names, or any.
 func (t *tour) Select(one *primitive.Message, queues []*primitive.MessageQueue, last string) *primitive.MessageQueue {
 	if one.Queue != nil {
 		return one.Queue
@@ -126,7 +126,7 @@ func (t *tour) started(group string, options ...producer.Option) rocketmq.Produc
 	return p
 }
 
-// topic makes a topic and returns its name once the name server knows it.
+// topic creates a topic and returns its name once the name server has it.
 func (t *tour) topic(name string, queues int) (string, error) {
 	topic := name + "-go"
 	var failure error
@@ -186,8 +186,8 @@ func until(holds func() bool) error {
 	return nil
 }
 
-// inTime is what a step saw. One that was late or broke off is taken anew, with a name of its own: a
-// machine stalls, and what gives a lock back is not answered. What is wrong is wrong again.
+// inTime returns a step's result. A late or failed step is repeated with a new name, because a machine may
+// stall and releasing a lock has no answer. A real failure fails again.
 func inTime(name string, take func(name string) (string, error)) func() (string, error) {
 	return func() (string, error) {
 		for attempt := 1; ; attempt++ {
@@ -207,10 +207,10 @@ func status(result *primitive.SendResult) string {
 	return fmt.Sprintf("status %d", result.Status)
 }
 
-// outcome is the word of a send, or how it was refused.
+// outcome returns the status of a send, or its error.
 func outcome(result *primitive.SendResult, err error) string {
 	if err != nil {
-		// The words of a broker are its own.
+		// Error messages differ between brokers.
 		if code, _, found := strings.Cut(strings.TrimPrefix(err.Error(), "CODE: "), ", DESC"); found {
 			return "refused " + code
 		}
@@ -219,7 +219,7 @@ func outcome(result *primitive.SendResult, err error) string {
 	return status(result)
 }
 
-// received is a push consumer with what it received.
+// received is a push consumer with its received messages.
 type received struct {
 	client     rocketmq.PushConsumer
 	mutex      sync.Mutex
@@ -308,7 +308,7 @@ func sorted(keys []string) []string {
 
 var everything = consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}
 
-// stored receives a topic's messages, a queue after the other, once there are so many.
+// stored reads a topic's messages, one queue after the other, once there are enough.
 func (t *tour) stored(topic string, queues, count int) ([]*primitive.MessageExt, error) {
 	all := []*primitive.MessageQueue{}
 	for queueID := 0; queueID < queues; queueID++ {
@@ -330,7 +330,7 @@ func (t *tour) storedIn(topic string, queues []*primitive.MessageQueue, count in
 	var found []*primitive.MessageExt
 	err = until(func() bool {
 		found = nil
-		// A pull of an empty queue, as one at the end, waits for twenty seconds.
+		// A pull at the end of a queue waits for twenty seconds.
 		for _, queue := range queues {
 			var offset int64
 			for {
@@ -539,7 +539,7 @@ func (t *tour) topicCreation() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A broker that registers another topic meanwhile may bring this one back.
+	// If the broker registers another topic meanwhile, it may bring this one back.
 	var failure error
 	var list *admin.TopicList
 	err = until(func() bool {
@@ -740,7 +740,7 @@ func (t *tour) firstStart(name string, where consumer.ConsumeFromWhere) (string,
 	if err != nil {
 		return "", err
 	}
-	// Consumers tell the time by whole seconds; the original begins at the nearest message.
+	// Consumers use whole seconds; RocketMQ begins at the nearest message.
 	start := time.UnixMilli(stored[1].StoreTimestamp - 500)
 	c, err := t.consumer(
 		name, name, consumer.WithConsumeFromWhere(where), consumer.WithConsumeTimestamp(start.Format("20060102150405")),
@@ -749,7 +749,7 @@ func (t *tour) firstStart(name string, where consumer.ConsumeFromWhere) (string,
 		return "", err
 	}
 	defer func() { _ = c.client.Shutdown() }()
-	// Nobody says when it has asked where it begins: what was sent before that does not come.
+	// A consumer doesn't announce that it has its starting offset; earlier messages don't arrive.
 	var failure error
 	err = until(func() bool {
 		time.Sleep(4 * time.Second)
@@ -762,7 +762,7 @@ func (t *tour) firstStart(name string, where consumer.ConsumeFromWhere) (string,
 	if failure != nil {
 		return "", failure
 	}
-	// Each is consumed by itself: the last may be done before the first.
+	// Each is consumed separately, so the last may finish before the first.
 	time.Sleep(time.Second)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -804,7 +804,7 @@ func (t *tour) orderly(name string) (string, error) {
 	err = until(func() bool { return second.has("k15") && second.has("k16") && second.has("k17") })
 	first.mutex.Lock()
 	defer first.mutex.Unlock()
-	// A lock that was not given back expires after a minute.
+	// A lock that wasn't released expires after a minute.
 	return fmt.Sprintf("%v, refused once, taken over%s", first.queues, word(time.Since(start) < 35*time.Second, " soon", " late")), err
 }
 
@@ -839,7 +839,7 @@ func (t *tour) broadcasting() (string, error) {
 	return shown(facts), nil
 }
 
-// round sends a message to each queue and says of how many each consumer received one.
+// round sends a message to each queue and returns how many each consumer received.
 func (t *tour) round(topic string, number int, consumers ...*received) ([]int, error) {
 	for _, c := range consumers {
 		c.taken()
@@ -857,7 +857,7 @@ func (t *tour) round(topic string, number int, consumers ...*received) ([]int, e
 	return counts, nil
 }
 
-// shared repeats rounds until the consumers have as many queues as wanted.
+// shared repeats rounds until the consumers have the wanted numbers of queues.
 func (t *tour) shared(topic string, from int, wanted string, consumers ...*received) (string, error) {
 	number := from
 	var failure error
@@ -968,7 +968,7 @@ func (t *tour) vip() (string, error) {
 	return "sent " + status(result) + ", received " + shown(c.keys), err
 }
 
-// live is a push consumer that stays until the standard input ends: "received KEY" of each delivery.
+// live is a push consumer that runs until the end of standard input; it prints "received KEY" for each delivery.
 func live(namesrv, topic, group string) {
 	t := &tour{namesrv: namesrv}
 	c, err := rocketmq.NewPushConsumer(
@@ -992,7 +992,7 @@ func live(namesrv, topic, group string) {
 	check(c.Shutdown())
 }
 
-// signed sends a message with an account, and says "send OK" or how it was refused.
+// signed sends a message with an account, and prints "send OK" or the error.
 func signed(namesrv, topic, accessKey, secretKey string) {
 	p, err := rocketmq.NewProducer(
 		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{namesrv})),

@@ -14,8 +14,8 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
-// through sends until a line comes from the input, whatever happens to the broker, and consumes until
-// another one comes.
+// through sends until a line of input, whatever happens to the broker, and consumes until another one
+// arrives.
 func through(namesrv, topic, group string) {
 	var mutex sync.Mutex
 	say := func(words ...any) {

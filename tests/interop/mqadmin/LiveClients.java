@@ -12,14 +12,14 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * A producer and a push consumer that stay connected until the standard input ends. Sends `count`
- * messages with keys k0, k1, ... to queue 0, waits until all were consumed, and says of each
+ * messages with keys k0, k1, ... to queue 0, waits until all were consumed, and prints for each
  * "sent KEY UNIQUE_ID OFFSET_ID", then "ready".
  */
 public class LiveClients {
     private static final int PATIENCE_MS = 60_000;
 
     public static void main(String[] arguments) throws Exception {
-        // Else the threads of the clients would go on alone.
+        // Otherwise the clients' threads would keep running.
         Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
             error.printStackTrace();
             if (thread.getName().equals("main")) {

@@ -8,10 +8,10 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
  * mqadmin in one JVM. Reads a line "seconds TAB argument TAB argument ..." for each command, runs it
- * as `mqadmin` would, prints "BEGIN", what it printed to both streams, "END OK" or "END RUNNING".
+ * as `mqadmin` would, prints "BEGIN", the output of both streams, "END OK" or "END RUNNING".
  *
- * <p>A command that has no end is left running on its thread after its seconds, or after its first line
- * when the seconds are negative; what it prints afterwards is lost.
+ * <p>An endless command keeps running on its thread after its seconds, or after its first line if the
+ * seconds are negative; its later output is lost.
  */
 public class MqAdmin {
     public static void main(String[] arguments) throws Exception {

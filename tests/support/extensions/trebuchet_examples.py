@@ -1,6 +1,6 @@
-"""Extensions of an installed package; they write what they see into a file.
+"""Extensions of an installed package; they write the events they see to a file.
 
-Put the directory on a broker's PYTHONPATH: its dist-info is there as pip would leave it.
+Put the directory on a broker's PYTHONPATH: it has the dist-info that pip would leave.
 """
 
 from __future__ import annotations

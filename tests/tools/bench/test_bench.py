@@ -1,4 +1,4 @@
-"""The comparison with other brokers: what loads count is stored; figures say what is reached."""
+"""The comparison with other brokers: counted messages are stored; verdicts match the figures."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tools.bench.cells import (
     TOPIC,
     Cell,
 )
-from tools.bench.compared import ONE_SEND, WARM_UP, known_cells, plan_of, pulls_first
 from tools.bench.comparison import BASE, Results, Sample
 from tools.bench.contenders import BATCHES, NAMES, OURS, PYTHON, cell_of, running
+from tools.bench.peer_comparison import ONE_SEND, WARM_UP, known_cells, plan_of, pulls_first
 from tools.results import documents
 from tools.results.documents import Comparison, Ratio
 
@@ -101,12 +101,12 @@ def test_the_floor_answers_what_the_broker_behind_it_answers(
             found = behind.ask(pull.code, pull.fields).body
             assert [client.ask(pull.code, pull.fields).body for _ in range(3)] == [found] * 3
             assert client.ask(RequestCode.GET_BROKER_CONFIG).code == SUCCESS
-        # Its files have no names any more.
+        # The files are already unlinked.
         assert re.search(
             r"/kept/\d+ \(deleted\)$", Path(f"/proc/{pid}/maps").read_text(), re.MULTILINE
         )
     assert loaded.messages >= 4 * 64
-    # Only first answers were asked of the broker, one for each length of a frame.
+    # Only first answers came from the broker, one for each length of a frame.
     assert 0 < stored(broker, TOPIC) - before < 10
 
 
@@ -223,7 +223,7 @@ def test_pulls_are_measured_before_sends_put_what_they_read_far_back() -> None:
 
 
 def test_a_cell_that_there_is_not_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"'send-63' is none of: send-1, send-64, "):
+    with pytest.raises(ValueError, match=r"'send-63' isn't one of: send-1, send-64, "):
         known_cells(["send-64", "send-63"])
 
 

@@ -1,9 +1,12 @@
-"""`python -m tools.bench.analytics`: its log is one, and its figures are made of it."""
+"""`python -m tools.bench.analytics`: its log is valid, and its figures are based on it."""
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+import uuid
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -15,11 +18,9 @@ from analytics.sample_log import DAY_MS, DAYS, FILE_BYTES, uniq_key, write_log
 from analytics.store.decode import COLUMN_TYPES, RowFilter
 from analytics.store.reader import StoreReader
 from tests.analytics.lake.lakes import Lake, rows_of
-from tools.bench.analytics import __main__ as bench
+from tools.bench.analytics import __main__ as bench, pipeline
 from tools.bench.analytics.bronze import write_bronze
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tools.bench.analytics.served import Done, pids_of, processor_seconds_below, pss
 
 LAST_MS = 1_795_251_442_000
 COLUMNS = ("queue_offset", "store_timestamp", "born_timestamp", "topic", "keys", "uniq_key")
@@ -135,19 +136,42 @@ def test_its_bronze_has_each_message_of_its_log_once_as_ingest_would(
 def test_it_comes_to_its_end_and_asks_duckdb_about_as_many_rows_as_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without Java, whose report takes most of a minute and has tests of its own.
+    # Without Java, whose session takes minutes and has separate tests.
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr(bench, "SENDS_SECONDS", 0.3)
 
     found = list(bench.figures(tmp_path, 3000, 5000))
 
-    assert next(each.found for each in found if "cold, from the log" in each.work) == "no Java"
     assert [each.work for each in found if each.work.startswith("DuckDB")] == [
         "DuckDB, 5,000 rows: a key",
         "DuckDB, 5,000 rows: a day",
         "DuckDB, 5,000 rows: percentiles of hour and topic",
     ]
-    assert [(each.work, each.found == "no Java") for each in found[-2:]] == [
-        ("sends' p99 at 2,000/s, ingest beside them", False),
-        ("sends' p99 at 2,000/s, a report beside them", True),
-    ]
+    assert (found[-1].work, found[-1].found) == ("the pipeline", "no Java")
+
+
+def test_a_verdict_on_seconds_is_by_processor_time() -> None:
+    jobs = [Done({}, 40.0, 2.9), Done({}, 31.0, 3.5)]
+
+    figure = pipeline.seconds_figure("a report", jobs, 3)
+
+    assert figure.found == "2.9 s, 31.0 by the clock"
+    assert figure.is_reached
+
+
+def test_a_process_has_used_what_those_below_it_have() -> None:
+    mark = uuid.uuid4().hex
+    spin = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ninput()"
+    program = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {spin!r}])"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, mark], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        used = processor_seconds_below(pids_of(mark))
+        size = pss(Path(f"/proc/{process.pid}"))
+        process.communicate(b"\n")
+
+    assert used.keys() == {process.pid}
+    assert used[process.pid] >= 0.15
+    assert size > 1_000_000
+    assert pss(Path(f"/proc/{process.pid}")) == 0

@@ -40,11 +40,11 @@ def in_queue(port: int, queue: int, topic: str = TOPIC) -> int:
 
 
 class EndedError(Exception):
-    """A reader has gone on as often as was wanted."""
+    """A reader has continued the requested number of times."""
 
 
 class Going:
-    """Lets a reader go on so many times."""
+    """Lets a reader continue a number of times."""
 
     def __init__(self, times: int) -> None:
         self._left = times
@@ -77,7 +77,7 @@ def test_a_broker_starts_behind_files_that_are_holes_and_goes_on(tmp_path: Path)
         with loads.EndToEnd(one.ports[0], 1) as both:
             sent = both.run(0.01).messages
 
-        # Behind the last one there is no message: it is written anew.
+        # The last one, with no message after it, is rewritten.
         assert log_end(one.ports[0]) > 2 * LOG_FILE_BYTES
         records = read_queue(one.ports[0], TOPIC, 0)
     assert len(records) == sent

@@ -1,4 +1,4 @@
-"""The checker finds each kind of wrong in a history of all kinds of messages, and no other."""
+"""The checker finds each kind of failure in a history of all kinds of messages, and only that."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COUNT = 200
 
 @dataclass
 class Run:
-    """A broker that does all right, and what its clients write down."""
+    """A correct broker, and the records of its clients."""
 
     now: int = 0
     queues: dict[tuple[str, int], list[Stored]] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Run:
 
 
 def a_history() -> list[Operation]:
-    """All kinds: answered, unanswered, refused, delayed, half, sent twice, given back, crashed."""
+    """All kinds: answered, unanswered, rejected, delayed, half, sent twice, returned, crashed."""
     run = Run()
     dice = random.Random(5)
     for number in range(COUNT):
@@ -164,7 +164,7 @@ def copied(
 
 
 def exchanged(history: list[Operation], one: str, other: str) -> list[Operation]:
-    """Let two stored messages change places."""
+    """Swap two stored messages."""
     places = {each: first(history, is_stored(each)).queue_offset for each in (one, other)}
     found = changed(history, is_stored(one), queue_offset=places[other])
     return [
@@ -356,7 +356,7 @@ def test_a_reset_explains_what_comes_again_and_progress_that_falls() -> None:
 
     assert report.findings == []
     assert report.explained["reset"] == 1
-    # It is no reason for another group.
+    # It doesn't explain another group's.
     other = copied(again, is_given("m42", "billing"), session="later", at=(1 << 60) + 1)
     assert [one.invariant for one in checker.check(other).findings] == ["I15"]
 
@@ -365,7 +365,7 @@ def test_a_reset_explains_what_comes_again_and_progress_that_falls() -> None:
 def test_what_a_group_was_known_to_be_past_does_not_come_again(
     asked_at: int, is_wrong: bool
 ) -> None:
-    """A commit that is asked for when a message comes, to the nanosecond, is its own."""
+    """A commit requested in the same nanosecond as a delivery belongs to it."""
     history = [
         *a_history(),
         Happened(Cause.REBALANCE, 1 << 59, "export"),
@@ -381,7 +381,7 @@ def test_what_a_group_was_known_to_be_past_does_not_come_again(
 def test_what_was_deferred_and_given_back_may_come_twice_where_a_broker_has_crashed(
     has_crashed: bool,
 ) -> None:
-    """Both the message and its retry are put by the broker, which may do so once more."""
+    """The broker puts both the message and its retry, and may do so again."""
     run = Run()
     run.send(0, Kind.DELAYED, delay_ns=DELAY_NS)
     run.now += DELAY_NS

@@ -1,4 +1,4 @@
-"""The checker finds what groups are given wrongly, by filter, retry and dead letter."""
+"""The checker finds wrong deliveries to groups, by filter, retry and dead letter."""
 
 from __future__ import annotations
 
@@ -39,12 +39,11 @@ UNWANTED, RETRIED, GIVEN_UP, REPLAYED = 5, 7, 9, 13
 MANY = 25_000
 TRIES = 4
 NS_AN_OPERATION_MAX = 20_000
-"""Twice what a quiet core may take: caches are shared with what runs beside it."""
-"""A million in ten seconds."""
+"""Twice the limit of an idle core (a million in ten seconds), because caches are shared."""
 
 
 def a_history() -> list[Operation]:
-    """One message is filtered out, one given back twice, one given up, one replayed after that."""
+    """One message is filtered out, one returned twice, one given up, one replayed after that."""
     history: list[Operation] = []
     for number in range(COUNT):
         message_id, at = f"m{number}", number * SECOND
@@ -156,7 +155,7 @@ def test_each_kind_of_wrong_is_found(what: str) -> None:
 
 
 def test_who_does_not_know_whether_it_gave_back_may_get_it_twice_or_not_at_all() -> None:
-    """The clients of RocketMQ's own try more than once and say nothing of it."""
+    """RocketMQ's own clients try more than once without reporting it."""
     history = [
         replace(one, status=Status.MAYBE) if isinstance(one, GaveBack) else one
         for one in a_history()
@@ -169,7 +168,7 @@ def test_who_does_not_know_whether_it_gave_back_may_get_it_twice_or_not_at_all()
 
     assert checker.check(without(history, dead_letter)).findings == []
     assert checker.check(again).findings == []
-    # Who has an answer knows.
+    # A client with an answer is certain.
     known = [replace(o, status=Status.OK) if isinstance(o, GaveBack) else o for o in again]
     assert {one.invariant for one in checker.check(known).findings} == {"I15"}
 
@@ -220,7 +219,7 @@ def test_a_new_master_need_not_know_what_was_committed_while_it_was_away() -> No
 
 
 def test_a_send_that_was_begun_and_answered_is_one() -> None:
-    """Who may be killed writes a send down before its bytes leave, too."""
+    """A client that may be killed also records a send before its bytes leave."""
     history = a_history()
     begun = [
         line
@@ -233,12 +232,12 @@ def test_a_send_that_was_begun_and_answered_is_one() -> None:
     ]
 
     assert checker.check(begun).acknowledged == checker.check(history).acknowledged
-    # Sent once, so that a second copy is one too many.
+    # Sent once, so a second copy is one too many.
     assert checker.check([*begun, Stored("m4", "digest", TOPIC, 0, COUNT)]).findings
 
 
 def test_a_history_is_checked_in_time_in_proportion_to_its_length() -> None:
-    """100,000 operations; processor time, since other processes may want the machine."""
+    """100,000 operations; CPU time, because other processes may be running."""
     history: list[Operation] = []
     for number in range(MANY):
         at, queue_id = number * 1_000, number % 8
@@ -261,8 +260,7 @@ def test_a_history_is_checked_in_time_in_proportion_to_its_length() -> None:
         if took[-1] < len(history) * NS_AN_OPERATION_MAX:
             break
 
-    # The best try counts: a cold cache, or garbage that earlier tests left to the collector,
-    # is in each try's time.
+    # The best attempt counts: each includes cold caches or garbage of earlier tests.
     assert min(took) < len(history) * NS_AN_OPERATION_MAX
 
 

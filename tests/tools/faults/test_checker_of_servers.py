@@ -1,4 +1,4 @@
-"""The checker finds what servers do wrong in a history with two masters, and no other thing."""
+"""The checker finds servers' failures in a history with two masters, and only those."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNT = 90
 
 
 def stored_ms(second: int) -> int:
-    """Return the time of storing: the second master's clock, a minute behind, is not looked at."""
+    """Return the store time; the second master's clock, a minute behind, doesn't count."""
     return (1_000 + min(second, PROMOTED_AT // SECOND - 1)) * 1_000
 
 
@@ -75,7 +75,7 @@ def a_history() -> list[Operation]:
             history.append(Stored(message_id, "digest", TOPIC, 0, stored, stored_ms(second)))
             history.append(Delivered(GROUP, "one", message_id, "digest", TOPIC, 0, stored, at + 3))
             stored += 1
-        # What a disk that fails has not flushed is not shown.
+        # Data that a failing disk hasn't flushed isn't shown.
         shown = stored - 1 if second == 31 else stored
         history.append(Bounds(server, TOPIC, 0, second // 50, shown, at + 5))
         history.append(Progress(GROUP, TOPIC, 0, stored, at + 6))

@@ -1,4 +1,4 @@
-"""The independent reader accepts what a broker writes, and finds what is wrong with it."""
+"""The independent reader accepts a broker's files, and finds errors in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which clusters and which of their faults the seeds of chaos choose."""
+"""The clusters and faults that chaos seeds choose."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_is_asked_for_is_not_the_seeds_choice() -> None:
         assert variant(seed, ORIGINAL_SLAVE).members == ORIGINAL_SLAVE
         raw = variant(seed, has_real=False)
         assert not raw.has_real
-        # Nobody could be asked.
+        # No client could answer checks.
         assert not raw.has_checks
 
 

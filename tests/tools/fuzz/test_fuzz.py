@@ -1,6 +1,6 @@
-"""Every decoder of the broker takes what it is given: its corpus, and some that is made up.
+"""Every decoder of the broker handles its corpus and generated inputs.
 
-`python -m tools.fuzz` goes on for as long as you like.
+`python -m tools.fuzz` runs for as long as you like.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHILD_SECONDS_MAX = 300
 
 @pytest.fixture(autouse=True)
 def no_logs() -> Iterator[None]:
-    """Say nothing of thousands of damaged files."""
+    """Suppress the logs about thousands of damaged files."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -44,7 +44,7 @@ def no_logs() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def real() -> dict[str, list[bytes]]:
-    """What real clients and brokers wrote, by target, and what once went wrong."""
+    """Inputs written by real clients and brokers, by target, and inputs that once failed."""
     found: dict[str, list[bytes]] = {}
     for name, data in seeds.seeds():
         found.setdefault(name, []).append(data[:INPUT_BYTES_MAX])
@@ -53,7 +53,7 @@ def real() -> dict[str, list[bytes]]:
 
 @pytest.fixture
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """A target that goes wrong in the way that the test names, if its input begins with `!`."""
+    """A target that fails in the way that the test names, if its input begins with `!`."""
     run = request.param
     made = Target("sql92", "goes wrong", run)
     monkeypatch.setitem(TARGETS, made.name, made)

@@ -1,4 +1,4 @@
-"""What the mutator changes and leaves alone, and that its verdicts are right."""
+"""The mutator's changes and exceptions, and the correctness of its verdicts."""
 
 from __future__ import annotations
 

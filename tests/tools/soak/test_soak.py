@@ -1,4 +1,4 @@
-"""A soak of half a minute finds what grows, and says what is level over which life of a process."""
+"""A soak of half a minute finds growth, and reports level quantities with their process's life."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tools.soak.levels import (
     Lives,
     Point,
     disk_verdict,
-    seen_of,
+    process_usage,
     verdict_of,
 )
 
@@ -138,10 +138,10 @@ def test_of_each_file_that_the_store_holds_one_descriptor_is_no_growth(tmp_path:
     store.mkdir()
 
     def seen() -> tuple[float, float]:
-        found = seen_of(store, os.getpid())
+        found = process_usage(store, os.getpid())
         return found[DESCRIPTORS] - before[DESCRIPTORS], found[STORE_FILES]
 
-    before = seen_of(store, os.getpid())
+    before = process_usage(store, os.getpid())
     with (store / "0").open("w"), (store / "1").open("w"):
         assert seen() == (0, 2)
         with outside.open("w"), (store / "1").open():
@@ -154,7 +154,7 @@ def test_a_restart_begins_a_life_of_its_own_and_the_longest_one_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     has = {1: 500.0, 2: 100.0}
-    monkeypatch.setattr("tools.soak.levels.seen_of", lambda _, pid: {DESCRIPTORS: has[pid]})
+    monkeypatch.setattr("tools.soak.levels.process_usage", lambda _, pid: {DESCRIPTORS: has[pid]})
     lives = Lives(tmp_path)
     for at in range(100):
         pid = 1 if at < 30 else 2

@@ -46,7 +46,7 @@ def another(key: str, secret: str = "12345678") -> str:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for the reading thread, which the manual clock does not drive."""
+    """Wait for the reading thread, which the manual clock doesn't control."""
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline
@@ -138,7 +138,7 @@ def test_without_files_nobody_is_known_and_that_is_said(tmp_path, clock, caplog)
     files.load()
 
     assert files.state.accounts == {}
-    assert "refuses every request" in caplog.text
+    assert "all requests are refused" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -318,19 +318,19 @@ async def test_each_change_of_an_account_is_logged_without_its_secret(
     await files.refresh()
 
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "accounts changed: access_key=another added",
-        "accounts changed: access_key=another changed=admin,secretKey",
-        "accounts changed: access_key=another removed",
-        "accounts changed: globalWhiteRemoteAddresses=10.0.0.9",
-        "accounts changed: access_key=RocketMQ changed=topicPerms",
-        "accounts changed: globalWhiteRemoteAddresses=10.10.103.*",
+        "accounts changed changes=access_key=another added",
+        "accounts changed changes=access_key=another changed=admin,secretKey",
+        "accounts changed changes=access_key=another removed",
+        "accounts changed changes=globalWhiteRemoteAddresses=10.0.0.9",
+        "accounts changed changes=access_key=RocketMQ changed=topicPerms",
+        "accounts changed changes=globalWhiteRemoteAddresses=10.10.103.*",
     ]
     assert "secret" not in caplog.text.replace("secretKey", "")
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     found = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-    return [text for text in found if "holds secrets" in text]
+    return [text for text in found if "contains secrets" in text]
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
@@ -361,7 +361,7 @@ async def test_a_file_that_others_may_read_is_warned_of_again_when_it_is_read_ag
     path.chmod(0o600)
     assert not await files.refresh()
     assert len(warnings_of(caplog)) == 2
-    # Its text is what it was; that it is open again is news.
+    # The text is unchanged; the file being readable again is the change.
     path.chmod(0o644)
     assert not await files.refresh()
     assert len(warnings_of(caplog)) == 3

@@ -33,7 +33,7 @@ ACCOUNTS: list[dict[str, Any]] = [
     {"accessKey": "tracing-account", "topicPerms": ["T=PUB"]},
     {"accessKey": "broker-account", "broker": True},
 ]
-# What any account may ask, as in the original. A new code of this kind is added here, too.
+# Requests that any account may send, as with RocketMQ. Add new codes of this kind here, too.
 OPEN = {
     *(28, 29, 30, 31, 32, 33, 37, 21, 201, 202, 203, 204, 208, 223, 300, 303, 305, 308, 315, 317),
     *(324, 325, 328, 343, 345, 351, 352, 907, 30001, 30002, 30022),
@@ -47,13 +47,15 @@ BODIES: dict[int, Any] = {
     },
     RequestCode.LOCK_BATCH_MQ: {"consumerGroup": "G", "mqSet": [{"topic": "T", "queueId": 0}]},
     RequestCode.UNLOCK_BATCH_MQ: {"consumerGroup": "G", "mqSet": [{"topic": "T", "queueId": 0}]},
+    RequestCode.QUERY_ASSIGNMENT: {"consumerGroup": "G", "topic": "T"},
+    RequestCode.BATCH_ACK_MESSAGE: {"acks": [{"c": "G", "t": "T"}]},
     RequestCode.CHECK_CLIENT_CONFIG: {"group": "G", "subscriptionData": {"topic": "T"}},
 }
 ACTORS = ["no account", "wrong key", "without-permission", "with-permission", "administrator"]
 
 
 class Anything:
-    """Stands for a processor where only its place in the table matters."""
+    """A processor placeholder where only its position in the table matters."""
 
     def __getattr__(self, name: str) -> Any:
         return Anything()
@@ -90,7 +92,7 @@ def refusal(
     peer: str = PEER,
     needs: Sequence[Need] | None = None,
 ) -> str | None:
-    """Return why a request is refused, or what it led to; None when it passes."""
+    """Return the reason for rejecting a request, or the result it led to; None when it passes."""
     try:
         if needs is None:
             authorizer.authorize(request, peer)
@@ -152,7 +154,7 @@ def test_every_handled_request_has_a_row() -> None:
 def test_a_request_without_a_row_is_refused() -> None:
     request = signed("administrator", a_request(9999))
 
-    assert refusal(an_authorizer(), request) == "No rule says who may make request code=9999"
+    assert refusal(an_authorizer(), request) == "No access rule covers request code=9999"
 
 
 def test_rows_name_what_they_look_at() -> None:
@@ -207,6 +209,7 @@ def test_a_brokers_account_registers_and_follows_and_no_more() -> None:
         RequestCode.GET_ALL_CONSUMER_OFFSET,
         RequestCode.GET_ALL_DELAY_OFFSET,
         RequestCode.GET_ALL_CONSUMER_FILTER,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
         RequestCode.GET_REPLICATION_STATE,
     }
@@ -324,14 +327,15 @@ def test_a_fresh_signature_is_checked_wherever_it_is(caplog: pytest.LogCaptureFi
 
     assert refusal(authorizer, request) is None
     assert refusal(authorizer, request) == (
-        "Check trebuchetSignature failed for accessKey=administrator: the request has come before"
+        "Check trebuchetSignature failed for accessKey=administrator: the request was received "
+        "before; sign each attempt again"
     )
     assert authorizer.refused["not fresh"] == 1
     assert "reason=not fresh code=50 access_key='administrator'" in caplog.text
 
 
 def test_a_request_recorded_before_is_not_made_another() -> None:
-    """RocketMQ's signature covers joined values: it stays right with other names and codes."""
+    """RocketMQ's signature covers joined values, so other names and codes keep it valid."""
     clock = ManualClock()
     authorizer = Authorizer(Accounts(state()), clock)
     recorded = a_request(28)
@@ -343,8 +347,8 @@ def test_a_request_recorded_before_is_not_made_another() -> None:
         request = freshly_signed(clock, "administrator")
         request.code = code
         assert refusal(authorizer, request) == (
-            "Check trebuchetSignature failed for accessKey=administrator: the request is not the "
-            "one that was signed"
+            "Check trebuchetSignature failed for accessKey=administrator: the signature doesn't "
+            "match the request"
         )
 
 
@@ -370,11 +374,29 @@ def test_an_account_may_require_fresh_signatures(*, is_marked: bool) -> None:
         "accessKey=administrator may only be used with a trebuchetSignature "
         "(requireFreshSignature, adminsRequireFreshSignature)"
     )
-    # Not even its white address makes up for it.
+    # An allowed address doesn't change that.
     assert refusal(authorizer, a_request(50, AccessKey="administrator")) is not None
-    # Renamed, the fields leave RocketMQ's signature right.
+    # Renaming the fields keeps RocketMQ's signature valid.
     stripped = freshly_signed(clock, "administrator")
     stripped.ext_fields["trebuchetSignaturf"] = stripped.ext_fields.pop("trebuchetSignature")
     assert refusal(authorizer, stripped) == refused
     assert refusal(authorizer, freshly_signed(clock, "administrator")) is None
     assert refusal(authorizer, signed("application", a_request(RequestCode.PULL_MESSAGE))) is None
+
+
+@pytest.mark.parametrize("topic", ["T", "%RETRY%G_T"])
+@pytest.mark.parametrize(
+    ("actor", "passes"), [("with-permission", True), ("without-permission", False)]
+)
+def test_a_leased_message_needs_its_topic_and_group_wherever_it_lies(
+    topic: str, actor: str, passes: bool
+) -> None:
+    requests = [
+        RemotingCommand.request(code, {"topic": topic, "consumerGroup": "G"})
+        for code in (RequestCode.ACK_MESSAGE, RequestCode.CHANGE_MESSAGE_INVISIBLETIME)
+    ]
+    body = java_json.encode({"acks": [{"c": "G", "t": topic}]})
+    requests.append(RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, {}, body))
+
+    for request in requests:
+        assert (refusal(an_authorizer(), signed(actor, request)) is None) == passes

@@ -67,7 +67,10 @@ def test_a_request_passes_once(clock: ManualClock, freshness: Freshness) -> None
 
     assert refusal(freshness, request) == ""
     for _ in range(3):
-        assert refusal(freshness, request) == "the request has come before"
+        assert (
+            refusal(freshness, request)
+            == "the request was received before; sign each attempt again"
+        )
         clock.advance_ms(25_000)
     assert "75 s before the broker's clock" in refusal(freshness, request)
 
@@ -86,7 +89,7 @@ def test_a_nonce_is_not_used_twice_at_another_time(
 
     again = a_request(clock, nonce=lambda: "n" * 32)
 
-    assert refusal(freshness, again) == "the request has come before"
+    assert refusal(freshness, again) == "the request was received before; sign each attempt again"
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -96,8 +99,8 @@ def test_the_time_is_near_the_brokers_clock(
     assert refusal(freshness, a_request(clock, age_ms=sign * WINDOW_MS)) == ""
     wrong = refusal(freshness, a_request(clock, age_ms=sign * (WINDOW_MS + 1_000)))
     assert wrong == (
-        f"the request's time is 61 s {'before' if sign > 0 else 'after'} the broker's clock, and "
-        "may be 60 s; set the clocks of both machines right"
+        f"the request's time is 61 s {'before' if sign > 0 else 'after'} the broker's clock, more "
+        "than the 60 s allowed; synchronize the clocks of both machines"
     )
 
 
@@ -112,7 +115,7 @@ def test_a_time_that_is_none_is_refused(
     request = RemotingCommand.request(28, {})
     FreshSigner(Credentials("console", SECRET), lambda: Odd(clock.now_ms())).sign(request)
 
-    assert "trebuchetTime is no time" in refusal(freshness, request)
+    assert "trebuchetTime is not a time" in refusal(freshness, request)
 
 
 @pytest.mark.parametrize("nonce", ["", "n" * 31, "n" * 65])
@@ -144,7 +147,10 @@ def test_a_full_account_is_refused_and_forgets_nothing_early(clock: ManualClock)
     assert "accountNonceNumsMax=3" in answers[3]
     assert refusal(freshness, a_request(clock, "another"), "another") == ""
     clock.advance_ms(WINDOW_MS - 1)
-    assert refusal(freshness, requests[0]) == "the request has come before"
+    assert (
+        refusal(freshness, requests[0])
+        == "the request was received before; sign each attempt again"
+    )
     assert "accountNonceNumsMax=3" in refusal(freshness, a_request(clock))
 
 
@@ -155,7 +161,10 @@ def test_nonces_that_can_come_no_more_are_forgotten(
     for request in requests:
         assert refusal(freshness, request) == ""
     clock.advance_ms(2 * WINDOW_MS - 1_000)
-    assert refusal(freshness, requests[0]) == "the request has come before"
+    assert (
+        refusal(freshness, requests[0])
+        == "the request was received before; sign each attempt again"
+    )
     clock.advance_ms(12_000)
 
     assert refusal(freshness, a_request(clock, "another"), "another") == ""
@@ -174,13 +183,13 @@ def test_a_clock_that_goes_back_lets_nothing_in_again(
 
     clock.step_wall_clock_ms(-3 * WINDOW_MS)
 
-    assert "its clock went back" in refusal(freshness, recorded)
+    assert "the broker's clock went back" in refusal(freshness, recorded)
 
 
 def test_a_wrong_signature_leaves_no_nonce(clock: ManualClock, freshness: Freshness) -> None:
     request = a_request(clock)
     request.code += 1
 
-    assert refusal(freshness, request) == "the request is not the one that was signed"
+    assert refusal(freshness, request) == "the signature doesn't match the request"
 
     assert len(freshness) == 0

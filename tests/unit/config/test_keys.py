@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from broker_core.config.keys import ALIASES, KEYS
 from broker_core.config.loading import build
-from broker_core.config.unserved import JAVA_CLASSES, ONE_VALUE, WITHOUT_EFFECT
+from broker_core.config.unsupported_keys import JAVA_CLASSES, ONE_VALUE, WITHOUT_EFFECT
 
 
 def defaults() -> dict[str, str]:

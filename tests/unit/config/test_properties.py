@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from broker_core.config.properties import edited, parse_properties
+from broker_core.config.properties import parse_properties, replace_values
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_properties_are_read_as_java_reads_them(text: str, table: dict[str, str]
 def test_a_changed_key_is_changed_in_the_files_text_and_nothing_else_is() -> None:
     text = "# mine\nlistenPort = 1\n\n! note\ntraceOn=true\ntraceOn: true\n"
 
-    changed = edited(text, {"traceOn": "false", "deleteWhen": "05"})
+    changed = replace_values(text, {"traceOn": "false", "deleteWhen": "05"})
 
     assert changed == "# mine\nlistenPort = 1\n\n! note\ntraceOn=false\ndeleteWhen=05\n"
 
@@ -57,7 +57,7 @@ def test_a_character_beyond_16_bits_is_read_of_two_escapes_and_half_of_one_is_no
 def test_a_changed_value_is_read_as_it_is_and_no_other_value_changes(
     text: str, key: str, value: str
 ) -> None:
-    changed = edited(text, {key: value})
+    changed = replace_values(text, {key: value})
 
     assert parse_properties(changed) == {**parse_properties(text), key: value}
 
@@ -68,5 +68,5 @@ def test_the_time_for_a_line_of_many_parts_grows_with_its_length() -> None:
 
     assert parse_properties("k=" + "a\\\n" * parts + "b") == {"k": "a" * parts + "b"}
 
-    # With the square of it this would take more than a minute.
+    # Quadratic time would take more than a minute.
     assert time.process_time() - began < 20

@@ -1,4 +1,4 @@
-"""A store with a schedule, driven by a manual clock."""
+"""A store with a schedule on a manual clock."""
 
 from __future__ import annotations
 

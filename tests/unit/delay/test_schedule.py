@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HOUR = 3_600_000
 SLACK_MS = 25
-"""So late a message may be by the manual clock; DueTimes says why."""
+"""Maximum delay of a message by the manual clock; DueTimes says why."""
 
 
 async def test_a_message_is_delivered_after_its_delay_and_not_before(delayed: Delayed) -> None:
@@ -49,7 +49,7 @@ async def test_the_copy_is_the_message_with_the_properties_it_waited_with(
         "REAL_TOPIC": "T",
         "REAL_QID": "5",
     }
-    # By tag and key it is found as any other.
+    # It can be found by tag and key like any other.
     ((_, _, tags_code),) = delayed.store.units("T", 5, 0, 1)
     assert tags_code == ord("A")
     assert delayed.store.query_message("T", "k", 1, 0, 1 << 60)
@@ -114,7 +114,7 @@ async def test_a_message_that_can_never_be_put_does_not_hold_up_the_others(
     delayed.send(1, b"good")
 
     assert await delayed.after(1_100) == [b"good"]
-    assert caplog.text.count("delayed message passed over") == 2
+    assert caplog.text.count("delayed message skipped") == 2
     assert delayed.store.max_offset_in_queue(RMQ_SYS_TRANS_HALF_TOPIC, 0) == 0
 
 
@@ -179,7 +179,7 @@ async def test_a_message_behind_a_flush_that_failed_is_left_for_the_restart(
 
     await delayed.after(1_100)
 
-    # A slave asks for this, and would never deliver what its master passed over.
+    # A slave fetches this offset, and would never deliver messages that its master skipped.
     assert delayed.schedule.offset_of(1) == 1
     again = Delayed(clock, storage.crash())
     await again.start()
@@ -191,7 +191,7 @@ async def test_a_message_behind_a_flush_that_failed_is_left_for_the_restart(
 async def test_no_power_cut_loses_a_message_whose_offset_is_written(
     clock: ManualClock, storage: FaultyStorage, rng: random.Random
 ) -> None:
-    """The copy is made durable before the offset that says it was delivered."""
+    """The copy is durable before the offset that marks it as delivered."""
     delayed = Delayed(clock, storage, flush_disk_type="SYNC_FLUSH")
     await delayed.start()
     for number in range(20):
@@ -233,7 +233,7 @@ async def test_an_offset_beyond_the_queue_is_corrected(
 async def test_what_came_from_a_master_is_due_by_its_unit_when_a_slave_becomes_master(
     delayed: Delayed, clock: ManualClock
 ) -> None:
-    """The schedule of a slave did not see the put: it must not reckon from its own start."""
+    """A slave's schedule didn't see the put, so it must not count from its own start."""
     clock.advance_ms(60_000)
     table = {"DELAY": "3"}
     place = delayed.levels.defer(table, "T", 0)
@@ -385,7 +385,7 @@ async def test_an_offset_whose_message_was_deleted_goes_on_with_the_first_that_i
         delayed.send(1, b"%d" % number)
     queue = delayed.store.files.queues.find("SCHEDULE_TOPIC_XXXX", 0)
     assert queue is not None
-    queue.min_offset = 2  # as when the log's first file has expired
+    queue.min_offset = 2  # as after the log's first file has expired
 
     assert await delayed.after(1_100) == [b"2", b"3"]
     assert delayed.offsets.table == {1: 4}

@@ -20,7 +20,7 @@ class FakeStore:
 
 
 class FakeGroups:
-    """Groups that are stopped, and may be configured again."""
+    """Groups that are disabled, and can be reconfigured."""
 
     def __init__(self) -> None:
         self.stopped: list[str] = []

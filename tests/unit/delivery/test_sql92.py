@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "sql92" / "table-4.9.7.json"
 TABLE = json.loads(GOLDEN.read_text())
 WITH_TEXT_CONDITIONS = ("a CONTAINS 'b'", "a STARTSWITH 'b'")
-"""4.9.7 takes these for the property `a`."""
+"""4.9.7 parses these as the property `a`."""
 
 
 def compiled(text: str) -> Expression | None:
@@ -28,7 +28,7 @@ def compiled(text: str) -> Expression | None:
 
 
 def whole_part(text: str) -> str:
-    """Return what is before the place where an expression is refused."""
+    """Return the text before the position where an expression is rejected."""
     with pytest.raises(ValueError, match=" at character ") as caught:
         compile_expression(text)
     place = re.findall(r" at character ([0-9]+): ", str(caught.value))[0]
@@ -47,7 +47,7 @@ def result(expression: Expression, properties: dict[str, str]) -> str:
 def test_an_expression_is_what_rocketmq_makes_of_it(text: str, results: list[str] | None) -> None:
     if text in WITH_TEXT_CONDITIONS:
         return
-    # The original ignores what follows a whole expression.
+    # RocketMQ ignores text after a complete expression.
     expression = compiled(text) or (compiled(whole_part(text)) if results is not None else None)
 
     found = expression and [result(expression, each) for each in TABLE["properties"]]
@@ -72,7 +72,7 @@ def test_only_true_matches() -> None:
         ("a != 5", "unexpected '!= 5' at character 3: write <> instead of !="),
         ("a between 1", "unexpected end at character 12: expected AND"),
         ("a = 'x", 'unexpected "\'x" at character 5: the closing quote is missing'),
-        ("a ? 1", "unexpected '? 1' at character 3: no word, number or sign"),
+        ("a ? 1", "unexpected '? 1' at character 3: not a word, number or sign"),
     ],
 )
 def test_a_refusal_names_the_place_and_the_text(text: str, reason: str) -> None:
@@ -110,7 +110,7 @@ def test_blanks_and_comments_may_follow_an_expression(end: str) -> None:
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        # Of a missing property, the empty text, "abc" and "xabcx".
+        # For a missing property, the empty text, "abc" and "xabcx".
         ("a CONTAINS 'abc'", "FFTT"),
         ("a NOT CONTAINS 'abc'", "FTFF"),
         ("a STARTSWITH 'ab'", "FFTF"),
@@ -118,7 +118,7 @@ def test_blanks_and_comments_may_follow_an_expression(end: str) -> None:
         ("a endswith 'bc'", "FFTF"),
         ("a Not EndsWith 'bc'", "FTFT"),
         ("NOT (a STARTSWITH 'ab')", "TTFT"),
-        # NOT binds closer: this asks whether the condition `NOT a` starts so.
+        # NOT binds more tightly: this tests whether the condition `NOT a` starts with it.
         ("NOT a STARTSWITH 'ab'", "FFFF"),
         ("a CONTAINS ''", "FFFF"),
         ("a NOT CONTAINS ''", "FFFF"),

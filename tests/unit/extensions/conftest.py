@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory that packages are found in while the test runs."""
+    """A directory on the import path while the test runs."""
     directory = tmp_path / "site"
     directory.mkdir()
     monkeypatch.syspath_prepend(directory)

@@ -26,8 +26,8 @@ def test_the_first_failure_is_logged_and_all_are_counted(caplog: pytest.LogCaptu
 
     assert failures.counts == {"a": 3, "b": 1}
     assert [record.getMessage() for record in caplog.records] == [
-        "extension a failed in broken; its next failures are counted only",
-        "extension b failed in broken; its next failures are counted only",
+        "extension failed, later failures are only counted extension=a method=broken",
+        "extension failed, later failures are only counted extension=b method=broken",
     ]
     assert "ValueError: broken" in caplog.text
 

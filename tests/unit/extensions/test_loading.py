@@ -142,7 +142,7 @@ def test_what_cannot_be_imported_is_one_sentence_with_its_package(
             "has a coroutine where a plain method is called: send_message_before with one argument",
         ),
         ("self.context = context", "raise ValueError('no file')", "made: ValueError: no file"),
-        ("class Hook:", "Hook = 3\nclass Other:", "is no class or function but int"),
+        ("class Hook:", "Hook = 3\nclass Other:", "is not a class or function but int"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence_with_its_package(

@@ -46,7 +46,7 @@ class Marking(AbstractPluginMessageStore):
 
 
 class Broken(AbstractPluginMessageStore):
-    """Does in each method what it was made with."""
+    """Does the action passed to its constructor, in each method."""
 
     def __init__(self, do: Callable[[], Any], next_port: MessagePort) -> None:
         super().__init__(CONTEXT, next_port)
@@ -211,7 +211,7 @@ def test_a_batch_passes_whole(store: MessageStore) -> None:
 
 
 class Dispatching(AbstractPluginMessageStore):
-    """Remembers what is dispatched to it, and whether it could look at the record."""
+    """Records dispatched messages, and whether it could read the record."""
 
     def __init__(self, heard: list[tuple[str, int, int, str | None]], next_port: MessagePort):
         super().__init__(CONTEXT, next_port)
@@ -274,7 +274,7 @@ def test_a_store_without_plug_ins_is_called_directly(store: MessageStore) -> Non
         calls.append(own)
         return own
 
-    store.interpose(look)
+    store.wrap_calls(look)
 
     assert calls[0].put_message.__func__ is MessagePut.put_message  # type: ignore[attr-defined]
     assert calls[0].get_message.__func__ is MessageReader.get_message  # type: ignore[attr-defined]

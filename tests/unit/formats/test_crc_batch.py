@@ -91,7 +91,7 @@ def test_the_first_damaged_body_is_told_whatever_their_sizes(seed: int) -> None:
         data += body + dice.randbytes(100)
     starts, ends = np.array(places, np.int64).T
     crcs = np.array([crc32(data[start:end]) & CRC_MASK for start, end in places], np.int64)
-    # Nobody reads the checksum of an empty body.
+    # The checksum of an empty body is never used.
     crcs[starts == ends] = 1
     assert count_whole(data, starts, ends, crcs) == 300
 

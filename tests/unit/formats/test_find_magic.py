@@ -5,7 +5,7 @@ import sys
 
 from broker_core.formats.record import MESSAGE_MAGIC_BYTES, find_magic
 
-# The kernel aligns mappings of such sizes, which leaves nothing mapped behind them.
+# The kernel aligns mappings of such sizes, which leaves unmapped memory after them.
 SEARCH = """
 import mmap, sys, tempfile
 from broker_core.formats.record import MESSAGE_MAGIC_BYTES, find_magic
@@ -21,7 +21,7 @@ for size in (2 << 20, 4 << 20, 16 << 20):
 
 
 def test_a_mapping_is_searched_up_to_its_end_without_reading_behind_it() -> None:
-    # In a process of its own, which a fault would end.
+    # In a separate process, which a fault would end.
     done = subprocess.run([sys.executable, "-c", SEARCH], capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr

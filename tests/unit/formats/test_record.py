@@ -1,4 +1,4 @@
-"""The CommitLog record, against bytes of a real broker 4.9.7."""
+"""The CommitLog record, compared with bytes of a real broker 4.9.7."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ def test_records_side_by_side_are_all_decoded() -> None:
     assert [m.body for m in record.decode_all(OP_MESSAGE * 3)] == [b"0"] * 3
 
 
-def test_a_glimpse_says_the_same_as_the_whole_message() -> None:
+def test_a_summary_agrees_with_the_whole_message() -> None:
     records = OP_MESSAGE * 3
 
-    assert list(record.glimpse_all(memoryview(records))) == [
-        record.Glimpse(
+    assert list(record.summarize_all(memoryview(records))) == [
+        record.RecordSummary(
             message.properties,
             message.queue_offset,
             message.commit_log_offset,
@@ -109,7 +109,7 @@ def test_a_glimpse_says_the_same_as_the_whole_message() -> None:
         for message in record.decode_all(records)
     ]
     with pytest.raises(CorruptRecordError):
-        list(record.glimpse_all(memoryview(records[:-1])))
+        list(record.summarize_all(memoryview(records[:-1])))
 
 
 @pytest.mark.parametrize("size", range(len(OP_MESSAGE)))
@@ -221,7 +221,7 @@ def test_every_flipped_bit_of_a_guarded_record_is_seen(data: bytes) -> None:
         except CorruptRecordError:
             seen += 1
         else:
-            # Nor does a record look like the blank one that ends a file.
+            # A record doesn't look like the blank at the end of a file.
             assert head.is_blank
             seen += head.size != len(data)
 

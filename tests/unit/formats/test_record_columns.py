@@ -1,4 +1,4 @@
-"""Records as columns say what `record.examine` says of each record alone."""
+"""Reading records in columns equals `record.examine` for each record."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def encode(**fields: object) -> bytes:
 
 
 def wide(topic: bytes) -> bytes:
-    """A record of the second magic, whose topic size has two bytes."""
+    """Return a record of the second magic, whose topic size has two bytes."""
     narrow = encode(topic=b"", properties=b"")
     body_to = record.FIXED_V4_SIZE + len(b"a body")
     data = narrow[:body_to] + struct.pack(">h", len(topic)) + topic + struct.pack(">h", 0)
@@ -177,7 +177,7 @@ def test_only_the_record_whose_parts_do_not_add_up_is_not_whole(at: int, content
 
 def test_rows_are_kept_by_mask_and_by_count() -> None:
     rows = columns(b"".join(encode(queue_id=number) for number in range(6)))
-    rows["queue_offset"]  # a column that is there before the rows go
+    rows["queue_offset"]  # a column that exists before the rows are deleted
 
     rows.keep(np.array([True, False, True, True, True, True]))
     rows.cut(4)

@@ -1,4 +1,4 @@
-"""Unit, index entry, checkpoint, names, against values from a real broker's files."""
+"""Unit, index entry, checkpoint, names, compared with values from a real broker's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our codec beside Google's: the same bytes mean the same, and what one refuses the other does."""
+"""Our codec and Google's read and write the same bytes, and reject the same ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def theirs(name: str) -> Any:
     return protos.message_class(name, "google.protobuf" if name in OF_GOOGLE else protos.PACKAGE)
 
 
-# The classes are those of the .proto files.
+# The classes match the .proto files.
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -50,7 +50,7 @@ def test_the_fields_are_those_of_the_proto_file(name: str) -> None:
 
 
 def kind_of(of: Any, bits: int) -> tuple[str, bool, bool]:
-    """Return the type of a field of ours, whether it is repeated, and whether it may be absent."""
+    """Return the type of one of our fields, whether it's repeated, and whether it's optional."""
     if typing.get_origin(of) is dict:
         return "map", True, False
     if typing.get_origin(of) is list:
@@ -106,7 +106,7 @@ def test_every_message_of_a_served_call_is_here() -> None:
     assert wanted <= MESSAGES.keys()
 
 
-# Made-up messages.
+# Generated messages.
 
 
 texts = st.text(max_size=20)
@@ -134,7 +134,7 @@ def values(of: Any, bits: int) -> st.SearchStrategy[Any]:
 
 
 def messages(kind: type[ProtoMessage]) -> st.SearchStrategy[Any]:
-    """Return messages of a kind; of a oneof the last field stays."""
+    """Return messages of a kind; only the last field of a oneof is set."""
 
     def made(fields: dict[str, Any]) -> ProtoMessage:
         taken: set[str] = set()
@@ -164,11 +164,11 @@ def test_a_message_of_ours_is_read_by_theirs_and_back(name: str, data: st.DataOb
     assert decode(MESSAGES[name], written) == message
 
 
-# Any bytes.
+# Random bytes.
 
 
 def agree(name: str, data: bytes) -> None:
-    """Check that both refuse bytes, or both read the same from them."""
+    """Check that both reject the bytes, or both read the same from them."""
     try:
         other = theirs(name).FromString(data)
     except DecodeError:
@@ -181,7 +181,7 @@ def agree(name: str, data: bytes) -> None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Compare messages; NaN is like NaN."""
+    """Compare messages; NaN equals NaN."""
     return one == other or (
         isinstance(one, float) and isinstance(other, float) and math.isnan(one)
     ) or (

@@ -20,7 +20,7 @@ def ask(**question: Any) -> Response:
 
 
 def names(response: Response) -> list[str]:
-    """Return which files were handed out."""
+    """Return the names of the returned files."""
     assert response.file_descriptor_response is not None
     by_content = {data: name for name, data in descriptors.files().items()}
     return [by_content[each] for each in response.file_descriptor_response.file_descriptor_proto]
@@ -83,7 +83,7 @@ def test_what_is_not_there_is_an_error_in_the_answer(question: dict[str, str]) -
     assert error is not None
     assert (error.error_code, error.error_message) == (
         5,
-        f"nothing is named {next(iter(question.values()))}",
+        f"{next(iter(question.values()))} was not found",
     )
 
 

@@ -1,4 +1,4 @@
-"""A clock, and stores in memory: a master's and a slave's."""
+"""A clock, and in-memory stores: a master's and a slave's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a slave follows, and what it says of a master that it does not."""
+"""Which master a slave follows, and its report about a master it doesn't follow."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from broker_core.errors import RemotingTimeoutError, ReplicationError
 from broker_core.ha.comparison import DOUBTS_MAX, LogComparison
 from broker_core.ha.divergence import Place, fingerprint
-from broker_core.ha.ending import Ending
 from broker_core.ha.epochs import Epoch, Epochs, LogRange
 from broker_core.ha.peers import BrokerState, WithoutEpochsError
+from broker_core.ha.shutdown import Shutdown
 from broker_core.store.results import DamagedRange
 from tests.support.builders import LOG_FILE_SIZE, put
 
@@ -27,7 +27,7 @@ ADDRESS, HA_ADDRESS = "10.0.0.1:10911", "10.0.0.1:10912"
 
 
 class Master:
-    """What a slave hears from its master, whose log is a store's."""
+    """A slave's view of its master, whose log is a store's."""
 
     def __init__(self, store: MessageStore) -> None:
         self.store = store
@@ -38,9 +38,9 @@ class Master:
         self.doubted: list[int | None] = []
         self.asked: set[str] = set()
         self.questions: list[int] = []
-        """How many records each question named."""
+        """The number of records in each query."""
         self.error: Exception | None = None
-        """Why it cannot be asked, and from which question on."""
+        """The error of its answers, and from which query on."""
         self.silent_from = 0
 
     async def state_of(
@@ -56,7 +56,7 @@ class Master:
         if places:
             self.questions.append(len(places))
         if self.epochs is None:
-            raise WithoutEpochsError(f"the broker at {address} knows no epochs")
+            raise WithoutEpochsError(f"the broker at {address} doesn't support epochs")
         if follows:
             self.doubted.append(doubted)
         log = self.store.files.log
@@ -111,13 +111,13 @@ def epochs(slave_disk: FaultyStorage) -> Epochs:
 
 
 @pytest.fixture
-def ending() -> Ending:
-    return Ending()
+def ending() -> Shutdown:
+    return Shutdown()
 
 
 @pytest.fixture
 def comparison(
-    slave: MessageStore, slave_disk: FaultyStorage, epochs: Epochs, peer: Master, ending: Ending
+    slave: MessageStore, slave_disk: FaultyStorage, epochs: Epochs, peer: Master, ending: Shutdown
 ) -> LogComparison:
     return LogComparison(epochs, slave, slave_disk, cast("Peers", peer), ending, lambda: ADDRESS)
 
@@ -141,9 +141,9 @@ async def test_a_master_without_epochs_is_refused_by_who_followed_one_with_epoch
         await comparison.before_transfer(HA_ADDRESS)
 
     assert str(refused.value) == (
-        f"the master at {ADDRESS} knows no epochs, and this broker followed one of epoch 3: that "
-        "master was replaced. If it is to be followed all the same, stop this broker, move "
-        "epoch.json out of its store directory and start it"
+        f"the master at {ADDRESS} has no epochs, but this broker followed a master of epoch 3; "
+        f"the master at {ADDRESS} was replaced. To follow it anyway, stop this broker, move "
+        "epoch.json out of its store directory and start it again"
     )
 
 
@@ -153,7 +153,7 @@ async def test_a_master_of_an_earlier_epoch_is_refused(
     epochs.adopt((Epoch(epoch=3, start_offset=0),))
     peer.epochs = (Epoch(epoch=2, start_offset=0),)
 
-    with pytest.raises(ReplicationError, match=r"knows epoch 2, .* one of epoch 3: .* replaced"):
+    with pytest.raises(ReplicationError, match=r"in epoch 2, .* master of epoch 3; .* replaced"):
         await comparison.before_transfer(HA_ADDRESS)
 
 
@@ -193,7 +193,7 @@ async def test_what_follows_a_hole_that_a_start_found_is_saved_cut_and_taken_aga
     slave.files.quarantine.add(hole)
     slave.files.quarantine.found_at_start = [hole]
 
-    with pytest.raises(ReplicationError, match=f"found damaged at offset {offsets[1]}, .* and cut"):
+    with pytest.raises(ReplicationError, match=f"is damaged at offset {offsets[1]}, .* and cut"):
         await comparison.before_transfer(HA_ADDRESS)
 
     assert epochs.cut_at == offsets[1]
@@ -249,8 +249,12 @@ async def test_a_master_without_epochs_that_sends_no_record_again_and_again_is_n
             slave.replay.advance()
         await comparison.before_transfer(HA_ADDRESS)
 
-    assert caplog.text.count(f"the log of the master at {ADDRESS} is damaged at offset 0") == 1
-    assert "move its store directory away and start it" in caplog.text
+    assert (
+        caplog.text.count(
+            f"master log damaged, replication stopped master={ADDRESS} commit_log_offset=0"
+        )
+        == 1
+    )
 
 
 async def test_a_master_that_sent_whole_records_since_is_not_doubted(
@@ -268,7 +272,7 @@ async def test_a_master_that_sent_whole_records_since_is_not_doubted(
     for _ in range(DOUBTS_MAX):
         await comparison.before_transfer(HA_ADDRESS)
 
-    assert "is damaged at offset" not in caplog.text
+    assert "master log damaged" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -285,7 +289,7 @@ async def test_the_master_is_asked_where_name_servers_say_and_else_beside_its_ha
     peer.epochs = ()
 
     await LogComparison(
-        epochs, slave, slave_disk, cast("Peers", peer), Ending(), lambda: told
+        epochs, slave, slave_disk, cast("Peers", peer), Shutdown(), lambda: told
     ).before_transfer(HA_ADDRESS)
 
     assert peer.asked == {asked}
@@ -340,7 +344,7 @@ async def test_what_the_master_lacks_is_saved_and_the_broker_starts_again_to_cut
     slave_disk: FaultyStorage,
     peer: Master,
     epochs: Epochs,
-    ending: Ending,
+    ending: Shutdown,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     put(master)
@@ -358,13 +362,13 @@ async def test_what_the_master_lacks_is_saved_and_the_broker_starts_again_to_cut
     (saved,) = slave_disk.list_directory(slave.files.paths.diverged)
     place = slave.files.paths.diverged / saved
     reason = (
-        f"its log parts from that of the master at {ADDRESS} at offset {end}; the {lost} bytes "
-        f"behind are saved in {place} and cut"
+        f"its log diverges from that of the master at {ADDRESS} at offset {end}; the {lost} bytes "
+        f"after it are saved in {place} and cut"
     )
     assert str(refused.value) == reason
     assert epochs.cut_at == end
-    assert (ending.is_asked, ending.failure) == (True, "")
-    assert f"the broker starts again: {reason}" in caplog.messages
+    assert (ending.is_requested, ending.failure) == (True, "")
+    assert f"broker restarting reason={reason}" in caplog.messages
     assert epochs.entries == (), "not before the cut"
 
 
@@ -375,7 +379,7 @@ async def test_nothing_is_cut_that_cannot_be_saved(
     slave_disk: FaultyStorage,
     peer: Master,
     epochs: Epochs,
-    ending: Ending,
+    ending: Shutdown,
 ) -> None:
     put(master)
     receive(slave, master)
@@ -383,17 +387,22 @@ async def test_nothing_is_cut_that_cannot_be_saved(
     master.files.log.continue_at(0)
     slave_disk.fail("write_atomically")
 
-    with pytest.raises(ReplicationError, match=r"^the logs part, .* cannot be saved: .*error"):
+    with pytest.raises(ReplicationError, match=r"^the logs diverge, .* couldn't be saved: .*error"):
         await comparison.before_transfer(HA_ADDRESS)
 
     assert epochs.cut_at is None
-    assert not ending.is_asked
+    assert not ending.is_requested
 
 
 @pytest.mark.parametrize(
     ("answers", "knows_epochs", "error", "words"),
     [
-        (0, True, RemotingTimeoutError("silent"), "cannot be asked for its epochs: silent"),
+        (
+            0,
+            True,
+            RemotingTimeoutError("silent"),
+            f"couldn't get the epochs of the master at {ADDRESS}: silent",
+        ),
         (0, True, OSError("no file"), "the logs cannot be compared: no file"),
         (1, True, RemotingTimeoutError("silent"), "the logs cannot be compared: silent"),
         (1, False, RemotingTimeoutError("silent"), "the logs cannot be compared: silent"),
@@ -441,7 +450,7 @@ async def test_a_hole_is_the_masters_own_where_his_damage_touches_it(
     peer.damaged = ((offsets[damaged_from], offsets[damaged_to]),)
 
     if is_cut:
-        with pytest.raises(ReplicationError, match="found damaged at offset"):
+        with pytest.raises(ReplicationError, match="is damaged at offset"):
             await comparison.before_transfer(HA_ADDRESS)
     else:
         await comparison.before_transfer(HA_ADDRESS)
@@ -469,7 +478,7 @@ async def test_a_hole_in_what_the_master_no_longer_has_is_kept(
     if is_expired:
         await comparison.before_transfer(HA_ADDRESS)
     else:
-        with pytest.raises(ReplicationError, match=f"found damaged at offset {begin}"):
+        with pytest.raises(ReplicationError, match=f"is damaged at offset {begin}"):
             await comparison.before_transfer(HA_ADDRESS)
 
 
@@ -487,12 +496,12 @@ async def test_a_place_that_is_doubted_three_times_in_a_row_is_named(
         return caplog.text
 
     for _ in range(2):
-        assert "is damaged at offset" not in await sends_no_record()
+        assert "master log damaged" not in await sends_no_record()
     put(master)
     receive(slave, master)
     end = slave.max_commit_log_offset
     put(master)
-    # Another place: it is counted anew.
+    # Another location: counting starts over.
     for _ in range(2):
-        assert "is damaged at offset" not in await sends_no_record()
-    assert f"is damaged at offset {end}: 3 times no whole record" in await sends_no_record()
+        assert "master log damaged" not in await sends_no_record()
+    assert f"commit_log_offset={end} attempts=3" in await sends_no_record()

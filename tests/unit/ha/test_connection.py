@@ -1,4 +1,4 @@
-"""What a master sends to one slave, how fast, and what ends the connection, to the byte."""
+"""The bytes that a master sends to one slave, their pace, and the connection's end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def data_of(transfers: list[tuple[int, bytes]]) -> bytes:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns that a test's log fills, and no pace."""
+    """Turns that a test's log fills, without pacing."""
     monkeypatch.setattr(tuning, "TURN_BYTES", TURN)
 
 
@@ -174,7 +174,7 @@ async def test_a_silent_slave_is_left_after_the_housekeeping_interval_and_not_be
     slave.tend_after_ms(1)
 
     assert not await slave.lives()
-    assert slave.reasons == ["it has said nothing for 20 s (haHousekeepingInterval)"]
+    assert slave.reasons == ["the slave sent nothing for 20 s (haHousekeepingInterval)"]
 
 
 @pytest.mark.parametrize("reported", [0, 100])
@@ -187,7 +187,7 @@ async def test_a_slave_that_takes_no_more_is_left_after_it_too(
     slave.report(reported)
     slave.clock.advance_ms(10_000)
     slave.report(reported)
-    # What counts is when it took something last: at first, or 5 s later.
+    # The time of its last read counts: at first, or 5 s later.
     slave.tend_after_ms(5_000 if reported == 0 else 10_000)
     assert await slave.lives()
 
@@ -196,8 +196,8 @@ async def test_a_slave_that_takes_no_more_is_left_after_it_too(
     assert not await slave.lives()
     lacks = slave.end - reported
     assert slave.reasons == [
-        "it has taken nothing for 20 s (haHousekeepingInterval), and lacks "
-        f"{lacks} bytes that were sent"
+        "the slave acknowledged nothing for 20 s (haHousekeepingInterval), with "
+        f"{lacks} sent bytes outstanding"
     ]
 
 
@@ -295,9 +295,9 @@ async def test_who_wants_what_has_expired_is_hung_up_on_after_the_heartbeat(
     assert slave.wire.is_closed
     assert not await slave.lives()
     assert slave.reasons == [
-        f"it asks for offset {begin - 1}, but the log begins at {begin}: the files between have "
-        "expired. Stop the slave, move its store directory away and start it, so that it begins "
-        "anew"
+        f"the slave requested offset {begin - 1}, but the log begins at {begin}; the files in "
+        "between have expired. Stop the slave, move its store directory away and start it again, "
+        "so that it copies the whole log"
     ]
 
 
@@ -307,7 +307,7 @@ AHEAD = 20_000
 
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of which little is in memory, sent in turns of one transfer."""
+    """A log mostly not in memory, sent in turns of one transfer."""
     monkeypatch.setattr(tuning, "HOT_BYTES", HOT)
     monkeypatch.setattr(tuning, "READ_AHEAD_BYTES", AHEAD)
     monkeypatch.setattr(tuning, "TURN_BYTES", 6_000)
@@ -336,7 +336,7 @@ async def test_the_rest_is_sent_once_it_is_read_and_read_piece_after_piece(
     for _ in range(50):
         if slave.sent >= 12_100:
             break
-        # The next piece is read when half of the one before is sent, not earlier.
+        # The next piece is read when half of the previous one is sent, not earlier.
         assert slave.reads.asked == [(100, AHEAD)]
         await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What a master does about a place that its slave cannot read."""
+"""How a master handles an offset that its slave can't read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Damaged:
-    """A master's log of five records, of which the third was damaged after its start."""
+    """A master's log of five records; the third was damaged after its start."""
 
     def __init__(self, master: MessageStore) -> None:
         self.files = master.files
@@ -156,12 +156,12 @@ async def test_a_look_at_many_queues_lets_others_run(
             turns += 1
             await asyncio.sleep(0)
 
-    # No record begins there, so that all queues are asked.
+    # No record begins there, so all queues are searched.
     looking = asyncio.create_task(damaged.check.look(damaged.place + 4))
     meanwhile = asyncio.create_task(run_meanwhile())
     await looking
     meanwhile.cancel()
 
     assert damaged.ranges == []
-    # One more comes before this test itself is woken.
+    # One more runs before this test is woken.
     assert turns == 7 // 2 + 1

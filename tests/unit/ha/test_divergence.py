@@ -1,4 +1,4 @@
-"""Where two logs part, what is saved, and what is cut."""
+"""Where two logs diverge, and which data is saved and removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from broker_core.ha.divergence import (
 from broker_core.ha.epochs import LogRange
 from tests.support.builders import LOG_FILE_SIZE, a_store, get, put, read_all, store_config
 from tests.support.clock import ManualClock
-from tests.support.diverged_logs import filled, left_by, parted, range_of, small_log
+from tests.support.diverged_logs import after_kill, diverged_stores, filled, range_of, small_log
 from tests.support.faulty_storage import FaultyStorage
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class KilledError(Exception):
 
 
 class Asked:
-    """Answers for another log, and counts."""
+    """Answers for another log, and counts the queries."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
@@ -56,15 +56,15 @@ def bodies(store: MessageStore) -> list[bytes]:
 @pytest.mark.parametrize("shared", [1, 10, 63, 64, 65, 200, 400])
 @pytest.mark.parametrize("own", [1, 7, 150])
 async def test_the_end_of_what_two_logs_share_is_found(shared: int, own: int) -> None:
-    ours, theirs, end = await parted(shared, own, other=170)
+    ours, theirs, end = await diverged_stores(shared, own, other=170)
     ask = Asked(theirs.files.log)
     limit = min(ours.max_commit_log_offset, theirs.max_commit_log_offset)
 
     found = await find_shared_end(ours.files.log, limit, range_of(theirs), ask)
 
     assert found == end
-    # Each question compares 8 records, so that a ninth of those in doubt is left: of a file's 70
-    # there are none after three, and the first one asks for the last record alone.
+    # Each query compares 8 records and leaves a ninth of the remaining range: of a file's 70, three
+    # suffice; the first one asks for the last record only.
     files = ours.max_commit_log_offset // LOG_FILE_SIZE - end // LOG_FILE_SIZE + 2
     assert ask.questions <= 4 * files
     assert ask.places <= 8 * ask.questions
@@ -73,7 +73,7 @@ async def test_the_end_of_what_two_logs_share_is_found(shared: int, own: int) ->
 
 
 async def test_for_equal_logs_one_question_is_enough() -> None:
-    ours, theirs, end = await parted(200, 0, 50)
+    ours, theirs, end = await diverged_stores(200, 0, 50)
     ask = Asked(theirs.files.log)
     unit = ours.units("TopicTest", 1, 99, 1)[0]
 
@@ -90,7 +90,9 @@ async def test_a_log_of_another_set_is_refused() -> None:
     ours = await filled(FaultyStorage(), 30, "ours")
     theirs = await filled(FaultyStorage(), 30, "theirs")
 
-    with pytest.raises(ReplicationError, match="of different sets, or the master lost its log"):
+    with pytest.raises(
+        ReplicationError, match="belong to different sets, or the master lost its log"
+    ):
         await find_shared_end(
             ours.files.log,
             ours.max_commit_log_offset,
@@ -102,22 +104,22 @@ async def test_a_log_of_another_set_is_refused() -> None:
 
 
 async def test_a_master_whose_log_begins_behind_the_own_end_is_refused() -> None:
-    ours, theirs, end = await parted(10, 0, 0)
+    ours, theirs, end = await diverged_stores(10, 0, 0)
     expired = range_of(theirs)._replace(min_offset=end + 1, max_offset=end + 1000)
 
-    with pytest.raises(ReplicationError, match="messages between are gone"):
+    with pytest.raises(ReplicationError, match="messages in between are gone"):
         await find_shared_end(ours.files.log, end, expired, Asked(theirs.files.log))
     await ours.shutdown()
     await theirs.shutdown()
 
 
 async def test_a_peer_that_answers_too_little_is_refused() -> None:
-    ours, theirs, end = await parted(10, 0, 0)
+    ours, theirs, end = await diverged_stores(10, 0, 0)
 
     async def silent(_: Sequence[Place]) -> list[str | None]:
         return []
 
-    with pytest.raises(ReplicationError, match="0 of 1 questions"):
+    with pytest.raises(ReplicationError, match="0 of 1 requests"):
         await find_shared_end(ours.files.log, end, range_of(theirs), silent)
     await ours.shutdown()
     await theirs.shutdown()
@@ -128,9 +130,9 @@ async def test_a_cut_leaves_the_store_that_never_had_the_rest(shared: int, own: 
     storage = FaultyStorage()
     store = await filled(storage, shared)
     end, before = store.max_commit_log_offset, bodies(store)
-    left = await left_by(store, storage)
+    left = await after_kill(store, storage)
     longer = await filled(left, own, "own")
-    await longer.shutdown()  # a clean exit: nothing else would make recovery look
+    await longer.shutdown()  # a clean exit: only that makes recovery check
 
     store = a_store(ManualClock(), left, store_config())
     report = store.load(cut_at=end)
@@ -151,8 +153,8 @@ async def test_a_cut_that_a_power_cut_ends_at_any_call_is_done_by_the_next_start
     storage = FaultyStorage()
     store = await filled(storage, 60)
     end, before = store.max_commit_log_offset, bodies(store)
-    left = await left_by(store, storage)
-    image = await left_by(await filled(left, 250, "own"), left)
+    left = await after_kill(store, storage)
+    image = await after_kill(await filled(left, 250, "own"), left)
     calls = 0
     while True:
         calls += 1
@@ -200,7 +202,7 @@ async def test_a_record_is_told_right_behind_a_single_byte_that_is_none() -> Non
 
 
 async def test_a_record_that_is_given_as_the_last_and_differs_is_searched_for() -> None:
-    ours, theirs, end = await parted(10, 1, 1)
+    ours, theirs, end = await diverged_stores(10, 1, 1)
     limit = ours.max_commit_log_offset
 
     found = await find_shared_end(
@@ -286,7 +288,7 @@ async def test_the_smallest_blank_record_of_a_file_is_shared_as_well() -> None:
         while (left := LOG_FILE_SIZE - store.max_commit_log_offset) > 3_000:
             put(store, body=b"x" * 1_000)
         overhead = store.units("TopicTest", 0, 1, 1)[0][1] - 1_000
-        # Eight bytes are left, which a blank record takes that says no more than that it is one.
+        # Eight bytes remain, room for a minimal blank record.
         put(store, body=b"x" * (left - 8 - overhead))
         put(store)
         assert [unit[0] for unit in store.units("TopicTest", 0, 0, 200)][-1] == LOG_FILE_SIZE
@@ -317,7 +319,7 @@ async def test_a_fingerprint_is_given_of_what_the_log_holds_and_of_nothing_else(
     assert of(begin, 5_000) == hashlib.sha256(data[:4_096]).hexdigest()
     assert of(end - 100, 100) == hashlib.sha256(data[-100:]).hexdigest()
     assert [of(begin - 1, 100), of(end - 100, 101), of(begin, 0), of(begin, -5)] == [None] * 4
-    # A record does not go over files.
+    # A record never spans two files.
     assert of(begin - 10, 100) is None
     await store.shutdown()
 

@@ -1,4 +1,4 @@
-"""Under which masters a log was written, and up to where two logs agree on that."""
+"""A log's master epochs, and the common part of two logs according to them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from broker_core.errors import StoreError
 from broker_core.ha.epochs import (
     EPOCHS_MAX,
     PEERS_MAX,
+    AssignedRole,
     Epoch,
     Epochs,
-    GivenRole,
     LogRange,
     check_order,
     shared_end,
@@ -23,7 +23,7 @@ from broker_core.ha.epochs import (
 from tests.support.faulty_storage import FaultyStorage
 
 PATH = Path("/store/epoch.json")
-MASTER = GivenRole(
+MASTER = AssignedRole(
     broker_role="ASYNC_MASTER", broker_id=0, configured_role="SLAVE", configured_id=1
 )
 
@@ -54,8 +54,8 @@ def test_each_change_survives_a_power_cut() -> None:
     epochs = loaded(storage)
 
     epochs.begin(3, 500, MASTER)
-    epochs.know_peer("10.0.0.2:10911")
-    epochs.ask_for_cut(700)
+    epochs.add_peer("10.0.0.2:10911")
+    epochs.schedule_cut(700)
 
     again = loaded(storage.cut_power())
     assert again.entries == entries((3, 500))
@@ -111,7 +111,9 @@ def test_a_damaged_file_keeps_the_broker_from_starting(text: bytes) -> None:
     storage = FaultyStorage()
     storage.write_atomically(PATH, text)
 
-    with pytest.raises(StoreError, match=r"epoch.json is damaged .* restore it; or remove"):
+    with pytest.raises(
+        StoreError, match=r"epoch.json is damaged .* Restore it from epoch.json.bak, or delete"
+    ):
         loaded(storage)
 
 
@@ -127,9 +129,9 @@ def test_a_promotion_forgets_epochs_of_which_it_has_no_message() -> None:
 def test_a_cut_forgets_the_epochs_behind_it() -> None:
     epochs = loaded(FaultyStorage())
     epochs.adopt(entries((1, 100), (2, 300)))
-    epochs.ask_for_cut(200)
+    epochs.schedule_cut(200)
 
-    epochs.cut_done()
+    epochs.clear_cut()
 
     assert (epochs.entries, epochs.cut_at) == (entries((1, 100)), None)
 
@@ -138,7 +140,7 @@ def test_peers_are_bounded_and_the_newest_stay() -> None:
     epochs = loaded(FaultyStorage())
 
     for number in range(PEERS_MAX + 3):
-        epochs.know_peer(f"10.0.0.{number}:10911")
+        epochs.add_peer(f"10.0.0.{number}:10911")
 
     assert len(epochs.peers) == PEERS_MAX
     assert epochs.peers[-1] == f"10.0.0.{PEERS_MAX + 2}:10911"
@@ -147,11 +149,11 @@ def test_peers_are_bounded_and_the_newest_stay() -> None:
 @pytest.mark.parametrize(
     ("own", "master", "end"),
     [
-        # The same masters: up to where the shorter log ends.
+        # The same masters: up to the end of the shorter log.
         (log(100), log(200), 100),
         (log(200), log(100), 100),
         (log(200, (1, 50)), log(300, (1, 50)), 200),
-        # A slave was promoted at 80: what the old master has behind that is its own.
+        # A slave was promoted at 80: the old master's data after that is only its own.
         (log(100), log(200, (1, 80)), 80),
         (log(80), log(200, (1, 80)), 80),
         (log(60), log(200, (1, 80)), 60),
@@ -159,16 +161,16 @@ def test_peers_are_bounded_and_the_newest_stay() -> None:
         (log(100), log(300, (1, 80), (2, 150)), 80),
         (log(120, (1, 80)), log(300, (1, 80), (2, 150)), 120),
         (log(170, (1, 80)), log(300, (1, 80), (2, 150)), 150),
-        # Both were promoted, one of them without messages of its own.
+        # Both were promoted, one of them without new messages.
         (log(90, (1, 90)), log(200, (2, 80)), 80),
         (log(90, (1, 90)), log(200, (2, 95)), 90),
-        # The same number, begun elsewhere: two masters that did not know of each other.
+        # The same number with different starts: two masters unaware of each other.
         (log(200, (1, 80)), log(200, (1, 90)), 80),
-        # The own broker knows of an epoch of which it has no message.
+        # This broker has recorded an epoch without a message in it.
         (log(90, (1, 100)), log(200, (2, 95)), 90),
-        # The master lacks what the slave has of an epoch: a power cut, with ASYNC_FLUSH.
+        # The master lost part of an epoch that the slave has: a power cut, with ASYNC_FLUSH.
         (log(90, (1, 70)), log(60), 60),
-        # A list may name the first epoch.
+        # A list may include the first epoch.
         (log(100, (0, 0), (1, 50)), log(100, (1, 50)), 100),
     ],
 )
@@ -177,7 +179,7 @@ def test_two_logs_agree_up_to(own: LogRange, master: LogRange, end: int) -> None
 
 
 def test_a_peer_cannot_hand_over_any_number_of_epochs() -> None:
-    with pytest.raises(ValueError, match="at most"):
+    with pytest.raises(ValueError, match="more than the limit"):
         check_order(entries(*((number, number) for number in range(EPOCHS_MAX + 1))))
 
 
@@ -198,7 +200,7 @@ def test_without_a_cut_that_was_asked_for_none_is_done() -> None:
     epochs = loaded(FaultyStorage())
     epochs.adopt(entries((1, 100)))
 
-    epochs.cut_done()
+    epochs.clear_cut()
 
     assert epochs.entries == entries((1, 100))
 

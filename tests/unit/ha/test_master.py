@@ -1,4 +1,4 @@
-"""What a master sends, to whom, and whose reports it believes."""
+"""A master's transfers, their recipients, and the reports it trusts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker_core.errors import RemotingError
 from broker_core.formats.ha_frames import encode_report
 from broker_core.ha.connection import HaConnection
 from broker_core.ha.master import ANY_END, HaMaster
-from broker_core.remoting.allowed import AllowedPeers
+from broker_core.remoting.allowed_peers import AllowedPeers
 from tests.support.builders import LOG_FILE_SIZE, log_bytes, put
 from tests.support.fake_slave import FakeSlave
 from tests.support.ha_serving import EVERYBODY, serving
@@ -42,12 +42,12 @@ def fill(store: MessageStore, count: int, size: int = 300) -> None:
 
 
 def sent(master: HaMaster) -> int:
-    """Return up to where the first slave was sent the log; 0 before it is there."""
+    """Return the offset up to which the first slave was sent the log, or 0 without a slave."""
     return next((one.transferred_offset for one in master.connections()), 0)
 
 
 def has_contact(master: HaMaster, since_seconds: float) -> bool:
-    """Tell whether the slave has said something that recently, or is gone."""
+    """Whether the slave has reported this recently, or is gone."""
     found = master.connections()
     return not found or found[0].last_contact_seconds <= since_seconds
 
@@ -63,7 +63,7 @@ async def test_a_slave_gets_no_more_than_it_may_show_and_the_rest_when_it_is_flu
         slave.report(0)
 
         assert await slave.log(0, flushed_where) == log_bytes(master)[:flushed_where]
-        # What is put next does not bring what is not flushed.
+        # A later put doesn't send unflushed messages.
         fill(master, 1)
         await until_async(lambda: sent(ha_master) == flushed_where, "what is flushed to be sent")
         before, flushed_where = flushed_where, master.max_commit_log_offset
@@ -170,7 +170,7 @@ async def test_reports_say_what_a_slave_has(master: MessageStore, clock: ManualC
         slave = await FakeSlave.to(port)
         slave.report(0)
         await slave.log(0, end)
-        # Two and a half at once: the last whole one counts, and a half one waits for its rest.
+        # Two and a half at once: the last complete one counts, and the half one waits for its rest.
         slave.send(encode_report(10) + encode_report(100) + encode_report(end)[:4])
         await until_async(lambda: ha.replicated_where(1) == 100, "the report")
         (state,) = ha.connections()
@@ -219,11 +219,11 @@ async def test_a_slave_that_is_far_behind_is_not_in_sync(
 @pytest.mark.parametrize(
     ("reports", "words"),
     [
-        pytest.param([1 << 40], "it has messages that this master lacks", id="ahead"),
-        pytest.param([-1], "asks for offset -1", id="negative"),
-        pytest.param([0, 1 << 40], "though only", id="beyond what was sent"),
-        pytest.param([0, 200, 199], "which falls", id="falling"),
-        pytest.param([0, 200, 1 << 62], "though only", id="garbage"),
+        pytest.param([1 << 40], "the slave has messages that this master lacks", id="ahead"),
+        pytest.param([-1], "requested offset -1", id="negative"),
+        pytest.param([0, 1 << 40], "but only", id="beyond what was sent"),
+        pytest.param([0, 200, 199], "offsets must not decrease", id="falling"),
+        pytest.param([0, 200, 1 << 62], "but only", id="garbage"),
     ],
 )
 async def test_who_lies_is_disconnected_and_acknowledges_nothing(
@@ -255,7 +255,7 @@ async def test_who_lies_is_disconnected_and_acknowledges_nothing(
 async def test_whoever_waits_for_a_lie_goes_on_waiting(
     master: MessageStore, clock: ManualClock
 ) -> None:
-    """An HTTP client on the port, say: its first eight bytes are an offset beyond the log."""
+    """For example an HTTP client on the port: its first eight bytes are an offset past the log."""
     fill(master, 3)
     async with serving(master, clock) as (ha, port):
         stranger = await FakeSlave.to(port)
@@ -277,7 +277,7 @@ async def test_a_slave_that_says_nothing_is_left(
             await asyncio.sleep(0)
 
         assert await slave.is_closed()
-    assert "it has said nothing for 20 s (haHousekeepingInterval)" in caplog.text
+    assert "the slave sent nothing for 20 s (haHousekeepingInterval)" in caplog.text
 
 
 async def test_a_slave_that_takes_nothing_is_left_though_it_reports(
@@ -298,7 +298,7 @@ async def test_a_slave_that_takes_nothing_is_left_though_it_reports(
             await until_async(partial(has_contact, ha, before), "the heartbeat to be read")
 
         assert await slave.is_closed()
-    assert "it has taken nothing for 20 s" in caplog.text
+    assert "the slave acknowledged nothing for 20 s" in caplog.text
 
 
 async def test_heartbeats_go_where_nothing_else_does(
@@ -421,8 +421,8 @@ async def test_a_slave_far_behind_leaves_the_machine_to_sends(
             clock.advance_ms(5)
             await asyncio.sleep(0)
             assert sent(ha) <= 4 * turn + milliseconds * 1_000
-        # The kernel takes what it was given in its own time; the clock stands still meanwhile. On
-        # a busy machine it may have taken less: what was not used up is not given later.
+        # The kernel drains its buffer in real time, while the clock stands still. On a busy machine
+        # it may have drained less; unused pace isn't granted later.
         for _ in range(500):
             if sent(ha) >= 90_000:
                 break
@@ -430,7 +430,7 @@ async def test_a_slave_far_behind_leaves_the_machine_to_sends(
             await asyncio.sleep(0.001)
         assert sent(ha) <= 4 * turn + 95 * 1_000
 
-        # A pause between two messages is no end of them.
+        # A pause between two messages doesn't end the stream.
         clock.advance_ms(240)
         await asyncio.sleep(0)
         assert sent(ha) <= 4 * turn + 340 * 1_000
@@ -554,7 +554,7 @@ async def test_one_host_leaves_room_for_slaves_of_others(
 
         third = await FakeSlave.to(port)
         assert await third.is_closed()
-        assert "there are 2 connections of this host" in caplog.text
+        assert "there are 2 connections from this host" in caplog.text
         other = await FakeSlave.to(port, source="127.0.0.2")
         other.report(0)
         await until_async(lambda: len(ha.connections()) == 3, "the other host's")

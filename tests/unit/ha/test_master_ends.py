@@ -1,4 +1,4 @@
-"""How far a slave is behind what its master said."""
+"""How far a slave is behind its master's reported end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a master knows of its slaves, and whom it takes for one."""
+"""A master's record of its slaves, and which connections count as one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.composition.replication import HA_PORT
-from broker_core.remoting.allowed import AllowedPeers
+from broker_core.remoting.allowed_peers import AllowedPeers
 from tests.support.builders import log_bytes, put_bodies
 from tests.support.certificates import certificate
 from tests.support.fake_slave import FakeSlave
@@ -103,7 +103,7 @@ async def test_how_far_a_slave_is_behind_is_told_in_bytes_and_in_seconds(
 ) -> None:
     async with serving(master, clock) as (ha, port):
         ends = []
-        # The log grows by a message each half second, and its end is looked at each second.
+        # The log grows by a message each half second, and its end is sampled each second.
         for _ in range(8):
             put_bodies(master, 1)
             ends.append(master.max_commit_log_offset)
@@ -120,7 +120,7 @@ async def test_how_far_a_slave_is_behind_is_told_in_bytes_and_in_seconds(
             (state,) = ha.connections()
             behind.append((state.behind_bytes, state.behind_seconds))
 
-        # 4 s ago it ended at ends[0], 3 s ago at ends[2], ... when it was looked at.
+        # At the samples, 4 s ago it ended at ends[0], 3 s ago at ends[2], ...
         assert behind == [
             (ends[7] - 1, 4.0),
             (ends[7] - ends[2], 3.0),
@@ -231,7 +231,7 @@ async def test_all_slaves_can_be_sent_away_and_come_again(
         again.report(0)
         await reported(ha, 0)
     lines = [line for line in caplog.messages if "the role changes" in line]
-    assert lines[0] == "HA connection closed: 127.0.0.1 count=1 last: the role changes"
+    assert lines[0] == "HA connection closed host=127.0.0.1 count=1 reason=the role changes"
 
 
 async def test_a_slave_that_does_not_read_holds_up_nobody(
@@ -289,7 +289,7 @@ async def test_without_descriptors_a_slave_waits_until_there_are_some(
         os.close(lowest)
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
         try:
-            # The kernel takes the connection, the master cannot.
+            # The kernel accepts the connection, but the master can't.
             await asyncio.get_running_loop().sock_connect(slave, ("127.0.0.1", port))
             await settle()
             assert ha.connections() == []
@@ -313,10 +313,10 @@ async def test_a_refused_peer_is_named_once_however_often_it_comes(
             for _ in range(3):
                 assert await (await FakeSlave.to(port)).is_closed()
             assert len(refusals(caplog)) == 1
-            assert refusals(caplog)[0].startswith("HA connection refused: 127.0.0.1 count=1 last: ")
+            assert refusals(caplog)[0].startswith("HA connection refused host=127.0.0.1 count=1 ")
             assert not ha.connections()
     assert refusals(caplog)[0].endswith(
-        "last: haTls is set, but there is no certificate (tls.server.certPath)"
+        "reason=haTls is set, but there is no certificate (tls.server.certPath)"
     )
 
 
@@ -360,4 +360,4 @@ async def test_with_a_certificate_the_log_goes_to_who_speaks_tls_and_to_nobody_e
         slave = FakeSlave(*await asyncio.open_connection("127.0.0.1", port, ssl=client))
         slave.report(0)
         assert await slave.log(0, master.max_commit_log_offset) == log_bytes(master)
-    assert re.match(r"HA connection refused: 127\.0\.0\.1 count=1 last: .", refusals(caplog)[0])
+    assert re.match(r"HA connection refused host=127\.0\.0\.1 count=1 .", refusals(caplog)[0])

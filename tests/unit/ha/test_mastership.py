@@ -1,4 +1,4 @@
-"""Whether a master was replaced, and what it does then."""
+"""Detecting that a master was replaced, and its reaction."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from broker_core.errors import ReplicationError
-from broker_core.ha.ending import Ending
-from broker_core.ha.epochs import Epoch, Epochs, GivenRole
+from broker_core.ha.epochs import AssignedRole, Epoch, Epochs
 from broker_core.ha.mastership import Mastership
 from broker_core.ha.peers import BrokerState
 from broker_core.ha.role import Role
+from broker_core.ha.shutdown import Shutdown
 from tests.support.faulty_storage import FaultyStorage
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ PROMOTED = BrokerState(
 
 
 class FakeSet:
-    """The other brokers of the set, as `Peers` tells of them."""
+    """The other brokers of the set, as `Peers` reports them."""
 
     def __init__(self) -> None:
         self.registered_by_id: dict[int, str] | None = {}
@@ -71,9 +71,9 @@ class OneMaster:
         self.storage = FaultyStorage()
         self.epochs = Epochs(Path("/store/epoch.json"), self.storage)
         self.epochs.begin(1, 0, None)
-        self.ending = Ending()
+        self.ending = Shutdown()
         self.ended = 0
-        self.ending.when_asked(self.count_end)
+        self.ending.on_request(self.count_end)
         self.mastership = Mastership(
             self.role, configured, self.epochs, cast("Peers", self.others), self.ending, clock
         )
@@ -89,8 +89,8 @@ async def test_a_replaced_master_starts_again_as_the_new_ones_slave(clock: Manua
 
     await master.mastership.check()
 
-    assert (master.ending.is_asked, master.ending.failure, master.ended) == (True, "", 1)
-    assert master.epochs.role == GivenRole(
+    assert (master.ending.is_requested, master.ending.failure, master.ended) == (True, "", 1)
+    assert master.epochs.role == AssignedRole(
         broker_role="SLAVE", broker_id=4, configured_role="SYNC_MASTER", configured_id=0
     )
 
@@ -99,16 +99,18 @@ async def test_a_promoted_slave_that_was_replaced_gets_its_configured_role_back(
     clock: ManualClock,
 ) -> None:
     master = OneMaster(clock, ("SLAVE", 7))
-    master.epochs.give_role(
-        GivenRole(broker_role="SYNC_MASTER", broker_id=0, configured_role="SLAVE", configured_id=7)
+    master.epochs.set_role(
+        AssignedRole(
+            broker_role="SYNC_MASTER", broker_id=0, configured_role="SLAVE", configured_id=7
+        )
     )
-    master.epochs.know_peer(NEW)
+    master.epochs.add_peer(NEW)
     master.others.registered_by_id = None
     master.others.states = {NEW: PROMOTED}
 
     await master.mastership.check()
 
-    assert master.ending.is_asked
+    assert master.ending.is_requested
     assert master.ending.failure == ""
     assert master.epochs.role is None
 
@@ -129,7 +131,7 @@ async def test_a_broker_of_no_later_epoch_replaces_nobody(
 
     await master.mastership.check()
 
-    assert not master.ending.is_asked
+    assert not master.ending.is_requested
     assert master.epochs.role is None
 
 
@@ -170,8 +172,8 @@ async def test_without_a_free_id_it_stops_and_says_how_to_go_on(
     await master.mastership.check()
 
     assert master.ending.failure.startswith(
-        f"the broker at {NEW} knows epoch 2 of this set, and this broker, started as master, only "
-        "epoch 1: it was replaced."
+        f"the broker at {NEW} reports epoch 2 for this set, but this broker started as master of "
+        "epoch 1; it was replaced."
     )
     assert master.epochs.role is None
 
@@ -184,7 +186,7 @@ async def test_a_role_that_cannot_be_written_stops_it(clock: ManualClock) -> Non
 
     await master.mastership.check()
 
-    assert "knows epoch 2 of this set" in master.ending.failure
+    assert "reports epoch 2 for this set" in master.ending.failure
 
 
 async def test_a_slave_and_a_broker_that_ends_ask_nobody(clock: ManualClock) -> None:
@@ -203,12 +205,12 @@ async def test_a_name_server_that_knows_a_later_epoch_stops_a_master(clock: Manu
     master.mastership.outranked(1, "ns:9876")
     await master.role.changed("SLAVE", 1)
     master.mastership.outranked(2, "ns:9876")
-    assert not master.ending.is_asked
+    assert not master.ending.is_requested
 
     await master.role.changed("SYNC_MASTER")
     master.mastership.outranked(2, "ns:9876")
 
-    assert master.ending.failure.startswith("the name server at ns:9876 knows epoch 2")
+    assert master.ending.failure.startswith("the name server at ns:9876 reports epoch 2")
 
 
 async def test_a_replaced_master_does_not_start(clock: ManualClock) -> None:
@@ -249,7 +251,7 @@ async def test_a_set_that_is_silent_for_ten_seconds_does_not_hold_up_a_start(
 
     assert starting.done()
     await starting
-    assert [line for line in caplog.messages if "do not answer" in line]
+    assert [line for line in caplog.messages if "name servers and peers unreachable" in line]
     await master.mastership.shutdown()
 
 

@@ -1,159 +1,21 @@
-"""The questions to a master that answers what it likes."""
+"""Queries to a master with arbitrary answers."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from broker_core.clock import SteadyClock
-from broker_core.config.broker import BrokerConfig
-from broker_core.counted_log import CountedLog
-from broker_core.delay.delay_offsets import DelayOffsets
-from broker_core.delay.levels import DelayLevels
-from broker_core.delay.schedule import ScheduleService
-from broker_core.delivery.sql_filter import compile_filter
-from broker_core.errors import RemotingConnectError, RemotingError, RemotingTimeoutError
-from broker_core.formats.bloom_filter import BloomFilter
-from broker_core.ha.metadata_sync import FollowedTables, MetadataSync
-from broker_core.ha.role import Role
+from broker_core.errors import RemotingTimeoutError
 from broker_core.message.data_version import DataVersion
-from broker_core.metadata.consumer_filters import ConsumerFilters
-from broker_core.metadata.consumer_offsets import ConsumerOffsets
-from broker_core.metadata.document import Document
-from broker_core.metadata.subscription_groups import SubscriptionGroups
-from broker_core.metadata.topics import Topics
-from broker_core.protocol.codes import RequestCode, ResponseCode
-from broker_core.remoting.client import RemotingClient
-from tests.support.builders import a_store
+from broker_core.metadata.request_modes import RequestMode
+from broker_core.protocol.codes import RequestCode
 from tests.support.clock import ManualClock
-from tests.support.faulty_storage import FaultyStorage
+from tests.support.following import GOOD, MASTER, OWN, TOPICS, VIP, Slave
 from tests.support.passing_time import pass_time, settle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from broker_core.protocol.command import RemotingCommand
-
-MASTER, OWN = "10.0.0.1:10911", "10.0.0.2:10911"
-VIP = "10.0.0.1:10909"
-TOPICS = (
-    b'{"dataVersion":{"counter":2,"timestamp":5},"topicConfigTable":{"T":{"topicName":"T",'
-    b'"perm":6,"readQueueNums":1,"writeQueueNums":1}}}'
-)
-GOOD = {
-    RequestCode.GET_ALL_TOPIC_CONFIG: TOPICS,
-    RequestCode.GET_ALL_CONSUMER_OFFSET: b'{"offsetTable":{"T@g":{0:7}}}',
-    RequestCode.GET_ALL_DELAY_OFFSET: b'{"offsetTable":{3:4}}',
-    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: (
-        b'{"dataVersion":{"counter":3,"timestamp":5},'
-        b'"subscriptionGroupTable":{"g":{"groupName":"g"}}}'
-    ),
-    RequestCode.GET_BROKER_RUNTIME_INFO: b'{"table":{"commitLogMaxOffset":"4096"}}',
-}
-
-
-class Master(RemotingClient):
-    """A client whose only peer is a master that this test speaks for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bodies = dict(GOOD)
-        self.asked: list[tuple[str, int]] = []
-        self.timeouts: set[float] = set()
-        self.error: RemotingError | None = None
-        """Why it does not answer."""
-        self.is_shut_down = False
-        self.has_vip_port = True
-        self.deleted_topics: str | None = None
-        self.accounts: str | None = None
-        self.on_asked: Callable[[], Awaitable[None]] = _nothing
-
-    async def request(
-        self, address: str, command: RemotingCommand, timeout_s: float = 5.0
-    ) -> RemotingCommand:
-        self.asked.append((address, command.code))
-        self.timeouts.add(timeout_s)
-        if self.error is not None:
-            raise self.error
-        await self.on_asked()
-        if address == VIP and not self.has_vip_port:
-            raise RemotingConnectError(f"no connection to {address}: connection refused")
-        body = self.bodies.get(RequestCode(command.code))
-        if body is None:
-            return command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
-        answer = command.answer(ResponseCode.SUCCESS, body=body)
-        if self.accounts is not None:
-            answer.ext_fields["version"] = self.accounts
-        if (
-            self.deleted_topics is not None
-            and command.ext_fields.get("withDeletedTopics") == "true"
-        ):
-            answer.ext_fields["deletedTopics"] = self.deleted_topics
-        return answer
-
-    async def shutdown(self) -> None:
-        self.is_shut_down = True
-        await super().shutdown()
-
-
-async def _nothing() -> None:
-    """Nobody listens."""
-
-
-class Slave:
-    """A slave's tables, without the rest of a broker."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        storage, config = FaultyStorage(), BrokerConfig()
-        directory = Path("/store/config")
-        self.role = Role("SLAVE", 1)
-        self.master = Master()
-        self.deleted: dict[str, int] = {}
-        self.log_end = 40
-        self.accounts: DataVersion | None = None
-        self.topics = Topics(config, clock, Document(storage, directory / "topics.json"))
-        self.groups = SubscriptionGroups(config, clock, Document(storage, directory / "g.json"))
-        self.offsets = ConsumerOffsets(Document(storage, directory / "consumerOffset.json"))
-        self.delay_offsets = DelayOffsets(Document(storage, directory / "delayOffset.json"))
-        self.filters = ConsumerFilters(
-            compile_filter,
-            BloomFilter(20, 32),
-            lambda: 1,
-            clock,
-            Document(storage, directory / "consumerFilter.json"),
-        )
-        self.sync = MetadataSync(
-            self.role,
-            OWN,
-            FollowedTables(
-                self.topics,
-                self.groups,
-                self.offsets,
-                ScheduleService(
-                    DelayLevels.of("1s 5s"),
-                    a_store(clock, storage),
-                    self.delay_offsets,
-                    CountedLog(clock),
-                    clock,
-                    SteadyClock(clock),
-                    flush_interval_ms=10_000,
-                ),
-                self.filters,
-                self.deleted.update,
-                lambda: self.log_end,
-                lambda: self.accounts,
-            ),
-            self.master,
-            clock,
-        )
-
-    @property
-    def asked(self) -> list[int]:
-        """The codes that the master was asked since the last look."""
-        asked, self.master.asked = self.master.asked, []
-        return [code for _, code in asked]
+    from collections.abc import AsyncIterator
 
 
 @pytest.fixture
@@ -184,7 +46,12 @@ async def test_the_original_is_asked_in_its_order_and_only_once_for_what_it_does
     slave: Slave,
 ) -> None:
     *tables, end = GOOD
-    codes = [*tables, RequestCode.GET_ALL_CONSUMER_FILTER, end]
+    codes = [
+        *tables,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+        RequestCode.GET_ALL_CONSUMER_FILTER,
+        end,
+    ]
     await slave.sync.sync()
     assert slave.master.asked[0] == (VIP, RequestCode.GET_ALL_TOPIC_CONFIG)
     assert {address for address, _ in slave.master.asked[1:]} == {MASTER}
@@ -210,7 +77,7 @@ async def test_it_asks_after_three_seconds_and_then_every_ten(
     await pass_time(clock, 2_900)
     assert slave.asked == []
     await pass_time(clock, 200)
-    assert len(slave.asked) == 6
+    assert len(slave.asked) == 7
     await pass_time(clock, 9_700)
     assert slave.asked == []
     await pass_time(clock, 400)
@@ -242,7 +109,7 @@ async def test_what_cannot_be_read_changes_nothing_and_stops_nothing_else(
     assert list(slave.groups.table) == ["g"]
     assert set(slave.sync.state.failures) == {"consumer offsets"}
     assert slave.sync.state.last_at is None
-    assert caplog.text.count("consumer offsets of the master are not taken over") == 1
+    assert caplog.text.count("metadata not copied, will retry kind=consumer offsets") == 1
 
     slave.master.bodies[RequestCode.GET_ALL_CONSUMER_OFFSET] = GOOD[
         RequestCode.GET_ALL_CONSUMER_OFFSET
@@ -410,7 +277,7 @@ async def test_filters_come_and_go_with_those_of_the_same_master(slave: Slave) -
         (
             2,
             '{"counter":3,"timestamp":5}',
-            f"the master at {MASTER} refuses: its accounts have version 3, this broker's 2; copy "
+            f"the master at {MASTER} refused: its accounts have version 3, this broker's 2; copy "
             "the master's plain_acl.yml here",
         ),
     ],
@@ -434,7 +301,7 @@ async def test_a_master_that_refuses_is_said_with_its_code(slave: Slave) -> None
     await slave.sync.sync()
 
     assert slave.sync.state.failures == {
-        "delay offsets": f"the master at {MASTER} refuses: code 3 not supported"
+        "delay offsets": f"the master at {MASTER} refused: code 3 not supported"
     }
 
 
@@ -451,6 +318,7 @@ async def test_a_master_that_does_not_answer_within_three_seconds_is_said_and_as
         "consumer offsets",
         "delay offsets",
         "subscription groups",
+        "request modes",
         "consumer filters",
         "the ends of the log",
     }
@@ -461,7 +329,7 @@ async def test_a_master_that_does_not_answer_within_three_seconds_is_said_and_as
     await slave.sync.sync()
     assert slave.sync.state.failures == {}
     assert slave.sync.state.last_at == clock.monotonic()
-    assert caplog.text.count("topics of the master are taken over again") == 1
+    assert caplog.text.count("metadata copied again kind=topics") == 1
 
 
 async def test_a_slave_asks_nobody_before_it_knows_its_master(clock: ManualClock) -> None:
@@ -494,7 +362,10 @@ async def test_topics_are_asked_for_two_ports_below_at_any_address(slave: Slave)
     assert slave.master.asked[0][0] == "[2001:db8::1]:10909"
 
 
-@pytest.mark.parametrize("code", [*GOOD, RequestCode.GET_ALL_CONSUMER_FILTER])
+@pytest.mark.parametrize(
+    "code",
+    [*GOOD, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, RequestCode.GET_ALL_CONSUMER_FILTER],
+)
 async def test_a_table_that_is_left_out_is_an_empty_one(slave: Slave, code: RequestCode) -> None:
     slave.master.bodies[code] = b"{}"
 
@@ -522,7 +393,40 @@ async def test_system_topics_are_never_deleted_and_not_told_as_deleted(
 
     assert slave.deleted == {"T": 40}
     told = [line for line in caplog.messages if line.startswith("topic deleted by the master")]
-    assert told == ["topic deleted by the master: topic=T"]
+    assert told == ["topic deleted by the master topic=T"]
+
+
+async def test_request_modes_are_those_of_the_master(slave: Slave) -> None:
+    code = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE
+    slave.master.bodies[code] = (
+        b'{"messageRequestModeMap":{"T":{"g":{"consumerGroup":"g","mode":"POP",'
+        b'"popShareQueueNum":2,"topic":"T"}}}}'
+    )
+    await slave.sync.sync()
+    mode = slave.modes.find("T", "g")
+    assert mode is not None
+    assert (mode.mode, mode.pop_share_queue_num) == ("POP", 2)
+    assert slave.modes.writer.unwritten
+
+    slave.master.bodies[code] = b'{"messageRequestModeMap":{}}'
+    await slave.sync.sync()
+    assert slave.modes.find("T", "g") is None
+    assert slave.sync.state.failures == {}
+
+
+async def test_a_promoted_slave_keeps_its_request_modes(slave: Slave) -> None:
+    slave.modes.put(RequestMode(consumer_group="g", mode="POP", topic="T"))
+    slave.master.bodies[RequestCode.GET_ALL_MESSAGE_REQUEST_MODE] = b"{}"
+
+    async def promote() -> None:
+        if slave.master.asked[-1][1] == RequestCode.GET_ALL_MESSAGE_REQUEST_MODE:
+            await slave.role.changed("ASYNC_MASTER")
+
+    slave.master.on_asked = promote
+
+    await slave.sync.sync()
+
+    assert slave.modes.find("T", "g") is not None
 
 
 async def test_filters_of_a_slave_that_was_promoted_meanwhile_stay(slave: Slave) -> None:
@@ -559,7 +463,7 @@ async def test_accounts_of_a_master_that_refuses_to_tell_them_are_said(slave: Sl
     await slave.sync.sync()
 
     assert slave.sync.state.failures == {
-        "the version of the accounts": f"the master at {MASTER} refuses: code 3 not supported"
+        "the version of the accounts": f"the master at {MASTER} refused: code 3 not supported"
     }
 
 

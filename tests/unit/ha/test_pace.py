@@ -1,4 +1,4 @@
-"""How fast a slave gets the log: what a second allows, and what is left to those who send."""
+"""A slave's replication speed: the limit per second, and the share left to producers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_what_was_sent_two_seconds_ago_is_told_no_more(
 
 
 class Paced:
-    """A slave far behind the log of one big file, that a turn leaves it so many milliseconds."""
+    """A slave far behind the log of one big file; a turn leaves it some milliseconds."""
 
     def __init__(self, store: MessageStore, clock: ManualClock) -> None:
         self.store = store
@@ -120,7 +120,7 @@ class Paced:
         put_bodies(self.store, records, 9_900)
 
     async def begin(self) -> None:
-        """Have two turns sent, between which the log grows: from then on there is a pace."""
+        """Send two turns with log growth between them, which establishes a pace."""
         self.slave.report(0)
         self.slave.reads.waiting.pop().set_result(None)
         for _ in range(20):
@@ -181,7 +181,7 @@ async def test_a_log_that_grows_fast_is_followed_twice_as_fast(
     paced.grow(10)
     assert await paced.passes(249, 1) == [2, 3]
     for turns in range(3, 8):
-        # 5 records of 10 KB in 125 ms: a turn of 100 KB is due when the next 5 have come.
+        # 5 records of 10 KB in 125 ms: a turn of 100 KB is due when the next 5 have arrived.
         paced.grow(5)
         assert await paced.passes(119, 6, grows=False) == [turns, turns + 1]
 
@@ -216,7 +216,7 @@ async def test_a_timer_that_comes_late_is_made_good_as_far_as_ten_milliseconds(
 ) -> None:
     await paced.begin()
     assert await paced.passes(124, 1) == [2, 3]
-    # From the turn's time on, not from when the timer came.
+    # From the turn's scheduled time on, not from when the timer ran.
     paced.clock.hold_ms(133)
     assert await paced.passes(0, 116, 2) == [4, 4, 5]
     paced.clock.hold_ms(224)

@@ -1,4 +1,4 @@
-"""What brokers of a set ask each other."""
+"""Queries between the brokers of a set."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_broker_without_epochs_is_told_apart() -> None:
 @pytest.mark.parametrize(
     ("code", "body", "reason"),
     [
-        (1, b"", "does not tell its epochs: 1 because"),
+        (1, b"", "didn't return its epochs: 1 because"),
         (0, b"", "cannot be read"),
         (0, b"[]", "cannot be read"),
         (0, STATE % (b"other", b"[]"), "is other, not b"),
@@ -103,7 +103,7 @@ async def test_who_does_not_answer_is_left_out() -> None:
 
 
 class ScriptedClient:
-    """Answers by address and request code; who is not there is not reached."""
+    """Answers by address and request code; other addresses are unreachable."""
 
     def __init__(self, answers: dict[tuple[str, int], tuple[int, bytes]]) -> None:
         self._answers = answers
@@ -193,7 +193,7 @@ async def test_an_original_says_its_range_in_its_runtime_info() -> None:
 async def test_an_original_that_does_not_say_its_range_is_refused(body: bytes) -> None:
     client = ScriptedClient({(PEER, int(RequestCode.GET_BROKER_RUNTIME_INFO)): (0, body)})
 
-    with pytest.raises(ReplicationError, match="does not say where its log begins"):
+    with pytest.raises(ReplicationError, match="didn't return the range of its log"):
         await asking(client).range_of_original(PEER)
 
 

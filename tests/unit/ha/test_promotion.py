@@ -1,4 +1,4 @@
-"""When a slave becomes the master, and what keeps it from that."""
+"""Promotion of a slave to master, and the conditions that prevent it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from broker_core.errors import ReplicationError
-from broker_core.ha.epochs import Epoch, Epochs, GivenRole
+from broker_core.ha.epochs import AssignedRole, Epoch, Epochs
 from broker_core.ha.peers import BrokerState
-from broker_core.ha.promotion import MasterAliveError, Promoted, Promotion
+from broker_core.ha.promotion import MasterAliveError, Promotion, PromotionResult
 from broker_core.ha.role import Role
 from tests.support.faulty_storage import FaultyStorage
 
@@ -23,7 +23,7 @@ MASTER, OTHER = "10.0.0.1:10911", "10.0.0.3:10911"
 
 
 class FakeSet:
-    """The other brokers of the set, as `Peers` tells of them."""
+    """The other brokers of the set, as `Peers` reports them."""
 
     def __init__(self) -> None:
         self.registered_by_id: dict[int, str] | None = {}
@@ -87,11 +87,11 @@ async def test_a_slave_becomes_master_at_the_end_of_what_came() -> None:
 
     promoted = await slave.promotion.promote()
 
-    assert promoted == Promoted(1, 700, "ASYNC_MASTER")
+    assert promoted == PromotionResult(1, 700, "ASYNC_MASTER")
     assert slave.log == ["stopped", "told"]
     assert (slave.role.broker_role, slave.role.broker_id) == ("ASYNC_MASTER", 0)
     assert slave.epochs.entries == (Epoch(epoch=1, start_offset=700),)
-    assert slave.epochs.role == GivenRole(
+    assert slave.epochs.role == AssignedRole(
         broker_role="ASYNC_MASTER",
         broker_id=0,
         configured_role="SLAVE",
@@ -121,7 +121,7 @@ async def test_it_becomes_what_is_asked_else_what_the_old_master_was(
 async def test_what_is_no_role_of_a_master_is_refused(role: str) -> None:
     slave = OneSlave()
 
-    with pytest.raises(ReplicationError, match=f"{role} is not the role of a master"):
+    with pytest.raises(ReplicationError, match=f"{role} is not a master's role"):
         await slave.promotion.promote(role)
 
     assert slave.log == []
@@ -129,7 +129,7 @@ async def test_what_is_no_role_of_a_master_is_refused(role: str) -> None:
 
 async def test_its_epoch_is_later_than_any_that_the_set_knows() -> None:
     slave = OneSlave()
-    slave.epochs.know_peer(OTHER)
+    slave.epochs.add_peer(OTHER)
     slave.epochs.adopt([Epoch(epoch=3, start_offset=1)])
     slave.others.states[OTHER] = state("SLAVE", 6)
 
@@ -170,7 +170,7 @@ async def a_registered_master(slave: OneSlave) -> None:
     [
         (a_live_master, f"the master at {MASTER} is alive"),
         (a_followed_master, "this broker follows the master at 10.0.0.1:10912"),
-        (a_reachable_master, f"the master at {MASTER} takes connections"),
+        (a_reachable_master, f"the master at {MASTER} accepts connections"),
         (a_registered_master, f"still hears from the master at {MASTER}"),
     ],
 )
@@ -193,7 +193,7 @@ async def test_a_master_is_not_promoted() -> None:
     slave = OneSlave()
     await slave.promotion.promote()
 
-    with pytest.raises(ReplicationError, match=r"a master already \(ASYNC_MASTER, epoch 1\)"):
+    with pytest.raises(ReplicationError, match=r"already a master \(ASYNC_MASTER, epoch 1\)"):
         await slave.promotion.promote()
 
 
@@ -210,7 +210,7 @@ async def test_one_promotion_runs_at_a_time_and_a_failed_one_may_be_repeated() -
     slave.others.registered = promote_meanwhile  # type: ignore[method-assign]
     with pytest.raises(MasterAliveError):
         await slave.promotion.promote()
-    assert refusals == ["this broker is being promoted already"]
+    assert refusals == ["this broker is already being promoted"]
 
     slave.others.registered = FakeSet().registered  # type: ignore[method-assign]
     assert (await slave.promotion.promote()).epoch == 1

@@ -1,4 +1,4 @@
-"""What of a log is saved before it is cut, and how."""
+"""Saving the end of a log aside before it's truncated."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from broker_core.errors import ReplicationError
-from broker_core.ha.divergence import MANIFEST, MESSAGES, save_aside
+from broker_core.ha.divergence import MANIFEST, MESSAGES, save_diverged
 from broker_core.ha.epochs import Epoch
 from tests.support.builders import LOG_FILE_SIZE, put
-from tests.support.diverged_logs import parted, range_of, small_log
+from tests.support.diverged_logs import diverged_stores, range_of, small_log
 from tests.support.faulty_storage import FaultyStorage
 
 DIVERGED = Path("/store/diverged")
 
 
 async def test_what_is_saved_names_each_message() -> None:
-    ours, theirs, end = await parted(150, 70, 1)
+    ours, theirs, end = await diverged_stores(150, 70, 1)
     storage = FaultyStorage()
 
-    place = save_aside(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
+    place = save_diverged(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
 
     storage = storage.cut_power()
     manifest = json.loads(storage.read(place / MANIFEST) or b"")
@@ -43,12 +43,12 @@ async def test_what_is_saved_names_each_message() -> None:
 
 
 async def test_unreadable_bytes_are_saved_and_named() -> None:
-    ours, theirs, end = await parted(10, 3, 0)
+    ours, theirs, end = await diverged_stores(10, 3, 0)
     (offset, size, _) = ours.units("TopicTest", 0, 5, 1)[0]
     ours.files.log.files[0].buffer[offset + 4] ^= 1
     storage = FaultyStorage()
 
-    place = save_aside(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
+    place = save_diverged(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
 
     lines = [json.loads(line) for line in (storage.read(place / MESSAGES) or b"").splitlines()]
     assert lines[0]["unreadable"].startswith("illegal magic code")
@@ -59,11 +59,11 @@ async def test_unreadable_bytes_are_saved_and_named() -> None:
 
 
 async def test_nothing_is_saved_without_room() -> None:
-    ours, theirs, end = await parted(10, 3, 0)
+    ours, theirs, end = await diverged_stores(10, 3, 0)
     storage = FaultyStorage(free_bytes=1000)
 
-    with pytest.raises(ReplicationError, match=r"only 1000 bytes are free there: make room"):
-        save_aside(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
+    with pytest.raises(ReplicationError, match=r"only 1000 bytes are free there; free up space"):
+        save_diverged(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
 
     assert storage.list_directory(DIVERGED) == []
     await ours.shutdown()
@@ -71,11 +71,11 @@ async def test_nothing_is_saved_without_room() -> None:
 
 
 async def test_what_is_saved_is_named_and_laid_out_as_documented() -> None:
-    ours, theirs, end = await parted(60, 20, 0)
+    ours, theirs, end = await diverged_stores(60, 20, 0)
     storage = FaultyStorage()
     others = (Epoch(epoch=2, start_offset=77),)
 
-    place = save_aside(ours.files.log, end, range_of(ours, (1, 5)), others, DIVERGED, storage)
+    place = save_diverged(ours.files.log, end, range_of(ours, (1, 5)), others, DIVERGED, storage)
 
     to = ours.max_commit_log_offset
     raw = b"".join(
@@ -114,9 +114,9 @@ async def test_what_is_saved_is_named_and_laid_out_as_documented() -> None:
 
 
 async def test_what_a_kill_left_of_a_save_is_written_anew_and_a_whole_one_left_alone() -> None:
-    ours, theirs, end = await parted(10, 3, 0)
+    ours, theirs, end = await diverged_stores(10, 3, 0)
     storage = FaultyStorage()
-    place = save_aside(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
+    place = save_diverged(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
     saved = {path: storage.read(path) for path in storage.files}
     for path in saved:
         if path.name == "manifest.json":
@@ -126,11 +126,11 @@ async def test_what_a_kill_left_of_a_save_is_written_anew_and_a_whole_one_left_a
             file.pwrite(0, b"?" * 100_000)
             file.close()
 
-    assert save_aside(ours.files.log, end, range_of(ours), (), DIVERGED, storage) == place
+    assert save_diverged(ours.files.log, end, range_of(ours), (), DIVERGED, storage) == place
     assert {path: storage.read(path) for path in storage.files} == saved
 
     storage.calls.clear()
-    assert save_aside(ours.files.log, end, range_of(ours), (), DIVERGED, storage) == place
+    assert save_diverged(ours.files.log, end, range_of(ours), (), DIVERGED, storage) == place
     assert storage.calls["open"] == storage.calls["pwrite"] == 0
     await ours.shutdown()
     await theirs.shutdown()
@@ -138,15 +138,15 @@ async def test_what_a_kill_left_of_a_save_is_written_anew_and_a_whole_one_left_a
 
 @pytest.mark.parametrize("lacking", [0, 1])
 async def test_sixteen_mebibytes_stay_free_beside_what_is_saved(lacking: int) -> None:
-    ours, theirs, end = await parted(10, 3, 0)
+    ours, theirs, end = await diverged_stores(10, 3, 0)
     needed = ours.max_commit_log_offset - end + (16 << 20)
     storage = FaultyStorage(free_bytes=needed - lacking)
 
     if lacking:
         with pytest.raises(ReplicationError, match=f"only {needed - 1} bytes are free"):
-            save_aside(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
+            save_diverged(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
     else:
-        save_aside(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
+        save_diverged(ours.files.log, end, range_of(ours), (), DIVERGED, storage)
     await ours.shutdown()
     await theirs.shutdown()
 
@@ -156,7 +156,7 @@ async def test_keys_are_saved_as_they_are_written() -> None:
     put(store, keys="ключ")
     storage = FaultyStorage()
 
-    place = save_aside(store.files.log, 0, range_of(store), (), DIVERGED, storage)
+    place = save_diverged(store.files.log, 0, range_of(store), (), DIVERGED, storage)
 
     assert "ключ".encode() in (storage.read(place / "messages.jsonl") or b"")
     await store.shutdown()

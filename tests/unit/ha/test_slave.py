@@ -1,4 +1,4 @@
-"""What a slave takes from a master, and from whom it takes nothing."""
+"""Which data a slave accepts from a master, and which masters it rejects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class FakeMaster:
-    """A master's end of connections, by hand."""
+    """A master's end of connections, driven by hand."""
 
     def __init__(self) -> None:
         self.connected: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = (
@@ -49,7 +49,7 @@ class FakeMaster:
         await self.connected.put((reader, writer))
 
     async def first_report(self) -> int:
-        """Take the next connection; return what it reports first."""
+        """Accept the next connection; return its first report."""
         self.reader, self.writer = await self.connected.get()
         return await self.report()
 
@@ -101,7 +101,7 @@ def fill(store: MessageStore, count: int, size: int = 200) -> None:
 
 
 async def passes(clock: ManualClock, milliseconds: int) -> None:
-    """Let time pass in steps that give everybody a turn."""
+    """Advance the time in steps that let every task run."""
     for _ in range(milliseconds // 250):
         clock.advance_ms(250)
         for _ in range(5):
@@ -168,10 +168,10 @@ async def test_an_empty_slave_begins_where_the_master_says(
     ("offset", "data", "words"),
     [
         pytest.param(17, b"x", "mappedFileSizeCommitLog", id="not a file's beginning"),
-        pytest.param(-1, b"", "no master's HA port", id="negative offset"),
-        pytest.param(0, b"\x00\x00\x00\x05aaaa" * 30, "is no record", id="no record"),
-        pytest.param(0, b"\x00\x00\x00\x80" + b"a" * 124, "is no whole record", id="garbage"),
-        pytest.param(0, bytes(200), "is no record", id="zeros"),
+        pytest.param(-1, b"", "which no master sends", id="negative offset"),
+        pytest.param(0, b"\x00\x00\x00\x05aaaa" * 30, "is not a record", id="no record"),
+        pytest.param(0, b"\x00\x00\x00\x80" + b"a" * 124, "is not a complete record", id="garbage"),
+        pytest.param(0, bytes(200), "is not a record", id="zeros"),
     ],
 )
 async def test_what_is_no_log_is_refused_and_not_acknowledged(
@@ -228,7 +228,7 @@ async def test_replayed_and_skipped_bytes_are_refused(
         await fake.until_reported(half)
         fake.transfer(0, data[:half])
         assert await fake.is_left()
-        assert "it is no master of this log" in ha.state().reason
+        assert "the master belongs to another log" in ha.state().reason
         await passes(clock, 2_000)
         assert await fake.first_report() == half
         fake.transfer(len(data), b"")

@@ -28,7 +28,7 @@ MASTER, MASTER_HOST = "10.0.0.1:10912", ("10.0.0.1", 10_912)
 
 
 class Line:
-    """What a slave connects to when a test plays all masters: no socket, so no time of its own."""
+    """A slave's connections, with the test as all masters: no sockets and no real time."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class Line:
         return self.transports[-1]
 
     def reports(self) -> list[int]:
-        """Return what was reported since the last look."""
-        return [offset for (offset,) in REPORT.iter_unpack(self.transport.taken())]
+        """Return the reports since the previous call."""
+        return [offset for (offset,) in REPORT.iter_unpack(self.transport.drain())]
 
     def sends(self, offset: int, data: bytes = b"") -> None:
-        """Have the master send one transfer."""
+        """Let the master send one transfer."""
         protocol = cast("asyncio.BufferedProtocol", self.transport.protocol)
         stream = encode_header(offset, len(data)) + data
         while stream:
@@ -85,7 +85,7 @@ class Line:
             stream = stream[count:]
 
     async def ends(self, error: Exception | None = None) -> None:
-        """Have the master end the connection."""
+        """Let the master close the connection."""
         self.transport.protocol.connection_lost(error)
         await settle()
 
@@ -169,8 +169,8 @@ async def test_pauses_double_from_half_a_second_up_to_five(
         assert (line.ha.state().state, len(line.asked)) == ("following", tries + 1)
 
     assert line.ha.state().failures == 6
-    first = "count=1 last: the master closed the connection"
-    assert f"not following the master: {MASTER} {first}" in caplog.messages
+    first = "count=1 reason=the master closed the connection"
+    assert f"not following the master address={MASTER} {first}" in caplog.messages
 
 
 async def test_a_master_that_sends_something_is_no_failure_any_more(
@@ -209,7 +209,7 @@ async def test_another_master_is_followed_without_the_pause_and_its_first_failur
 
     assert line.asked[-1] == ("10.0.0.3", 10_912)
     assert (line.ha.state().state, line.ha.state().failures) == ("following", 0)
-    # The pause of the master before ends nothing when its time comes.
+    # The previous master's pause ends nothing when its time comes.
     await line.passes(1_000)
     await line.ends()
     assert (line.ha.state().state, line.ha.state().failures) == ("waiting", 1)
@@ -235,7 +235,7 @@ async def test_a_connection_to_the_master_before_is_hung_up_on_when_it_comes(
     await settle()
 
     old, new = line.transports
-    assert (old.is_aborted, old.taken()) == (True, b"")
+    assert (old.is_aborted, old.drain()) == (True, b"")
     assert not new.is_aborted
     assert line.ha.state().state == "following"
 
@@ -321,7 +321,7 @@ async def test_a_host_that_no_broker_may_have_is_sent_nothing(line: Line) -> Non
     await line.begins()
 
     assert "169.254.169.254: its host is link-local" in line.ha.state().reason
-    assert line.transport.taken() == b""
+    assert line.transport.drain() == b""
     assert line.transport.is_aborted
 
 
@@ -385,7 +385,7 @@ async def test_a_heartbeat_follows_the_last_report_by_its_interval(
     await line.passes(1_000)
     assert line.reports() == [0]
 
-    # It is looked at each second, so that the heartbeat is due 5 ms after a look.
+    # It's checked each second, so the heartbeat is due 5 ms after a check.
     await line.passes(5)
     line.sends(0, data)
     assert line.reports() == [len(data)]
@@ -420,15 +420,13 @@ async def test_a_silent_master_is_left_after_the_housekeeping_interval_and_not_b
     assert line.ha.state().state == "following", "20 s are not more than 20 s"
     await line.passes(10)
     line.sends(0)
-    # Looks come each second: the last one in time finds 19.99 s.
+    # Checks run each second: the last one in time finds 19.99 s.
     await line.passes(990, *[1_000] * 19)
     assert line.ha.state().state == "following"
 
     await line.passes(1_000)
 
-    assert line.ha.state().reason == (
-        "the master has said nothing for 20 s (haHousekeepingInterval)"
-    )
+    assert line.ha.state().reason == ("the master sent nothing for 20 s (haHousekeepingInterval)")
     assert line.transport.is_aborted
 
 
@@ -454,5 +452,7 @@ async def test_only_in_flushed_mode_what_is_here_is_flushed_before_it_is_told(
     else:
         await until_async(lambda: line.ha.state().state == "waiting", "the flush to fail")
         assert line.reports() == []
-        assert line.ha.state().reason == "the disk takes no writes; see the log, then restart"
+        assert line.ha.state().reason == (
+            "the broker can't write to its disk; see its log, then restart it"
+        )
     await line.ha.shutdown()

@@ -1,4 +1,4 @@
-"""What a SYNC_MASTER's store is told of its slaves."""
+"""Reports about slaves to a SYNC_MASTER's store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_core.ha.sync_replicas import SyncReplicas
 
 
 class OneMaster:
-    """The parts that `SyncReplicas` stands between; the store's and the slaves' are fakes."""
+    """The parts that `SyncReplicas` connects; the store's and the slaves' are fakes."""
 
     def __init__(self, role: Any = "SYNC_MASTER", **keys: int) -> None:
         table = {"in_sync_replicas": 3, "min_in_sync_replicas": 2, "slave_timeout": 1_500, **keys}

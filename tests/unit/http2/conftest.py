@@ -11,7 +11,7 @@ CHOOSES = "chosen_engine"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Repeat the tests of modules in which a peer speaks to a connection."""
+    """Repeat the tests of modules in which a peer talks to a connection."""
     if hasattr(metafunc.module, "Peer"):
         metafunc.fixturenames.append(CHOOSES)
         metafunc.parametrize(CHOOSES, ["python", "compiled"], indirect=True)
@@ -19,7 +19,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def chosen_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have peers speak to connections of one engine; without a compiler the other is left out."""
+    """Use connections of one engine; without a compiler the other is skipped."""
     chosen = engine.PYTHON if request.param == "python" else http2_peer.COMPILED
     if chosen is None:
         pytest.skip("nothing compiled: python -m broker_core.native.build")

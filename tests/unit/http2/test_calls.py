@@ -87,7 +87,7 @@ async def test_a_stream_of_answers_ends_with_its_status() -> None:
 async def test_an_answer_may_come_later() -> None:
     peer = Peer()
     stream_id = peer.call(b"x", LATER)
-    assert peer.taken() == []
+    assert peer.drain() == []
 
     peer.service.waiting[0].answer(b"y")
     await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def test_an_awaitable_is_awaited() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: done)})
     stream_id = peer.call()
     await asyncio.sleep(0)
-    assert peer.taken() == []
+    assert peer.drain() == []
 
     done.set_result(b"later")
     for _ in range(3):
@@ -123,7 +123,7 @@ async def test_the_end_of_a_call_cancels_no_awaitable() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
 
-    assert peer.taken() == []
+    assert peer.drain() == []
 
 
 # Statuses.
@@ -205,7 +205,7 @@ async def test_a_deadline_may_be_far_away() -> None:
 
     peer.clock.advance_ms(1_000_000)
 
-    assert peer.taken() == []
+    assert peer.drain() == []
     peer.service.waiting[0].answer(b"y")
     assert peer.answer(stream_id).messages == [b"y"]
 
@@ -244,7 +244,7 @@ async def test_a_request_that_names_no_call_is_refused_at_once(
 
     assert (answer.headers[":status"], answer.status) == (http_status, status)
     assert answer.text.startswith(text)
-    # The rest of the request is not wanted (RFC 9113, 8.1), and dropped.
+    # The rest of the request isn't needed (RFC 9113, 8.1), and dropped.
     peer.send(data_frame(1, b"hello"))
     peer.send(headers(3, block_of(*request()), ends=False) + data_frame(3, b"hello"))
     assert peer.answer(3).messages == [b"hello"]
@@ -309,7 +309,7 @@ async def test_a_call_without_an_answer_ends_at_its_deadline(
     stream_id = peer.call(b"x", LATER, ("grpc-timeout", grpc_timeout))
 
     peer.clock.advance_ms(milliseconds - 1)
-    assert peer.taken() == []
+    assert peer.drain() == []
     peer.clock.advance_ms(102)
 
     answer = peer.answer(stream_id)
@@ -324,11 +324,11 @@ async def test_a_deadline_that_is_met_leaves_nothing_behind() -> None:
         peer.call(b"x", LATER, ("grpc-timeout", "5S"))
     for call in peer.service.waiting:
         call.answer(b"y")
-    peer.taken()
+    peer.drain()
 
     peer.clock.advance_ms(6_000)
 
-    assert peer.taken() == []
+    assert peer.drain() == []
     assert peer.service.cancelled == []
 
 
@@ -338,19 +338,19 @@ async def test_deadlines_are_kept_in_their_order() -> None:
     soon = peer.call(b"x", LATER, ("grpc-timeout", "1S"))
 
     peer.clock.advance_ms(1_200)
-    assert {one.stream_id for one in peer.taken()} == {soon}
+    assert {one.stream_id for one in peer.drain()} == {soon}
     peer.clock.advance_ms(8_000)
-    assert {one.stream_id for one in peer.taken()} == {late}
+    assert {one.stream_id for one in peer.drain()} == {late}
 
 
 async def test_a_call_whose_client_reads_nothing_is_reset_at_its_deadline() -> None:
     peer = Peer(methods={ECHO: ServerStreaming(lambda call, _: call.send(bytes(100_000)))})
     stream_id = peer.call(b"x", ECHO, ("grpc-timeout", "1S"))
-    peer.taken()
+    peer.drain()
 
     peer.clock.advance_ms(1_200)
 
-    (reset,) = peer.taken()
+    (reset,) = peer.drain()
     assert (reset.kind, reset.stream_id) == (codes.RST_STREAM, stream_id)
     assert peer.wire.unsent_bytes == peer.wire.streams == 0
 
@@ -379,7 +379,7 @@ async def test_a_handler_is_told_once_that_its_call_was_cancelled() -> None:
     call.answer(b"nobody reads this")
     call.fail(GrpcStatus.UNKNOWN, "nor this")
     peer.connection.connection_lost(None)
-    assert peer.taken() == []
+    assert peer.drain() == []
     assert peer.service.cancelled == [call]
 
 
@@ -412,7 +412,7 @@ async def test_a_failure_while_a_call_is_cancelled_is_logged_and_ends_nothing_el
     with caplog.at_level(logging.ERROR):
         peer.connection.connection_lost(None)
 
-    assert "the end of a call failed" in caplog.text
+    assert "gRPC cleanup failed" in caplog.text
     assert peer.service.cancelled == [peer.service.waiting[1]]
 
 
@@ -439,5 +439,5 @@ async def test_a_handler_out_of_memory_ends_the_connection_without_an_answer() -
 
     peer.call()
 
-    assert [one.kind for one in peer.taken()] == [codes.GOAWAY]
+    assert [one.kind for one in peer.drain()] == [codes.GOAWAY]
     assert peer.transport.is_closed

@@ -1,4 +1,4 @@
-"""Bytes may arrive in any pieces, and may be any bytes."""
+"""Bytes can arrive in any pieces, and can be any bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def no_logs() -> Iterator[None]:
 
 
 def script(actions: list[tuple[str, int, Any]]) -> bytes:
-    """Return what a client sends that does these things in turn, as far as the rules let it."""
+    """Return the bytes of a client that performs these actions as far as the rules allow."""
     sent = []
     open_streams: dict[int, int] = {}
     next_stream = 1
@@ -77,14 +77,14 @@ def script(actions: list[tuple[str, int, Any]]) -> bytes:
 
 
 def run(data: bytes, where: list[int]) -> tuple[dict[int, list[Frame]], bool]:
-    """Return what a connection sends on each stream, and whether it ends, for data so cut."""
+    """Return a connection's output per stream, and whether it ends, for data in these pieces."""
     peer = Peer()
     at = 0
     for cut in [*sorted(each % (len(data) + 1) for each in where), len(data)]:
         if cut > at:
             peer.send(data[at:cut])
             at = cut
-    sent = by_stream(peer.taken())
+    sent = by_stream(peer.drain())
     is_closed = peer.is_closed
     peer.connection.connection_lost(None)
     wire = peer.wire
@@ -93,7 +93,7 @@ def run(data: bytes, where: list[int]) -> tuple[dict[int, list[Frame]], bool]:
 
 
 def by_stream(sent: list[Frame]) -> dict[int, list[Frame]]:
-    """Return the frames of each stream, neighbouring DATA as one: how it is cut is free."""
+    """Return the frames of each stream, with adjacent DATA joined, because its framing is free."""
     found: dict[int, list[Frame]] = {}
     for one in sent:
         mine = found.setdefault(one.stream_id, [])

@@ -1,4 +1,4 @@
-"""Windows both ways (RFC 9113, 5.2 and 6.9), and what waits for them."""
+"""Windows both ways (RFC 9113, 5.2 and 6.9), and data that waits for them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def grants(sent: list[Frame]) -> dict[int, int]:
     return found
 
 
-# What we send.
+# Our data.
 
 
 async def test_an_answer_goes_as_far_as_the_windows_and_on_when_they_widen() -> None:
@@ -43,15 +43,15 @@ async def test_an_answer_goes_as_far_as_the_windows_and_on_when_they_widen() -> 
     stream_id = peer.call()
     total = len(BIG) + 5
 
-    assert data_bytes(peer.taken()) == {1: WINDOW_DEFAULT}
+    assert data_bytes(peer.drain()) == {1: WINDOW_DEFAULT}
     peer.send(window_update(stream_id, 10_000))
-    assert data_bytes(peer.taken()) == {}
+    assert data_bytes(peer.drain()) == {}
     peer.send(window_update(0, 4_000))
-    assert data_bytes(peer.taken()) == {1: 4_000}
+    assert data_bytes(peer.drain()) == {1: 4_000}
     peer.send(window_update(0, 1 << 20))
-    assert data_bytes(peer.taken()) == {1: 6_000}
+    assert data_bytes(peer.drain()) == {1: 6_000}
     peer.send(window_update(stream_id, 1 << 20))
-    sent = peer.taken()
+    sent = peer.drain()
     assert data_bytes(sent) == {1: total - WINDOW_DEFAULT - 10_000}
     assert (sent[-1].kind, sent[-1].ends) == (codes.HEADERS, True)
     assert peer.connection.outbox.unsent_bytes == peer.wire.unsent_bytes == 0
@@ -63,71 +63,71 @@ async def test_a_long_answer_arrives_whole_in_frames_that_the_peer_takes() -> No
     assert peer.answer(peer.call()).messages == [BIG]
 
     peer.send(settings({codes.MAX_FRAME_SIZE: 1 << 20}))
-    peer.taken()
+    peer.drain()
     peer.call()
-    assert [len(one.payload) for one in peer.taken() if one.kind == codes.DATA] == [len(BIG) + 5]
+    assert [len(one.payload) for one in peer.drain() if one.kind == codes.DATA] == [len(BIG) + 5]
 
 
 async def test_calls_that_share_a_window_take_turns() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: BIG)})
     peer.send(settings({codes.INITIAL_WINDOW_SIZE: 1 << 20}))
-    peer.taken()
+    peer.drain()
     for _ in range(3):
         peer.call()
-    peer.taken()
+    peer.drain()
 
     peer.send(window_update(0, 3 * 16 * KIB))
 
-    assert data_bytes(peer.taken()) == {1: 16 * KIB, 3: 16 * KIB, 5: 16 * KIB}
+    assert data_bytes(peer.drain()) == {1: 16 * KIB, 3: 16 * KIB, 5: 16 * KIB}
 
 
 async def test_a_stream_without_a_window_keeps_none_of_the_others_waiting() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: BIG)})
     peer.send(window_update(0, 1 << 20))
     peer.call()
-    peer.taken()
+    peer.drain()
     stream_id = peer.call()
     peer.send(window_update(stream_id, 1 << 20))
 
-    assert data_bytes(peer.taken()) == {stream_id: len(BIG) + 5}
+    assert data_bytes(peer.drain()) == {stream_id: len(BIG) + 5}
 
 
 async def test_6_9_2_a_window_may_become_negative_and_recovers() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: BIG)})
     peer.send(window_update(0, 1 << 20))
     stream_id = peer.call()
-    assert data_bytes(peer.taken()) == {1: WINDOW_DEFAULT}
+    assert data_bytes(peer.drain()) == {1: WINDOW_DEFAULT}
 
     peer.send(settings({codes.INITIAL_WINDOW_SIZE: 1_000}))
     peer.send(window_update(stream_id, WINDOW_DEFAULT - 1_000))
-    assert data_bytes(peer.taken()) == {}
+    assert data_bytes(peer.drain()) == {}
     peer.send(window_update(stream_id, 7))
-    assert data_bytes(peer.taken()) == {1: 7}
+    assert data_bytes(peer.drain()) == {1: 7}
     peer.send(settings({codes.INITIAL_WINDOW_SIZE: 1_500}))
-    assert data_bytes(peer.taken()) == {1: 500}
+    assert data_bytes(peer.drain()) == {1: 500}
 
 
 async def test_6_9_3_windows_that_start_at_zero_hold_everything_but_headers() -> None:
     peer = Peer()
     peer.send(settings({codes.INITIAL_WINDOW_SIZE: 0}))
-    peer.taken()
+    peer.drain()
 
     stream_id = peer.call()
 
-    assert [one.kind for one in peer.taken()] == [codes.HEADERS]
+    assert [one.kind for one in peer.drain()] == [codes.HEADERS]
     peer.send(window_update(stream_id, 100))
-    assert [one.kind for one in peer.taken()] == [codes.DATA, codes.HEADERS]
+    assert [one.kind for one in peer.drain()] == [codes.DATA, codes.HEADERS]
 
 
 async def test_what_a_reset_call_still_had_to_send_is_dropped() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: BIG)})
     stream_id = peer.call()
-    peer.taken()
+    peer.drain()
     assert peer.wire.unsent_bytes == len(BIG) + 5 - WINDOW_DEFAULT
 
     peer.send(frames.rst_stream(stream_id, ErrorCode.CANCEL) + window_update(0, 1 << 20))
 
-    assert peer.taken() == []
+    assert peer.drain() == []
     assert peer.wire.unsent_bytes == peer.wire.streams == 0
 
 
@@ -135,7 +135,7 @@ async def test_small_answers_of_a_stream_share_frames() -> None:
     peer = Peer(methods={ECHO: ServerStreaming(send_forty)})
 
     stream_id = peer.call()
-    sent = peer.taken()
+    sent = peer.drain()
 
     assert [one.kind for one in sent] == [codes.HEADERS, codes.DATA, codes.HEADERS]
     assert len(sent[1].payload) == 40 * 105
@@ -195,20 +195,20 @@ async def test_a_handler_that_waits_learns_that_its_call_has_ended() -> None:
 async def test_a_peer_that_does_not_read_is_not_read_from_and_gets_no_data() -> None:
     peer = Peer(methods={ECHO: Unary(lambda *_: BIG)})
     peer.send(window_update(0, 1 << 20) + settings({codes.INITIAL_WINDOW_SIZE: 1 << 20}))
-    peer.taken()
+    peer.drain()
 
     peer.connection.pause_writing()
     stream_id = peer.call()
 
     assert peer.transport.is_paused
-    assert data_bytes(peer.taken()) == {}
+    assert data_bytes(peer.drain()) == {}
     peer.connection.resume_writing()
     await asyncio.sleep(0)
     assert not peer.transport.is_paused
-    assert data_bytes(peer.taken()) == {stream_id: len(BIG) + 5}
+    assert data_bytes(peer.drain()) == {stream_id: len(BIG) + 5}
 
 
-# What we let the peer send.
+# The peer's data.
 
 
 async def test_the_window_of_the_connection_is_widened_when_half_of_it_is_used() -> None:
@@ -217,7 +217,7 @@ async def test_the_window_of_the_connection_is_widened_when_half_of_it_is_used()
     while not granted:
         peer.call(bytes(16_000))
         total += 16_005
-        granted = grants(peer.taken()).get(0, 0)
+        granted = grants(peer.drain()).get(0, 0)
 
     assert 2 << 20 < total < (2 << 20) + 17_000
     assert granted == total
@@ -226,11 +226,11 @@ async def test_the_window_of_the_connection_is_widened_when_half_of_it_is_used()
 async def test_data_that_is_dropped_counts_for_the_window_of_the_connection() -> None:
     peer = Peer(methods={})
     stream_id = peer.call(None, "/none", ends=False)
-    peer.taken()
+    peer.drain()
 
     peer.send(frame(codes.DATA, 0, stream_id, bytes(16_384)) * 129)
 
-    assert grants(peer.taken()) == {0: 129 * 16_384}
+    assert grants(peer.drain()) == {0: 129 * 16_384}
 
 
 async def test_a_long_request_gets_the_window_that_it_needs_at_once() -> None:
@@ -240,7 +240,7 @@ async def test_a_long_request_gets_the_window_that_it_needs_at_once() -> None:
     stream_id = peer.call(None, ends=False)
 
     peer.send(data[: 9 + 16_384])
-    assert grants(peer.taken())[stream_id] >= len(message) + 5 - WINDOW_DEFAULT
+    assert grants(peer.drain())[stream_id] >= len(message) + 5 - WINDOW_DEFAULT
 
     peer.send(data[9 + 16_384 :] + window_update(0, 1 << 20) + window_update(1, 1 << 20))
     assert peer.answer(stream_id).messages == [message]
@@ -252,7 +252,7 @@ async def test_a_request_within_the_first_window_needs_no_grant() -> None:
 
     peer.call(bytes(65_000))
 
-    assert grants(peer.taken()) == {}
+    assert grants(peer.drain()) == {}
 
 
 async def test_long_requests_that_would_take_too_much_together_wait_for_each_other() -> None:
@@ -262,12 +262,12 @@ async def test_long_requests_that_would_take_too_much_together_wait_for_each_oth
     for data in datas:
         peer.send(data[: 9 + 16_384])
 
-    assert grants(peer.taken()).keys() == {streams[0]}
+    assert grants(peer.drain()).keys() == {streams[0]}
     peer.send(datas[0][9 + 16_384 :])
-    assert grants(peer.taken()).keys() >= {streams[1]}
-    # One that is given up lets the next in, too.
+    assert grants(peer.drain()).keys() >= {streams[1]}
+    # A cancelled one also lets the next in.
     peer.send(frames.rst_stream(streams[1], ErrorCode.CANCEL))
-    assert grants(peer.taken()).keys() == {streams[2]}
+    assert grants(peer.drain()).keys() == {streams[2]}
 
 
 async def test_a_request_alone_may_be_longer_than_what_its_connection_may_buffer() -> None:
@@ -284,12 +284,12 @@ async def test_6_9_1_data_beyond_the_window_of_a_stream_resets_it() -> None:
     first = peer.call(None, LATER, ends=False)
     peer.send(data_frame(first, bytes(100_000))[: 9 + 16_384])
     stream_id = peer.call(None, LATER, ends=False)
-    peer.taken()
+    peer.drain()
 
-    # Its turn has not come, so that its window is the first one.
+    # The turn hasn't come, so it still has its first window.
     peer.send(data_frame(stream_id, bytes(100_000))[: 5 * (9 + 16_384)])
 
-    resets = [one for one in peer.taken() if one.kind == codes.RST_STREAM]
+    resets = [one for one in peer.drain() if one.kind == codes.RST_STREAM]
     assert [(one.stream_id, one.payload[-1]) for one in resets] == [
         (stream_id, ErrorCode.FLOW_CONTROL_ERROR)
     ]
@@ -303,7 +303,7 @@ async def test_the_window_of_a_conversation_is_widened_as_it_is_used() -> None:
     for _ in range(100):
         peer.send(data_frame(stream_id, bytes(4_000), ends=False))
         sent += 4_005
-        granted += grants(peer.taken()).get(stream_id, 0)
+        granted += grants(peer.drain()).get(stream_id, 0)
         assert sent <= WINDOW_DEFAULT + granted
 
     assert WINDOW_DEFAULT + granted - sent >= WINDOW_DEFAULT // 2

@@ -1,4 +1,4 @@
-"""Header compression: the examples of RFC 7541, its sections, and the hpack library beside it."""
+"""Header compression: the examples of RFC 7541, its sections, and a comparison with hpack."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ANSWERS = [
     {":status": "307"} | REDIRECT,
     {":status": "200"} | LAST,
 ]
-# What RFC 7541, Appendix C, prints: hex, a dump of each block in turn.
+# Examples of RFC 7541, Appendix C: hex, a dump of each block in turn.
 C_3 = [
     "8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d",
     "8286 84be 5808 6e6f 2d63 6163 6865",

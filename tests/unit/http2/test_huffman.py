@@ -30,7 +30,7 @@ def test_any_bytes_are_a_text_with_that_code_or_an_error(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        # RFC 7541, 5.2: padding of more than 7 bits, padding that is not the beginning of EOS, EOS.
+        # RFC 7541, 5.2: padding of more than 7 bits, padding that isn't the beginning of EOS, EOS.
         (huffman.encode("a") + b"\xff", "ends within a code"),
         (b"\x18", "ends within a code"),
         (b"\xff\xff\xff\xff", "contains EOS"),

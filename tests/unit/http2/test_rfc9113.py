@@ -1,7 +1,7 @@
-"""What RFC 9113 demands of a server, section by section.
+"""The requirements of RFC 9113 for a server, section by section.
 
-Each row sends frames on a fresh connection and names what must follow. A row whose connection must
-live on is followed by a call that must be answered.
+Each row sends frames on a new connection and names the expected result. If the connection must
+survive, a call follows that must be answered.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class GoesAway(NamedTuple):
 
 
 class Resets(NamedTuple):
-    """A stream ends with a RST_STREAM of this code; the connection goes on."""
+    """A stream ends with a RST_STREAM of this code; the connection continues."""
 
     code: ErrorCode
     stream_id: int = 1
 
 
 class Sends(NamedTuple):
-    """A frame is sent; the connection goes on."""
+    """A frame is sent; the connection continues."""
 
     kind: int
     flags: int
@@ -46,7 +46,7 @@ class Sends(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """A stream is answered by this grpc-status; the connection goes on."""
+    """A stream is answered by this grpc-status; the connection continues."""
 
     status: int = 0
     stream_id: int = 1
@@ -54,7 +54,7 @@ class Answers(NamedTuple):
 
 
 class Ignores(NamedTuple):
-    """Nothing is sent; the connection goes on."""
+    """Nothing is sent; the connection continues."""
 
 
 Outcome = GoesAway | Resets | Sends | Answers | Ignores
@@ -68,7 +68,7 @@ class Row(NamedTuple):
 
 
 def fields(*changed: tuple[str, str], without: str = "", **pseudo: str) -> bytes:
-    """Return the block of a request with further fields, or without one."""
+    """Return the block of a request with extra fields, or without one."""
     path = pseudo.pop("path", "/test.Service/Echo")
     return block_of(*(f for f in request(path, **pseudo) if f[0] != without), *changed)
 
@@ -79,7 +79,7 @@ def opens(block: bytes, stream_id: int = 1) -> bytes:
 
 
 def open_stream(stream_id: int = 1, path: str = LATER) -> bytes:
-    """Return the HEADERS of a call whose message is still to come."""
+    """Return the HEADERS of a call whose message follows later."""
     return headers(stream_id, fields(path=path), ends=False)
 
 
@@ -106,7 +106,7 @@ def setting(name: int, value: int) -> bytes:
 def ended_call(peer: Peer) -> None:
     """Have a call answered, so that its stream is closed."""
     peer.send(opens(fields()))
-    peer.taken()
+    peer.drain()
 
 
 def after_a_call(more: bytes) -> Callable[[Peer], None]:
@@ -120,7 +120,7 @@ def after_a_call(more: bytes) -> Callable[[Peer], None]:
 def after_a_reset_of_ours(more: bytes) -> Callable[[Peer], None]:
     def send(peer: Peer) -> None:
         peer.send(open_stream() + window_update(1, 0))
-        peer.taken()
+        peer.drain()
         peer.send(more)
 
     return send
@@ -147,7 +147,7 @@ ROWS = (
         header_frame(codes.END_HEADERS, b"\xff\xff\xff\xff\xff\xff"),
         GoesAway(ErrorCode.COMPRESSION_ERROR)),
     Row("4.3", "the block of a refused stream is decoded all the same",
-        # The table takes a field of a malformed request; the next request names its index.
+        # The table stores a field of a malformed request; the next request uses its index.
         header_frame(END_BOTH, b"\x40\x03x-a\x01b" + block_of(("Bad", "")))
         + opens(BLOCK + b"\xbe", 3), Answers(stream_id=3)),
     Row("4.3", "no other frame comes within a field block, of another stream either",
@@ -355,7 +355,7 @@ def expect(peer: Peer, outcome: Outcome) -> None:
         assert answer.is_over
         assert (answer.headers[":status"], answer.status) == (outcome.http_status, outcome.status)
         return
-    sent = peer.taken()
+    sent = peer.drain()
     match outcome:
         case GoesAway(code):
             assert [frame.kind for frame in sent if frame.kind == codes.GOAWAY] == [codes.GOAWAY]
@@ -419,11 +419,11 @@ ELSEWHERE = {
 
 async def test_the_first_frame_of_the_server_is_its_settings() -> None:
     peer = Peer(greets=False)
-    assert peer.taken() == []
+    assert peer.drain() == []
 
     peer.send(PREFACE + settings({}))
 
-    first, second, _ = peer.taken()
+    first, second, _ = peer.drain()
 
     assert (first.kind, first.flags, first.stream_id) == (codes.SETTINGS, 0, 0)
     assert dict(frames.settings_of(first.payload)) == {
@@ -462,7 +462,7 @@ async def test_what_is_no_preface_ends_the_connection_without_a_word(data: bytes
 
     peer.send(data)
 
-    assert peer.taken() == []
+    assert peer.drain() == []
     assert peer.transport.is_closed
 
 
@@ -480,7 +480,7 @@ async def test_a_request_of_http_1_gets_a_sentence() -> None:
 
     peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
-    answer = peer.transport.taken()
+    answer = peer.transport.drain()
     assert b"HTTP/1.1 505 HTTP Version Not Supported\r\n" in answer
     assert answer.endswith(b"This port speaks gRPC, which is HTTP/2: with prior knowledge, or over "
                            b"TLS.\n")  # fmt: skip
@@ -493,7 +493,7 @@ async def test_a_request_of_http_1_gets_a_sentence() -> None:
 async def test_a_stream_too_many_is_refused_and_may_be_tried_again() -> None:
     peer = Peer()
     peer.send(b"".join(opens(fields(path=LATER), 2 * n + 1) for n in range(1_000)))
-    peer.taken()
+    peer.drain()
 
     peer.send(opens(BLOCK, 2_001))
 
@@ -513,7 +513,7 @@ async def test_a_reset_is_not_answered_by_a_reset() -> None:
     peer.send(rst_stream(stream_id, ErrorCode.CANCEL))
     peer.send(rst_stream(stream_id, ErrorCode.CANCEL))
 
-    assert peer.taken() == []
+    assert peer.drain() == []
 
 
 # 6.5.3: settings take effect in their order.
@@ -529,11 +529,11 @@ async def test_of_two_values_of_a_setting_the_last_counts() -> None:
             settings({4: 0})[9:] + settings({5: 20_000})[9:] + settings({4: 7})[9:],
         )
     )
-    assert [one.flags for one in peer.taken()] == [codes.ACK]
+    assert [one.flags for one in peer.drain()] == [codes.ACK]
 
     peer.send(opens(BLOCK))
 
-    sent = [one for one in peer.taken() if one.kind == codes.DATA]
+    sent = [one for one in peer.drain() if one.kind == codes.DATA]
     assert [len(one.payload) for one in sent] == [7]
 
 

@@ -20,19 +20,19 @@ async def test_a_peer_is_told_twice_so_that_no_call_under_way_is_lost() -> None:
     waiting = peer.call(b"x", LATER)
 
     peer.connection.drain()
-    sent = peer.taken()
+    sent = peer.drain()
     assert last_streams(sent) == [frames.STREAM_ID_MAX]
     assert (sent[-1].kind, sent[-1].payload) == (codes.PING, DRAIN_PING)
 
-    # Sent before the peer had seen that: it is served.
+    # Sent before the peer saw that: it's answered.
     under_way = peer.call(b"under way")
     assert peer.answer(under_way).messages == [b"under way"]
     peer.send(frames.ping(DRAIN_PING, is_ack=True))
-    assert last_streams(peer.taken()) == [under_way]
+    assert last_streams(peer.drain()) == [under_way]
 
-    # Sent after: it is ignored, and the client tries it elsewhere.
+    # Sent after: it's ignored, and the client retries it elsewhere.
     late = peer.call(b"late", ECHO)
-    assert peer.taken() == []
+    assert peer.drain() == []
     assert not peer.is_closed
 
     peer.service.waiting[0].answer(b"done")
@@ -51,7 +51,7 @@ async def test_a_connection_without_calls_closes_as_soon_as_its_peer_knows() -> 
     await asyncio.sleep(0)
 
     assert peer.transport.is_closed
-    assert last_streams(peer.taken())[:2] == [frames.STREAM_ID_MAX, 0]
+    assert last_streams(peer.drain())[:2] == [frames.STREAM_ID_MAX, 0]
 
 
 async def test_the_data_of_an_ignored_call_is_ignored_and_its_fields_are_decoded() -> None:
@@ -59,14 +59,14 @@ async def test_the_data_of_an_ignored_call_is_ignored_and_its_fields_are_decoded
     waiting = peer.call(b"x", LATER)
     peer.connection.drain()
     peer.send(frames.ping(DRAIN_PING, is_ack=True))
-    peer.taken()
+    peer.drain()
 
     kept = b"\x40\x03x-a\x01b"
     peer.send(frames.headers(5, block_of(*request()) + kept, ends=False))
     peer.send(data_frame(5, bytes(50_000)))
     peer.send(frames.headers(7, block_of(*request()) + b"\xbe", ends=True))
 
-    assert [one.kind for one in peer.taken()] == []
+    assert [one.kind for one in peer.drain()] == []
     peer.service.waiting[0].answer(b"done")
     assert peer.answer(waiting).messages == [b"done"]
 
@@ -89,23 +89,23 @@ async def test_calls_that_do_not_end_get_unavailable() -> None:
 async def test_what_comes_after_the_end_is_not_served() -> None:
     peer = Peer()
     peer.send(frames.frame(codes.PING, 0, 1, bytes(8)) + frames.ping(bytes(8), is_ack=False))
-    sent = peer.taken()
+    sent = peer.drain()
     assert [one.kind for one in sent] == [codes.GOAWAY]
     assert last_streams(sent) == [0]
 
     peer.call()
 
-    assert peer.taken() == []
+    assert peer.drain() == []
 
 
 async def test_a_closed_connection_says_why_to_the_peer() -> None:
     peer = Peer()
     peer.call()
-    peer.taken()
+    peer.drain()
 
     peer.connection.close(ErrorCode.ENHANCE_YOUR_CALM, "too much")
 
-    (goaway,) = peer.taken()
+    (goaway,) = peer.drain()
     assert goaway.payload == b"\0\0\0\1\0\0\0\x0btoo much"
     peer.connection.close(ErrorCode.NO_ERROR)
-    assert peer.taken() == []
+    assert peer.drain() == []

@@ -9,7 +9,7 @@ def test_one_host_gets_no_more_connections_than_its_share_until_one_closes() -> 
 
     assert admission.open("10.0.0.1:5", 1) is None
     assert admission.open("10.0.0.1:6", 2) is None
-    assert admission.open("10.0.0.1:7", 3) == "more than 2 connections of one host"
+    assert admission.open("10.0.0.1:7", 3) == "more than 2 connections from one host"
     assert admission.open("10.0.0.2:5", 4) is None
 
     for _ in range(2):
@@ -39,7 +39,7 @@ def test_a_connection_counts_as_a_strangers_until_it_signs_in() -> None:
 
     assert admission.open("10.0.0.1:5", 1) is None
     refused = admission.open("10.0.0.1:6", 2)
-    assert refused == "more than 1 connections of one host that have not signed in"
+    assert refused == "more than 1 connections from one host that have not signed in"
     admission.close("10.0.0.1:6", is_signed_in=False)
 
     admission.sign_in("10.0.0.1:5")

@@ -166,7 +166,7 @@ async def test_a_changed_certificate_is_for_new_connections(tmp_path: Path) -> N
     kept = RemotingClient(tls=trusting(old))
     await kept.request(address, RemotingCommand.request(ECHO))
 
-    # Only the new key is there: the pair does not match, so the old one stays in use.
+    # Only the new key exists: the pair doesn't match, so the old one stays in use.
     place_key.write_bytes(new_key.read_bytes())
     gate.reload_if_changed()
     assert (await ask(address, trusting(old))).code == 0
@@ -227,7 +227,7 @@ def test_asking_for_certificates_without_checking_them_is_refused(tmp_path: Path
 
 
 async def proxied(address: str, header: bytes, *, is_slow: bool) -> bytes:
-    """Send a header, then a request; return what came back."""
+    """Send a header, then a request; return the answer."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     frame = RemotingCommand(ECHO, 0, 1, 407, "JAVA", body=b"hello").encode()

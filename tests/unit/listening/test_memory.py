@@ -96,7 +96,7 @@ def test_who_has_gone_holds_nothing(budget: MemoryBudget) -> None:
 
 
 class FullTransport(SeenTransport):
-    """A peer that reads nothing until the test allows it."""
+    """A peer that doesn't read until the test allows it."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ def test_a_peer_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
         log.report("connection closed", "10.0.0.1:5", "garbage")
 
     assert len(caplog.messages) == LOG_LINES_PER_WINDOW
-    assert caplog.messages[0] == "connection closed: peer=10.0.0.1:5 reason=garbage"
+    assert caplog.messages[0] == "connection closed peer=10.0.0.1:5 reason=garbage"
     caplog.clear()
     clock.advance_ms(10_000)
     log.report("connection closed", "10.0.0.1:5", "garbage")

@@ -13,7 +13,7 @@ import pytest
 from broker_core.config.tls import TlsConfig
 from broker_core.errors import ConfigError
 from broker_core.http2.server import Http2Server
-from broker_core.listening.certificate_end import first_end
+from broker_core.listening.certificate_expiry import first_expiry
 from broker_core.listening.tls import TlsGate, client_context
 from broker_core.remoting.server import RemotingServer
 from tests.support.certificates import certificate
@@ -45,12 +45,12 @@ def test_a_key_that_others_may_read_is_a_warning_at_the_start_and_when_it_change
     assert not caplog.messages
     for number, mode in enumerate((0o640, 0o604), start=1):
         key.chmod(mode)
-        # Another time is a changed file.
+        # A different time means a changed file.
         os.utime(key, ns=(0, number))
 
         gate.reload_if_changed()
 
-        warning = f"its mode {mode:04o} lets other users at them: chmod 600 {key}"
+        warning = f"mode {mode:04o} gives other users access; run: chmod 600 {key}"
         assert [warning in text for text in warnings(caplog)] == [True]
         caplog.clear()
     client_context(TlsConfig(client_cert_path=str(made), client_key_path=str(key)))
@@ -66,13 +66,13 @@ def test_a_key_that_others_may_read_is_a_warning_at_the_start_and_when_it_change
         (
             14,
             1,
-            "the certificate expires soon; replace the file: path={path} expires={end} days=13",
+            "certificate expires soon path={path} expires={end} days=13",
         ),
-        (30, 29 * DAY_MS + 1, "the certificate expires soon; .* days=0"),
-        (30, 30 * DAY_MS + 1, "the certificate has expired, .* path={path} expired={end}"),
+        (30, 29 * DAY_MS + 1, "certificate expires soon .* days=0"),
+        (30, 30 * DAY_MS + 1, "certificate expired path={path} expired={end}"),
         # After 2049, certificates use the time format with four-digit years.
         (9_000, 0, None),
-        (9_000, 8_990 * DAY_MS, "the certificate expires soon; .* expires={end} days=10"),
+        (9_000, 8_990 * DAY_MS, "certificate expires soon .* expires={end} days=10"),
     ],
 )
 def test_a_certificate_that_ends_within_two_weeks_is_a_warning(
@@ -109,7 +109,7 @@ def test_the_end_of_a_certificate_is_a_warning_once_a_day_until_it_is_replaced(
         for _ in range(count):
             clock.advance_ms(DAY_MS // 24)
             gate.reload_if_changed()
-            gate.warn_of_end()
+            gate.warn_of_expiry()
         return len(warnings(caplog))
 
     assert hours(6 * 24) == 0
@@ -139,7 +139,7 @@ async def test_a_server_that_runs_warns_when_two_weeks_are_left(
     await server.shutdown()
     assert before == []
     (warning,) = warnings(caplog)
-    assert warning.startswith("the certificate expires soon;")
+    assert warning.startswith("certificate expires soon")
 
 
 def test_a_chain_ends_with_the_first_of_its_certificates(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_chain_ends_with_the_first_of_its_certificates(tmp_path: Path) -> None
     chain = tmp_path / "chain.pem"
     chain.write_text(f"subject=broker\n{own.read_text()}\n{above.read_text()}")
 
-    assert first_end(chain) == end_by_openssl(above)
+    assert first_expiry(chain) == end_by_openssl(above)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END"])
@@ -156,8 +156,8 @@ def test_what_is_no_certificate_has_no_end(tmp_path: Path, content: bytes) -> No
     file = tmp_path / "file.pem"
     file.write_bytes(content + b" CERTIFICATE-----")
 
-    assert first_end(file) is None
-    assert first_end(tmp_path / "absent.pem") is None
+    assert first_expiry(file) is None
+    assert first_expiry(tmp_path / "absent.pem") is None
 
 
 def end_by_openssl(path: Path) -> datetime:

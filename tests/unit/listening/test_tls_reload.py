@@ -1,4 +1,4 @@
-"""A certificate that changes again and again under load, and peers that never shake hands."""
+"""A certificate that changes repeatedly under load, and peers that never complete a handshake."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def trusting(*certificates: Path) -> ssl.SSLContext:
 
 
 def put(source: Path, target: Path, number: int) -> None:
-    """Replace a file as tools do, by a rename; `number` makes its time another."""
+    """Replace a file as tools do, by a rename; `number` changes its time."""
     new = target.with_suffix(".new")
     new.write_bytes(source.read_bytes())
     new.chmod(0o600)
@@ -99,7 +99,7 @@ async def test_a_hundred_reloads_under_load_fail_nobody(
     await server.shutdown()
 
     assert answered >= RELOADS * CLIENTS
-    changes = [text for text in caplog.messages if text.startswith("the certificate was changed")]
+    changes = [text for text in caplog.messages if text.startswith("certificate reloaded")]
     assert len(changes) == RELOADS
 
 
@@ -124,7 +124,7 @@ async def test_who_never_shakes_hands_is_closed(
     port = await server.start("127.0.0.1", 0)
 
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    # It begins as a hello does, and goes no further.
+    # It begins like a ClientHello, and stops there.
     writer.write(bytes([HANDSHAKE, 3, 1, 0, 200, 1]))
     async with asyncio.timeout(SECONDS):
         left = await reader.read()

@@ -36,7 +36,7 @@ COSTS, WAITS = 1, 2
 
 
 class PausedTransport(SeenTransport):
-    """Records whether it may read."""
+    """Records whether it can read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Peer:
 
 
 class World:
-    """Connections that share one wire, and the served requests in order."""
+    """Connections that share one wire, and the handled requests in order."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

@@ -1,4 +1,4 @@
-"""Escaped text: what escapes stand for is found, whichever way it is written and nested."""
+"""Escaped text: escapes are decoded, in every notation and nesting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from broker_core.message.escaped_text import hidden, readings_of
+from broker_core.message.escaped_text import mask_matches, readings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,13 +47,13 @@ WAYS: dict[str, Callable[[str], str]] = {
 def test_a_secret_is_found_in_each_way_of_writing_it(way) -> None:
     text = f"before {way(SECRET)} after"
 
-    assert hidden(text, find_secret, "***") == "before *** after"
+    assert mask_matches(text, find_secret, "***") == "before *** after"
 
 
 @pytest.mark.parametrize("inner", WAYS.values(), ids=list(WAYS))
 @pytest.mark.parametrize("outer", WAYS.values(), ids=list(WAYS))
 def test_a_secret_is_found_in_an_escape_inside_another(outer, inner) -> None:
-    assert hidden(outer(inner(SECRET)), find_secret, "***") == "***"
+    assert mask_matches(outer(inner(SECRET)), find_secret, "***") == "***"
 
 
 @settings(max_examples=200, deadline=None)
@@ -68,7 +68,7 @@ def test_no_surroundings_keep_a_secret_from_being_found(before, ways, after) -> 
         secret = WAYS[way](secret)
     after = f" {after}"
 
-    shown = hidden(before + secret + after, find_secret, "***")
+    shown = mask_matches(before + secret + after, find_secret, "***")
 
     assert secret not in shown or shown == "***"
     assert "***" in shown
@@ -81,7 +81,7 @@ def test_no_surroundings_keep_a_secret_from_being_found(before, ways, after) -> 
 def test_a_text_without_the_secret_stays_as_it_is(text) -> None:
     _readings, is_whole = readings_of(text)
 
-    assert hidden(text, find_secret, "***") == (text if is_whole else "***")
+    assert mask_matches(text, find_secret, "***") == (text if is_whole else "***")
 
 
 def test_values_of_json_are_lines_for_what_is_anchored() -> None:
@@ -90,7 +90,7 @@ def test_values_of_json_are_lines_for_what_is_anchored() -> None:
 
     text = '{"a": "4111", "b": [4111, "\\u0034111", "x4111"], "c": "{\\"d\\": \\"4111\\"}"}'
 
-    assert hidden(text, list_of_none, "***", find) == (
+    assert mask_matches(text, list_of_none, "***", find) == (
         '{"a": "***", "b": [***, "***", "x4111"], "c": "{\\"d\\": \\"***\\"}"}'
     )
 
@@ -101,14 +101,14 @@ def list_of_none(_text: str) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("piece", ['\\"', "%41", "&amp;", "=41", '"', "\\", "\\u0041"])
 def test_the_work_grows_with_the_length_and_no_faster(piece) -> None:
-    """A body of 64 KiB is read in the time of sixteen of 4 KiB, whatever it is made of."""
+    """A body of 64 KiB takes the time of sixteen of 4 KiB, whatever its content."""
     short, long = piece * (4_096 // len(piece)), piece * (65_536 // len(piece))
 
     assert steps_of(long) <= 40 * steps_of(short)
 
 
 def steps_of(text: str) -> int:
-    """Return how many characters all readings of a text and their values have."""
+    """Return the total length of all readings of a text and their values."""
     looked_at = 0
 
     def look(each: str) -> list[tuple[int, int]]:
@@ -116,5 +116,5 @@ def steps_of(text: str) -> int:
         looked_at += len(each)
         return []
 
-    hidden(text, look, "***", look)
+    mask_matches(text, look, "***", look)
     return looked_at

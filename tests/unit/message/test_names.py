@@ -1,4 +1,4 @@
-"""What a name may be."""
+"""Valid names."""
 
 from __future__ import annotations
 

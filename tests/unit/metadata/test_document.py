@@ -44,7 +44,7 @@ def test_a_damaged_file_falls_back_to_bak_and_says_so(
     document.path.write_text(text, encoding="latin-1")
 
     assert document.load() == {"a": 1}
-    assert "topics.json is damaged" in caplog.text
+    assert "metadata file damaged, using the backup" in caplog.text
     assert document.path.with_name("topics.json.damaged").read_text(encoding="latin-1") == text
 
 

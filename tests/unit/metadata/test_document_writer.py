@@ -13,7 +13,7 @@ from broker_core.storage import FileStorage
 
 
 class WatchedStorage(FileStorage):
-    """Records the thread and the text of each write; fails the writes a test names."""
+    """Records the thread and the text of each write; fails writes named by the test."""
 
     def __init__(self) -> None:
         self.writes: list[tuple[int, bytes]] = []
@@ -98,7 +98,7 @@ async def test_who_waits_is_told_when_it_cannot_be_written_and_the_next_write_ha
     with pytest.raises(OSError, match="no space"):
         await written.writer.until_written("a")
     await written.writer.write()
-    assert "t.json is not written, trying again" in caplog.text
+    assert "metadata file not written, will retry" in caplog.text
     await written.writer.write()
 
     assert len(written.storage.writes) == 1

@@ -1,4 +1,4 @@
-"""What no thread has begun to write when the broker stops is written by its end."""
+"""Writes not yet begun by a thread are done before the broker's stop completes."""
 
 from __future__ import annotations
 

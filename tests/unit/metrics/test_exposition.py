@@ -1,4 +1,4 @@
-"""Prometheus' text: what its own parser reads out of it."""
+"""Prometheus' text, as its own parser reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The port of metrics: what it answers, and that strangers cannot hold it."""
+"""The metrics port: its answers, and limits for anonymous clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from broker_core.metrics.listener import (
     HEAD_SECONDS,
     MetricsListener,
 )
-from broker_core.remoting.allowed import AllowedPeers
+from broker_core.remoting.allowed_peers import AllowedPeers
 from tests.support.clock import ManualClock
 from tests.support.waiting import until_async
 
@@ -51,7 +51,7 @@ async def serving(
 
 
 async def answer_to(port: int, request: bytes) -> bytes:
-    """Return all that comes until the connection ends."""
+    """Return everything until the connection ends."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
@@ -169,7 +169,7 @@ async def test_a_page_that_fails_ends_its_connection_alone(
         assert await answer_to(port, GET) == b""
         assert b"up 1" in await answer_to(port, GET)
 
-    assert "task died: name=scrape" in caplog.text
+    assert "task stopped name=scrape" in caplog.text
 
 
 async def test_there_are_only_so_many_connections_at_once() -> None:
@@ -185,7 +185,7 @@ async def test_there_are_only_so_many_connections_at_once() -> None:
             return b"up 1" in await asyncio.wait_for(again, LIMIT_S)
 
         while not await is_served():
-            pass  # The server learns of the ends that were closed in its own time.
+            pass  # The server notices closed connections with a delay.
 
 
 async def test_who_is_not_allowed_gets_nothing_and_the_log_says_what_to_do(

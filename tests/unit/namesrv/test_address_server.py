@@ -85,7 +85,7 @@ async def test_an_answer_without_addresses_changes_nothing(
         await server.refresh()
 
     assert told == [["10.0.0.1:9876"]]
-    assert caplog.text.count("address server fails") == 1
+    assert caplog.text.count("address server unreachable") == 1
 
 
 async def test_one_that_does_not_answer_is_not_waited_on_for_long() -> None:

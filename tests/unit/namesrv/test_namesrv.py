@@ -28,7 +28,7 @@ async def test_a_silent_broker_is_forgotten_and_disconnected(tmp_path: Path) -> 
 
     for _ in range(12):
         assert list(name_server.routes.cluster_info().broker_addr_table) == ["b"]
-        # Asking something else keeps the connection, not the registration.
+        # Another request keeps the connection, not the registration.
         await client.request(address, RemotingCommand.request(206))
         clock.advance_ms(10_000)
     clock.advance_ms(5_000)
@@ -55,7 +55,7 @@ async def test_an_impostor_that_comes_and_goes_leaves_the_route_as_it_was(tmp_pa
     register, unregister = RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER
     assert await ask(honest, register) == ResponseCode.SUCCESS
     assert await ask(impostor, register, brokerAddr="10.0.0.66:10911") == ResponseCode.NO_PERMISSION
-    assert await ask(impostor, register) == ResponseCode.SUCCESS  # the same again, as after a loss
+    assert await ask(impostor, register) == ResponseCode.SUCCESS  # repeated, as after a lost answer
     assert await ask(impostor, unregister) == ResponseCode.SUCCESS
     assert await ask(impostor, unregister) == ResponseCode.NO_PERMISSION
     ended = asyncio.Event()

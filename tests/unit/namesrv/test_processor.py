@@ -41,7 +41,7 @@ def a_connection() -> Any:
 
 
 class NameServerUnderTest:
-    """The processor over a real table and file."""
+    """The processor with a real table and file."""
 
     def __init__(self, path: Path, **switches: Any) -> None:
         config = NamesrvConfig(**switches)

@@ -48,7 +48,7 @@ class Topics:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  what is waited for happens behind a socket
+        while not condition():  # noqa: ASYNC110  it happens on the other end of a socket
             await asyncio.sleep(0)
 
 
@@ -69,7 +69,7 @@ async def test_the_embedded_name_server_knows_at_once() -> None:
 
     topics.put("U")
     registration.topic_changed("U")
-    assert routes.topics() == []  # nothing is announced before the broker serves
+    assert routes.topics() == []  # the broker announces nothing before it serves
     await registration.start()
     assert routes.topics() == ["T", "U"]
     topics.put("V")
@@ -150,7 +150,7 @@ async def test_a_dead_name_server_is_logged_once_and_holds_nothing_up(
     registration.topic_changed("T")
     await registration.shutdown()
 
-    assert caplog.text.count("name server fails: address=127.0.0.1:1") == 1
+    assert caplog.text.count("name server unreachable address=127.0.0.1:1") == 1
 
 
 async def test_the_brokers_permission_covers_its_topics() -> None:
@@ -211,7 +211,7 @@ async def test_without_force_a_period_asks_first(name_server: NameServer, is_for
     await registration.register_now(is_forced=is_forced)
     assert client.codes == ([103, 103] if is_forced else [103, 322])
 
-    topics.put("U")  # the name server has another version now
+    topics.put("U")  # the name server has a different version now
     await registration.register_now(is_forced=is_forced)
     assert client.codes[2:] == ([103] if is_forced else [322, 103])
     assert name_server.routes.topics() == ["T", "U"]

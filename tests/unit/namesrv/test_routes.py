@@ -10,11 +10,11 @@ from broker_core.message.topic_config import TopicConfig
 from broker_core.namesrv import routes as routes_module
 from broker_core.namesrv.claims import MASTER_SILENT_S, SET_MEMBERS_MAX
 from broker_core.namesrv.identity import BrokerIdentity
-from broker_core.namesrv.reigns import EPOCH_KEPT_S, REIGNS_MAX, Reigns
+from broker_core.namesrv.master_terms import EPOCH_KEPT_S, MASTER_TERMS_MAX, MasterTerms
 from broker_core.namesrv.routes import RegisterResult, RouteTable
 from broker_core.protocol.bodies.registration import TopicConfigSerializeWrapper
 from broker_core.protocol.codes import ResponseCode
-from broker_core.steps import finished
+from broker_core.steps import run_to_end
 from tests.support.clock import ManualClock
 
 MASTER = BrokerIdentity("c", "b", 0, "10.0.0.1:10911", "10.0.0.1:10912")
@@ -109,11 +109,11 @@ def test_a_wiped_permission_stays_until_the_table_changes(table: RouteTable) -> 
     table.register(MASTER, topics("T", "U", perm=7))
     table.register(OTHER, topics("T"))
 
-    assert finished(table.wipe_write_perm("b")) == 2
+    assert run_to_end(table.wipe_write_perm("b")) == 2
     assert perms(table, "T") == {"b": 5, "b2": 6}
     table.register(MASTER, topics("T", "U", perm=7))
     assert perms(table, "T") == {"b": 5, "b2": 6}
-    assert finished(table.add_write_perm("b")) == 2
+    assert run_to_end(table.add_write_perm("b")) == 2
     assert perms(table, "T") == {"b": 6, "b2": 6}
     table.register(MASTER, topics("T", "U", perm=7, counter=2))
     assert perms(table, "T") == {"b": 7, "b2": 6}
@@ -163,7 +163,7 @@ def test_a_broker_not_heard_of_for_two_minutes_is_forgotten(
 def test_a_broker_is_forgotten_with_its_connection(table: RouteTable) -> None:
     first, second = object(), object()
     table.register(MASTER, topics("T"), owner=first)
-    table.register(MASTER, topics("T"), owner=second)  # it came back before the loss was seen
+    table.register(MASTER, topics("T"), owner=second)  # it reconnected before the loss was noticed
 
     table.owner_lost(first)
     assert table.topics() == ["T"]
@@ -188,7 +188,7 @@ def test_no_impostor_changes_the_route_of_a_live_broker(
     table.register(MASTER, topics("T"), owner=honest)
     before = table.encoded_route("T", is_standard=True)
 
-    # Registering what the honest broker does gives no right to change it, either.
+    # Registering the same as the honest broker gives no right to change it, either.
     table.register(MASTER, topics("T"), owner=stranger)
     with pytest.raises(RequestRefusedError) as refusal:
         table.register(impostor, topics("T", counter=9), owner=stranger)
@@ -324,12 +324,12 @@ def test_refusals_and_changes_of_a_route_are_counted(
     clock.advance_ms(60_000)
 
     warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    refused = "registration of a live broker by another peer refused: broker_name=b count="
-    changed = "route of a live broker changed: broker_name=b count="
+    refused = "broker name claimed by another peer, refused broker_name=b count="
+    changed = "route of a live broker changed broker_name=b count="
     assert len(warnings) == 4
     assert [line[: len(refused)] for line in warnings].count(refused) == 2
     assert [line[: len(changed)] for line in warnings].count(changed) == 2
-    assert sum(" count=49 last: " in line for line in warnings) == 2
+    assert sum(" count=49 " in line for line in warnings) == 2
     table.shutdown()
 
 
@@ -415,11 +415,11 @@ def test_an_encoded_route_is_kept_until_something_changes(table: RouteTable) -> 
 
     assert table.encoded_route("T", is_standard=True) is body
     assert table.encoded_route("T", is_standard=False) != body
-    table.register(MASTER, topics("T"))  # a sign of life changes nothing
+    table.register(MASTER, topics("T"))  # a heartbeat changes nothing
     assert table.encoded_route("T", is_standard=True) is body
     changes = (
         lambda: table.register(SLAVE, topics()),
-        lambda: finished(table.wipe_write_perm("b")),
+        lambda: run_to_end(table.wipe_write_perm("b")),
         lambda: table.unregister(SLAVE),
         lambda: table.register(OTHER, topics("T")),
         lambda: table.delete_topic_of_broker("T", "b2"),
@@ -497,7 +497,7 @@ def test_a_change_of_permissions_leaves_the_other_topics_and_brokers_alone(
     table.register(MASTER, topics("T", "U"))
     table.register(OTHER, topics("U"))
 
-    assert finished(table.wipe_write_perm("b")) == 2
+    assert run_to_end(table.wipe_write_perm("b")) == 2
     assert perms(table, "T") == {"b": 4}
     assert perms(table, "U") == {"b": 4, OTHER.broker_name: 6}
     table.register(MASTER, topics("V", counter=2))
@@ -531,7 +531,7 @@ def test_a_master_of_an_earlier_epoch_is_refused(table: RouteTable) -> None:
     table.owner_lost(old)
     table.register(promoted(SLAVE, 1), topics("T"), owner=new)
 
-    with pytest.raises(RequestRefusedError, match=r"in epoch 1, and .* comes in epoch 0") as raised:
+    with pytest.raises(RequestRefusedError, match=r"in epoch 1, but .* is in epoch 0") as raised:
         table.register(MASTER, topics("T"), owner=object())
 
     assert raised.value.ext_fields == {"epoch": "1"}
@@ -543,7 +543,7 @@ def test_the_earlier_master_is_refused_after_the_later_one_is_gone(table: RouteT
     table.register(promoted(SLAVE, 3), topics("T"), owner=owner)
     table.owner_lost(owner)
 
-    with pytest.raises(RequestRefusedError, match="it was replaced"):
+    with pytest.raises(RequestRefusedError, match="was replaced"):
         table.register(promoted(MASTER, 2), topics("T"), is_proven=True)
 
     table.register(promoted(MASTER, 4), topics("T"))
@@ -589,10 +589,10 @@ def test_a_promoted_slave_takes_the_name_of_a_silent_master(
 
 
 def test_reigns_that_are_kept_are_bounded(clock: ManualClock) -> None:
-    reigns = Reigns(clock)
-    for number in range(REIGNS_MAX + 2):
-        reigns.note(f"b{number}", 2, "10.0.0.1:10911")
+    master_terms = MasterTerms(clock)
+    for number in range(MASTER_TERMS_MAX + 2):
+        master_terms.note(f"b{number}", 2, "10.0.0.1:10911")
 
-    reigns.require("b0", 1, "10.0.0.1:10911")
+    master_terms.require("b0", 1, "10.0.0.1:10911")
     with pytest.raises(RequestRefusedError):
-        reigns.require(f"b{REIGNS_MAX + 1}", 1, "10.0.0.1:10911")
+        master_terms.require(f"b{MASTER_TERMS_MAX + 1}", 1, "10.0.0.1:10911")

@@ -1,4 +1,4 @@
-"""Bodies that are not what is asked for are refused, in whatever way they are not."""
+"""Invalid bodies are rejected, whatever is wrong with them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ HOST = host_bytes("127.0.0.1", 10911)
 
 
 class FakeConnection:
-    """A producer's connection that notes what it is asked."""
+    """A producer's connection that records checks."""
 
     remote_address = "127.0.0.1:5000"
 

@@ -17,7 +17,7 @@ from broker_core.protocol.frame import (
 LIMITS = FrameLimits(frame_bytes_max=1000)
 LONG = 1 << 20
 USUAL_SECONDS = 0.5
-"""A third of the time of a decoder that makes objects of everything in a long header."""
+"""A third of the time of a decoder that creates objects for everything in a long header."""
 
 
 def a_frame(body: bytes = b"", serialize_type: int = 0) -> bytes:

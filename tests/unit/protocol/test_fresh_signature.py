@@ -43,7 +43,7 @@ def test_it_covers_code_names_values_and_body_each_with_its_size() -> None:
 
 
 def test_rocketmqs_signature_is_made_last_and_covers_it() -> None:
-    """Brokers that know no fresh signature take its fields for fields like any other."""
+    """Brokers without support for fresh signatures treat its fields like any other."""
     request = signed(a_request(topic="T"))
 
     fresh = request.ext_fields["trebuchetSignature"]

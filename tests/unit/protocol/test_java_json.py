@@ -25,9 +25,9 @@ MQ = '{"brokerName":"b","queueId":0,"topic":"T"}'
             '{"consumerTable":{"cid":{' + MQ + ':3}},"messageQueueTable":{}}',
             {"consumerTable": {"cid": {MQ: 3}}, "messageQueueTable": {}},
         ),
-        # The strict spellings, which Java reads, too.
+        # The strict notation, which Java also reads.
         ('{"offsetTable":{"T@g":{"0":7}}}', {"offsetTable": {"T@g": {"0": 7}}}),
-        # Pretty text of a file, blanks in a key, several keys, negative numbers.
+        # Pretty-printed file, spaces in a key, several keys, negative numbers.
         ('{\n\t"a":{0:1, -1:2\n\t}\n}', {"a": {"0": 1, "-1": 2}}),
         ('{{ "queueId" : 0 , "topic" : "a b" } : 1}', {'{"queueId":0,"topic":"a b"}': 1}),
         # Text in strings is not a key.
@@ -73,7 +73,7 @@ def reference(path: str) -> str:
 def test_references_that_repeat_references_are_refused_before_anybody_reads_what_they_mean() -> (
     None
 ):
-    # Each list names the one before it a hundred times: together they mean 10^14 values.
+    # Each list references the previous one a hundred times: together they expand to 10^14 values.
     lists = ['"a":[1,2]']
     for before, after in pairwise("abcdefgh"):
         lists.append(f'"{after}":[{",".join([reference("$." + before)] * 100)}]')

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from broker_core.remoting.broker_hosts import LINK_LOCAL, NO_MACHINE, why_not
+from broker_core.remoting.broker_hosts import LINK_LOCAL, NO_MACHINE, refusal_reason
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from broker_core.remoting.broker_hosts import LINK_LOCAL, NO_MACHINE, why_not
     ],
 )
 def test_public_private_and_own_addresses_may_be_a_brokers(address: str) -> None:
-    assert why_not(ipaddress.ip_address(address)) is None
+    assert refusal_reason(ipaddress.ip_address(address)) is None
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_public_private_and_own_addresses_may_be_a_brokers(address: str) -> None
     ],
 )
 def test_no_broker_is_where_metadata_services_are(address: str) -> None:
-    assert why_not(ipaddress.ip_address(address)) == LINK_LOCAL
+    assert refusal_reason(ipaddress.ip_address(address)) == LINK_LOCAL
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ def test_no_broker_is_where_metadata_services_are(address: str) -> None:
     ],
 )
 def test_no_broker_is_in_a_range_of_another_purpose(address: str) -> None:
-    assert why_not(ipaddress.ip_address(address)) == NO_MACHINE
+    assert refusal_reason(ipaddress.ip_address(address)) == NO_MACHINE

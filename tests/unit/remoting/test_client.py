@@ -198,5 +198,5 @@ async def test_no_connection_that_is_being_made_keeps_a_client_from_closing(
 
     await served.client.shutdown()
 
-    # With its answer or without.
+    # With or without its answer.
     await asyncio.wait_for(request, PATIENCE_S)

@@ -11,8 +11,8 @@ from broker_core.protocol import command as commands
 from broker_core.protocol.codes import ONEWAY_FLAG, SERIALIZE_ROCKETMQ, ResponseCode
 from broker_core.protocol.command import RemotingCommand
 from broker_core.protocol.frame import FRAME_BYTES_MAX
+from broker_core.remoting.deferred_answer import DeferredAnswer
 from broker_core.remoting.dispatch import Dispatcher
-from broker_core.remoting.later import Later
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class FakeConnection:
-    """Collects the answers that come later."""
+    """Collects the answers that arrive later."""
 
     turn_began = 7.5
 
     def __init__(self) -> None:
         self.later: list[Coroutine[Any, Any, bytes | None]] = []
-        self.waiting: list[tuple[RemotingCommand, Later]] = []
+        self.waiting: list[tuple[RemotingCommand, DeferredAnswer]] = []
 
     def answer_later(
         self, command: RemotingCommand, answer: Coroutine[Any, Any, bytes | None]
     ) -> None:
         self.later.append(answer)
 
-    def answer_when(self, command: RemotingCommand, answer: Later) -> None:
+    def answer_when(self, command: RemotingCommand, answer: DeferredAnswer) -> None:
         self.waiting.append((command, answer))
 
 
@@ -81,7 +81,7 @@ async def test_when_a_request_came_is_told_of_what_is_refused_at_once() -> None:
         dispatcher.dispatch(a_request(code), cast("Connection", connection))
     await connection.later[0]
 
-    # Until the other one is refused the connection may have begun another turn.
+    # By the time the other one is rejected, the connection may have begun another turn.
     assert told == [7.5, 0.0]
 
 
@@ -163,7 +163,7 @@ def test_our_own_mistake_is_logged_and_not_told(caplog: pytest.LogCaptureFixture
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "secret" not in (answer.remark or "")
-    assert "request failed: code=10 opaque=7" in caplog.text
+    assert "request failed code=10 opaque=7" in caplog.text
     assert "KeyError" in caplog.text
 
 
@@ -187,7 +187,7 @@ async def test_a_refusal_in_a_coroutine_or_later_keeps_its_fields(
     request_: RemotingCommand,
 ) -> None:
     connection = FakeConnection()
-    unfinished = Later()
+    unfinished = DeferredAnswer()
     handlers = {10: lambda *_: wait_then(refuse), 11: lambda *_: unfinished}
     later_request = RemotingCommand(11, 0, 8, 407, "JAVA")
     later_request.serialize_type = request_.serialize_type
@@ -214,4 +214,4 @@ def test_an_answer_too_long_for_a_frame_is_an_error(caplog: pytest.LogCaptureFix
     answer = decoded(dispatch({10: handler}, a_request(), FakeConnection()))
 
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "answer too long" in caplog.text
+    assert "response too long" in caplog.text

@@ -30,7 +30,7 @@ class Served:
 
 
 class Watched:
-    """A table of handlers with the rules over it."""
+    """A table of handlers with the overload rules."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -136,7 +136,7 @@ async def test_a_late_timer_counts_as_far_as_the_loop_was_at_work(
 ) -> None:
     watched.overload.start()
     for _ in range(2):
-        # The loop was held: the timer comes 400 ms late.
+        # The loop was blocked, so the timer runs 400 ms late.
         late_ms = 400
         watched.worked_s += share * late_ms / 1000
         watched.clock.hold_ms(int(TICK_S * 1000) + late_ms)

@@ -1,4 +1,4 @@
-"""Plain requests are served from what was received; what follows them is the dispatcher's."""
+"""Plain requests are handled straight from received bytes; the rest goes to the dispatcher."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from broker_core.listening.peer_log import PeerLog
 from broker_core.protocol.codes import RequestCode
 from broker_core.remoting.connection import Connection
+from broker_core.remoting.deferred_answer import DeferredAnswer
 from broker_core.remoting.dispatch import Dispatcher
-from broker_core.remoting.later import Later
 from broker_core.remoting.limits import RemotingLimits
 from broker_core.remoting.wire import Wire
 from broker_core.service import Service
@@ -25,13 +25,13 @@ PLAIN, OTHER = RequestCode.SEND_MESSAGE_V2, RequestCode.HEART_BEAT
 
 
 class Turn:
-    """Serves frames of one code; remembers what it was asked about."""
+    """Handles frames of one code; records the frames it was offered."""
 
     def __init__(self) -> None:
         self.taken = 0
         self.left: dict[str, int] = {}
         self.asked: list[bytes] = []
-        self.later: Later | None = None
+        self.later: DeferredAnswer | None = None
         self.closes = False
 
     def protocol_of(self, connection: Connection) -> Connection:
@@ -39,7 +39,7 @@ class Turn:
 
     def serve(
         self, connection: Connection, received: memoryview, size: int, *_: Any, **__: Any
-    ) -> bytes | Later | None:
+    ) -> bytes | DeferredAnswer | None:
         data = bytes(received[:size])
         self.asked.append(data)
         self.taken, answers = 0, b""
@@ -59,7 +59,7 @@ class Turn:
 
 
 class World:
-    """A connection, the turn that is asked before its dispatcher, and what it has written."""
+    """A connection, the turn that runs before its dispatcher, and its output."""
 
     def __init__(self) -> None:
         clock = ManualClock()
@@ -87,7 +87,7 @@ class World:
         self.turns += 1
 
     def receive(self, data: bytes) -> bytes:
-        """Receive bytes; return what is written in answer."""
+        """Receive bytes; return the answer."""
         before = len(self.transport.written)
         buffer = self.connection.get_buffer(-1)
         buffer[: len(data)] = data
@@ -124,7 +124,7 @@ async def test_a_frame_that_is_not_plain_is_asked_about_once(world) -> None:
 
 
 async def test_answers_that_wait_are_sent_when_they_are_there(world) -> None:
-    later = world.turn.later = Later()
+    later = world.turn.later = DeferredAnswer()
 
     assert world.receive(request(PLAIN)) == b""
     assert world.connection.requests_in_flight == 1

@@ -75,7 +75,7 @@ class Peer:
 
 
 class Setup:
-    """A server with peers, all gone at the end of the test."""
+    """A server with peers, all closed at the end of the test."""
 
     def __init__(self) -> None:
         self.servers: list[RemotingServer] = []
@@ -125,8 +125,8 @@ def a_request(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until the condition holds; the fixture's deadline ends it otherwise."""
-    while not condition():  # noqa: ASYNC110  nothing tells of most of what is waited for
+    """Let the loop run until the condition holds; otherwise the fixture's deadline ends it."""
+    while not condition():  # noqa: ASYNC110  most conditions have no event
         await asyncio.sleep(0)
 
 
@@ -211,7 +211,7 @@ async def test_garbage_closes_the_connection_with_one_line(
     assert (await peer.receive()).opaque == 5
     assert await peer.ended()
     assert [line.split(" reason=")[0] for line in caplog.messages] == [
-        f"connection closed: peer={peer.address}"
+        f"connection closed peer={peer.address}"
     ]
     other.send(a_request(opaque=6))
     assert (await other.receive()).opaque == 6
@@ -273,7 +273,7 @@ async def test_half_a_frame_is_waited_for_30_seconds(
 
     peer.send(frame, frame[:20])
     await peer.receive()
-    for at in range(20, 25):  # one byte now and then is no excuse
+    for at in range(20, 25):  # an occasional byte doesn't help
         clock.advance_ms(5_900)
         assert len(server.connections) == 1
         peer.send(frame[at : at + 1])
@@ -367,7 +367,7 @@ async def test_connections_are_limited_in_all_and_by_host(
         (RemotingLimits(connections_max=2), "more than 2 connections"),
         (
             RemotingLimits(connections_per_host_max=2, is_loopback_bounded=True),
-            "connections of one host",
+            "connections from one host",
         ),
     ):
         server = await setup.serve({ECHO: echo}, limits=limits)
@@ -394,7 +394,7 @@ async def test_we_may_ask_a_peer_on_its_own_connection(setup: Setup) -> None:
     peer.send(a_request(ASK_BACK, opaque=0))
     asked = await peer.receive()
     assert (asked.code, asked.ext_fields) == (307, {"clientId": "c"})
-    # Its opaque is of our own space and may equal one of the peer's.
+    # The opaque is from our own number space and may equal one of the peer's.
     assert asked.opaque == 0
     peer.send(asked.answer(0, None, None, b"running"))
 
@@ -419,7 +419,7 @@ async def test_a_peer_that_does_not_answer_is_waited_for_so_long(setup: Setup) -
 
     with pytest.raises(RemotingTimeoutError, match="did not answer request 307 within 10 s"):
         await waiting
-    peer.send(asked.answer(0), a_request(opaque=8))  # too late, and no harm
+    peer.send(asked.answer(0), a_request(opaque=8))  # too late, but harmless
     assert (await peer.receive()).opaque == 8
 
 
@@ -441,7 +441,7 @@ async def test_a_lost_connection_ends_our_requests_and_is_told(setup: Setup) -> 
     assert lost == [connection, connection]
     with pytest.raises(RemotingSendError, match="closed"):
         await connection.request(RemotingCommand.request(307), 10)
-    connection.send(a_request())  # silently nothing
+    connection.send(a_request())  # does nothing
 
 
 async def test_the_peers_address_is_known_in_both_forms(setup: Setup) -> None:
@@ -507,7 +507,7 @@ async def test_shutdown_does_not_wait_for_ever(setup: Setup) -> None:
 async def test_what_memory_lacks_for_ends_its_connection_and_no_other(
     setup: Setup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was begun may be half done: no answer says that it was, or was not."""
+    """The request may be half done, so no answer can say whether it was."""
 
     def lack(request: RemotingCommand, _: Connection) -> RemotingCommand:
         raise MemoryError

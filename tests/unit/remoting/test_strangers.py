@@ -1,4 +1,4 @@
-"""Who has not signed in has smaller limits, and leaves those of accounts alone."""
+"""Anonymous clients have smaller limits, separate from those of accounts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def signed_in(setup: Setup) -> Peer:
     ("is_by_host", "most", "reason"),
     [
         (False, 3, "more than 3 connections that have not signed in"),
-        (True, 2, "more than 2 connections of one host that have not signed in"),
+        (True, 2, "more than 2 connections from one host that have not signed in"),
     ],
 )
 async def test_strangers_have_fewer_connections_and_accounts_keep_theirs(
@@ -60,7 +60,7 @@ async def test_strangers_have_fewer_connections_and_accounts_keep_theirs(
     assert await (await setup.connect()).ended()
     assert reason in caplog.text
 
-    # A place is free again when a stranger leaves, or signs in.
+    # A slot is free again when an anonymous client leaves or signs in.
     strangers[0].writer.close()
     await until(lambda: len(server.connections) == 2 * most + 1)
     last = await setup.connect()
@@ -97,7 +97,7 @@ async def test_unfinished_frames_of_strangers_have_a_bound_of_their_own(setup: S
     other.send(frame[:70_000])
 
     assert await other.ended()
-    # Who has signed in is not counted with them.
+    # Signed-in clients aren't counted with them.
     second = await signed_in(setup)
     second.send(frame[:70_000])
     await until(lambda: server.kept_bytes == 210_000)

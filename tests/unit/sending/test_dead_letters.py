@@ -48,7 +48,7 @@ def test_dead_letters_are_counted_by_group(
     sending.clock.advance_ms(60_000)
 
     assert caplog.messages == [
-        "messages are dead: group=g count=1 last: topic=T uniq_key=U0 reconsume_times=16",
-        "messages are dead: group=h count=1 last: topic=None uniq_key=None reconsume_times=1",
-        "messages are dead: group=g count=49 last: topic=T uniq_key=U49 reconsume_times=16",
+        "dead letters stored group=g count=1 topic=T uniq_key=U0 reconsume_times=16",
+        "dead letters stored group=h count=1 topic=None uniq_key=None reconsume_times=1",
+        "dead letters stored group=g count=49 topic=T uniq_key=U49 reconsume_times=16",
     ]

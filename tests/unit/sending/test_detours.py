@@ -12,6 +12,7 @@ from broker_core.store.results import PutMessageResult, PutMessageStatus
 from tests.support.clock import ManualClock
 from tests.support.delayed import Delayed
 from tests.support.faulty_storage import FaultyStorage
+from tests.support.timer_run import TimerRun
 from tests.support.transacted import Transacted
 
 if TYPE_CHECKING:
@@ -21,19 +22,22 @@ HOST = bytes(8)
 
 
 class Stage:
-    """The services that send a message on, and the Detours that choose among them."""
+    """The services that forward a message, and the Detours that choose among them."""
 
     def __init__(self) -> None:
         clock = ManualClock()
         self.delayed = Delayed(clock, FaultyStorage())
+        self.timer_run = TimerRun(clock, FaultyStorage())
         self.transacted = Transacted(clock, FaultyStorage())
 
     async def start(self) -> None:
         await self.delayed.start()
+        await self.timer_run.start()
         await self.transacted.start()
 
     async def stop(self) -> None:
         await self.delayed.stop()
+        await self.timer_run.stop()
         await self.transacted.stop()
 
     def detours(self, **keys: str) -> Detours:
@@ -42,6 +46,7 @@ class Stage:
             configuration.broker,
             self.delayed.levels,
             self.delayed.schedule,
+            self.timer_run.timers,
             self.transacted.transactions,
         )
 
@@ -78,6 +83,46 @@ async def test_a_half_message_is_withheld_and_its_delay_forgotten(stage: Stage) 
     assert table == {"TRAN_MSG": "True", "REAL_TOPIC": "T", "REAL_QID": "3"}
 
 
+async def test_a_timer_message_goes_to_the_timer_topic(stage: Stage) -> None:
+    table = {"TIMER_DELAY_MS": "1500"}
+
+    assert stage.detours().place_of(table, "T", 3) == ("rmq_sys_wheel_timer", 0)
+
+    assert (table["REAL_TOPIC"], table["REAL_QID"]) == ("T", "3")
+    assert int(table["TIMER_OUT_MS"]) == stage.timer_run.clock.now_ms() + 1_500
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+async def test_a_half_message_with_a_delivery_time_is_refused(stage: Stage, name: str) -> None:
+    with pytest.raises(
+        RequestRefusedError, match=f"can't have a delivery time .{name}."
+    ) as refused:
+        stage.detours().place_of({"TRAN_MSG": "true", name: "1"}, "T", 3)
+
+    assert refused.value.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+async def test_a_delay_level_overrides_a_delivery_time(stage: Stage) -> None:
+    table = {"DELAY": "2", "TIMER_DELAY_SEC": "1", "TIMER_DELAY_MS": "x", "TIMER_DELIVER_MS": "7"}
+
+    assert stage.detours().place_of(table, "T", 3) == ("SCHEDULE_TOPIC_XXXX", 1)
+
+    assert table == {"DELAY": "2", "REAL_TOPIC": "T", "REAL_QID": "3"}
+
+
+async def test_the_put_of_a_timer_message_adds_a_timer(stage: Stage) -> None:
+    result = PutMessageResult(PutMessageStatus.PUT_OK, 0, 0)
+    table = {"TIMER_DELAY_MS": "1500"}
+    detours = stage.detours()
+    place = detours.place_of(table, "T", 3)
+    assert place is not None
+
+    detours.note_put(place, result, table, b"", 1, HOST)
+
+    assert stage.timer_run.timers.count == 1
+    assert stage.delayed.deferred == []
+
+
 @pytest.mark.parametrize("topic", ["%RETRY%g", "%DLQ%g"])
 async def test_a_retry_of_a_committed_message_is_not_withheld(stage: Stage, topic: str) -> None:
     assert stage.detours().place_of({"TRAN_MSG": "true"}, topic, 0) is None
@@ -88,9 +133,9 @@ async def test_a_retry_of_a_committed_message_is_not_withheld(stage: Stage, topi
     [
         ({"TRAN_MSG": "true"}, ResponseCode.NO_PERMISSION),
         ({"DELAY": "soon"}, ResponseCode.SYSTEM_ERROR),
-        ({"TIMER_DELAY_SEC": "1"}, ResponseCode.MESSAGE_ILLEGAL),
-        ({"TIMER_DELAY_MS": "1"}, ResponseCode.MESSAGE_ILLEGAL),
-        ({"TIMER_DELIVER_MS": "1"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"TIMER_DELAY_SEC": "soon"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"TIMER_DELAY_MS": "1.5"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"TIMER_DELIVER_MS": "9" * 18}, ResponseCode.MESSAGE_ILLEGAL),
     ],
 )
 async def test_a_detour_that_cannot_be_taken_is_refused(

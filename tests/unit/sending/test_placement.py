@@ -10,7 +10,7 @@ from broker_core.message.data_version import DataVersion
 from broker_core.message.sys_flag import MULTI_TAGS_FLAG
 from broker_core.message.topic_config import PERM_READ, PERM_WRITE, TopicConfig
 from broker_core.protocol.codes import ResponseCode
-from broker_core.sending.placement import QUEUE_NUMS_DEFAULT, Wanted, require_writable
+from broker_core.sending.placement import QUEUE_NUMS_DEFAULT, Destination, require_writable
 from tests.unit.sending.conftest import Sending, make_sending
 
 PRODUCER = "10.0.0.9:5000"
@@ -23,8 +23,8 @@ def wanted(
     queue_nums: int | None = None,
     *,
     is_unit: bool = False,
-) -> Wanted:
-    return Wanted(topic, queue_id, default_topic, queue_nums, PRODUCER, is_unit)
+) -> Destination:
+    return Destination(topic, queue_id, default_topic, queue_nums, PRODUCER, is_unit)
 
 
 def add(
@@ -41,7 +41,7 @@ def add(
     )
 
 
-def refusal(sending: Sending, asked: Wanted) -> RequestRefusedError:
+def refusal(sending: Sending, asked: Destination) -> RequestRefusedError:
     with pytest.raises(RequestRefusedError) as refused:
         sending.placement.place(asked)
     return refused.value
@@ -116,7 +116,7 @@ def test_a_topic_is_created_on_its_first_message(
     assert sending.placement.place(wanted("T", 3)) == 3
 
     assert sending.topics.table["T"].write_queue_nums == QUEUE_NUMS_DEFAULT
-    assert f"send to an unknown topic: topic=T count=1 last: producer={PRODUCER}" in caplog.messages
+    assert f"send to an unknown topic topic=T count=1 producer={PRODUCER}" in caplog.messages
 
 
 def test_the_producer_says_how_many_queues_a_new_topic_gets(sending: Sending) -> None:
@@ -150,7 +150,7 @@ def test_below_zero_any_queue_that_may_be_written_is_chosen(sending: Sending) ->
 
 
 def test_a_queue_that_is_only_read_takes_messages_that_name_it(sending: Sending) -> None:
-    """As in the original: while a topic shrinks, producers know its old queues."""
+    """As with RocketMQ: while a topic shrinks, producers still have its old queues."""
     add(sending, "T", write=2, read=4)
 
     assert sending.placement.place(wanted("T", 3)) == 3

@@ -107,7 +107,7 @@ def test_a_pull_counts_by_queue_and_its_wait_for_the_disk_in_milliseconds() -> N
 
     stats.got("T", "g", 1, 32, 3_200)
     stats.got("T", "g", 1, 1, 100)
-    stats.got_late("T", "g", 1, 3, 0.25)
+    stats.count_late_delivery("T", "g", 1, 3, 0.25)
 
     assert counted(stats.sets["GROUP_GET_LATENCY"]["1@T@g"]) == (250, 2)
     assert counted(stats.sets["GROUP_GET_SIZE"]["T@g"]) == (3_300, 2)

@@ -41,8 +41,8 @@ def test_what_is_left_to_python_is_told_once_and_only_if_there_is_any(
     water_mark.print_left()
 
     assert [record.message for record in caplog.records] == [
-        "left to Python by the compiled turn: header=3",
-        "left to Python by the compiled turn: store=2",
+        "requests served by Python counts=header=3",
+        "requests served by Python counts=store=2",
     ]
 
 
@@ -51,7 +51,7 @@ def test_the_backlog_of_dispatch_is_told(caplog: pytest.LogCaptureFixture) -> No
 
     WaterMark(ManualClock(), lambda: 17, lambda: 0).print_dispatch_behind()
 
-    assert "dispatch behind commit log 17 bytes" in caplog.text
+    assert "dispatch behind the log bytes=17" in caplog.text
 
 
 def test_how_far_the_slaves_are_behind_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -59,4 +59,4 @@ def test_how_far_the_slaves_are_behind_is_told(caplog: pytest.LogCaptureFixture)
 
     WaterMark(ManualClock(), lambda: 0, lambda: 19).print_master_and_slave_diff()
 
-    assert "Slave fall behind master: 19 bytes" in caplog.text
+    assert "slave behind the master bytes=19" in caplog.text

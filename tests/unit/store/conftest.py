@@ -1,4 +1,4 @@
-"""A clock, a file system in memory, a started store on them."""
+"""A clock, an in-memory file system, and a started store on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def storage():
 
 @pytest.fixture
 def arrived():
-    """What the stores of the other fixtures have told: (topic, queue_id, max_offset)."""
+    """Notifications from the stores of the other fixtures: (topic, queue_id, max_offset)."""
     return []
 
 
@@ -32,7 +32,7 @@ async def store(clock, storage, arrived):
     await store.start()
     yield store
     await store.shutdown()
-    assert storage.left_open() == []
+    assert storage.unclosed_files() == []
     assert clock.waiting == 0
 
 
@@ -44,5 +44,5 @@ async def sync_store(clock, storage, arrived):
     await store.start()
     yield store
     await store.shutdown()
-    assert storage.left_open() == []
+    assert storage.unclosed_files() == []
     assert clock.waiting == 0

@@ -1,4 +1,4 @@
-"""When a put counts, what its sender is told, and when nobody has to wait."""
+"""When a put is acknowledged, with which status, and when no sender has to wait."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_waiter_is_told_once(sync_store, storage, clock, call, status):
         storage.fail(call, error=errno.EIO)
     told = Told()
 
-    assert sync_store.acknowledge.tell(put(sync_store), told, clock.monotonic())
+    assert sync_store.acknowledge.notify(put(sync_store), told, clock.monotonic())
 
     assert not told.statuses
     await until(lambda: told.statuses)
@@ -90,7 +90,7 @@ async def test_a_waiter_is_told_once(sync_store, storage, clock, call, status):
 async def test_a_waiter_is_not_told_where_there_is_nothing_to_wait_for(store, clock):
     told = Told()
 
-    assert not store.acknowledge.tell(put(store), told, clock.monotonic())
+    assert not store.acknowledge.notify(put(store), told, clock.monotonic())
     assert not told.statuses
 
 
@@ -151,7 +151,7 @@ async def test_puts_of_a_turn_are_told_together_when_the_last_is_durable(sync_st
     told = Told()
     end = sync_store.max_commit_log_offset
 
-    sync_store.acknowledge.tell_together(end, told, clock.monotonic())
+    sync_store.acknowledge.report_together(end, told, clock.monotonic())
 
     assert not told.statuses
     await until(lambda: told.statuses)
@@ -167,7 +167,7 @@ async def test_puts_of_a_turn_whose_disk_is_late_are_told_so_after_their_time(
     put_at = clock.monotonic()
     clock.advance_ms(1_000)
     told = Told()
-    sync_store.acknowledge.tell_together(sync_store.max_commit_log_offset, told, put_at)
+    sync_store.acknowledge.report_together(sync_store.max_commit_log_offset, told, put_at)
     await gate.until_entered()
 
     clock.advance_ms(3_999)
@@ -188,7 +188,7 @@ async def test_a_sender_that_cannot_be_told_keeps_no_other_waiting(sync_store, s
     for waiter in (Failing(), told):
         end = sync_store.max_commit_log_offset + 1
         put(sync_store)
-        sync_store.acknowledge.tell_together(end, waiter, 0.0)
+        sync_store.acknowledge.report_together(end, waiter, 0.0)
     gate.open.set()
     await durable(sync_store, put(sync_store))
 

@@ -1,4 +1,4 @@
-"""When a put counts on a SYNC_MASTER, and what may be read of it before."""
+"""When a put is acknowledged on a SYNC_MASTER, and which messages are readable before."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ async def test_puts_wait_in_the_usual_way_as_far_as_slaves_reach(master):
 
     master.acknowledge.replicated(end)
     assert master.acknowledge.plain_limit == end + Terms.fall_behind_max
-    # Such a slave has more than this log: its report is another log's.
+    # Such a slave has more than this log, so its report is about another log.
     master.acknowledge.replicated(end + 1)
     assert master.acknowledge.plain_limit == 0
     master.acknowledge.replicated(-1)
@@ -274,7 +274,7 @@ async def test_puts_of_a_turn_are_told_together_when_slaves_have_the_last(master
     end = master.max_commit_log_offset
     waiters = [Waiting(), Waiting()]
     for waiter in waiters:
-        master.acknowledge.tell_together(end, waiter, clock.monotonic())
+        master.acknowledge.report_together(end, waiter, clock.monotonic())
     master.acknowledge.replicated(end - 1)
     assert [waiter.statuses for waiter in waiters] == [[], []]
     master.acknowledge.replicated(end)
@@ -287,7 +287,7 @@ async def test_puts_of_a_turn_whose_slave_is_late_are_told_so_after_their_time(m
     put_at = clock.monotonic()
     clock.advance_ms(1_000)
     waiter = Waiting()
-    master.acknowledge.tell_together(master.max_commit_log_offset, waiter, put_at)
+    master.acknowledge.report_together(master.max_commit_log_offset, waiter, put_at)
 
     clock.advance_ms(1_999)
     assert waiter.statuses == []
@@ -300,7 +300,7 @@ async def test_puts_of_a_turn_are_flushed_and_wait_for_slaves(flushing_master, c
     put(flushing_master)
     end = flushing_master.max_commit_log_offset
     waiter = Waiting()
-    flushing_master.acknowledge.tell_together(end, waiter, clock.monotonic())
+    flushing_master.acknowledge.report_together(end, waiter, clock.monotonic())
     await until(lambda: flushing_master.flushed_where == end)
     assert waiter.statuses == []
 
@@ -385,7 +385,7 @@ async def test_with_sync_flush_and_in_sync_replicas_of_one_no_put_waits_in_the_u
 
 async def test_whoever_waits_for_a_slave_alone_has_nothing_flushed(master, monkeypatch):
     handed: list[object] = []
-    monkeypatch.setattr(FlushThread, "hand", lambda *flush: handed.append(flush))
+    monkeypatch.setattr(FlushThread, "submit", lambda *flush: handed.append(flush))
     result = put(master)
     wait = wait_for(master, result)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Why puts are refused: each reason alone, and what is said when several hold."""
+"""Why puts are rejected: each reason alone, and the one reported when several apply."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_core.steps import finished
+from broker_core.steps import run_to_end
 from broker_core.store.batch_parts import (
     BATCH_KEYS_MAX,
     BATCH_MESSAGES_MAX,
@@ -17,7 +17,7 @@ ONE = batch_item(b"x")
 
 
 def read(body: bytes, properties: str = "") -> BatchParts:
-    return finished(read_batch(body, properties, 91, b"\x01T", is_guarded=False))
+    return run_to_end(read_batch(body, properties, 91, b"\x01T", is_guarded=False))
 
 
 def test_a_batch_may_have_so_many_messages() -> None:

@@ -1,4 +1,4 @@
-"""Recovery in bulk finds and leaves what recovery record by record does."""
+"""Recovery in bulk has the same results as recovery record by record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker_core.config.store import StoreConfig
 
 V6_HOST = host_bytes("::1", 10911)
-TOPICS = ("one", "two", "SCHEDULE_TOPIC_XXXX")
+TOPICS = ("one", "two", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
 CONFIGS = {
     "": store_config(),
     " with extensions": store_config(
@@ -31,12 +31,12 @@ CONFIGS = {
 
 
 def bit_map_of(topic: str, properties: str) -> bytes:
-    """A bitmap for some messages, of all sizes that there may be."""
+    """Return a bitmap for some messages, of all possible sizes."""
     return bytes([crc32(properties.encode()) % 256]) * (len(properties) % 5)
 
 
 async def killed_store(dice: random.Random, config: StoreConfig) -> FaultyStorage:
-    """Return what a kill leaves of a store with messages of all kinds."""
+    """Return a killed store with messages of all kinds."""
     storage, clock = FaultyStorage(), ManualClock()
     store = a_store(clock, storage, config, bit_map_of)
     store.load()
@@ -53,7 +53,15 @@ async def killed_store(dice: random.Random, config: StoreConfig) -> FaultyStorag
             uniq_key=dice.choice([None, f"{n:032X}"]),
             sys_flag=dice.choice([0, 0, 0, 1, 4, 8]),
             born_host=dice.choice([HOST, HOST, V6_HOST]),
-            more=dice.choice([{}, {"DELAY": "3"}, {"xTAGS": "n", "MY_KEYS": "q"}]),
+            more=dice.choice(
+                [
+                    {},
+                    {"DELAY": "3"},
+                    {"xTAGS": "n", "MY_KEYS": "q"},
+                    {"TIMER_OUT_MS": str(clock.now_ms() + n)},
+                    {"TIMER_OUT_MS": dice.choice(["0", "7", "x", "-1795252759675", "9" * 16])},
+                ]
+            ),
         )
     left = storage.crash()
     await store.shutdown()
@@ -61,7 +69,7 @@ async def killed_store(dice: random.Random, config: StoreConfig) -> FaultyStorag
 
 
 def untouched(storage: FaultyStorage, dice: random.Random) -> None:
-    """As the kill has left it."""
+    """As after the kill."""
 
 
 def without_queues(storage: FaultyStorage, dice: random.Random) -> None:
@@ -121,7 +129,7 @@ HURT = {
 
 
 def recovered(storage: FaultyStorage, config: StoreConfig) -> tuple[object, dict[str, bytes]]:
-    """Return what recovery says and leaves; index files by number, for their names are times."""
+    """Return recovery's report and files; index files by number, because their names are times."""
     store = a_store(ManualClock(), storage, config, bit_map_of)
     report = store.load()._replace(duration_ms=0)
     store.close()

@@ -19,7 +19,7 @@ DIRECTORY = Path("/store/commitlog")
 
 
 async def two_files(clock, storage: FaultyStorage) -> int:
-    """Leave a log of two files; return how many messages it has."""
+    """Leave a log of two files; return the number of its messages."""
     store = a_store(clock, storage)
     store.load()
     await store.start()
@@ -27,7 +27,7 @@ async def two_files(clock, storage: FaultyStorage) -> int:
         put(store, body=b"x" * 4000)
     count = len(read_all(store))
     await store.shutdown()
-    # The one that was made ahead.
+    # The preallocated file.
     for path in [path for path in storage.files if path.parent == DIRECTORY]:
         if int(path.name) > LOG_FILE_SIZE:
             storage.unlink(path)
@@ -71,7 +71,7 @@ async def test_a_file_that_belongs_to_no_log_keeps_a_store_from_its_start(
 
     with pytest.raises(StoreError, match=reason):
         store.load()
-    assert storage.left_open() == []
+    assert storage.unclosed_files() == []
 
 
 async def test_an_empty_file_between_others_is_no_file_of_the_log(clock, storage):

@@ -1,4 +1,4 @@
-"""Extensions of ConsumeQueue units: what is written, read, cut and left out."""
+"""Extensions of ConsumeQueue units: write, read, truncate, skip."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def started(storage: FaultyStorage, clock: ManualClock | None = None) -> M
 
 
 def units_of(storage: FaultyStorage, topic: str = "TopicTest") -> list[tuple[int, int, int]]:
-    """Return a queue's units as they stand on disk."""
+    """Return a queue's units on disk."""
     directory = Path("/store/consumequeue") / topic / "0"
     data = b"".join(
         bytes(inode.data)
@@ -132,7 +132,7 @@ async def test_no_unit_crosses_files_and_their_ends_are_marked() -> None:
 
 
 def test_the_files_are_rocketmqs() -> None:
-    """What ConsumeQueueExt of 4.9.7 makes of these units, with files of 100 bytes."""
+    """The files that ConsumeQueueExt of 4.9.7 writes for these units, with a size of 100 bytes."""
     storage = FaultyStorage()
     ext = ConsumeQueueExt("T", 0, QUEUE, 100, storage, lambda files, start: None)
     ext.load(None, trust_end=True)
@@ -241,9 +241,9 @@ async def test_filters_read_the_extension() -> None:
     sql = compile_expression("colour = 'red' OR TAGS = 'A'")
 
     assert bodies(store, TagFilter(frozenset({tags_code("A")}))) == [b"0", b"2"]
-    # The bitmap of 2 says no, although the expression says yes: the record was not looked at.
+    # The bitmap of 2 says no, although the expression says yes: the record wasn't read.
     assert bodies(store, SqlFilter(sql, FilterBits(b"\x01", born_time - 1))) == [b"0", b"1"]
-    # A filter that is younger, or of other bitmaps, decides by the record.
+    # A newer filter, or one with other bitmaps, decides by the record.
     assert bodies(store, SqlFilter(sql, FilterBits(b"\x01", clock.now_ms()))) == [b"0", b"1", b"2"]
     assert bodies(store, SqlFilter(sql, FilterBits(b"\x01\0", 0))) == [b"0", b"1", b"2"]
     assert bodies(store, SqlFilter(sql)) == [b"0", b"1", b"2"]
@@ -374,7 +374,7 @@ async def test_after_a_power_cut_every_code_is_that_of_its_message(seed: int) ->
 
 
 def check_codes(store: MessageStore, *, is_extended: bool = True) -> None:
-    """Each message that can be read has the code of its tags, or none without extensions."""
+    """Check that each readable message has the code of its tags, or no code without extensions."""
     seen, queue_offset = 0, store.min_offset_in_queue("TopicTest", 0)
     while units := store.units("TopicTest", 0, queue_offset, 32):
         for commit_log_offset, size, code in units:

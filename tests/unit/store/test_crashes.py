@@ -1,4 +1,4 @@
-"""Crashes that the model of the store has found to lose something."""
+"""Crashes that lost data, found by the model of the store."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_what_is_put_where_damage_was_cut_off_can_be_read(store, storage, 
     found = reopened(killed, clock)
     assert QUARANTINE in killed.files
     found.close()
-    # The log ends before the damage now: its bytes and its unit are gone.
+    # The log now ends before the damage: its bytes and its unit are gone.
     data[second.commit_log_offset : end] = bytes(end - second.commit_log_offset)
     units = killed.files[Path("/store/consumequeue/TopicTest/0/00000000000000000000")].data
     units[20:40] = bytes(20)
@@ -154,7 +154,7 @@ async def test_a_time_is_found_beside_a_damaged_record(store, storage, clock):
     assert found.store_timestamp("TopicTest", 0, 4) == -1
     for number in [*range(4), *range(6, 9)]:
         assert found.offset_in_queue_by_time("TopicTest", 0, times[number]) == number
-    # From the place of the damaged one, which a pull steps over.
+    # From the offset of the damaged message, which a pull skips.
     assert found.offset_in_queue_by_time("TopicTest", 0, times[5]) == 4
     found.close()
 

@@ -1,4 +1,4 @@
-"""Deletions of topics: remembered, moved back to the log's end, forgotten with their messages."""
+"""Deleted topics: remembered, moved back with the log's end, forgotten with their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is durable when, who is told, what a failed flush means."""
+"""When data is durable, which notifications follow, and the effect of a failed flush."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_a_slaves_log_is_flushed_by_interval_in_either_mode(clock, storage
 
 
 async def pass_seconds(clock: ManualClock, seconds: int) -> None:
-    """Let seconds pass, each when all that the one before has woken sleeps again."""
+    """Advance second by second, each once all woken tasks sleep again."""
     for _ in range(5):
         await asyncio.sleep(0)
     sleepers = clock.waiting
@@ -301,13 +301,13 @@ async def test_a_flush_that_is_not_timed_takes_its_least_pages_and_no_byte_less(
     overhead = put(store, body=b"").wrote_size
     assert await store.flush()
     least = 4 * 4096 - missing
-    hand, handed = FlushThread.hand, []
+    hand, handed = FlushThread.submit, []
 
     def note(thread, files, done):
         handed.append(files)
         hand(thread, files, done)
 
-    monkeypatch.setattr(FlushThread, "hand", note)
+    monkeypatch.setattr(FlushThread, "submit", note)
     assert put(store, body=b"x" * (least - overhead)).wrote_size == least
     for _ in range(5):
         await asyncio.sleep(0)
@@ -366,7 +366,7 @@ async def test_each_flush_tells_how_many_messages_came_since_the_one_before(sync
 
 @pytest.mark.parametrize("lack", [MemoryError(), RuntimeError(NO_THREAD)])
 async def test_what_cannot_be_handed_to_the_thread_is_flushed_later(sync_store, clock, lack):
-    with mock.patch.object(FlushThread, "hand", side_effect=lack):
+    with mock.patch.object(FlushThread, "submit", side_effect=lack):
         wait = sync_store.acknowledge.until_acknowledged(put(sync_store))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -391,7 +391,7 @@ async def test_queues_whose_flush_failed_are_in_no_checkpoint_and_end_the_puts(s
 
 
 async def test_queues_that_lacked_memory_for_their_flush_are_in_no_checkpoint(clock, storage):
-    """A start reads the log anew, then: their units may not be on the disk."""
+    """A start then reads the log again, because their units may not be on disk."""
     store = a_store(clock, storage)
     store.load()
     await store.start()

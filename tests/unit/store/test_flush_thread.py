@@ -1,4 +1,4 @@
-"""What is handed to the flush thread, and when the loop is told."""
+"""Work for the flush thread, and when the loop is notified."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Told:
-    """Takes what the loop is told, and where."""
+    """Receives the loop's notifications, with their thread."""
 
     def __init__(self) -> None:
         self.errors: list[Exception | None] = []
@@ -58,7 +58,7 @@ async def test_files_are_flushed_in_a_thread_and_the_loop_is_told_on_its_own(sto
     told, flushed_in = Told(), []
     storage.on_call = lambda call: flushed_in.append((call, threading.current_thread().name))
 
-    thread.hand([a_file(storage), a_file(storage, "b")], told)
+    thread.submit([a_file(storage), a_file(storage, "b")], told)
     await told.until(1)
 
     assert [one for one in flushed_in if one[0] == "fdatasync"] == [("fdatasync", "flush")] * 2
@@ -70,7 +70,7 @@ async def test_the_loop_is_told_what_went_wrong_and_nothing_behind_it_is_flushed
     told = Told()
     storage.fail("fdatasync")
 
-    thread.hand([a_file(storage), a_file(storage, "b")], told)
+    thread.submit([a_file(storage), a_file(storage, "b")], told)
     await told.until(1)
 
     assert isinstance(told.errors[0], OSError)
@@ -80,10 +80,10 @@ async def test_the_loop_is_told_what_went_wrong_and_nothing_behind_it_is_flushed
 async def test_what_is_handed_over_meanwhile_comes_next(storage, thread):
     told = Told()
     gate = Gate(storage, "fdatasync")
-    thread.hand([a_file(storage)], told)
+    thread.submit([a_file(storage)], told)
     await gate.until_entered()
     storage.fail("fdatasync")
-    thread.hand([a_file(storage, "b")], told)
+    thread.submit([a_file(storage, "b")], told)
     gate.open.set()
     await told.until(2)
 
@@ -94,7 +94,7 @@ async def test_what_is_handed_over_meanwhile_comes_next(storage, thread):
 async def test_a_shutdown_waits_for_what_was_handed_over(storage):
     thread, told = FlushThread(), Told()
     gate = Gate(storage, "fdatasync")
-    thread.hand([a_file(storage)], told)
+    thread.submit([a_file(storage)], told)
     await gate.until_entered()
     asyncio.get_running_loop().run_in_executor(None, gate.open.set)
 
@@ -109,7 +109,7 @@ def test_a_closed_loop_is_told_nothing_and_the_thread_ends(storage):
     gate = Gate(storage, "fdatasync")
 
     async def hand() -> None:
-        thread.hand([a_file(storage)], lambda error: None)
+        thread.submit([a_file(storage)], lambda error: None)
         await gate.until_entered()
 
     asyncio.run(hand())
@@ -125,10 +125,10 @@ async def test_without_a_thread_nothing_is_handed_over_and_later_it_is(storage, 
         mock.patch.object(threading.Thread, "start", side_effect=RuntimeError(NO_THREAD)),
         pytest.raises(RuntimeError),
     ):
-        thread.hand([a_file(storage)], told)
+        thread.submit([a_file(storage)], told)
     assert storage.calls["fdatasync"] == 0
 
-    thread.hand([a_file(storage)], told)
+    thread.submit([a_file(storage)], told)
     await told.until(1)
     assert told.errors == [None]
 
@@ -143,7 +143,7 @@ async def test_a_loop_without_memory_is_told_later(storage, thread):
         return call(*arguments)
 
     with mock.patch.object(loop, "call_soon_threadsafe", call_soon_threadsafe):
-        thread.hand([a_file(storage)], told)
+        thread.submit([a_file(storage)], told)
         await told.until(1)
 
     assert told.errors == [None]

@@ -1,4 +1,4 @@
-"""Entries in a store's directories that no store made keep nobody from starting it."""
+"""Foreign files in a store's directories don't prevent its start."""
 
 from __future__ import annotations
 

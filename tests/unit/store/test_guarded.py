@@ -1,4 +1,4 @@
-"""Records whose last property guards the whole of them (enabledAppendPropCRC)."""
+"""Records whose last property is a checksum of the whole record (enabledAppendPropCRC)."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ async def test_the_header_names_the_first_and_last_message(store, storage, clock
     first = put(store, keys="a")
     clock.advance_ms(2500)
     last = put(store, keys="b")
-    assert found(store, "b")  # which writes what waits
+    assert found(store, "b")  # which writes pending entries
 
     data = next(i.data for path, i in storage.files.items() if path.parent.name == "index")
     assert HEADER.unpack_from(data) == (
@@ -235,7 +235,7 @@ def test_the_compiled_turn_writes_the_entries_that_python_writes(seed, is_by_arr
     before = bytearray(file_size(slot_num, entry_num))
     HEADER.pack_into(before, 0, *([dice.choice([0, 90_000])] * 2), 0, 0, 0, 1)
     for slot in range(slot_num):
-        # Stale ones: what is not there yet, or comes only now, is no entry of the chain.
+        # Stale ones: positions at or after the current one aren't part of the chain.
         stale = [1, 5, 30] if is_by_arrays else [-1, 70]
         SLOT.pack_into(before, 40 + 4 * slot, dice.choice([0, 0, *stale]))
     files = []
@@ -361,7 +361,7 @@ async def test_chains_that_a_power_cut_tore_are_made_anew_from_the_entries_befor
     torn = FaultyStorage()
     path = await left_index(ManualClock(), torn)
     data = torn.files[path].data
-    # Of entries that go, and of the slots.
+    # Of removed entries, and of the slots.
     entry = ENTRIES_FROM + 250 * ENTRY.size
     if damage == "slot":
         data[HEADER.size : HEADER.size + 4 * SLOTS] = b"\xff" * 4 * SLOTS
@@ -382,7 +382,7 @@ async def test_a_slot_that_leads_behind_the_counted_entries_finds_nothing(clock,
     index = IndexFile(storage.open(path), SLOTS, 400)
     data = storage.files[path].data
     key_hash = 7
-    # The entry reached the disk before a power cut, and the header that counts it did not.
+    # Before a power cut, the entry reached the disk, but the header that counts it didn't.
     entry = ENTRIES_FROM + index.count * ENTRY.size
     ENTRY.pack_into(data, entry, key_hash, 4_000, 0, 0)
     slot = HEADER.size + key_hash % SLOTS * 4

@@ -1,4 +1,4 @@
-"""Putting messages: places, limits, bytes."""
+"""Putting messages: offsets, limits, bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_core.formats import record
 from broker_core.formats.cq_unit import UNIT
 from broker_core.message import properties as message_properties
 from broker_core.message.ids import host_bytes
-from broker_core.steps import finished
+from broker_core.steps import run_to_end
 from broker_core.store import put as store_put
 from broker_core.store.results import PutMessageStatus, RefusedPutError
 from tests.support.builders import (
@@ -248,7 +248,7 @@ async def test_a_batch_never_spans_two_files(store):
 
 
 class Recorded(bytearray):
-    """Memory that remembers whether the head's size field was there when a slice was written."""
+    """Memory that records whether the head's size field was set when a slice was written."""
 
     def __init__(self) -> None:
         super().__init__(LOG_FILE_SIZE)
@@ -376,7 +376,7 @@ def _unit_file(storage: FaultyStorage) -> Path:
 async def test_a_put_that_breaks_off_for_lack_of_memory_is_the_last_until_a_start(
     clock, storage, place
 ):
-    """Else the next one would take its place in the queue, or end in front of half a record."""
+    """Otherwise the next one would reuse its queue offset, or follow half a record."""
     store = a_store(clock, storage)
     store.load()
     await store.start()
@@ -424,7 +424,7 @@ async def test_a_batch_that_was_read_in_steps_is_put_as_another_one(store):
     steps = store.own_puts.batch_steps(
         "TopicTest", 0, b"".join(items), "CLUSTER\x01c", born_host=HOST
     )
-    result = put_batch(store, *items, parts=finished(steps))
+    result = put_batch(store, *items, parts=run_to_end(steps))
 
     assert result.queue_offset == 5
     stored = [(one.body, one.properties, one.body_crc) for one in read_all(store)]
@@ -434,6 +434,6 @@ async def test_a_batch_that_was_read_in_steps_is_put_as_another_one(store):
 @pytest.mark.parametrize("body", [b"no batch", b"", b"x" * 100])
 async def test_steps_refuse_what_a_put_refuses(store, body: bytes):
     with pytest.raises(RefusedPutError):
-        finished(store.own_puts.batch_steps("TopicTest", 0, body, "", born_host=HOST))
+        run_to_end(store.own_puts.batch_steps("TopicTest", 0, body, "", born_host=HOST))
 
     assert store.own_puts.state.put_failed_times == 1

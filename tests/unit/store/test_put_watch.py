@@ -1,4 +1,4 @@
-"""Slow puts: what is logged of one that takes more than 500 ms, and of one that does not."""
+"""Slow puts: only puts that take more than 500 ms are logged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SlowBuffer(bytearray):
-    """Memory whose pages come late: each slice that is written lets time pass."""
+    """Memory with slow page faults: each written slice advances the time."""
 
     def __init__(self, clock: ManualClock, milliseconds: int) -> None:
         super().__init__(LOG_FILE_SIZE)
@@ -29,7 +29,7 @@ class SlowBuffer(bytearray):
 
 
 def slow_down(storage: FaultyStorage, clock: ManualClock, call: str, milliseconds: int) -> None:
-    """Let each call of a kind take so long."""
+    """Make each call of a kind take this long."""
 
     def hold(made: str) -> None:
         if made == call:
@@ -52,7 +52,7 @@ def put_batch(store: MessageStore) -> PutMessageStatus:
 async def test_a_put_that_waits_for_pages_is_told_from_more_than_500_ms_on(store, clock, caplog):
     put(store)
     clock.hold_ms(1)
-    # Two slices are written of each record.
+    # Two slices are written per record.
     slow = store.files.put_state.buffer = SlowBuffer(clock, 250)
 
     put(store)
@@ -61,13 +61,13 @@ async def test_a_put_that_waits_for_pages_is_told_from_more_than_500_ms_on(store
     result = put(store, body=b"x" * 1000)
 
     assert told(caplog) == [
-        f"slow put: topic=TopicTest queue_id=0 size={result.wrote_size} took_ms=502 "
+        f"slow put topic=TopicTest queue_id=0 size={result.wrote_size} took_ms=502 "
         "waited_for=pages of the mapped files 502 ms"
     ]
 
 
 async def test_a_put_says_what_it_waited_for_when_it_made_room(store, storage, clock, caplog):
-    # The log, the queue and the index: each makes its first file, and reserves its blocks.
+    # The log, the queue and the index: each creates its first file, and allocates its blocks.
     slow_down(storage, clock, "allocate", 200)
 
     result = put(store, uniq_key="U")
@@ -130,7 +130,7 @@ async def test_a_batch_is_told_as_one_put(store, storage, clock, caplog):
     assert put_batch(store) is PutMessageStatus.PUT_OK
 
     assert [line.partition(" took")[0] for line in told(caplog)] == [
-        f"slow put: topic=TopicTest queue_id=0 size={store.max_commit_log_offset}"
+        f"slow put topic=TopicTest queue_id=0 size={store.max_commit_log_offset}"
     ]
 
 

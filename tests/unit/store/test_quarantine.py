@@ -1,4 +1,4 @@
-"""Which ranges of the log are known to be damaged."""
+"""Known damaged ranges of the log."""
 
 from __future__ import annotations
 

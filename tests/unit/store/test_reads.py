@@ -230,7 +230,7 @@ async def test_messages_that_the_kernel_has_put_out_of_memory_are_read_by_anothe
     assert isinstance(in_memory, GetMessageResult)
     store.own_reads.fresh_bytes = 0
     calls = storage.calls["pread"]
-    # Of a page of the log in the midst of these.
+    # A page of the log in the middle of these.
     storage.is_absent = lambda page: page == places[20] // PAGE
 
     answer = store.get_message("TopicTest", 0, 8, 32, None)
@@ -344,7 +344,7 @@ async def test_a_glance_into_a_later_file_finds_its_records(store):
     glanced = store.glance(last.commit_log_offset)
     assert glanced is not None
     assert bytes(glanced[0]) == bytes(store.look_message(last.commit_log_offset))
-    # What fills the first file up is no message.
+    # The filler of the first file isn't a message.
     end = max(
         message.commit_log_offset + message.store_size
         for message in read_all(store)

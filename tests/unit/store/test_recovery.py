@@ -1,4 +1,4 @@
-"""What a start makes of what an exit has left."""
+"""Recovery at a start, after any kind of exit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def bodies(store, topic: str = "TopicTest", queue_id: int = 0) -> list[bytes]:
 async def filled(
     storage: FaultyStorage, count: int, *, clean: bool = False, size: int = 0, **changes
 ):
-    """Fill a store and leave it as a kill, or a shutdown, does; return (storage, puts)."""
+    """Fill a store and end it as a kill or a shutdown does; return (storage, puts)."""
     store = a_store(ManualClock(), storage, store_config(**changes))
     store.load()
     await store.start()
@@ -367,7 +367,7 @@ async def test_a_kill_between_two_files_loses_nothing(storage):
 
 
 async def test_stale_records_behind_a_cut_are_not_brought_back(storage):
-    """A real broker cuts without zeroing: what it cut may lie behind what was written since."""
+    """A real broker truncates without zeroing, so old records may follow newer ones."""
     left, puts = await filled(storage, 20)
     new = left.crash()
     first, second = puts[10], puts[11]

@@ -1,4 +1,4 @@
-"""A slave's store is that of its master, however the bytes come."""
+"""A slave's store equals its master's, however the bytes arrive."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ V6 = bytes(range(16)) + b"\0\0\x2a\x9f"
 
 
 def a_mixture(store: MessageStore, count: int, seed: int = 7) -> None:
-    """Put messages of every kind: of other hosts, delayed, half, without anything, long."""
+    """Put messages of every kind: other hosts, delays, timers, half, bare and long ones."""
     chance = random.Random(seed)
     for number in range(count):
         kind = number % 11
+        more = {3: {"DELAY": "2"}, 6: {"TIMER_OUT_MS": str(1_795_252_759_675 + number)}}
+        own = {3: "SCHEDULE_TOPIC_XXXX", 6: "rmq_sys_wheel_timer"}
         put(
             store,
-            topic=("A", "B", "SCHEDULE_TOPIC_XXXX" if kind == 3 else "C")[number % 3],
+            topic=("A", "B", own.get(kind, "C"))[number % 3],
             queue_id=chance.randrange(3),
             body=bytes(chance.randrange(600)) if kind else b"",
             tags=None if kind == 5 else f"tag{kind}",
@@ -35,7 +37,7 @@ def a_mixture(store: MessageStore, count: int, seed: int = 7) -> None:
             uniq_key=f"U{number}" if kind % 2 else None,
             sys_flag=TRANSACTION_PREPARED_TYPE if kind == 7 else 0,
             born_host=V6 if kind == 4 else HOST,
-            more={"DELAY": "2"} if kind == 3 else {"名": "值"},
+            more=more.get(kind, {"名": "值"}),
         )
 
 
@@ -58,7 +60,7 @@ def queues_of(store: MessageStore) -> dict[tuple[str, int], bytes]:
 
 
 def receive(store: MessageStore, data: bytes, size: int) -> None:
-    """Append bytes as transfers do: never over the end of a file."""
+    """Append bytes as transfers do: never across the end of a file."""
     log = store.files.log
     while data:
         room = log.file_size - log.max_offset % log.file_size
@@ -127,7 +129,7 @@ async def test_arrivals_are_told_of_what_comes(master, clock, storage):
 
 @pytest.mark.parametrize("size", [90, 300_000])
 async def test_one_wrong_byte_anywhere_is_never_dispatched(master, clock, size):
-    """In a head, a body, a topic, properties: the log is cut before the record, or it is whole."""
+    """In any part of a record: the log is cut before the record, or it's complete."""
     for number in range(4):
         put(master, body=b"b%d" % number * 40, tags="t", keys="k")
     data = log_of(master)
@@ -138,7 +140,7 @@ async def test_one_wrong_byte_anywhere_is_never_dispatched(master, clock, size):
         await slave.start()
         wrong = bytearray(data)
         wrong[record * 2 + position] ^= 0x40
-        # A size that is too long waits for what does not come; all else is refused.
+        # A size that is too long waits for bytes that never arrive; everything else is rejected.
         with contextlib.suppress(ReplicationError):
             receive(slave, bytes(wrong), size)
         assert slave.replay.dispatched_where == record * 2, position
@@ -249,7 +251,7 @@ async def test_a_topic_made_again_before_the_slave_heard_of_it_has_its_own_messa
     put(master, topic="other")
     master.delete_topic("again")
     for number in range(600):
-        # Fewer than before, so that old units would lie behind the new ones.
+        # Fewer than before, so that old units would follow the new ones.
         put(master, topic="again", queue_id=number % 2 + 1, body=b"new%d" % number)
     slave = a_slave(clock)
     await slave.start()
@@ -323,7 +325,7 @@ async def test_a_kill_at_any_byte_leaves_the_topic_made_again(master, clock):
         slave = a_slave(clock, storage)
         await slave.start()
         receive(slave, data[: end // 2], 1_000)
-        # It is killed when it has received the rest and looked at nothing.
+        # It's killed after receiving the rest and before processing it.
         slave.files.log.append_data(memoryview(data[end // 2 : end]))
         disk = storage.crash()
         await slave.shutdown()

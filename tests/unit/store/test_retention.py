@@ -1,4 +1,4 @@
-"""What expires, when; what a full disk means."""
+"""Expiry, and the effect of a full disk."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ HOUR_MS = 3_600_000
 
 
 def at_hour(hour: int) -> int:
-    """Return a wall time at which the local hour is this one."""
+    """Return a wall time in this local hour."""
     local = datetime(2026, 6, 15, 12, 30, tzinfo=UTC).astimezone()
     return int((local + timedelta(hours=hour - local.hour)).timestamp() * 1000)
 
 
 async def run(task, clock) -> None:
-    """Run something that pauses between files."""
-    running = asyncio.ensure_future(task)  # noqa: TID251  a test is its own owner
+    """Run a task that pauses between files."""
+    running = asyncio.ensure_future(task)  # noqa: TID251  the test owns the task
     while not running.done():
         clock.advance_ms(100)
         await asyncio.sleep(0)
@@ -59,7 +59,7 @@ async def test_files_go_when_their_time_is_over_and_it_is_the_hour(storage):
 
     assert before > 3
     assert len(store.files.log.files) == 1
-    assert [path for path in storage.left_open() if path not in storage.files] == []
+    assert [path for path in storage.unclosed_files() if path not in storage.files] == []
     await store.shutdown()
 
 

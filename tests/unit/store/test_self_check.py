@@ -61,8 +61,7 @@ async def test_a_gap_is_told_of_once(
 
     (line,) = [record.getMessage() for record in caplog.records]
     assert line == (
-        f"files of the store are missing: directory={log} "
-        "from=00000000000000001000 to=00000000000000002000"
+        f"store files missing directory={log} from=00000000000000001000 to=00000000000000002000"
     )
 
 

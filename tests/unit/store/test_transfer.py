@@ -22,7 +22,7 @@ NO_LIMIT = 1 << 62
 
 
 class LogFile:
-    """A file of the log whose records have no more than their size."""
+    """A file of the log whose records contain only their size."""
 
     def __init__(self, file_from_offset: int) -> None:
         self.file_from_offset = file_from_offset
@@ -43,7 +43,7 @@ def file_at(offset: int) -> Any:
 
 
 def units_of(*places: tuple[int, int] | bytes) -> memoryview:
-    """Return units of (offset, size), with the records' sizes written where they lead."""
+    """Return units of (offset, size), with the records' sizes written at these offsets."""
     data = b""
     for place in places:
         if isinstance(place, bytes):

@@ -1,4 +1,4 @@
-"""Messages that wait in a buffer: who sees them when, what a kill takes, when buffers run out."""
+"""Buffered messages: visibility, loss by a kill, and exhausted buffers."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def test_a_kill_while_a_buffer_is_committed_is_no_damage(store, storage, c
     path = next(path for path in storage.files if path.parent.name == "commitlog")
     whole = bytes(storage.files[path].data)
     found = set()
-    # The kernel writes page by page, and a process is killed between two of them.
+    # The kernel writes page by page, and a process may be killed between two pages.
     for written in range(0, store.max_commit_log_offset + PAGE, PAGE):
         killed = nothing.crash()
         killed.files[path].data[:written] = whole[:written]
@@ -193,13 +193,13 @@ async def test_what_is_committed_is_flushed_at_once_unless_that_is_timed(
     clock, storage, monkeypatch, is_timed, is_flushed
 ):
     store = await started(clock, storage, flush_commit_log_timed=is_timed)
-    hand, handed = FlushThread.hand, []
+    hand, handed = FlushThread.submit, []
 
     def note(thread, files, done):
         handed.append(files)
         hand(thread, files, done)
 
-    monkeypatch.setattr(FlushThread, "hand", note)
+    monkeypatch.setattr(FlushThread, "submit", note)
     put(store, body=b"x" * 4 * PAGE)
     assert handed == []
 
@@ -371,9 +371,9 @@ async def test_memory_that_may_not_be_locked_is_said_once_and_used(
     put(store)
     await store.shutdown()
 
-    said = [entry for entry in caplog.records if "is not locked" in entry.message]
+    said = [entry for entry in caplog.records if "memory not locked" in entry.message]
     assert len(said) == 1
-    assert f"RLIMIT_MEMLOCK allows {said_limit} bytes" in said[0].message
+    assert f"limit_bytes={said_limit}" in said[0].message
 
 
 async def test_a_pool_that_no_machine_has_memory_for_is_one_sentence(clock, storage):

@@ -1,4 +1,4 @@
-"""What may be read, and who is told when it is more."""
+"""The readable end, and the notifications when it advances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warming files of the log up, and locking them in memory."""
+"""Warming up files of the log, and locking them in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def started(clock: Clock, storage: Storage, **changes: Any) -> MessageStor
 
 
 def pieces(storage, file_from_offset: int) -> list[tuple[int, int]]:
-    """Return what was populated of a file in steps of the warm-up."""
+    """Return the parts of a file that the warm-up populated."""
     name = f"{file_from_offset:020}"
     return [
         (offset, length)
@@ -102,7 +102,7 @@ async def test_a_file_that_is_full_is_unlocked(clock, storage):
 async def test_synchronous_flush_makes_what_is_warmed_durable(
     clock, storage, flush_disk_type, flushes
 ):
-    # Nothing but the warm-up opens files of the log again.
+    # Only the warm-up reopens files of the log.
     store = await started(clock, storage, flush_disk_type=flush_disk_type)
     before = storage.calls["open"]
     store.files.log.make_room(100)
@@ -120,7 +120,7 @@ async def test_a_file_that_may_not_be_locked_is_warm_all_the_same(clock, storage
     await until(lambda: storage.calls["lock_memory"] > 0)
 
     assert len(read_all(store)) == 40
-    assert sum("is not locked" in entry.message for entry in caplog.records) == 1
+    assert sum("memory not locked" in entry.message for entry in caplog.records) == 1
     await store.shutdown()
 
 
@@ -128,7 +128,7 @@ async def test_a_flush_that_fails_while_warming_stops_the_warming(clock, storage
     store = await started(clock, storage, flush_disk_type="SYNC_FLUSH")
     storage.fail("fdatasync")
     store.files.log.make_room(100)
-    await until(lambda: any("warming up stops" in entry.message for entry in caplog.records))
+    await until(lambda: any("warm-up stopped" in entry.message for entry in caplog.records))
 
     assert pieces(storage, 0) == WHOLE[:1]
     assert storage.locked == []

@@ -77,5 +77,5 @@ def test_queues_without_deliveries_go_when_there_are_too_many(
     deliveries.note(("g", "T", 3), 1, delivered())
 
     assert set(deliveries.queues) == {QUEUE, ("g", "T", 3)}
-    # Whoever holds what waits of a queue looks it up again.
+    # Holders of a queue's deliveries must look them up again.
     assert deliveries.queues is not before

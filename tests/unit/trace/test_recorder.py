@@ -1,4 +1,4 @@
-"""The flight recorder: deliveries side by side are one span."""
+"""The flight recorder: adjacent deliveries form one span."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_wait_that_lengthens_a_span_is_told_by_the_wall_time_of_its_begin(
     clock.advance_ms(300)
     clock.step_wall_clock_ms(-60_000)
     deliver(recorder, 4, 8)
-    # Nonsense of a damaged record.
+    # Nonsense from a damaged record.
     recorder.delivered(QUEUE, 8, 9, -(1 << 63), 100, "c", is_cold=False)
 
     (span,) = recorder.snapshot(0.0)

@@ -50,7 +50,7 @@ def test_a_sample_is_found_wherever_the_key_stands(
         {"UNIQ_KEY": key, "a": "b"} if number % 2 else {"a": "b", "UNIQ_KEY": key}
         for number, key in enumerate(keys)
     ]
-    # A body that looks like a key is none.
+    # Text in the body that looks like a key doesn't count.
     body = b"\x02UNIQ_KEY\x01key 0\x02"
     records = [a_record(properties.encode(table), body) for table in tables]
 

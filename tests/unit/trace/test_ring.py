@@ -1,4 +1,4 @@
-"""What a watch keeps: numbered events that wait, and sent ones, by either twin of a stretch."""
+"""A watch's buffer: numbered pending events and sent ones, by either twin of a stretch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def numbers(stretches: list[Stretch]) -> list[int]:
 
 
 def a_ring(numbered_type: Any, count: int, events_max: int = 1_000) -> Ring:
-    """A ring with numbers from 1 on."""
+    """Return a ring with numbers from 1 on."""
     ring = Ring(events_max, numbered_type)
     for number in range(1, count + 1):
         ring.add(number, HEAD, event())
@@ -39,7 +39,7 @@ def a_ring(numbered_type: Any, count: int, events_max: int = 1_000) -> Ring:
 
 
 def a_push(batch: list[Stretch]) -> bytes:
-    """What a watch makes of a batch."""
+    """Return a watch's push of a batch."""
     return b'{"lastSeq":"9","events":[%b]}' % b",".join([each.body() for each in batch])
 
 

@@ -1,4 +1,4 @@
-"""What watchers are told of messages that the broker stores again."""
+"""Watch events for messages that the broker stores again."""
 
 from __future__ import annotations
 

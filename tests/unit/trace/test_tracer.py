@@ -327,7 +327,7 @@ async def test_what_the_ring_lost_meanwhile_is_counted(
         if is_long:
             tracer.push_all()
 
-    # Of 3 to 6, which came, the last one did not reach the page.
+    # Of 3 to 6, which arrived, the last one didn't reach the page.
     watch(tracer, "d", resumed(watched, 5, 3), after)
     tracer.push_all()
 
@@ -410,7 +410,7 @@ async def test_an_account_that_may_not_read_a_topic_any_more_is_sent_nothing_of_
         ("stored", "T"),
         ("refused", ""),
     ]
-    # What waited when the right went does not come; what was never to be seen is not counted.
+    # Events pending when the permission was revoked aren't sent; hidden events aren't counted.
     assert viewer.batches[-1]["dropped"] == "1"
     assert viewer.batches[-1]["offered"] == {"stored": "2", "refused": "1"}
 

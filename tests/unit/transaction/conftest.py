@@ -1,4 +1,4 @@
-"""A store with transactions, driven by a manual clock."""
+"""A store with transactions on a manual clock."""
 
 from __future__ import annotations
 

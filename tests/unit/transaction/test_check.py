@@ -17,20 +17,20 @@ from tests.support.transacted import CHECK_MAX, COMMIT, INTERVAL_MS, ROLLBACK, T
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker_core.processors.around.listened import Ask, ListenedTransactions
+    from broker_core.processors.wrappers.transaction_listener import Ask, ListenerAdapter
     from broker_core.store.acknowledge import Acknowledgement
     from broker_core.transaction.check import CheckedHalf
     from broker_core.transaction.half import Outcome
     from tests.support.clock import ManualClock
     from tests.support.faulty_storage import FaultyStorage
 
-    Listened = Callable[[Ask], ListenedTransactions]
+    Listened = Callable[[Ask], ListenerAdapter]
 
 HOUR = 3_600_000
 
 
 def with_slave(transacted: Transacted) -> Acknowledgement:
-    """Make its broker a master with one slave, which has everything that is there."""
+    """Make its broker a master with one slave that is fully caught up."""
     store = transacted.store
     store.take_role(is_slave=False, terms=Terms())
     store.acknowledge.replicated(store.max_commit_log_offset)
@@ -38,7 +38,7 @@ def with_slave(transacted: Transacted) -> Acknowledgement:
 
 
 async def begun_round(transacted: Transacted) -> asyncio.Task[list[CheckedHalf]]:
-    """Begin a round, and let it go as far as it comes without its slave."""
+    """Start a round, and run it as far as possible without its slave."""
     asking = asyncio.create_task(transacted.round())
     for _ in range(10):
         await asyncio.sleep(0)
@@ -48,7 +48,7 @@ async def begun_round(transacted: Transacted) -> asyncio.Task[list[CheckedHalf]]
 def assert_committed(
     transacted: Transacted, acknowledge: Acknowledgement, asked: CheckedHalf
 ) -> None:
-    """Commit what was asked about; the slave has it all."""
+    """Commit the checked transactions; the slave has everything."""
     assert transacted.refusal(asked, COMMIT) is None
     acknowledge.replicated(transacted.store.max_commit_log_offset)
     assert transacted.bodies() == [b"half"]
@@ -205,10 +205,10 @@ async def test_parked_transactions_are_counted_by_group(
 
     clock.advance_ms(60_000)
 
-    parked = "undecided transactions are parked: group=pg"
+    parked = "undecided transaction parked group=pg"
     assert caplog.messages == [
-        f"{parked} count=1 last: checks={CHECK_MAX} uniq_key=U0",
-        f"{parked} count=19 last: checks={CHECK_MAX} uniq_key=U19",
+        f"{parked} count=1 checks={CHECK_MAX} uniq_key=U0",
+        f"{parked} count=19 checks={CHECK_MAX} uniq_key=U19",
     ]
 
 
@@ -222,7 +222,7 @@ async def test_transactions_without_a_producer_are_counted_by_group(
     await transacted.round()
 
     assert [one for one in caplog.messages if "no producer" in one] == [
-        "no producer to ask about transactions: group=pg count=1 last: uniq_key=U0"
+        "no producer to check the transaction group=pg count=1 uniq_key=U0"
     ]
 
 
@@ -378,7 +378,7 @@ async def test_nobody_is_asked_about_a_record_that_is_gone_or_an_outcome_to_be_w
 
 
 class Resolved:
-    """A listener that ends what was checked too often."""
+    """A listener that ends transactions checked too often."""
 
     def __init__(self, ask: Ask, outcome: Outcome) -> None:
         self.ask = ask
@@ -408,7 +408,7 @@ async def test_a_listener_ends_what_was_checked_too_often(
     assert transacted.arrived(MAX_TIME_TOPIC) == []
     assert not transacted.transactions.pending
     assert caplog.messages == [
-        "undecided transactions are ended: group=pg count=1 last: "
+        "undecided transaction ended group=pg count=1 "
         f"outcome={outcome.value} checks={CHECK_MAX} uniq_key=U status=PUT_OK"
     ]
     await transacted.stop()
@@ -493,7 +493,7 @@ async def test_what_cannot_be_parked_is_parked_by_a_later_round(
 async def test_after_a_restart_too_a_copy_is_as_old_as_its_transaction(
     transacted: Transacted, clock: ManualClock, storage: FaultyStorage
 ) -> None:
-    """Otherwise what is asked about all the time is never given up."""
+    """Otherwise a transaction that is checked all the time would never be given up."""
     transacted.send(b"old")
     clock.advance_ms(72 * HOUR - 2 * INTERVAL_MS)
     assert len(await transacted.round()) == 1

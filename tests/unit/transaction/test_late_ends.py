@@ -1,4 +1,4 @@
-"""Ends that come late, and what could not be put at first."""
+"""Late ends, and puts that failed at first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def parked(transacted: Transacted) -> PutMessageResult:
-    """Send a half message and ask about it until it is parked; return it."""
+    """Send a half message and check it until it's parked; return it."""
     half = transacted.send(b"parked", UNIQ_KEY="U")
     for _ in range(CHECK_MAX + 1):
         await transacted.round()
@@ -77,7 +77,7 @@ async def test_a_half_message_that_says_no_place_is_not_committed_and_can_be_rol
     (message,) = transacted.half_queue()
     transacted.transactions.add(half, table, b"lost", message.born_timestamp, HOST)
 
-    assert transacted.refusal(half, COMMIT) == "the half message does not say where it goes"
+    assert transacted.refusal(half, COMMIT) == "the half message has no destination"
     assert transacted.refusal(half, ROLLBACK) is None
 
 
@@ -107,7 +107,7 @@ async def test_a_commit_that_the_native_turn_has_put_is_known(transacted: Transa
     assert transacted.transactions.half_progress == 1
     assert transacted.end(stored, COMMIT) is None
     assert transacted.refusal(stored, ROLLBACK) == "the transaction was committed"
-    # The op message at 7 is of a decided one: the progress may go beyond it.
+    # The op message at 7 belongs to a decided one, so the progress can pass it.
     await transacted.transactions.settle_all()
     assert transacted.offsets.query("CID_RMQ_SYS_TRANS", OP_TOPIC, 0) == 8
 

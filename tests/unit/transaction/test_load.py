@@ -1,4 +1,4 @@
-"""What a start, or a promotion, finds of the transactions before it."""
+"""Transactions found by a start or a promotion."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_progress_lets_a_restart_look_at_the_undecided_only(
 async def test_a_start_reads_nothing_before_the_progress(
     transacted: Transacted, clock: ManualClock, storage: FaultyStorage
 ) -> None:
-    """The op messages of what lies there may have expired."""
+    """Earlier op messages may have expired."""
     transacted.send(b"decided")
     waits = transacted.send(b"waits")
     await transacted.stop()

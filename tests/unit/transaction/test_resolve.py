@@ -101,7 +101,7 @@ async def test_an_end_that_does_not_match_the_half_message_is_refused(
 
 
 async def test_an_end_for_another_message_is_refused(transacted: Transacted) -> None:
-    """Otherwise anybody could put any stored message once more."""
+    """Otherwise anyone could put any stored message again."""
     plain = put(transacted.store, "T", more={"PGROUP": GROUP, "REAL_TOPIC": "T", "REAL_QID": "0"})
 
     assert transacted.refusal(plain, COMMIT) == "Find prepared transaction message failed"
@@ -191,7 +191,7 @@ async def test_a_kill_between_copy_and_op_message_asks_about_the_copy_only(
     storage: FaultyStorage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The real broker never writes that op message: its stores look like this."""
+    """RocketMQ never writes that op message, so its stores look like this."""
     half = transacted.send()
     refuse_op_messages(transacted, monkeypatch)
     await transacted.round()
@@ -307,7 +307,7 @@ async def test_a_thousand_with_random_outcomes_lost_ends_and_kills(
 async def without_op_message(
     transacted: Transacted, half: PutMessageResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commit as a process that is killed before it writes the op message."""
+    """Commit like a process that is killed before it writes the op message."""
     with monkeypatch.context() as patch:
         refuse_op_messages(transacted, patch)
         transacted.end(half, COMMIT)
@@ -397,7 +397,7 @@ async def test_progress_is_told_once_there_are_transactions(transacted: Transact
 async def test_an_original_that_another_broker_committed_decides_its_copies(
     transacted: Transacted,
 ) -> None:
-    """The real broker leaves the copies of a half message as they are."""
+    """RocketMQ leaves the copies of a half message as they are."""
     half = transacted.send()
     (copy,) = await transacted.round()
     (original, _) = transacted.half_queue()
@@ -449,20 +449,20 @@ async def test_what_became_of_a_transaction_is_known(
     transacted.end(halves[0], COMMIT)
     transacted.end(halves[1], ROLLBACK)
     await without_op_message(transacted, halves[2], monkeypatch)
-    fates = [transacted.transactions.fate_of(message) for message in transacted.half_queue()]
+    fates = [transacted.transactions.outcome_of(message) for message in transacted.half_queue()]
     assert fates == ["committed", "rolled_back", "committed", "undecided"]
     await transacted.round()
     (*_, original, copy) = transacted.half_queue()
-    assert transacted.transactions.fate_of(original) == "undecided"
-    assert transacted.transactions.fate_of(copy) == "undecided"
+    assert transacted.transactions.outcome_of(original) == "undecided"
+    assert transacted.transactions.outcome_of(copy) == "undecided"
 
     for _ in range(CHECK_MAX + 1):
         await transacted.round()
 
     (*_, last) = transacted.half_queue()
-    assert transacted.transactions.fate_of(last) == "given_up"
+    assert transacted.transactions.outcome_of(last) == "given_up"
     last.queue_offset += 1
-    assert transacted.transactions.fate_of(last) == "unknown"
+    assert transacted.transactions.outcome_of(last) == "unknown"
 
 
 async def test_half_messages_are_found_by_a_key_or_the_clients_id_and_by_their_place(

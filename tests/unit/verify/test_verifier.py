@@ -1,4 +1,4 @@
-"""The independent reader finds what is wrong, and nothing else."""
+"""The independent reader finds every error, and only errors."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ async def test_a_copy_made_while_messages_came_is_sound(
     if first == ["commitlog"]:
         assert report.commit_log["records"] == COUNT
         assert report.ahead["units"] == 100
-        # Entries wait in memory until there are many.
+        # Entries are buffered in memory.
         assert 0 <= report.ahead.get("entries", 0) <= 100
     else:
         assert report.commit_log["records"] == COUNT + 100

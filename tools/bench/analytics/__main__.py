@@ -1,8 +1,8 @@
-"""`python -m tools.bench.analytics`: what sources, lake and reports take on this machine.
+"""`python -m tools.bench.analytics`: the cost of sources, lake and reports on this machine.
 
-It makes a log and a lake in a directory of its own, measures, prints a line for each figure with
-what is to be reached, and takes everything away again. Rates are by processor time, so that others
-on the machine count little; seconds are by the clock, the best of several.
+It creates a log and a lake in a temporary directory, measures, prints a line for each figure with
+its target, and cleans up. Rates are by CPU time, so that other load counts little; seconds are
+wall time, the best of several runs.
 """
 
 from __future__ import annotations
@@ -10,15 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -28,24 +23,24 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics import class_archive
 from analytics.errors import ReportError
 from analytics.java import JavaMissingError, require_java
 from analytics.lake.bodies import BodyRules
-from analytics.lake.gold import bring_up
+from analytics.lake.gold import catch_up
 from analytics.lake.ingest import Ingest, Source
 from analytics.lake.place import LakePlace
 from analytics.lake.tables import MESSAGES
-from analytics.sample_log import uniq_key, write_log
+from analytics.lake.writer import ArrowWriter
+from analytics.sample_log import DAY_MS, DAYS, uniq_key, write_log
 from analytics.store.bulk import CompiledBulk, chosen
 from analytics.store.decode import COLUMN_TYPES, RowFilter
 from analytics.store.reader import StoreReader
 from tools.bench.analytics.bronze import write_bronze
-from tools.bench.analytics.sends import broker, p99_ms
+from tools.bench.analytics.figure import Figure
+from tools.bench.analytics.pipeline import pipeline_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
 MESSAGES_DEFAULT = 1_000_000
 ROWS_DEFAULT = 10_000_000
@@ -53,18 +48,17 @@ MESSAGES_MIN, MESSAGES_MAX = 1000, 20_000_000
 GB = 1e9
 BODY_OF_A_COLUMN_RUN = 1.1 * GB
 CORES = 2
-# When the log ends: as good as any time.
+# When the log ends; an arbitrary time.
 LAST_MS = 1_795_251_442_000
 AGAIN = 3
-SENDS_SECONDS = 10.0
-_BESIDE, _TWICE = "sends' p99 at 2,000/s, {} beside them", "≤ twice as idle"
+MINUTE_MS = 60_000
 _HEADERS = ("topic", "store_timestamp", "store_size", "body_size")
 _EVERY_COLUMN = tuple(name for name in COLUMN_TYPES if name != "damage")
 _TRAFFIC_SQL = (
     "SELECT topic, minute, messages, bytes FROM gold.traffic_minute "
     "ORDER BY messages DESC, topic, minute LIMIT 1000"
 )
-# Exact, and a third of the work of a sketch: milliseconds that occur are few, and counted first.
+# Exact, and a third of the work of a sketch: there are few distinct milliseconds, counted first.
 PERCENTILES_SQL = """
 SELECT topic, make_timestamp(hour * 3600000000) AS hour,
     min(ms) FILTER (WHERE 100 * up_to >= 50 * in_all) AS p50,
@@ -80,20 +74,6 @@ FROM (
 )
 GROUP BY ALL
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One line: what was done, what it took, and what is to be reached."""
-
-    work: str
-    found: str
-    wanted: str
-    is_reached: bool | None
-
-    def line(self) -> str:
-        sign = {True: "yes", False: "no", None: "-"}[self.is_reached]
-        return f"{self.work:<52} {self.found:>26}   {self.wanted:<24} {sign}"
 
 
 def figures(directory: Path, messages: int, rows: int) -> Iterator[Figure]:
@@ -119,13 +99,13 @@ def figures(directory: Path, messages: int, rows: int) -> Iterator[Figure]:
     look = ingest.look()
     seconds = _wall_seconds(lambda: ingest.look(look))
     yield Figure("empty check", f"{seconds:.4f} s", "≤ 0.05 s", seconds <= 0.05)
-    with place.locked():
-        bring_up(place)
-    yield from _reports(directory, store, place)
+    catch_up(place, ArrowWriter())
+    seconds = _wall_seconds(lambda: _query(directory, place, _TRAFFIC_SQL))
+    yield Figure("SQL over gold, cold", f"{seconds:.2f} s", "≤ 1 s", seconds <= 1)
     bronze = LakePlace.of(str(directory / "bronze"), None, {})
     write_bronze(bronze, rows, LAST_MS)
     yield from _duckdb(bronze, rows)
-    yield from _sends(directory)
+    yield from _pipeline(directory, store)
 
 
 def _read(reader: StoreReader, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -148,23 +128,14 @@ def _headers_and_traffic(reader: StoreReader) -> None:
         )
 
 
-def _reports(directory: Path, store: Path, place: LakePlace) -> Iterator[Figure]:
-    work = "traffic report, cold, from the log"
+def _pipeline(directory: Path, store: Path) -> Iterator[Figure]:
     try:
         require_java()
     except JavaMissingError:
-        yield Figure(work, "no Java", "≤ 12 s", None)
-    else:
-        # An appliance's worker has made it before anybody asks for a report.
-        os.environ[class_archive.VARIABLE] = str(directory / "classes")
-        _run([sys.executable, "-m", "analytics.class_archive"])
-        begun = time.perf_counter()
-        arguments = ("traffic", "--store", str(store), "--out", str(directory / "out"))
-        _run([sys.executable, "-m", "analytics", *arguments])
-        seconds = time.perf_counter() - begun
-        yield Figure(work, f"{seconds:.1f} s", "≤ 12 s", seconds <= 12)
-    seconds = _wall_seconds(lambda: _query(directory, place, _TRAFFIC_SQL))
-    yield Figure("traffic, cold, from gold", f"{seconds:.2f} s", "≤ 1 s", seconds <= 1)
+        yield Figure("the pipeline", "no Java", "-", None)
+        return
+    minutes = [(LAST_MS - DAYS * DAY_MS) // MINUTE_MS, LAST_MS // MINUTE_MS + 1]
+    yield from pipeline_figures(directory, store, (minutes[0] * MINUTE_MS, minutes[1] * MINUTE_MS))
 
 
 def _query(directory: Path, place: LakePlace, sql: str) -> None:
@@ -183,7 +154,7 @@ def _query(directory: Path, place: LakePlace, sql: str) -> None:
 
 
 def _run(command: list[str], given: bytes | None = None, files: tuple[int, ...] = ()) -> None:
-    """Raises ReportError where a process of ours fails."""
+    """Raises ReportError if one of our processes fails."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -198,7 +169,7 @@ def _run(command: list[str], given: bytes | None = None, files: tuple[int, ...] 
         if given:
             process.stdin.write(given)
             process.stdin.flush()
-        # Its input stays open: a query ends with whoever started it.
+        # The input stays open, because a query ends with the process that started it.
         said = process.stdout.read()
         errors = process.stderr.read()
     if process.returncode:
@@ -236,96 +207,8 @@ def _duckdb(place: LakePlace, rows: int) -> Iterator[Figure]:
         )
 
 
-def _sends(directory: Path) -> Iterator[Figure]:
-    store = directory / "store"
-    with broker(directory / "broker", (_free_port(), _free_port())) as namesrv_addr:
-        lakes = _again("analytics.lake", "ingest", "--lake", directory / "lakes", "--store", store)
-        yield _beside(namesrv_addr, "ingest", lakes, SENDS_SECONDS / AGAIN)
-        try:
-            require_java()
-        except JavaMissingError:
-            yield Figure(_BESIDE.format("a report"), "no Java", _TWICE, None)
-            return
-        reports = _again("analytics", "traffic", "--out", directory / "outs", "--store", store)
-        # A whole report, from the start of its Java on.
-        yield _beside(namesrv_addr, "a report", reports, SENDS_SECONDS)
-
-
-def _beside(
-    namesrv_addr: str,
-    what: str,
-    working: Callable[[], AbstractContextManager[None]],
-    seconds: float,
-) -> Figure:
-    """Measure sends in turn without and with work beside them, so that both have the same day."""
-    idle: list[float] = []
-    busy: list[float] = []
-    for _ in range(AGAIN):
-        idle.append(p99_ms(namesrv_addr, seconds))
-        with working():
-            busy.append(p99_ms(namesrv_addr, seconds))
-    still, loaded = statistics.median(idle), statistics.median(busy)
-    return Figure(
-        _BESIDE.format(what),
-        f"{loaded:.1f} ms, idle {still:.1f}",
-        _TWICE,
-        loaded <= 2 * still,
-    )
-
-
-def _again(
-    module: str, verb: str, target_option: str, targets: Path, *more: str | Path
-) -> Callable[[], AbstractContextManager[None]]:
-    """Return what has a guest, as an appliance's are, run one command after the other meanwhile.
-
-    Each has a target of its own.
-    """
-    command = (
-        "import itertools, subprocess, sys\n"
-        "from analytics.guest import step_back\n"
-        "step_back()\n"
-        "module, verb, option, targets, *more = sys.argv[1:]\n"
-        "for number in itertools.count():\n"
-        "    target = f'{targets}/{number}'\n"
-        "    command = [sys.executable, '-m', module, verb, option, target, *more]\n"
-        "    if subprocess.run(command).returncode:\n"
-        "        sys.exit(1)\n"
-    )
-    arguments = (module, verb, target_option)
-
-    @contextmanager
-    def working() -> Iterator[None]:
-        directory = tempfile.mkdtemp(dir=targets.parent)
-        # What is killed in its midst complains: that is of interest only where it ended by itself.
-        with tempfile.TemporaryFile() as words:
-            process = subprocess.Popen(
-                [sys.executable, "-c", command, *arguments, directory, *map(str, more)],
-                stdout=words,
-                stderr=words,
-                start_new_session=True,
-            )
-            try:
-                yield
-                if process.poll() is not None:
-                    words.seek(0)
-                    said = words.read().decode(errors="replace").splitlines() or ["nothing"]
-                    raise ReportError(f"{module} {verb} failed, and said: {said[-1]}")
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-    return working
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _cpu_seconds(work: Callable[[], object]) -> float:
-    """Return the least processor time of several runs."""
+    """Return the lowest CPU time of several runs."""
     return min(_timed(work, time.process_time) for _ in range(AGAIN))
 
 
@@ -343,7 +226,7 @@ def run(messages: int, rows: int, parent: Path | None) -> None:
     """Print every figure.
 
     Raises:
-        ReportError: a process of ours failed.
+        ReportError: one of our processes failed.
     """
     load = os.getloadavg()[0]
     twin = "compiled code" if isinstance(chosen(), CompiledBulk) else "numpy"
@@ -369,18 +252,20 @@ def main(arguments: Sequence[str]) -> int:
         type=int,
         default=MESSAGES_DEFAULT,
         metavar="N",
-        help=f"how many messages the log has, half a kilobyte each (default {MESSAGES_DEFAULT})",
+        help=f"number of messages in the log, 512 bytes each (default {MESSAGES_DEFAULT})",
     )
     parser.add_argument(
         "--rows",
         type=int,
         default=ROWS_DEFAULT,
         metavar="N",
-        help="how many rows of bronze DuckDB is asked about, made without a log "
-        f"(default {ROWS_DEFAULT})",
+        help=f"number of generated bronze rows for the DuckDB queries (default {ROWS_DEFAULT})",
     )
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="where there is room for log and lake"
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="directory with enough space for the log and the lake",
     )
     given = parser.parse_args(arguments)
     for name, number in (("--messages", given.messages), ("--rows", given.rows)):

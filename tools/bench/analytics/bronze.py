@@ -1,4 +1,4 @@
-"""Bronze to measure with: rows of messages by the million, without a log that they are of."""
+"""Bronze tables for measurements: millions of message rows without a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from analytics.sample_log import (
 if TYPE_CHECKING:
     from analytics.lake.place import LakePlace
 
-# So many are one commit and a file of each of their days: what ingest and compaction leave.
+# Rows per commit, with one file per day, as ingest and compaction leave them.
 ROWS_A_COMMIT = 1_000_000
 ROWS_A_BATCH = 100_000
 RECORD_BYTES = 500
@@ -35,7 +35,7 @@ _DIGITS = 12
 
 
 def write_bronze(place: LakePlace, rows: int, last_ms: int) -> None:
-    """Fill an empty table with messages as those of `write_log`, by the writer of the lake."""
+    """Fill an empty table with messages like those of `write_log`, using the lake's writer."""
     for first in range(0, rows, ROWS_A_COMMIT):
         behind = min(first + ROWS_A_COMMIT, rows)
         opened = MESSAGES.open(place)

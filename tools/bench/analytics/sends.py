@@ -1,4 +1,4 @@
-"""How long sends take while something else works on the machine: a broker of its own, paced."""
+"""The latency of sends during other work on the machine: a separate broker, paced sends."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from analytics.errors import ReportError
 from analytics.remote.access import Access
 from analytics.remote.cluster import Cluster
 from analytics.remote.send import Outgoing, Sender
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +31,14 @@ BODY = bytes(1024)
 
 
 @contextmanager
-def broker(directory: Path, ports: tuple[int, int]) -> Iterator[str]:
-    """Run a broker with its name server until the block ends; yields the latter's address."""
-    listen_port, namesrv_port = ports
+def broker(directory: Path) -> Iterator[str]:
+    """Run a broker with its name server until the block ends; yield the name server's address."""
+    listen_port, ha_port, namesrv_port = free_port(), free_port(), free_port()
     directory.mkdir(parents=True)
     configuration = directory / "broker.conf"
     configuration.write_text(
         f"storePathRootDir={directory / 'store'}\nlistenPort={listen_port}\n"
-        f"namesrvListenPort={namesrv_port}\nhaListenPort={listen_port + 1}\n"
+        f"namesrvListenPort={namesrv_port}\nhaListenPort={ha_port}\n"
         "bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nmappedFileSizeCommitLog=268435456\n"
     )
     topics = directory / "store" / "config" / "topics.json"
@@ -62,10 +63,10 @@ def broker(directory: Path, ports: tuple[int, int]) -> Iterator[str]:
 
 
 def p99_ms(namesrv_addr: str, seconds: float) -> float:
-    """Send at a steady pace for some seconds; return what 99 of 100 sends took at most.
+    """Send at a steady pace for some seconds; return the 99th percentile of the latency.
 
     Raises:
-        ReportError: the broker did not start, or refuses.
+        ReportError: the broker didn't start, or rejected a send.
     """
     return asyncio.run(_p99_ms(namesrv_addr, seconds))
 

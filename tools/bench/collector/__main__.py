@@ -1,11 +1,12 @@
-"""What a collector costs: processor time of all it does for a broker of many topics.
+"""The cost of a collector: CPU time of all its work for a broker with many topics.
 
     python -m tools.bench.collector [--topics 5000] [--samples 60] [--postgres]
 
-A made-up broker answers with the bytes that a real one would send; a fifth of its topics is busy,
-and each topic of `--read` is read by a group. Reading, figures, storing, judging and folding are
-those of the process, on a database on disk; only the ten seconds between samples are skipped. What
-comes up to the first fold is not counted; ask for a multiple of thirty samples, as a fold takes.
+A fake broker answers with the bytes that a real one would send; a fifth of its topics are busy,
+and each of the first `--read` topics has a consumer group. Reading, figures, storing, judging and
+folding are the real ones, on a database on disk; only the ten seconds between samples are skipped.
+The time up to the first fold isn't counted. Use a multiple of thirty samples, the length of a
+fold.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.support.postgres import postgres, programs
 
 
 class Stopwatch:
-    """Processor seconds of this process, by part."""
+    """CPU seconds of this process, by part."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -44,7 +45,7 @@ class Stopwatch:
 
 
 def measure(database: Database, broker: LargeBroker, samples: int) -> dict[str, float]:
-    """Return processor seconds by part."""
+    """Return CPU seconds by part."""
     clock, store, watch = TestTime(), HistoryStore(database), Stopwatch()
     judge = Judge(store)
 
@@ -71,7 +72,7 @@ def measure(database: Database, broker: LargeBroker, samples: int) -> dict[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.bench.collector")
     parser.add_argument("--topics", type=int, default=5_000)
-    parser.add_argument("--read", type=int, help="how many of them a group reads (a fifth)")
+    parser.add_argument("--read", type=int, help="number of topics that a group reads (a fifth)")
     parser.add_argument("--samples", type=int, default=2 * FOLD_EVERY)
     parser.add_argument("--postgres", action="store_true")
     asked = parser.parse_args()
@@ -79,7 +80,7 @@ def main() -> None:
         database: Database
         if asked.postgres:
             binaries = programs()
-            assert binaries is not None, "PostgreSQL is missing"
+            assert binaries is not None, "PostgreSQL isn't installed"
             database = PostgresDatabase(stack.enter_context(postgres(binaries)))
         else:
             directory = stack.enter_context(tempfile.TemporaryDirectory())

@@ -1,19 +1,18 @@
-"""What a message costs as the broker grows: queues, consumers, connections, log, cold reads.
+"""Measure the cost per message for growing queues, consumers, connections, log, cold reads.
 
     python -m tools.bench.growth [--only queues,log] [--slices 5] [--seconds 3] [--broker NAME]
 
-For each size two brokers run, a small one and one that has grown, and are loaded by turns of some
-hundredths of a second, so that a machine whose pace varies disturbs both. What counts is the
-median over slices of some seconds, and behind it stands where the median of ever more slices would
-lie in 95 of 100 cases; the brokers have a processor to themselves, where there are two.
-Wanted: a message costs within a tenth of what it does in the small one, and a consumer far behind,
-whose messages are on the disk and who reads 50 MB/s, slows sends by at most a fifth. One that reads
-as fast as it comes is measured, too: where generator, reader and broker share two processors, it
-takes a share of those, so nothing is wanted of it. All of it takes some ten minutes,
-15 GB of disk, and processors that nobody else uses.
+For each size a small and a large broker run and are loaded alternately for some hundredths of a
+second, so that changes in machine speed affect both. The figure is the median over slices of some
+seconds, with its 95% confidence interval; the brokers have a processor to themselves, if there are
+two. Targets: a message costs at most a tenth more than in the small one, and a consumer far
+behind, which reads 50 MB/s from disk, slows sends by at most a fifth. A consumer that reads at
+full speed is measured, too, but has no target: if generator, reader and broker share two
+processors, it takes a share of them. Everything takes about ten minutes, 15 GB of disk, and
+processors without other load.
 
-Queues, consumers and connections of another --broker show what the machine bounds: the real ones,
-or queues of `floor`, which only receives, writes an entry for each queue in turn, and answers.
+Queues, consumers and connections of another --broker show the machine's limits: the real ones, or
+queues of `floor`, which only receives, writes an entry for each queue in turn, and answers.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ from tests.support.raw_remoting import create_topic
 from tests.support.waiting import until
 from tools.bench import loads
 from tools.bench.cells import ASYNC, GIB, KIB, ONE_KIB, SETTLE, TOPIC, Cell, a_send
-from tools.bench.compared import FILLING, slice_of
 from tools.bench.comparison import median_between
 from tools.bench.contenders import FLOOR, LOG_FILE_BYTES, OURS, REAL, running
 from tools.bench.machine import pin
+from tools.bench.peer_comparison import FILLING, slice_of
 from tools.results import documents, pages
 from tools.results.documents import Growth
 from tools.results.machine import about, provenance
@@ -58,14 +57,14 @@ if TYPE_CHECKING:
 QUEUES_A_TOPIC = 100
 QUEUE_WINDOW = 16
 IN_USE = 64
-"""Connections that send, of all that are open."""
+"""The number of open connections that send."""
 COST_MAX = 1.1
 COLD_RATE_MIN = 0.8
 COLD_GIB = 4
 COLD_BYTES_A_SECOND = (50_000_000, 0)
-"""Of the reader; 0 for as fast as it comes."""
+"""Of the reader; 0 means full speed."""
 COLD_SECONDS = 0.5
-"""Of a slice: what was read once is in memory."""
+"""Length of a slice; short, because data is in memory once it has been read."""
 DESCRIPTORS_MORE = 512
 TURN_SECONDS = 0.04
 WARM_UP_SECONDS = 2.0
@@ -74,7 +73,7 @@ WINDOW = Cell("window", "", ONE_KIB, window=64)
 
 
 class Grown(NamedTuple):
-    """What one size came to: medians of the small one and the grown one, and of their ratios."""
+    """The result for one size: medians of the small and the large broker, and of their ratios."""
 
     subject: str
     size: str
@@ -82,10 +81,10 @@ class Grown(NamedTuple):
     grown: float
     ratio: float
     between: tuple[float, float]
-    """Where the median of ever more ratios would lie in 95 of 100 cases."""
+    """The 95% confidence interval of the median ratio."""
     unit: str
     is_reached: bool | None
-    """None where nothing is wanted."""
+    """None without a target."""
 
     @classmethod
     def of(
@@ -96,7 +95,7 @@ class Grown(NamedTuple):
         unit: str,
         is_reached: Callable[[float], bool | None],
     ) -> Grown:
-        """Return what pairs of figures, small and grown, come to."""
+        """Return the result of pairs of figures, small and large."""
         small, grown = (statistics.median(side) for side in zip(*pairs, strict=True))
         ratios = sorted(after / before for before, after in pairs)
         ratio, between = statistics.median(ratios), median_between(ratios)
@@ -127,27 +126,27 @@ class Grown(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How much is measured, and where."""
+    """Scope and place of a measurement."""
 
     slices: int
     seconds: float
     directory: Path
     broker: str
     processors: tuple[Collection[int], Collection[int]]
-    """Of who loads brokers by turns, and of the brokers."""
+    """For the load generator, and for the brokers."""
 
 
 class Under(NamedTuple):
-    """A broker, and what loads it for some seconds."""
+    """A broker and its load for some seconds."""
 
     broker: Running
     load: Callable[[float], Loaded]
 
 
 def costs_of(subject: str, size: str, plan: Plan, *sides: Under) -> Iterator[Grown]:
-    """Load a small one and a grown one by turns; yield what a message costs.
+    """Load a small and a large broker alternately; yield the cost of a message.
 
-    And a request, where consumers wait: a pull may bring several messages.
+    With waiting consumers, also yield the cost of a request: a pull may return several messages.
     """
     pairs = []
     by_request = []
@@ -155,7 +154,7 @@ def costs_of(subject: str, size: str, plan: Plan, *sides: Under) -> Iterator[Gro
         before = [side.broker.thread_nanoseconds() for side in sides]
         messages, requests = [0, 0], [0, 0]
         for turn in range(round(plan.seconds / TURN_SECONDS)):
-            # Each follows the other one as often: what ran before leaves it other caches.
+            # Alternate the order, because each leaves different caches to its successor.
             for which in (0, 1) if (turn + number) % 2 else (1, 0):
                 loaded = sides[which].load(TURN_SECONDS)
                 messages[which] += loaded.messages
@@ -181,7 +180,7 @@ def _microseconds(broker: Running, before: Mapping[tuple[int, str], int]) -> flo
 def costs_of_cells(
     subject: str, size: str, plan: Plan, *sides: tuple[Running, Cell]
 ) -> Iterator[Grown]:
-    """Load a small one and a grown one with requests in turn; yield what a message costs."""
+    """Load a small and a large broker with requests in turn; yield the cost of a message."""
     with contextlib.ExitStack() as stack:
         loaded = [
             Under(broker, stack.enter_context(loads.Load(broker.ports, cell, is_eager=True)).run)
@@ -194,7 +193,7 @@ def costs_of_cells(
 def two_brokers(
     plan: Plan, grown_store: Path | None = None, queues: int = 1
 ) -> Iterator[tuple[Running, Running]]:
-    """Run a small broker and one that will grow, to so many queues, or that has a store already."""
+    """Run a small broker and a second one, which will have `queues` queues or has a store."""
     start = partial(running, plan.broker, ASYNC)
     own, brokers_own = plan.processors
     with (
@@ -216,7 +215,7 @@ def two_brokers(
 
 
 def queues(plan: Plan) -> Iterator[Grown]:
-    """Send to all of 1 to 10,000 queues in turn, of topics with a hundred each."""
+    """Send to each of 1 to 10,000 queues in turn, in topics with a hundred queues each."""
     one = Cell("one queue", "", (replace(a_send(100), queue=0),), window=QUEUE_WINDOW)
     for count in (100, 1_000, 10_000):
         with two_brokers(plan, queues=count) as (small, grown):
@@ -226,7 +225,7 @@ def queues(plan: Plan) -> Iterator[Grown]:
                 create_topic(grown.ports[0], topic, queues=QUEUES_A_TOPIC)
                 a_topic = a_send(100, topic=topic)
                 its = [replace(a_topic, queue=queue) for queue in range(QUEUES_A_TOPIC)]
-                # The first message of a queue makes its files.
+                # The first message of a queue creates its files.
                 made = 0
                 with loads.Load(grown.ports, Cell("a topic", "", its)) as load:
                     while made < QUEUES_A_TOPIC:
@@ -238,8 +237,8 @@ def queues(plan: Plan) -> Iterator[Grown]:
 
 
 def consumers(plan: Plan) -> Iterator[Grown]:
-    """Send 2,000 a second to as many queues as consumers wait, each with a long poll of its own."""
-    # One that waits at the only queue is given several messages at a time now and then.
+    """Send 2,000 messages a second to as many queues as there are long-polling consumers."""
+    # A single waiting consumer sometimes gets several messages at once.
     for few, count in ((1, 10), (10, 100), (10, 1_000)):
         with two_brokers(plan) as (small, grown):
             create_topic(small.ports[0], TOPIC, queues=few)
@@ -253,7 +252,7 @@ def consumers(plan: Plan) -> Iterator[Grown]:
 
 
 def connections(plan: Plan) -> Iterator[Grown]:
-    """Have 64 connections send, beside others that are open."""
+    """Send over 64 connections while others are open."""
     for count in (1_000, 5_000):
         with two_brokers(plan) as (small, grown), contextlib.ExitStack() as stack:
             for _ in range(count - IN_USE):
@@ -264,11 +263,11 @@ def connections(plan: Plan) -> Iterator[Grown]:
 
 
 def log(plan: Plan) -> Iterator[Grown]:
-    """Send behind 1 to 50 GiB of log: files that are holes behind a blank record."""
+    """Send after 1 to 50 GiB of log: sparse files after a blank record."""
     for gib in (1, 50):
         with tempfile.TemporaryDirectory(dir=plan.directory) as directory:
             store = Path(directory, "store")
-            # The last one, behind which no message is, is written anew.
+            # The last file, which has no messages after it, is rewritten.
             write_blank_files(store / "commitlog", gib * GIB // LOG_FILE_BYTES + 1)
             with two_brokers(plan, store) as (small, grown):
                 assert log_end(grown.ports[0]) > gib * GIB
@@ -277,7 +276,7 @@ def log(plan: Plan) -> Iterator[Grown]:
 
 
 def write_blank_files(directory: Path, count: int) -> None:
-    """Write full log files, each of one blank record, which take no room on the disk."""
+    """Write full log files of one blank record each, which take no disk space."""
     directory.mkdir(parents=True)
     blank = bytearray(LOG_FILE_BYTES)
     encode_blank(blank, 0, LOG_FILE_BYTES)
@@ -289,7 +288,7 @@ def write_blank_files(directory: Path, count: int) -> None:
 
 
 def cold_reads(plan: Plan) -> Iterator[Grown]:
-    """Send while somebody pulls what is on the disk only: at a rate, and as fast as it comes."""
+    """Send while a consumer pulls messages from disk: at a rate, and at full speed."""
     with tempfile.TemporaryDirectory(dir=plan.directory) as directory:
         store = Path(directory, "store")
         with running(OURS, ASYNC, Path(directory, "filled"), store=store) as one:
@@ -313,7 +312,7 @@ def _beside_cold_reads(one: Running, plan: Plan, bytes_a_second: int) -> Grown:
     )
     reader.start()
     try:
-        # A new process on a busy machine may take longer than a slice to come up.
+        # A new process on a busy machine may take longer than a slice to start.
         going.set()
         until(lambda: reading.value > 0, "the reader to read")
         going.clear()
@@ -324,7 +323,7 @@ def _beside_cold_reads(one: Running, plan: Plan, bytes_a_second: int) -> Grown:
             before = reading.value
             going.set()
             pairs.append((alone, slice_of(one, WINDOW, COLD_SECONDS).rate))
-            assert reading.value > before, "nothing was left to read; use fewer slices"
+            assert reading.value > before, "nothing is left to read; use fewer slices"
     finally:
         reader.kill()
         reader.join()
@@ -355,20 +354,25 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", help=f"by comma: {','.join(SUBJECTS)} (all)")
+    parser.add_argument("--only", help=f"comma-separated: {','.join(SUBJECTS)} (all)")
     parser.add_argument("--broker", choices=OF_BROKERS, default=OURS, help="(%(default)s)")
-    parser.add_argument("--slices", type=int, default=5, help="of each broker (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of a slice (%(default)s)")
-    parser.add_argument("--directory", type=Path, help="for the stores; default: /tmp")
     parser.add_argument(
-        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+        "--slices", type=int, default=5, help="number of slices of each broker (%(default)s)"
+    )
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a slice (%(default)s)")
+    parser.add_argument("--directory", type=Path, help="directory for the stores (/tmp)")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        metavar="DOCS",
+        help="write the results to DOCS/results and update its pages",
     )
     asked = parser.parse_args()
     possible = OF_BROKERS[asked.broker]
     wanted = asked.only.split(",") if asked.only else possible
     for name in wanted:
         if name not in possible:
-            parser.error(f"{name!r} is none of: {', '.join(possible)}")
+            parser.error(f"{name!r} isn't one of: {', '.join(possible)}")
     # The brokers inherit it.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,10 +1,10 @@
-"""What the parts of a gRPC call cost, in microseconds of processor time.
+"""Measure the cost of the parts of a gRPC call, in microseconds of CPU time.
 
     python -m tools.bench.grpc
 
 No socket and no storage: the field block of a call as grpc-go sends it, the messages of a 1 KiB
-send, and whole calls on a connection in memory, one or 64 of them in a received buffer. Each
-figure is the least of several runs, so that a busy machine disturbs it little.
+send, and whole calls on an in-memory connection, one or 64 per received buffer. Each figure is the
+minimum of several runs, so that a busy machine disturbs it little.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from broker_core.http2.engine import PYTHON as PYTHON_ENGINE, Engine
 from broker_core.http2.limits import Http2Limits
 from broker_core.http2.methods import Unary
 from broker_core.http2.wire import Wire
+from broker_core.listening.budgets import Budgets
 from broker_core.listening.peer_log import PeerLog
 from broker_core.native.loading import load_grpc
 from broker_core.service import Service
@@ -76,7 +77,7 @@ ANSWER = SendMessageResponse(OK, [SendResultEntry(OK, ID, ID, 17)])
 
 
 def fields(number: int) -> list[tuple[str, str]]:
-    """Return the fields of a call: three of them are new each time, one each second."""
+    """Return the fields of a call: three change every time, one every second."""
     return [
         (":method", "POST"), (":scheme", "http"), (":path", PATH), (":authority", "127.0.0.1:8081"),
         ("content-type", "application/grpc"), ("user-agent", "grpc-go/1.85.0"), ("te", "trailers"),
@@ -88,7 +89,7 @@ def fields(number: int) -> list[tuple[str, str]]:
 
 
 def least(work: Callable[[], int]) -> float:
-    """Return the microseconds of one of the pieces of work of which a run does some."""
+    """Return the lowest cost in microseconds of one of a run's work items."""
     found = []
     for _ in range(RUNS):
         began = time.process_time_ns()
@@ -146,6 +147,7 @@ def calling(engine: Engine, one: Codec, at_once: int) -> Callable[[], int]:
             clock=clock,
             limits=Http2Limits(turn_s=1e9),
             owner=Service(),
+            budgets=Budgets(clock),
             peer_log=PeerLog(clock),
             on_made=lambda _: None,
             on_lost=lambda _: None,
@@ -165,7 +167,7 @@ def calling(engine: Engine, one: Codec, at_once: int) -> Callable[[], int]:
 
 
 def of_protobuf(request: bytes) -> dict[str, Callable[[], object]]:
-    """Return the same work by Google's implementation."""
+    """Return the same work with Google's implementation."""
     asked, delivered = map(protos.message_class, ("SendMessageRequest", "ReceiveMessageResponse"))
 
     def read() -> object:

@@ -1,14 +1,14 @@
-"""What the history costs: a chart by the clock, a year by its bytes.
+"""Measure the cost of the history: wall time of a chart, bytes of a year.
 
     python -m tools.bench.history [--series 12] [--days 30] [--others 100] [--postgres]
     python -m tools.bench.history --year [--series 20000]
 
 The days are filled with a sample every ten minutes, folded as the collector folds them; `others`
-are series that no chart asks for and lie beside it. A chart is read anew each time, as by a console
-that has just started.
+are extra series that no chart shows. Each chart is read without caches, as in a console that has
+just started.
 
-A year is reckoned from a block of every scale: two and a half days of a sample each ten seconds, of
-some subjects of three series, a fifth of them busy.
+A year is extrapolated from a block of every scale: two and a half days with a sample every ten
+seconds, some subjects with three series, a fifth of them busy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _now_ms() -> int:
 
 
 def fill(store: HistoryStore, series: int, days: int) -> list[int]:
-    """Keep `days` of `series` topics until now; return their ids."""
+    """Store `days` of `series` topics until now; return their IDs."""
     slots = days * DAY_MS // COARSE.step_ms
     first = _now_ms() // COARSE.step_ms - slots
     subjects = [Subject(TOPIC, "broker-a", f"topic-{number:05}") for number in range(series)]
@@ -71,7 +71,7 @@ def chart_ms(database: Database, numbers: list[int], days: int) -> float:
 
 
 def year_bytes(directory: Path, series: int) -> float:
-    """Return how much so many series take in a year."""
+    """Return the size of `series` series in a year."""
     database = SqliteDatabase(directory / "history.sqlite3")
     store = HistoryStore(database)
     first = _now_ms() // COARSE.block_ms * COARSE.block_ms - COARSE.block_ms
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--others", type=int, default=100)
     parser.add_argument("--postgres", action="store_true")
-    parser.add_argument("--year", action="store_true", help="print what a year takes")
+    parser.add_argument("--year", action="store_true", help="print the size of a year's data")
     asked = parser.parse_args()
     if asked.year:
         series = asked.series or 20_000
@@ -114,7 +114,7 @@ def main() -> None:
         database: Database
         if asked.postgres:
             binaries = programs()
-            assert binaries is not None, "PostgreSQL is missing"
+            assert binaries is not None, "PostgreSQL isn't installed"
             database = PostgresDatabase(stack.enter_context(postgres(binaries)))
         else:
             directory = stack.enter_context(tempfile.TemporaryDirectory())

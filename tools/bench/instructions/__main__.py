@@ -1,10 +1,11 @@
-"""How many instructions a message costs, with the compiled turn and with Python alone.
+"""Count the instructions of a message, with the compiled turn and with pure Python.
 
     python -m tools.bench.instructions [--store]
 
-Counted by callgrind, so that neither a busy machine nor its pace matters, and told as a ratio to a
-fixed loop of the same run, so that another build of Python disturbs it little. `--store` makes them
-the figures that `tests/property/test_instructions.py` compares with: in a commit that says why.
+Callgrind counts them, so other load and the machine's speed don't matter. The figures are ratios
+to a fixed loop of the same run, so that another Python build changes them little. `--store` makes
+them the figures that `tests/property/test_instructions.py` compares with; do that in a commit that
+says why.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ TOPIC = "Orders"
 OF_MANY_QUEUES = "Parcels"
 BINARY = send_frames.BINARY
 BINARY_SUCCESS = b"\0\0"
-"""How the header of an answer begins whose code is 0."""
+"""The beginning of the header of an answer with code 0."""
 BODY = bytes(100)
 BATCH = 32
 QUEUES_FROM = 10
-"""Their numbers are of the same length."""
+"""Queue numbers with the same number of digits."""
 WARM_UP, COUNTED = 20, 100
 LOOP = "loop"
 LOOPS = 20_000
 SECONDS_MAX = 500
-# What libc's copies use depends on the processor otherwise.
+# Otherwise libc's copy functions depend on the processor.
 TUNABLES = "glibc.cpu.hwcaps=-AVX2,-AVX512F,-AVX512VL,-ERMS,-FSRM"
 CLIENT = """
 #include <valgrind/callgrind.h>
@@ -57,27 +58,27 @@ void end(const char *name) { CALLGRIND_DUMP_STATS_AT(name); CALLGRIND_STOP_INSTR
 
 
 def missing() -> str | None:
-    """Return which program is missing here."""
+    """Return the missing program."""
     programs = [name for name in ("valgrind", "gcc") if shutil.which(name) is None]
     return f"{programs[0]} is not installed" if programs else None
 
 
 def build_name() -> str:
-    """Return for which build of Python figures are stored: each has its own."""
+    """Return the name of this Python build, by which figures are stored."""
     return f"{sys.version} {os.uname().machine}"
 
 
 def measure(twin: str) -> dict[str, float]:
-    """Return what a message costs by kind of request, in turns of the fixed loop."""
+    """Return the cost of a message by kind of request, in iterations of the fixed loop."""
     counts = counted("tools.bench.instructions", "--twin", twin, is_native=twin == NATIVE)
     turn = counts.pop(LOOP) / LOOPS
     return {name: round(count / turn, 3) for name, count in sorted(counts.items())}
 
 
 def counted(module: str, *arguments: str, is_native: bool = True) -> dict[str, float]:
-    """Run a program under callgrind; return the instructions of a message by what it counts.
+    """Run a program under callgrind; return the instructions per message by kind.
 
-    It is given `--counted` with a directory, where its Counter finds what it needs.
+    It gets `--counted` with a directory for its Counter.
     """
     with tempfile.TemporaryDirectory() as directory:
         _compile(Path(directory))
@@ -105,7 +106,7 @@ def _compile(directory: Path) -> None:
 
 
 def _counts(directory: Path) -> dict[str, float]:
-    """Return the instructions of a message by kind, and those of the loop."""
+    """Return the instructions per message by kind, and those of the loop."""
     found: dict[str, float] = {}
     for path in directory.glob("out.*"):
         text = path.read_text()
@@ -118,18 +119,18 @@ def _counts(directory: Path) -> dict[str, float]:
 
 
 class Counter:
-    """Counts the instructions of calls, inside of valgrind."""
+    """Counts the instructions of calls, within valgrind."""
 
     def __init__(self, directory: Path) -> None:
         self._client = ctypes.CDLL(str(directory / "client.so"))
 
     def begin(self) -> None:
-        # Else one kind pays for what others, and the start, have left.
+        # Otherwise one kind pays for the garbage of others and of the start.
         gc.collect()
         self._client.begin()
 
     def end(self, name: str, messages: int) -> None:
-        """Write what was done since `begin` to a file of its own, where `_counts` finds it."""
+        """Write the counts since `begin` to a new file, for `_counts`."""
         self._client.end(f"{name}/{messages}".encode())
 
     def count(self, name: str, messages: int, call: Callable[[], object]) -> None:
@@ -140,7 +141,7 @@ class Counter:
 
 
 def a_loop() -> int:
-    """Do some of what the broker's Python does: calls, dictionaries, bytes, numbers."""
+    """Do a mix of the broker's typical Python work: calls, dictionaries, bytes, numbers."""
     table = {"a": 1, "b": 2}
     total = 0
     for number in range(LOOPS):
@@ -151,9 +152,9 @@ def a_loop() -> int:
 
 
 class TimelessLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock stands still: no timer of the store's runs into what is counted.
+    """A loop with a stopped clock, so that no timer of the store runs during a count.
 
-    How many would depends on how long valgrind takes, and so on the machine.
+    The number of timers would depend on valgrind's speed, and so on the machine.
     """
 
     def time(self) -> float:
@@ -161,7 +162,7 @@ class TimelessLoop(asyncio.SelectorEventLoop):
 
 
 async def a_twin(*, is_native: bool, clock: ManualClock | None = None) -> Twin:
-    """Return a broker with room for all that is counted."""
+    """Return a broker with room for all counted requests."""
     twin = Twin(
         configuration(
             mappedFileSizeCommitLog=8 << 20,
@@ -224,7 +225,7 @@ async def count_all(counter: Counter, *, is_native: bool) -> None:
 
 
 def count_transactions(counter: Counter, twin: Twin) -> None:
-    """Count half messages, and commits of them."""
+    """Count half messages, and their commits."""
     properties = f"{transaction_frames.PLAIN}UNIQ_KEY\x01AC11000100002A9F01\x02WAIT\x01true"
     half = transaction_frames.half(TOPIC, 0, properties, BODY, 1)
     pending = twin.parts.transactions.pending

@@ -1,14 +1,14 @@
-"""What pages cost before a real broker of many topics: server time, and requests a viewer makes.
+"""Measure pages with a real broker of many topics: server time, and requests per viewer.
 
     python -m tools.bench.pages [--topics 5000] [--groups 2000] [--connections 200] [--tries 9]
                                   [--only /topics/]
 
-A broker runs with so many topics and groups, and clients that stay connected; beside it the
-collector and the console's web server. Each page is opened once, then timed: from the request to
-the last byte of the answer, the broker's part included. A second person opens each page right
-behind the first, and what that asks of broker and name server is counted, at 100 topics and at all
-of them. The exit code is 1 where the median of a page is above its limit, or where a page asks more
-of a broker with more topics. Minutes; times mean something on a quiet machine only.
+A broker runs with this many topics, groups and connected clients, together with the collector and
+the console's web server. Each page is opened once, then timed from the request to the last byte of
+the answer, including the broker's part. A second user opens each page right after the first, and
+the resulting requests to broker and name server are counted, with 100 topics and with all of them.
+The exit code is 1 if the median of a page is above its limit, or if a page sends more requests to
+a broker with more topics. Takes minutes; times are only meaningful on an idle machine.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ GROUPS_PAGE = "groups:list"
 AS_FILE = "?as=csv"
 IDLE, BODY = "idle", b'{"order": 1}'
 SAMPLED_SECONDS = 30.0
-"""The collector has seen what was made by then, twice."""
-# What pages load behind themselves or ask again and again, besides those that are pages.
+"""By then the collector has sampled the new objects twice."""
+# Parts that pages load later or poll, other than pages.
 PARTS: dict[str, tuple[str, ...]] = {
     "overview:summary": ("",),
     "topics:queues": ("",),
@@ -93,11 +93,11 @@ KEYS: dict[str, int | str] = {
 
 
 class PageError(Exception):
-    """A page is not shown."""
+    """A page failed to load."""
 
 
 class Cost(NamedTuple):
-    """Of one page: milliseconds of each try, and of the server's processor on average."""
+    """A page's cost: milliseconds of each try, and average CPU time of the server."""
 
     tries_ms: list[float]
     processor_ms: float
@@ -108,7 +108,7 @@ class Cost(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Of one page: its limit, its cost, and what one more viewer asks at few topics and at all."""
+    """A page's limit and cost, and the requests of one more viewer with few topics and with all."""
 
     path: str
     ms_max: int
@@ -122,7 +122,7 @@ class Measured(NamedTuple):
 
 
 class Counter:
-    """A tap that counts the requests which go through it; a thread of the proxy sees one stream."""
+    """A tap that counts requests; a proxy thread sees one direction."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -145,7 +145,7 @@ class Counter:
 
 
 def fill(port: int, topics: range, groups: range, all_topics: int) -> None:
-    """Make topics of two queues with a message each, and groups of which each has read one."""
+    """Create topics of two queues with a message each, and groups that have each read one."""
     names = [f"t-{number:05d}" for number in topics]
     pipelined(port, [(UPDATE_AND_CREATE_TOPIC, topic_fields(name, 2), b"") for name in names])
     sends = [
@@ -175,7 +175,7 @@ def offset(group: str, topic: str, value: int) -> tuple[int, dict[str, str], byt
 
 
 def keys_of(web: WebProcess, port: int) -> dict[str, int | str]:
-    """Make one of each thing that the console keeps; return the keys of pages."""
+    """Create one of each object that the console stores; return the keys for pages."""
     code = (
         "from json import dumps; from tests.support import sampled_runs, something_of_everything; "
         "print(dumps(something_of_everything.make() | sampled_runs.make()))"
@@ -199,7 +199,7 @@ def keys_of(web: WebProcess, port: int) -> dict[str, int | str]:
 
 
 def pages(keys: Mapping[str, int | str]) -> dict[str, str]:
-    """Return the name of each page by its path, and of what they load behind themselves."""
+    """Return the name of each page and of the parts it loads later, by path."""
     return {
         addresses.path_of(name, query, keys): name
         for table in (addresses.PAGES, PARTS)
@@ -209,10 +209,10 @@ def pages(keys: Mapping[str, int | str]) -> dict[str, str]:
 
 
 def opened(visitor: Visitor, path: str) -> None:
-    """Open a page, again where the machine was too busy for an answer of the broker in time.
+    """Open a page, retrying if the machine was too busy for the broker to answer in time.
 
     Raises:
-        PageError: it is not shown.
+        PageError: it failed to load.
     """
     for left in reversed(range(OPENED_TIMES)):
         try:
@@ -228,9 +228,9 @@ def opened(visitor: Visitor, path: str) -> None:
 def requests_of(
     first: Visitor, second: Visitor, paths: Iterable[str], counter: Counter
 ) -> dict[str, int]:
-    """Return what each page asks of servers when a second person opens it right behind the first.
+    """Return the requests that each page sends when a second user opens it right after the first.
 
-    The least of some tries: now and then a page meets a moment at which the console asks for all.
+    This is the minimum of some tries, because sometimes the console refreshes everything.
     """
     found = {}
     for path in paths:
@@ -251,7 +251,7 @@ def limit_of(name: str, path: str) -> int:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time of a process so far, of threads that have ended, too."""
+    """Return a process's CPU time so far, including ended threads."""
     return time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED)
 
 
@@ -291,7 +291,7 @@ def measure(asked: argparse.Namespace) -> list[Measured]:
         broker.start()
         stack.callback(broker.kill)
         counter = Counter()
-        # Behind the proxies the broker has the address that the console asks.
+        # The console reaches the broker under its own address, through the proxies.
         to_broker = stack.enter_context(TappedProxy(broker.port, counter))
 
         def told(is_from_client: bool, data: bytes) -> bytes:
@@ -345,7 +345,7 @@ def main() -> int:
     parser.add_argument("--groups", type=int, default=GROUPS)
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
     parser.add_argument("--tries", type=int, default=TRIES)
-    parser.add_argument("--only", default="", help="pages whose address holds this")
+    parser.add_argument("--only", default="", help="only pages whose address contains this")
     asked = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.support.settings")
     django.setup()

@@ -1,4 +1,4 @@
-"""Clients that do nothing but stay: heartbeats, and an answer when a broker asks how they are."""
+"""Clients that only stay connected: heartbeats, and answers to the broker's requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT_SECONDS = 30.0
 RESPONSE = 1
-"""The bit of a frame's flag that says so."""
+"""The response bit of a frame's flag."""
 HEALTHY: dict[str, object] = {
     "properties": {},
     "subscriptionSet": [],
@@ -29,7 +29,7 @@ HEALTHY: dict[str, object] = {
 
 
 def heartbeat(number: int, topic: str, group: str) -> bytes:
-    """Return what a client says of itself, which reads a topic in a group and produces in one."""
+    """Return a heartbeat of a client that reads a topic in a group and produces in another."""
     subscription = {
         "topic": topic,
         "subString": "*",
@@ -57,7 +57,7 @@ def heartbeat(number: int, topic: str, group: str) -> bytes:
 
 
 class Clients:
-    """So many connections to a broker, kept by a thread. A context manager."""
+    """Connections to a broker, kept open by a thread. A context manager."""
 
     def __init__(self, port: int, heartbeats: Sequence[bytes]) -> None:
         self._port = port
@@ -81,7 +81,7 @@ class Clients:
         self._thread.join()
 
     async def _keep(self) -> None:
-        """Open all connections and serve them until the end, when the loop cancels what goes on."""
+        """Open all connections and serve them until the loop cancels this task."""
         tasks = []
         try:
             for body in self._heartbeats:
@@ -113,7 +113,7 @@ class Clients:
 
 
 def pipelined(port: int, requests: Sequence[tuple[int, dict[str, str] | None, bytes]]) -> None:
-    """Make requests that must succeed, a hundred at a time."""
+    """Send requests that must succeed, a hundred at a time."""
     with RawClient(port) as client:
         for first in range(0, len(requests), 100):
             part = requests[first : first + 100]

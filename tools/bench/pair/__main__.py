@@ -1,12 +1,11 @@
-"""What a pair costs: SYNC_MASTER beside the original's pair, and how an empty slave catches up.
+"""Measure a pair: SYNC_MASTER compared with RocketMQ's pair, and an empty slave catching up.
 
     python -m tools.bench.pair [--rounds 3] [--megabytes 2048] [--without-real]
 
-The first table is the processor time of both brokers of a pair, and the rate of sends, of ours and
-of RocketMQ 4.9.7 in turn, slice by slice. The second says how many megabytes a second empty slaves
-take from a master that they share a warm machine with, one after the other, and what sends do
-meanwhile, beside what they do right before without a slave, and right after with one that follows.
-Use a quiet machine.
+The first table has the CPU time of both brokers of a pair and the rate of sends, of ours and of
+RocketMQ 4.9.7 in turn, slice by slice. The second table has the speed of empty slaves that catch
+up one after the other, sharing a warm machine with their master, and the sends meanwhile, compared
+with sends just before without a slave, and just after with a slave in sync. Use an idle machine.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ CAUGHT_UP_SECONDS = 300.0
 
 
 class Pair(NamedTuple):
-    """A master and its slave, running; or one of them."""
+    """A running master and slave, or one of them."""
 
     port: int
     pids: tuple[int, ...]
@@ -59,17 +58,17 @@ class Pair(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Of one slice of sends: microseconds of the brokers' processor a message, messages/s."""
+    """A slice of sends: CPU microseconds of the brokers per message, messages/s."""
 
     cost: float
     rate: float
 
 
 class CatchUp(NamedTuple):
-    """One empty slave: what it took, in how long, and sends in the three states.
+    """One empty slave: its megabytes and seconds, and the sends in the three states.
 
-    The costs of the sends are the master's alone: what the slave takes of it is in them, and what
-    the slave takes of the machine that it shares with its master here is in the rates only.
+    The costs of the sends are the master's alone. They include the master's work for the slave; the
+    slave's own use of the shared machine only shows in the rates.
     """
 
     megabytes: float
@@ -104,7 +103,7 @@ def our_master(directory: Path, role: str) -> BrokerProcess:
         directory,
         brokerRole=role,
         mappedFileSizeCommitLog=LOG_FILE_BYTES,
-        # Else an empty slave takes the last file alone.
+        # Otherwise an empty slave copies only the last file.
         syncFromLastFile="false",
     )
 
@@ -133,6 +132,7 @@ def real_pair(directory: Path) -> Iterator[Pair]:
         haMasterAddress=f"127.0.0.1:{master.port + 1}",
         **keys,
     )
+    master.java_options = slave.java_options = ()
     with master, slave:
         create_topic(master.port, TOPIC)
         until_acknowledged(master.port)
@@ -153,10 +153,10 @@ def until_acknowledged(port: int) -> None:
 
 
 def measure(pair: Pair, cell: Cell) -> Slice:
-    """Return what one slice of a cell's sends took."""
+    """Return the cost of one slice of a cell's sends."""
     before = pair.processor_seconds()
     loaded = loads.run([pair.port], cell, SLICE_SECONDS)
-    # The slave's part of the last messages comes after the last answer.
+    # The slave's work on the last messages comes after the last answer.
     time.sleep(0.05)
     used = pair.processor_seconds() - before
     return Slice(used * 1e6 / loaded.messages, loaded.messages / loaded.seconds)
@@ -228,7 +228,7 @@ def catch_up(megabytes: int, rounds: int) -> None:
 
 
 def _ratios(pairs: Iterable[tuple[Slice, Slice]]) -> Slice:
-    """Return the medians of cost and rate of the first as parts of the second."""
+    """Return the medians of cost and rate, as ratios of the first to the second."""
     ratios = [Slice(one.cost / other.cost, one.rate / other.rate) for one, other in pairs]
     return _median(ratios)
 

@@ -1,18 +1,19 @@
-"""What the broker does under a steady load: memory, latencies, and the rolls from file to file.
+"""Measure the broker under a steady load: memory, latencies, and rolls to a new file.
 
     python -m tools.bench.sustained [--minutes 10] [--part 0.7] [--rate SENDS] [--broker NAME]
 
-Finds how many sends a second one connection gets answered, and how many the disk writes steadily,
-then sends 70 % of the smaller of the two for ten minutes, each at its own time, whether or not the
-one before is answered; a latency is from the time at which a send was due. Wanted: no growth of
-memory after the first minute, p99.9 under 5 ms apart from rolls of the log's files, and no send
-later than 20 ms at a roll. Files expire as soon as they are full and flushed, so that the broker's
-own retention, which begins after a minute, keeps the log to what its beginning takes; it says at
-its beginning how much disk that is. It wants processors that nobody else uses: `waited` is for how
-many milliseconds of a second the loop's thread was ready to run and had none.
+Finds the maximum rate of sends on one connection and the disk's steady write rate, then sends at
+70 % of the lower one for ten minutes, on a fixed schedule whether or not the previous send is
+answered; a latency is measured from the scheduled time. Targets: no memory growth after the first
+minute, p99.9 under 5 ms outside of rolls of the log's files, and at most 20 ms at a roll. Files
+expire as soon as they are full and flushed, so that retention, which starts after a minute, limits
+the log to that first minute's size; the program prints the required disk space at the start. It
+needs processors without other load: `waited` is for how many milliseconds of a second the loop's
+thread was runnable without a processor.
 
-Another --broker shows what the machine bounds: the real ones, or `floor`, which only receives,
-keeps and answers (`tools/bench/floor.c`). Its rolls do not show, and count as any other send.
+Another --broker shows the machine's limits: the real ones, or `floor`, which only receives, stores
+and answers (`tools/bench/floor.c`). Rolls of other brokers aren't detected, and count as other
+sends.
 """
 
 from __future__ import annotations
@@ -55,29 +56,29 @@ WINDOW = Cell("window", "", ONE_KIB, window=256)
 WARM_UP_SECONDS = 6.0
 MOST_SECONDS = 5.0
 DISK_BYTES, DISK_PIECE = 6 * GIB, 128 << 20
-"""What the disk's rate is measured with: more than a cache of its own takes at once."""
+"""Amount written to measure the disk's rate: more than its cache can hold."""
 UNCLEANED_SECONDS = 100.0
-"""Of log that there may be: retention begins after a minute, and deletes once in ten seconds."""
+"""Time of unexpired log: retention starts after a minute, and deletes every ten seconds."""
 SLICE_SECONDS = 10.0
 SETTLED_SLICES = 6
-"""What is allocated once is there after a minute."""
+"""One-time allocations are done after a minute."""
 SENT_AT_ONCE = 64
 ROLL_SECONDS = 0.25
-"""A roll is waited for, and what has waited is caught up with, in less."""
+"""A roll, and catching up after it, takes less than this."""
 P999_MS, ROLL_MS = 5.0, 20.0
 GROWTH_MAX = 1.02
 RECORD_MORE = 200
-"""Bytes of a record, its unit and its share of an index besides the body, at most."""
+"""Maximum size of a record, its unit and its share of an index, excluding the body."""
 MESSAGE_ID = re.compile(rb'"msgId":"([0-9A-Fa-f]+)"')
 
 
 class Slice(NamedTuple):
-    """Ten seconds: sends a second, their latencies in milliseconds, and memory of its own in MB.
+    """Ten seconds: sends per second, their latencies in milliseconds, and private memory in MB.
 
     Attributes:
-        p999: of the sends that no roll of a file is near to.
-        roll: the latest send of those near to one, 0 without any.
-        waited: milliseconds of a second for which the loop's thread waited for a processor.
+        p999: of the sends that aren't near a roll.
+        roll: the highest latency near a roll, 0 without a roll.
+        waited: milliseconds of a second that the loop's thread waited for a processor.
     """
 
     rate: float
@@ -90,19 +91,19 @@ class Slice(NamedTuple):
 
     @classmethod
     def of(cls, answers: Answers, seconds: float, own_bytes: int, waited_ns: int) -> Slice:
-        """Make a slice's figures of its answers."""
+        """Compute a slice's figures from its answers."""
         near, others = answers.split_at_rolls()
         count = len(near) + len(others)
         roll = int(near.max(initial=0)) / 1e6
         places = [int((len(others) - 1) * part) for part in (0.5, 0.99, 0.999)]
-        # Sorted only as far as is asked for; other threads go on meanwhile.
+        # Sorted only as far as needed, because other threads run meanwhile.
         p50, p99, p999 = (np.partition(others, places)[places] / 1e6).tolist()
         waited = waited_ns / 1e6 / seconds
         return cls(count / seconds, p50, p99, p999, roll, own_bytes / 1e6, waited)
 
 
 class Answers:
-    """What came in one slice: when a send was due, how much later its answer came; the rolls."""
+    """The answers of one slice: scheduled times, latencies and rolls."""
 
     def __init__(self) -> None:
         self.due = array("q")
@@ -110,7 +111,7 @@ class Answers:
         self.rolls: list[int] = []
 
     def split_at_rolls(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the latencies near to a roll, and the others."""
+        """Return the latencies near a roll, and the others."""
         reach = int(ROLL_SECONDS * 1e9)
         due = np.frombuffer(self.due, np.int64)
         latencies = np.frombuffer(self.latencies, np.int64)
@@ -122,7 +123,7 @@ class Answers:
 
 
 class SteadySender(loads.Connection):
-    """Sends at a rate, whatever is unanswered."""
+    """Sends at a fixed rate, regardless of unanswered sends."""
 
     def __init__(self, port: int, rate: float, file_bytes: int) -> None:
         super().__init__(port)
@@ -135,7 +136,7 @@ class SteadySender(loads.Connection):
         self._sent = 0
 
     def run(self, seconds: float) -> Answers:
-        """Go on for some seconds; return what was answered meanwhile."""
+        """Continue for some seconds; return the answers of that time."""
         found = Answers()
         until = time.perf_counter_ns() + int(seconds * 1e9)
         with selectors.DefaultSelector() as selector:
@@ -163,7 +164,7 @@ class SteadySender(loads.Connection):
         for header, _ in self.frames():
             now = now or time.perf_counter_ns()
             assert loads.SUCCESS.search(header), header[:400]
-            # Answers of one connection come in the order of its sends.
+            # Answers on one connection arrive in the order of its sends.
             due = self._due.popleft()
             found.due.append(due)
             found.latencies.append(now - due)
@@ -176,7 +177,7 @@ class SteadySender(loads.Connection):
 
 
 def most(one: Running) -> tuple[float, float]:
-    """Return how many sends a second are answered at most, and the bytes of log of each."""
+    """Return the maximum rate of answered sends, and the log bytes of each."""
     loads.run(one.ports, WINDOW, WARM_UP_SECONDS)
     before = log_end(one.ports[0])
     messages = loads.run(one.ports, WINDOW, MOST_SECONDS).messages
@@ -184,7 +185,7 @@ def most(one: Running) -> tuple[float, float]:
 
 
 def disk_rate(directory: Path) -> float:
-    """Return how many bytes a second the disk takes steadily, flushed as the log is."""
+    """Return the disk's steady write rate in bytes per second, flushed like the log."""
     piece = os.urandom(1 << 20) * (DISK_PIECE >> 20)
     path = directory / "rate"
     with path.open("wb", buffering=0) as file:
@@ -198,7 +199,7 @@ def disk_rate(directory: Path) -> float:
 
 
 def verdicts(slices: list[Slice]) -> list[tuple[str, bool]]:
-    """Return what the slices come to, each sentence with whether it is what is wanted."""
+    """Return the sentences about the slices, each with whether it meets its target."""
     settled = settled_of(slices)
     p999 = max(each.p999 for each in settled)
     roll = max(each.roll for each in settled)
@@ -214,7 +215,7 @@ def verdicts(slices: list[Slice]) -> list[tuple[str, bool]]:
 
 
 def settled_of(slices: list[Slice]) -> list[Slice]:
-    """Return the slices after the warm-up, in which memory is allocated once."""
+    """Return the slices after the warm-up, which has the one-time allocations."""
     return slices[SETTLED_SLICES:] or slices
 
 
@@ -234,7 +235,7 @@ def row_of(
     """Return the figures in the form of docs/results/steady_load.json."""
     settled = settled_of(slices)
     first, last = memory_of(settled)
-    # A slice in which no file was full has no roll.
+    # A slice in which no file filled up has no roll.
     rolls = [each.roll for each in settled if each.roll]
     return SteadyLoad(
         **source,
@@ -261,19 +262,26 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="(%(default)s)")
-    parser.add_argument("--part", type=float, default=0.7, help="of the most (%(default)s)")
-    parser.add_argument("--rate", type=float, help="sends a second, instead of a part of the most")
+    parser.add_argument(
+        "--part", type=float, default=0.7, help="fraction of the maximum rate (%(default)s)"
+    )
+    parser.add_argument(
+        "--rate", type=float, help="sends per second, instead of a fraction of the maximum"
+    )
     parser.add_argument(
         "--broker", choices=(OURS, *REAL, FLOOR), default=OURS, help="(%(default)s)"
     )
     parser.add_argument("--log-file-mib", type=int, default=1024, help="(%(default)s)")
-    parser.add_argument("--directory", type=Path, help="for the store; default: /tmp")
+    parser.add_argument("--directory", type=Path, help="directory for the store (/tmp)")
     parser.add_argument(
-        "--write", type=Path, metavar="DOCS", help="publish in DOCS/results, and in its pages"
+        "--write",
+        type=Path,
+        metavar="DOCS",
+        help="write the results to DOCS/results and update its pages",
     )
     asked = parser.parse_args()
     if asked.broker == FLOOR and not asked.rate:
-        parser.error("the floor says nothing of its log: --rate is needed")
+        parser.error("the floor doesn't report its log size; add --rate")
     gc.disable()
     print(", ".join(f"{key} {value}" for key, value in about().items()))
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
@@ -299,7 +307,7 @@ def main() -> int:
 
 
 def keys_of(file_bytes: int) -> dict[str, object]:
-    """Return how the broker runs: a full file expires, and is deleted at any hour."""
+    """Return the broker's configuration: full files expire, and are deleted at any hour."""
     return {
         "mappedFileSizeCommitLog": file_bytes,
         "fileReservedTime": 0,
@@ -308,7 +316,7 @@ def keys_of(file_bytes: int) -> dict[str, object]:
 
 
 def at_most(one: Running, disk_bytes: float) -> float:
-    """Return how many sends a second broker and disk take; print both."""
+    """Return the maximum send rate of broker and disk; print both."""
     answered, size = most(one)
     written = disk_bytes / (size + UNIT_SIZE)
     print(
@@ -321,12 +329,12 @@ def at_most(one: Running, disk_bytes: float) -> float:
 def sustained(
     one: Running, seconds: float, rate: float, file_bytes: int, directory: Path
 ) -> list[Slice]:
-    """Load a broker, and print each slice; nothing where the disk has too little room."""
+    """Load a broker, and print each slice; do nothing if there isn't enough disk space."""
     needed = rate * min(seconds, UNCLEANED_SECONDS) * (KIB + RECORD_MORE) + 2 * file_bytes
     free = shutil.disk_usage(directory).free
     print(f"{rate:,.0f} sends a second, {needed / GIB:.0f} GiB of {free / GIB:.0f} that are free")
     if needed > free:
-        print("That is not enough: a lower --rate, or another --directory.")
+        print("Not enough disk space; choose a lower --rate or another --directory.")
         return []
     print(
         f"{'s':>6}{'sends/s':>10}{'p50 ms':>9}{'p99':>9}{'p99.9':>9}{'at rolls':>10}{'MB':>8}"
@@ -341,7 +349,7 @@ def sustained(
     with ThreadPoolExecutor(1, "figures") as thread:
         for _ in range(slices):
             answers = sender.run(SLICE_SECONDS)
-            # The next send is due: what takes its time here would count as the broker's.
+            # The next send is due, and time spent here would count as the broker's.
             before_ns, waited = waited, waited_nanoseconds(one.pids[0])
             figures = (answers, SLICE_SECONDS, one.own_bytes(), waited - before_ns)
             counting.append(thread.submit(Slice.of, *figures))
@@ -357,7 +365,7 @@ def sustained(
 
 
 def waited_nanoseconds(pid: int) -> int:
-    """Return for how long a process's first thread, our loop's, was ready but did not run."""
+    """Return how long a process's first thread, our loop's, was runnable without running."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1])
 
 

@@ -1,21 +1,20 @@
-"""What the live trace costs a message: each level and kind of watch, beside none.
+"""Measure the live trace's cost per message: each level and kind of watch, compared with none.
 
     python -m tools.bench.tracing [--against OTHER_CHECKOUT] [--slices 20]
     python -m tools.bench.tracing --rates
     python -m tools.bench.tracing --instructions
 
-Two brokers are loaded by turns, some hundredths of a second each: the pace of a machine changes
-from one second to the next, and so it is the same for both. One of them traces as the first mode
-says, the other as another one, and with the next slice the other way round; the change is the
-median over pairs of slices, and behind it stands where the median of ever more pairs would lie in
-95 of 100 cases. The brokers have a processor to themselves, where there are two, and who loads and
-watches the others. What counts is processor time of the broker's loop, on which all of tracing
-runs, and of all threads together, until what was sent is flushed and told of.
-What a slice sent it then pulls, at the same level. With --against a broker of another
-checkout, such as one from before a change, is compared with ours in each mode. Last it offers
-OFFERED_RATE sends a second to a broker that tells everything to one watcher, says how many it keeps
-and how many more it could, and whether the watcher's counts are right: --rates says that alone.
---instructions counts within one process under valgrind, which no other process disturbs: see
+Two brokers are loaded alternately, for some hundredths of a second each, because a machine's speed
+changes every second and must affect both. One of them traces in the first mode, the other in
+another, and they swap with the next slice. The change is the median over pairs of slices, with its
+95% confidence interval. The brokers have a processor to themselves, if there are two; the load
+generator and the watcher use the others. The figures are the CPU time of the broker's loop, which
+does all the tracing, and of all threads together, until sent messages are flushed and reported.
+Each slice then pulls its messages at the same level. With --against, a broker of another checkout,
+such as an earlier one, is compared with ours in each mode. Last it offers OFFERED_RATE sends a
+second to a broker that reports every message to one watcher, and prints how many it handles, how
+many more it could, and whether the watcher's counts are correct; --rates does only that.
+--instructions counts within one process under valgrind, undisturbed by other processes: see
 `instructions.py`.
 """
 
@@ -53,17 +52,17 @@ TRACE_WATCH, TRACE_UNWATCH, TRACE_LEVEL = 30001, 30002, 30021
 TOPIC = "Bench"
 BODY_SIZE = 100
 KEYS = 500
-"""Messages with keys of their own, sent again and again; of a sample as many as it says."""
+"""Distinct keys of messages, sent repeatedly; a sample picks its share of them."""
 STAGE = re.compile(rb'"stage":"(\w+)"')
 SETTLED_SECONDS = 30.0
-"""What waits has come by then, on a busy machine, too."""
+"""Pending data has arrived by then, even on a busy machine."""
 FLUSHED_SECONDS = 0.7
-"""Until what was sent is flushed, and told of as that."""
+"""Until sent messages are flushed and reported."""
 PUSHED_SECONDS = 0.2
-"""Until what was pulled is told of."""
+"""Until pulled messages are reported."""
 OFFERED_RATE, OFFERED_SECONDS, OFFERS_A_SECOND = 20_000, 5.0, 200
 GRACE_SECONDS = 0.1
-"""What is answered so long after its time was kept."""
+"""Answers within this time count as on time."""
 OFF, RECORDER, SAMPLED, RECORDED, WATCHED, FULL = (
     "off",
     "recorder",
@@ -74,17 +73,17 @@ OFF, RECORDER, SAMPLED, RECORDED, WATCHED, FULL = (
 )
 MODES = (OFF, RECORDER, SAMPLED, RECORDED, WATCHED, FULL)
 LEVELS = {OFF: "off", RECORDER: "recorder", RECORDED: "recorder"}
-"""Others are watched alone."""
+"""Other modes are watched alone."""
 WANTED: dict[str, dict[str, object]] = {
     SAMPLED: {"sample": instructions.SAMPLE},
     RECORDED: {"sample": instructions.SAMPLE},
     WATCHED: {},
 }
-"""What who watches asks for, in modes in which somebody does."""
+"""The watch's parameters, in modes with a watcher."""
 
 
 def a_request(code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
-    """Return a request whose fields say all."""
+    """Return a request with complete fields."""
     return framed(code, fields, 1, body)
 
 
@@ -108,7 +107,7 @@ def a_send(number: int, body_size: int = BODY_SIZE) -> bytes:
 
 
 def a_pull(queue_offset: int, count: int) -> bytes:
-    """Return a pull that acknowledges what came before, as those of clients do."""
+    """Return a pull that acknowledges the previous messages, as clients' pulls do."""
     fields = pull_fields(TOPIC, 0, queue_offset) | {
         "maxMsgNums": str(count),
         "sysFlag": "5",
@@ -122,15 +121,15 @@ SEND_64, SEND_1 = Cell("send, window 64", 96_000, 64), Cell("send, window 1", 20
 PULL_32 = Cell("pull of 32, acknowledged", 3_000, 1, 32)
 PULL_1 = Cell("pull of 1, acknowledged", 20_000, 1, 1)
 WAYS = {"whole way, many at a time": (SEND_64, PULL_32), "whole way, one by one": (SEND_1, PULL_1)}
-"""What a message costs from its send to its acknowledgement: cells one after the other.
+"""The cost of a message from its send to its acknowledgement: cells one after the other.
 
-In each slice of sends there is a flush, two a second, behind which each page of the log costs a
+In each slice of sends there is a flush, two a second, after which each page of the log costs a
 fault: of 60,000 sends at once some had one, and cost a tenth more. No more are sent than the turn
-notes the sample's of.
+notes of the sample.
 """
 CELLS = tuple(cell for cells in WAYS.values() for cell in cells)
 TURNS = 8
-"""In which a slice is sent or pulled: one of sends takes as long as from one push to the next."""
+"""Number of turns per slice: a turn of sends takes as long as the interval between two pushes."""
 WARM_UP_SLICES = 2
 LOOP, ALL = "the loop", "all threads"
 
@@ -138,9 +137,8 @@ LOOP, ALL = "the loop", "all threads"
 def load(port: int, frames: Sequence[bytes], requests: int, window: int) -> None:
     """Send frames in turn until all requests are answered.
 
-    It asks again and again for answers instead of waiting for them, so that the broker has nobody
-    to wake: in a virtual machine that takes as long as to serve some requests, or nothing, as it
-    comes.
+    It polls for answers instead of waiting, so that the broker needn't wake a process, which on a
+    virtual machine can take as long as serving several requests, or no time at all.
     """
     many = [*frames] * (2 + window // len(frames))
     with contextlib.closing(socket.create_connection(("127.0.0.1", port))) as peer:
@@ -159,7 +157,7 @@ def load(port: int, frames: Sequence[bytes], requests: int, window: int) -> None
 
 
 class Answers:
-    """Counts the answers in a stream; each must say that it went well."""
+    """Counts the answers in a stream; each must be a success."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -181,7 +179,7 @@ class Answers:
 
 
 def offer(port: int, frames: Sequence[bytes]) -> tuple[int, int]:
-    """Send at OFFERED_RATE, whatever is answered; return how many, and how many kept the rate."""
+    """Send at OFFERED_RATE regardless of answers; return the sends, and how many were on time."""
     answers, kept = Answers(), 0
     at_once = OFFERED_RATE // OFFERS_A_SECOND
     offered = round(OFFERED_SECONDS * OFFERS_A_SECOND) * at_once
@@ -207,13 +205,13 @@ def offer(port: int, frames: Sequence[bytes]) -> tuple[int, int]:
 
 
 class Watch:
-    """Keeps what a watcher is sent, in a thread, and counts it when it is asked.
+    """Stores a watcher's data, in a thread, and counts it on request.
 
-    Whatever it did meanwhile would disturb who loads the broker.
+    Counting meanwhile would disturb the load generator.
 
     Attributes:
-        come: how many events came, by stage, until it was asked last how many wait.
-        last: what was said of the events then.
+        come: how many events arrived, by stage, at the last call of `waiting`.
+        last: the broker's counts of events at that time.
     """
 
     def __init__(self, port: int, wanted: dict[str, object]) -> None:
@@ -229,7 +227,7 @@ class Watch:
         assert self._begun.wait(60)
 
     def waiting(self) -> int:
-        """Return how many events have neither come nor are counted as dropped."""
+        """Return how many events have neither arrived nor been counted as dropped."""
         self._count()
         last = self.last
         if not last:
@@ -286,7 +284,7 @@ class Measured:
         self._end = self._stored
 
     def load(self, cell: Cell, turn: int) -> None:
-        """Load the broker in a turn; what is pulled was sent just before."""
+        """Load the broker in a turn; pulled messages were sent just before."""
         requests = cell.requests // TURNS
         if cell.pulled:
             count = requests * cell.pulled
@@ -298,7 +296,7 @@ class Measured:
             self._stored += requests
 
     def end(self, cell: Cell) -> dict[str, float]:
-        """Return what the slice took, in nanoseconds a message."""
+        """Return the cost of the slice, in nanoseconds per message."""
         messages = cell.requests // TURNS * TURNS * (cell.pulled or 1)
         return {
             name: (after - self._before[name]) / messages
@@ -317,10 +315,10 @@ class Measured:
             assert b'"code":0' in peer.recv(1 << 16)
 
     def trace(self, mode: str) -> None:
-        """Trace as this mode says.
+        """Trace in this mode.
 
-        Who watched goes on while tracing is off: what a watch keeps is full after some slices, as
-        that of one that lasts, and is no memory that has to be made.
+        A watcher stays while tracing is off: its buffers are full after some slices, like those of
+        a long-running watch, so that no memory is allocated later.
         """
         if mode != OFF and mode != self._watched:
             self.unwatch()
@@ -332,20 +330,20 @@ class Measured:
             self._watch, self._watched = Watch(self.broker.port, WANTED[mode]), mode
 
     def unwatch(self) -> None:
-        """Have nobody watch any more."""
+        """Remove the watcher."""
         if self._watch is not None:
             self._watch.close()
         self._watch, self._watched = None, ""
 
 
 Found = dict[tuple[str, str], list[tuple[float, float]]]
-"""What a message costs one and the other side, by cell or way and whose time that is."""
+"""The cost of a message on both sides, by cell or way and by thread group."""
 
 
 def measure(
     brokers: tuple[Measured, Measured], modes: tuple[str, str], slices: int, *, are_alike: bool
 ) -> Found:
-    """Return what a message costs, slice by slice; alike brokers change sides with each."""
+    """Return the cost of a message, slice by slice; identical brokers swap sides with each."""
     found: Found = {}
     for way, cells in WAYS.items():
         for number in range(-WARM_UP_SLICES, slices):
@@ -366,21 +364,21 @@ def measure(
 def a_slice(
     sides: tuple[Measured, Measured], cell: Cell, number: int
 ) -> dict[str, tuple[float, float]]:
-    """Return what a message of a slice costs both sides, by whose time that is."""
+    """Return the cost of a message of a slice on both sides, by thread group."""
     for broker in sides:
         broker.begin()
     for turn in range(TURNS):
-        # Each follows the other one as often: what ran before leaves it other caches.
+        # Alternate the order, because each leaves different caches to its successor.
         for broker in sides if (turn + number) % 2 else sides[::-1]:
             broker.load(cell, turn)
-    # A broker tells of flushes when they have been.
+    # A broker reports flushes after they are done.
     time.sleep(PUSHED_SECONDS if cell.pulled else FLUSHED_SECONDS)
     one, other = (broker.end(cell) for broker in sides)
     return {whose: (one[whose], other[whose]) for whose in (LOOP, ALL)}
 
 
 def rates(measured: Measured) -> None:
-    """Print what is kept of OFFERED_RATE, and how many sends a second are taken, all told."""
+    """Print how much of OFFERED_RATE is handled, and the maximum rate with everything reported."""
     port = measured.broker.port
     with told(measured) as watch:
         offered, kept = offer(port, SENDS)
@@ -404,7 +402,7 @@ def rates(measured: Measured) -> None:
 
 @contextlib.contextmanager
 def told(measured: Measured) -> Iterator[Watch]:
-    """Have everything told to one watcher."""
+    """Report everything to one watcher."""
     measured.set_level("watched")
     watch = Watch(measured.broker.port, {})
     try:
@@ -414,7 +412,7 @@ def told(measured: Measured) -> Iterator[Watch]:
 
 
 def say_counts(watch: Watch, sent: int) -> None:
-    """Print what has come of all that was sent, and whether the rest is counted as dropped."""
+    """Print how many events arrived, and whether the rest is counted as dropped."""
     time.sleep(FLUSHED_SECONDS)
     ending = time.monotonic() + SETTLED_SECONDS
     while watch.waiting() and time.monotonic() < ending:
@@ -432,16 +430,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.bench.tracing", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--against", type=Path, help="another checkout of this project")
-    parser.add_argument("--instructions", action="store_true", help="count by valgrind")
-    parser.add_argument("--rates", action="store_true", help="only what rates are kept")
+    parser.add_argument(
+        "--instructions", action="store_true", help="count instructions with valgrind"
+    )
+    parser.add_argument("--rates", action="store_true", help="only measure the sustained rates")
     parser.add_argument("--slices", type=int, default=20)
-    parser.add_argument("--body-size", type=int, default=BODY_SIZE, help="of each message, bytes")
+    parser.add_argument(
+        "--body-size", type=int, default=BODY_SIZE, help="body size of each message in bytes"
+    )
     parser.add_argument(
         "--modes",
         nargs="+",
         choices=MODES,
         default=MODES,
-        help="what is compared, the first with the others",
+        help="modes to compare; the first is the baseline",
     )
     asked = parser.parse_args()
     if asked.instructions:
@@ -470,7 +472,7 @@ def main() -> int:
 def compare(
     one: Measured, other: Measured, modes: Sequence[str], slices: int, *, are_alike: bool
 ) -> None:
-    """Print what each mode costs beside the first, or beside another checkout."""
+    """Print the cost of each mode compared with the first, or with another checkout."""
     print("a message: ns of processor time, the change, and where it lies in 95 of 100 cases")
     first, *others = modes
     compared = [(first, mode) for mode in others] if are_alike else [(each, each) for each in modes]

@@ -1,11 +1,11 @@
-"""How many instructions a message costs at each level of the live trace, beside none.
+"""Count the instructions per message at each level of the live trace, compared with none.
 
     python -m tools.bench.tracing --instructions
 
 One broker in this process for each mode, as in tools/bench/instructions; all messages are sent
-while the mode is in force, then pulled and acknowledged. Of a sample exactly one of SAMPLE messages
-is wanted, or none: then what remains is what it costs to be watched. What is told of is encoded and
-pushed within what is counted.
+while the mode is in force, then pulled and acknowledged. A sample reports exactly one of SAMPLE
+messages, or no message, which shows the fixed cost of a watch. Encoding and pushing the reports is
+included in the count.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ OFF, RECORDER, UNPICKED, SAMPLED, RECORDED, WATCHED, FULL = MODES = (
     "watched",
     "full",
 )
-"""Without a recorder but where it is named, and at the level full."""
+"""At the level full, without a recorder unless named."""
 SAMPLE = 100
 AT_ONCE = 32
 WARM_UP = 20
 PUSHES = 5
-"""So many take all that one mode tells; one costs as much as to tell of six messages."""
+"""Pushes that carry all reports of one mode; one costs as much as reporting six messages."""
 SEND, SENDS, PULL, PULLS = KINDS = (
     "send",
     f"send, {AT_ONCE} at a time",
@@ -57,7 +57,7 @@ SEND, SENDS, PULL, PULLS = KINDS = (
     f"pull of {AT_ONCE}, acknowledged",
 )
 REQUESTS = {SEND: 1_000, SENDS: 100, PULL: 1_000, PULLS: 100}
-"""How many are counted: of 20,000 a second 1,000 come with each push."""
+"""Counted requests: of 20,000 a second, 1,000 arrive with each push."""
 MESSAGES = {SEND: 1, SENDS: AT_ONCE, PULL: 1, PULLS: AT_ONCE}
 SINGLE_QUEUE, MANY_QUEUE = 0, 1
 COSTS = dict[tuple[str, str], float]
@@ -70,13 +70,13 @@ def measure() -> COSTS:
 
 
 def way(costs: COSTS, mode: str, *, at_once: int) -> float:
-    """Return the instructions of a message on its whole way: sent, handed out, acknowledged."""
+    """Return the instructions of a message from send to acknowledgement."""
     kinds = [kind for kind in KINDS if MESSAGES[kind] == at_once]
     return sum(costs[kind, mode] for kind in kinds)
 
 
-def told_cost(costs: COSTS, kind: str) -> float:
-    """Return the instructions of all that is told of one message of a sample."""
+def report_cost(costs: COSTS, kind: str) -> float:
+    """Return the instructions of all reports about one message of a sample."""
     return (costs[kind, SAMPLED] - costs[kind, UNPICKED]) * SAMPLE
 
 
@@ -87,7 +87,7 @@ def table(costs: COSTS) -> Iterator[str]:
         for mode in MODES:
             cost = costs[kind, mode]
             yield f"{kind:<26}{mode:<18}{cost:12.0f}  {cost / before - 1:+.1%}"
-        yield f"{kind:<26}{'to tell of one':<18}{told_cost(costs, kind):12.0f}"
+        yield f"{kind:<26}{'to tell of one':<18}{report_cost(costs, kind):12.0f}"
     for at_once in (1, AT_ONCE):
         for mode in MODES:
             cost = way(costs, mode, at_once=at_once)
@@ -96,7 +96,7 @@ def table(costs: COSTS) -> Iterator[str]:
 
 
 def a_key(number: int, *, is_wanted: bool) -> str:
-    """Return a message's key, which a sample wants or not."""
+    """Return the key of a message inside or outside the sample."""
     attempt = 0
     while True:
         key = f"7F0000010000{number:08X}{attempt:012X}"
@@ -120,7 +120,7 @@ def a_pull(queue_id: int, offset: int, most: int) -> bytes:
 
 
 def frames_of(kind: str, mode: str) -> list[bytes]:
-    """Return what is received of a kind, the first WARM_UP uncounted."""
+    """Return the received frames of a kind, the first WARM_UP uncounted."""
     requests = range(WARM_UP + REQUESTS[kind])
     if kind == PULL:
         return [a_pull(SINGLE_QUEUE, number, 1) for number in requests]
@@ -131,7 +131,7 @@ def frames_of(kind: str, mode: str) -> list[bytes]:
         a_send(
             number,
             queue_id,
-            # So that of those that are counted just as many are wanted as a sample says.
+            # Exactly the sample's share of the counted messages is in the sample.
             is_wanted=mode != UNPICKED and (number - WARM_UP * at_once) % SAMPLE == SAMPLE // 2,
         )
         for number in range(len(requests) * at_once)
@@ -140,7 +140,7 @@ def frames_of(kind: str, mode: str) -> list[bytes]:
 
 
 def trace(twin: Twin, mode: str) -> None:
-    """Trace as a mode says."""
+    """Trace in a mode."""
     tracer = twin.parts.tracer
     if mode == OFF:
         tracer.set_level(LEVEL_OFF)
@@ -154,7 +154,7 @@ def trace(twin: Twin, mode: str) -> None:
 
 
 async def count(counter: instructions.Counter, mode: str) -> None:
-    """Count all kinds of requests at a mode."""
+    """Count all kinds of requests in a mode."""
     random.seed(0)
     twin = await instructions.a_twin(is_native=True, clock=StillClock())
     trace(twin, mode)
@@ -165,12 +165,12 @@ async def count(counter: instructions.Counter, mode: str) -> None:
             twin.receive(frame)
         assert twin.transport.written.startswith(b'{"code":0,', 8), twin.transport.written
         twin.transport.written.clear()
-        tracer.followed.flushed(log.max_offset, twin.clock.monotonic(), 1)
+        tracer.watched_messages.flushed(log.max_offset, twin.clock.monotonic(), 1)
         for _ in range(WARM_UP):
             await asyncio.sleep(0)
         for _ in range(PUSHES):
             tracer.push_all()
-        # What was there before is nobody's garbage, and the next collection as far away each time.
+        # Exclude existing objects, so that the next collection is always equally far away.
         gc.collect()
         gc.freeze()
         counter.begin()
@@ -178,15 +178,15 @@ async def count(counter: instructions.Counter, mode: str) -> None:
             twin.receive(frame)
             twin.transport.written.clear()
         if mode != OFF and kind in (SEND, SENDS):
-            tracer.followed.flushed(log.max_offset, twin.clock.monotonic(), 1)
-        while len(tracer.followed):  # noqa: ASYNC110
-            await asyncio.sleep(0)  # each turn of the loop tells some more
+            tracer.watched_messages.flushed(log.max_offset, twin.clock.monotonic(), 1)
+        while len(tracer.watched_messages):  # noqa: ASYNC110
+            await asyncio.sleep(0)  # each turn of the loop reports more
         for _ in range(PUSHES):
             tracer.push_all()
         counter.end(f"{mode}: {kind}", REQUESTS[kind] * MESSAGES[kind])
     turn = twin.wire.plain_requests
     assert turn is not None
-    # But for first messages and offsets, and for room in the index.
+    # Except for first messages and offsets, and for room in the index.
     assert sum(turn.left.values()) < min(REQUESTS.values()) // 4, turn.left
     await twin.shutdown()
 
@@ -199,7 +199,7 @@ async def count_all(counter: instructions.Counter) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.bench.tracing.instructions")
-    parser.add_argument("--counted", required=True, help="where the Counter finds what it needs")
+    parser.add_argument("--counted", required=True, help="directory with the Counter's files")
     given = parser.parse_args()
     counter = instructions.Counter(Path(given.counted))
     with asyncio.Runner(loop_factory=instructions.TimelessLoop) as runner:

@@ -1,1 +1,1 @@
-"""Brokers, their disks, their network and their clients in one process, on a clock that jumps."""
+"""Brokers, disks, network and clients in one process, on a simulated clock."""

@@ -1,4 +1,4 @@
-"""Clients of a simulation. What they do and see, they write down as `operations`."""
+"""Clients of a simulation, which record their operations as `operations`."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ PULLED_AT_ONCE = 8
 DELAY_LEVELS = {1: 1, 2: 5}
 """Levels and their seconds."""
 TICK_NS = 1_000_000
-"""Records have their times in whole milliseconds, so a second may seem one shorter."""
+"""Records have times in whole milliseconds, so a second may seem one millisecond shorter."""
 SUSPEND, SUBSCRIPTION = 2, 4
 REFUSED = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY})
 
 
 class Answered(NamedTuple):
-    """Where the log has what was acknowledged."""
+    """The log range of an acknowledged message."""
 
     number: int
-    """Of the operation."""
+    """The number of the operation."""
     commit_log_offset: int
     at: float
 
@@ -110,7 +110,7 @@ class Client:
 
 
 class Producer(Client):
-    """Sends, one message or many at a time; without an answer it may send the same once more."""
+    """Sends one message or many at a time; without an answer it may send the same again."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class Producer(Client):
     async def _asked(
         self, number: str, body: bytes, queue_id: int, level: int
     ) -> tuple[int, int, int]:
-        """Return code, queue_offset and commit_log_offset; -1 where there are none."""
+        """Return code, queue_offset and commit_log_offset; -1 without an answer."""
         table = {"UNIQ_KEY": number, "KEYS": number}
         if level:
             table["DELAY"] = str(level)
@@ -207,7 +207,7 @@ class Producer(Client):
 
 
 class Consumer(Client):
-    """Reads all queues from where its group is, and commits; after a lost connection anew."""
+    """Reads all queues from its group's offsets, and commits; reconnects if needed."""
 
     def __init__(
         self, name: str, address: str, clock: HostClock, notes: Notes, dice: Random
@@ -309,7 +309,7 @@ def pull_fields(topic: str, queue_id: int, queue_offset: int, sys_flag: int) -> 
 
 
 async def read_all(client: Client, topics: tuple[str, ...] = TOPICS) -> list[Stored]:
-    """Return what all queues hold, from their beginnings."""
+    """Return the contents of all queues, from their beginnings."""
     connection = await client.connected()
     found: list[Stored] = []
     for topic in topics:

@@ -1,7 +1,7 @@
-"""Copies: what a slave says that it has, and what its master makes of that, as it happens.
+"""Compare a slave's reports and its master's use of them with the actual logs.
 
-A simulation can look into both at the moment: each report is held against the slave's own log, each
-mark up to which the master answers senders against the highest report until then.
+A simulation can read both at the same moment: each report is compared with the slave's log, and
+each offset up to which the master answers senders with the highest report so far.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 OFFSET_SIZE = 8
 REPORTS = "encode_report"
-"""A mutant may have another in its place."""
+"""A mutant may replace this function."""
 
 
 class Copies:
-    """See above; writes an `Acked` for each mark of the master, and for each untrue report."""
+    """Writes an `Acked` for each such offset of the master, and for each untrue report."""
 
     def __init__(self, slave: Host, ack_mode: str, notes: Notes) -> None:
         self._slave = slave
@@ -37,7 +37,7 @@ class Copies:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch while the block lasts."""
+        """Watch while the block runs."""
         encode, replicated = vars(ha_slave)[REPORTS], Acknowledgement.replicated
 
         def encode_and_note(commit_log_offset: int) -> bytes:

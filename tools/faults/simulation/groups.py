@@ -1,8 +1,8 @@
-"""Clients of a mixed simulation: transactions, filters, messages given back, dead letters.
+"""Clients of a mixed simulation: transactions, filters, retries, dead letters.
 
-Three groups read one topic. One has all, gives some back and some up; one has a tag that shares its
-hash with another, which the members themselves keep back, as RocketMQ's do; one an SQL92 expression
-over properties that not every message has.
+Three groups read one topic. One gets all messages, returns some and gives up others. One filters
+by a tag whose hash equals another tag's, so that members must filter again, as RocketMQ's do. One
+filters by an SQL92 expression over properties that not every message has.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ SETTLE_TRIES = 40
 
 
 class Half(NamedTuple):
-    """A half message that was acknowledged, and what becomes of it."""
+    """An acknowledged half message and its planned outcome."""
 
     id: str
     queue_offset: int
@@ -76,7 +76,7 @@ class Half(NamedTuple):
 
 
 def properties_of(number: int) -> dict[str, str]:
-    """Return a message's tag and properties, of which it may lack one or both."""
+    """Return a message's tag and properties; one or both may be missing."""
     table = {"TAGS": (TAG, TWIN_TAG, OTHER_TAG)[number // 3 % 3]}
     if number % 4:
         table["a"] = str(number % 8)
@@ -86,9 +86,9 @@ def properties_of(number: int) -> dict[str, str]:
 
 
 def unwanted_by(table: dict[str, str]) -> tuple[str, ...]:
-    """Return which groups do not want it: a model of their filters that shares nothing with them.
+    """Return the groups that filter it out, by a model that shares no code with the filters.
 
-    A comparison with what is not there is unknown, and so is what is not unknown.
+    A comparison with a missing property is unknown, and so is its negation.
     """
     is_selected = table.get("b") == "x" or ("a" in table and int(table["a"]) <= 4)
     return (
@@ -98,7 +98,7 @@ def unwanted_by(table: dict[str, str]) -> tuple[str, ...]:
 
 
 class MixedProducer(Client):
-    """Sends plain messages with tags and properties, and transactions; each id once."""
+    """Sends plain messages with tags and properties, and transactions; each ID once."""
 
     def __init__(
         self, name: str, address: str, clock: HostClock, notes: Notes, dice: Random
@@ -127,7 +127,7 @@ class MixedProducer(Client):
     async def send(
         self, connection: Connection, topic: str, number: int, table: dict[str, str]
     ) -> RemotingCommand:
-        """Send, and note the answer, or that there was none."""
+        """Send, and record the answer or its absence."""
         message_id = f"{self.name}-{number}"
         body = message_id.encode() + b":" + b"." * self._dice.randrange(300)
         queue_id = number % QUEUES
@@ -183,7 +183,7 @@ class MixedProducer(Client):
         await self.ask(connection, RequestCode.END_TRANSACTION, b"", fields)
 
     async def _settle(self) -> None:
-        """Say all outcomes once more: an END is no promise."""
+        """Send all outcomes again, because an END gets no answer."""
         left = list(self._halves)
         for _ in range(SETTLE_TRIES):
             try:
@@ -213,7 +213,7 @@ def _answered(sent: Sent, answer: RemotingCommand, now: int) -> Sent:
 
 
 class Prober(MixedProducer):
-    """Sends to a slave, now and then: it must be told no."""
+    """Sometimes sends to a slave, which must reject the message."""
 
     async def run(self) -> None:
         while not self.is_over:
@@ -227,7 +227,7 @@ class Prober(MixedProducer):
 
 
 class Member(Client):
-    """The one member of a group. It commits what it has read after it has dealt with it."""
+    """The only member of a group. It commits messages after it has processed them."""
 
     def __init__(
         self,
@@ -294,7 +294,7 @@ class Member(Client):
                 self._note_progress(topic, queue_id, at, asked_at)
 
     def _note_progress(self, topic: str, queue_id: int, offset: int, asked_at: int) -> None:
-        """Note it by when the broker was asked: an answer may arrive after its broker's end."""
+        """Record the time of the request, because an answer may arrive after its broker's end."""
         self._notes.operations.append(Progress(self._group, topic, queue_id, offset, asked_at))
 
     async def _take(self, connection: Connection, message: MessageExt) -> None:
@@ -317,7 +317,7 @@ class Member(Client):
     async def _give_back(
         self, connection: Connection, message: MessageExt, *, is_dead: bool
     ) -> None:
-        """Give a message back until that is acknowledged, or the connection is lost."""
+        """Return a message, retrying until it's acknowledged or the connection is lost."""
         fields: dict[str, object] = {
             "group": self._group,
             "offset": message.commit_log_offset,

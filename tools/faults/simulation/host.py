@@ -1,4 +1,4 @@
-"""Host: a machine with a disk, on which a broker runs, is killed, and is started again."""
+"""Host: a machine with a disk, whose broker runs, is killed, and restarts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_core.config.loading import build
 from broker_core.errors import BrokerError
 from tests.support.faulty_storage import FaultyStorage
 from tests.support.patience import PATIENT
-from tools.faults.crashing import Biased
+from tools.faults.crash_points import Biased
 from tools.faults.simulation.node import HostClock, Process
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ SMALL_FILES = {
     "maxMessageSize": 16 * 1024,
 }
 AGAIN_S = 0.25
-"""A process that ended starts again after it, when nothing of the old one is on its way."""
+"""A process restarts this long after its end, when no data of the old one is in flight."""
 
 
 class Host:
-    """See above.
+    """A host.
 
-    `told` is called with what happens here, for the trace; `on_crash` before each crash, with how
-    much of the log is safe from it.
+    `told` is called with each event for the trace, `on_crash` before each crash with the end of the
+    log that survives it.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Host:
         self.broker: Broker | None = None
         self.starts = 0
         self.is_gone = False
-        """The machine does not come back."""
+        """Whether the machine is gone for good."""
         self.is_disk_failing = False
-        """Flushes may fail: the broker need not start."""
+        """Flushes may fail, so the broker needn't start."""
         self.wrong: list[str] = []
         self.past: list[object] = []
-        """What dead processes leave: nothing of it is collected before the run is over."""
+        """Objects of dead processes, kept so that they aren't collected before the run is over."""
         self._loop = loop
         self._network = network
         self._told = told
@@ -94,7 +94,7 @@ class Host:
         return f"{self.name}:{PORT}"
 
     def start(self) -> None:
-        """Have the broker run, on what the disk has."""
+        """Start the broker on the contents of the disk."""
         if self.is_gone or self.process.is_alive:
             return
         self._network.without_power.discard(self.name)
@@ -105,7 +105,7 @@ class Host:
         self.process.run(self._boot)
 
     def kill(self) -> None:
-        """End the process: the kernel keeps what was written."""
+        """Kill the process: the kernel keeps written data."""
         if self.process.is_alive:
             self._told(f"kill {self.name}")
             self._crash(is_cut=False)
@@ -113,7 +113,7 @@ class Host:
             self._network.close_of(self.process)
 
     def cut_power(self, seed: int, kept: float) -> None:
-        """End the process and forget what was not flushed, but for a share of it."""
+        """Kill the process and lose unflushed data, except for a share of it."""
         if self.process.is_alive:
             self._told(f"cut {self.name}")
             self._crash(is_cut=True)
@@ -121,7 +121,7 @@ class Host:
             self._network.without_power.add(self.name)
 
     def at_call(self, number: int, then: Callable[[], None]) -> None:
-        """Do something at the n-th call of the disk from now on."""
+        """Call a function at the n-th call of the disk from now on."""
         storage, left = self.storage, number
 
         def called(_: str) -> None:
@@ -134,16 +134,17 @@ class Host:
         storage.on_call = called
 
     def stop(self) -> None:
-        """Ask the broker to stop; it starts again by itself."""
-        if self.process.is_alive and self.broker is not None and not self.broker.ending.is_asked:
+        """Stop the broker; it restarts automatically."""
+        broker = self.broker
+        if self.process.is_alive and broker is not None and not broker.ending.is_requested:
             self._told(f"stop {self.name}")
             if self.is_disk_failing:
-                # It ends with what it could not commit or flush, as one that is killed does.
+                # It may end with uncommitted or unflushed data, like a killed process.
                 self._on_crash(self, self._safe_to(is_cut=False))
-            self.process.run(self.broker.ending.start_again, "the simulation wants it")
+            self.process.run(broker.ending.restart, "the simulation wants it")
 
     def forget(self) -> None:
-        """Let go of the broker and of all that were here before."""
+        """Drop the broker and all its predecessors."""
         self.process.is_alive = False
         self.broker = None
         self.past.clear()
@@ -157,7 +158,7 @@ class Host:
         self.broker = None
 
     def _safe_to(self, *, is_cut: bool) -> int:
-        """Return up to where the log survives."""
+        """Return the end of the surviving log."""
         assert self.broker is not None
         store, config = self.broker.storage.store, self.broker.configuration.store
         if is_cut:
@@ -191,10 +192,10 @@ class Host:
         process = self.process
         try:
             await broker.start()
-            broker.ending.when_asked(asked.set)
+            broker.ending.on_request(asked.set)
             await asked.wait()
         except BrokerError as error:
-            if not (broker.ending.is_asked or self.is_disk_failing):
+            if not (broker.ending.is_requested or self.is_disk_failing):
                 self.wrong.append(f"{self.name} does not start: {error}")
         await broker.shutdown()
         if broker.ending.failure:

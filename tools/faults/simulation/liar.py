@@ -1,9 +1,10 @@
-"""Liar: who reaches a master's HA port and says what no slave may say, while the true slave works.
+"""Liar: a client of a master's HA port that sends false reports next to the true slave.
 
-It reports what the master cannot have sent, offsets below zero or that fall, and garbage, at once
-or after it has followed for a while, and holds as many connections as it gets, which say nothing.
-A lie ends its connection and releases nobody: `copies` has each mark of the master beside the true
-slave's reports. What could be true is no lie here: whoever may read the log may say that he has it.
+It reports offsets that the master can't have sent, negative or falling offsets, and garbage, at
+once or after following for a while, and it holds as many silent connections as it can get. A lie
+must end its connection and release no sender: `copies` compares each acknowledged offset with the
+true slave's reports. A plausible report isn't a lie, because any reader of the log may claim to
+have it.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 LIAR = "10.0.0.8"
 BEYOND = 1 << 20
-"""No run writes so much: what lies so far behind the end does not come true on its way."""
+"""No run writes this much, so an offset this far past the end can't become true in flight."""
 OFFSET_MAX = (1 << 63) - 1
 PART_OF_A_RECORD = 80
-"""No record ends before it, so that nobody waits for it."""
+"""No record ends before it, so no sender waits for it."""
 CROWD = 70
 PAUSE_S = 0.6
 REFUSED_S = 2.0
@@ -37,7 +38,7 @@ ENDED_S = 3.0
 
 
 class Lie(StrEnum):
-    """What a lying slave reports instead of its offset."""
+    """A lying slave's report instead of its offset."""
 
     BEYOND = "beyond"
     NEGATIVE = "negative"
@@ -48,17 +49,17 @@ class Lie(StrEnum):
 
 
 class Said(NamedTuple):
-    """What is said first, and what after the first transfer, if anything."""
+    """The first report, and the one after the first transfer, if any."""
 
     first: bytes
     after: bytes = b""
 
 
 class Liar:
-    """See above. It ends with its process.
+    """The liar, which ends with its process.
 
     Attributes:
-        wrong: what the master has let pass.
+        wrong: lies that the master accepted.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Liar:
         told: Callable[[str], None],
         reported: Callable[[], int],
     ) -> None:
-        """`reported` is how much the true slave has said that it has, `told` for the trace."""
+        """`reported` returns the true slave's reported offset; `told` is for the trace."""
         self.wrong: list[str] = []
         self.process = Process(LIAR)
         self._loop = loop
@@ -79,7 +80,7 @@ class Liar:
         self._reported = reported
 
     async def run(self) -> None:
-        """Lie, again and again, beside the crowd."""
+        """Lie repeatedly, next to the silent connections."""
         crowd = [self._loop.create_task(self._hold()) for _ in range(CROWD)]
         while True:
             await self._lie(self._dice.choice(list(Lie)))
@@ -89,7 +90,7 @@ class Liar:
                     one.result()
 
     async def _hold(self) -> None:
-        """Have a connection that says nothing, or less than a report; when it ends, another."""
+        """Hold a connection that sends nothing, or less than a report; reopen it when it ends."""
         while True:
             began = self._loop.now
             end = await self._connected()
@@ -107,7 +108,7 @@ class Liar:
         said = self._drawn(lie)
         end.transport.write(said.first)
         if said.after:
-            # A log without a byte has nothing to send.
+            # An empty log has nothing to send.
             await asyncio.wait([end.transferred, end.lost], timeout=TRANSFER_S)
             end.transport.write(said.after)
         self._told(f"lie {lie}")
@@ -137,7 +138,7 @@ class Liar:
                 return Said(begin, dice.randbytes(dice.randint(8, 100)))
 
     def _life(self) -> int | None:
-        """Return which life of the master's process this is, None while it has none."""
+        """Return the run number of the master's process, or None while it's down."""
         return self._master.starts if self._master.process.is_alive else None
 
     async def _connected(self) -> _End | None:
@@ -150,7 +151,7 @@ class Liar:
 
 
 class _End(asyncio.Protocol):
-    """Its end of a connection."""
+    """The liar's end of a connection."""
 
     transport: asyncio.Transport
 

@@ -1,8 +1,8 @@
-"""SimulatedLoop: an event loop without a thread, a socket or a wait, so that a run repeats.
+"""SimulatedLoop: an event loop without threads, sockets or waits, for repeatable runs.
 
-Time jumps to the next timer when nothing is ready. Calls of executors run on it, each worker one
-after the other, and take time drawn from the dice: they act first and are seen to be done later, as
-a flush that is overtaken by a power cut.
+Time jumps to the next timer when no callback is ready. Executor calls run on the loop, each worker
+in sequence, and take a random time: they act first and complete later, like a flush overtaken by a
+power cut.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ STALL_SHARE = 0.0003
 
 
 class DeadlockError(Exception):
-    """Nothing is ready and nothing is due."""
+    """No callback is ready and no timer is due."""
 
 
 class _Handle:
-    """A callback that is passed over when its process is dead, or it was cancelled."""
+    """A callback that is skipped when its process is dead or it was cancelled."""
 
     __slots__ = ("arguments", "callback", "context", "is_cancelled", "number", "time")
 
@@ -67,17 +67,17 @@ class _Handle:
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """See above. `connect` and the rest of sockets are a Network's.
+    """The event loop. `connect` and other socket functions are a Network's.
 
-    Timers of one time run in the order in which they were made.
+    Timers of the same time run in creation order.
     """
 
     def __init__(self, dice: Random) -> None:
         self.now = 0.0
         self.calls = 0
-        """Calls of executors so far."""
+        """Executor calls so far."""
         self.stall_share = 0.0
-        """The share of calls of executors that take longer than a flush may."""
+        """The share of executor calls that take longer than a flush may."""
         self.connect: Callable[..., Any] | None = None
         self._dice = dice
         self._free_at: dict[object, float] = {}
@@ -125,7 +125,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return task.result()
 
     def forget(self) -> None:
-        """Let go of what is ready and what is due, and run whatever its end runs."""
+        """Drop ready callbacks and timers, and run any callbacks that this triggers."""
         self._on_error = None
         asyncio._set_running_loop(self)
         try:
@@ -136,7 +136,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(None)
 
     def later(self, seconds: float, call: Callable[[], object]) -> None:
-        """Call back in nobody's process."""
+        """Call back outside of any process."""
         NOBODY.run(self.call_at, self.now + seconds, call)
 
     def call_soon(  # type: ignore[override]
@@ -169,7 +169,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _turn(self) -> None:
-        """Run what is ready, or let time pass until something is."""
+        """Run ready callbacks, or advance the time until there are some."""
         if not self._ready:
             if not self._due:
                 raise DeadlockError("nothing is due any more")
@@ -182,7 +182,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             if not handle.is_cancelled and (process is None or process.is_alive):
                 try:
                     handle.context.run(handle.callback, *handle.arguments)
-                except Exception as error:  # noqa: BLE001  as any loop: it goes on
+                except Exception as error:  # noqa: BLE001  the loop continues, like any other
                     words = {"message": "a callback failed", "exception": error}
                     self.call_exception_handler(words)
 
@@ -213,7 +213,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> None:
         try:
             found = func(*args)
-        except Exception as error:  # noqa: BLE001  as an executor: whoever awaits it has to look
+        except Exception as error:  # noqa: BLE001  like an executor: the awaiter handles it
             self.call_at(ends, _fail, done, error)
         else:
             self.call_at(ends, _finish, done, found)
@@ -240,7 +240,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 
 class InlineExecutor:
-    """An executor that does each submitted call at once; awaited ones are the loop's."""
+    """An executor that runs each submitted call at once; the loop handles awaited ones."""
 
     def __init__(self, *_: object) -> None:
         pass

@@ -1,6 +1,7 @@
-"""Mutants: brokers that are wrong on purpose, each at one place, for the checker to find.
+"""Mutants: brokers with one deliberate bug each, for the checker to find.
 
-Each says which plans may show it, so that few seeds are needed, and whether `groups` take part.
+Each names the plans that can reveal it, so that few seeds are needed, and whether it needs
+`groups`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ CUT_BYTES = 2_000
 
 
 class Mutant(NamedTuple):
-    """How it is made, which plans may show it, and whether `groups` take part in them."""
+    """How to patch the broker, which plans can reveal it, and whether they need `groups`."""
 
     patch: Patch
     needs: Callable[[Plan], bool]
@@ -70,12 +71,12 @@ def any_plan(plan: Plan) -> bool:
 
 
 def by_python(plan: Plan) -> bool:
-    """Return whether Python serves: the compiled turn does not call what is patched."""
+    """Return whether Python serves requests: the compiled turn doesn't call patched functions."""
     return not plan.is_native
 
 
 def nth(number: int) -> Callable[[], bool]:
-    """Return what is true each n-th time."""
+    """Return a predicate that is true every n-th time."""
     calls = itertools.count(1)
     return lambda: next(calls) % number == 0
 
@@ -85,10 +86,12 @@ def _flushes_nothing() -> AbstractContextManager[object]:
 
 
 def _acknowledges_before_the_flush() -> AbstractContextManager[object]:
-    def tell_together(self: Acknowledgement, end: int, waiter: Any, put_at: float) -> None:
+    def report_together(self: Acknowledgement, end: int, waiter: Any, put_at: float) -> None:
         waiter.end(PutMessageStatus.PUT_OK)
 
-    return mock.patch.multiple(Acknowledgement, tell=lambda *_: False, tell_together=tell_together)
+    return mock.patch.multiple(
+        Acknowledgement, notify=lambda *_: False, report_together=report_together
+    )
 
 
 def _acknowledges_after_a_failed_flush() -> AbstractContextManager[object]:
@@ -110,7 +113,7 @@ def _takes_a_connection_for_a_report() -> AbstractContextManager[object]:
 
 def _reports_what_it_has_not() -> AbstractContextManager[object]:
     encode = ha_frames.encode_report
-    # The master knows what it has sent: what has only been received is reported as flushed.
+    # The master must have sent it, so the mutant reports received data as flushed.
     ahead: list[int] = [0]
     append = CommitLog.append_data
 
@@ -132,7 +135,7 @@ def _believes_who_lies() -> AbstractContextManager[object]:
     close = HaConnection.close
 
     def believe(self: HaConnection, reason: str) -> None:
-        if reason.startswith("it reports"):
+        if reason.startswith("the slave reported"):
             self.acknowledged_offset = ANY_END
         else:
             close(self, reason)
@@ -144,7 +147,7 @@ def _keeps_who_lies() -> AbstractContextManager[object]:
     close = HaConnection.close
 
     def keep(self: HaConnection, reason: str) -> None:
-        if not reason.startswith("it reports"):
+        if not reason.startswith("the slave reported"):
             close(self, reason)
 
     return mock.patch.object(HaConnection, "close", keep)
@@ -377,7 +380,7 @@ def _both(*patches: Any) -> AbstractContextManager[object]:
 
 
 def _cut_in_the_middle(plan: Plan) -> bool:
-    """Return whether the master's disk loses something while a call of it is under way."""
+    """Return whether the master's disk loses data during one of its calls."""
     return plan.is_sync and any(
         event.fault is Fault.CUT and event.host == MASTER and event.call and event.kept < 1
         for event in plan.events
@@ -393,7 +396,7 @@ def _lied_to(plan: Plan) -> bool:
 
 
 def _lasting(plan: Plan) -> bool:
-    """Return whether nothing excuses what groups are given again: no process ends."""
+    """Return whether no process ends, so that nothing excuses redeliveries."""
     return has(Fault.BREAK)(plan) and not has(Fault.KILL, Fault.STOP, Fault.CUT, Fault.DISK)(plan)
 
 

@@ -2,7 +2,7 @@
 
 Bytes of one direction arrive in order, in pieces of any size. A partition holds them back, as TCP
 does until it gives up; connections are independent of each other. A killed process's kernel closes
-its connections; a host without power says nothing until it is back, and then resets whoever writes.
+its connections; a host without power is silent until it's back, and then resets any sender.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ QUICK_S, SLOW_S = 0.0003, 0.05
 SLOW_SHARE, SPLIT_SHARE = 0.03, 0.1
 TICK_S = 1e-7
 CONNECT_AGAIN_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""How long a kernel waits before it asks a silent host once more."""
+"""A kernel's waits between connection attempts to a silent host."""
 FIRST_PORT = 40_000
 END = b""
-"""Stands in a pipe for the end of the stream."""
+"""Marks the end of the stream in a pipe."""
 
 
 class Endpoint(asyncio.Transport):
@@ -57,10 +57,10 @@ class Endpoint(asyncio.Transport):
         self._is_reading = True
         self._is_full = False
 
-    # What a socket does.
+    # Socket methods.
 
     def fileno(self) -> int:
-        """Return -1: the kernel knows nothing of it, so that nothing goes round the transport."""
+        """Return -1, so that no call bypasses the transport."""
         return -1
 
     def watch(self, callback: Callable[..., object], arguments: tuple[Any, ...]) -> None:
@@ -72,10 +72,10 @@ class Endpoint(asyncio.Transport):
         self._watch = None
 
     def setblocking(self, flag: bool) -> None:
-        """Nothing here blocks."""
+        """Do nothing; calls never block here."""
 
     def setsockopt(self, *_: object) -> None:
-        """There is nothing to set."""
+        """Do nothing; there are no options."""
 
     def getpeername(self) -> tuple[str, int]:
         return self.there
@@ -96,7 +96,7 @@ class Endpoint(asyncio.Transport):
         self._network.loop.call_soon(self._drain)
         return self._protocol
 
-    # What a transport does.
+    # Transport methods.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return {"socket": self, "peername": self.there, "sockname": self.here}.get(name, default)
@@ -142,10 +142,10 @@ class Endpoint(asyncio.Transport):
             self._network.reset(self)
             self._network.loop.call_soon(self._lose, None)
 
-    # What the network does.
+    # Network methods.
 
     def arrive(self, data: bytes) -> None:
-        """Take bytes, within the process."""
+        """Receive bytes, within the process."""
         if self._is_lost or self._is_closing:
             return
         self._arrived.append(data)
@@ -156,7 +156,7 @@ class Endpoint(asyncio.Transport):
             callback(*arguments)
 
     def delivered(self, size: int) -> None:
-        """Bytes of ours are no longer on the way."""
+        """Note that sent bytes have arrived."""
         self._on_the_way -= size
         if self._is_full and self.get_write_buffer_size() <= self._high // 4:
             self._is_full = False
@@ -169,8 +169,8 @@ class Endpoint(asyncio.Transport):
         self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def next_time(self, earliest: float) -> float:
-        """Return when what is written now arrives: not before what was written earlier."""
-        # Timers of one time have no order.
+        """Return the arrival time of a write: not before earlier writes."""
+        # Timers of the same time have no order.
         self._last_at = max(self._last_at + TICK_S, earliest)
         return self._last_at
 
@@ -239,7 +239,7 @@ class Listening:
         self._network.listening.pop(self._place, None)
 
     def take(self, one: Endpoint) -> None:
-        """Let a connection wait for `accept`, within the process."""
+        """Queue a connection for `accept`, within the process."""
         self._waiting.append(one)
         if self._watch is not None:
             callback, arguments = self._watch
@@ -247,9 +247,9 @@ class Listening:
 
 
 class Network:
-    """All hosts of a run, and what is on its way between them.
+    """All hosts of a run, and the data in flight between them.
 
-    `told` is called with each thing that arrives, for the trace.
+    `told` is called with each arrival, for the trace.
     """
 
     def __init__(self, loop: SimulatedLoop, dice: Random, told: Callable[[str], None]) -> None:
@@ -265,7 +265,7 @@ class Network:
         loop.connect = self._connect
 
     async def listen(self, host: str, port: int, limits: object) -> list[Listening]:
-        """Stand for `broker_core.listening.listener.listen`."""
+        """Replace `broker_core.listening.listener.listen`."""
         process = PROCESS.get()
         assert process is not None
         place = process.host, port
@@ -276,11 +276,11 @@ class Network:
         return [one]
 
     def part(self, one: str, other: str) -> None:
-        """Hold back whatever two hosts send each other."""
+        """Hold back all data between two hosts."""
         self._parted.add(frozenset((one, other)))
 
     def heal(self) -> None:
-        """End all partitions; what was held back arrives."""
+        """End all partitions; held-back data arrives."""
         self._parted.clear()
         held, self._held = self._held, []
         for one, data in held:
@@ -302,7 +302,7 @@ class Network:
                 end.process.run(end.was_reset)
 
     def carry(self, one: Endpoint, data: bytes) -> None:
-        """Have the peer receive bytes, or the end of the stream."""
+        """Deliver bytes, or the end of the stream, to the peer."""
         if len(data) > 1 and self._dice.random() < SPLIT_SHARE:
             cut = self._dice.randrange(1, len(data))
             self._send(one, data[:cut])
@@ -310,7 +310,7 @@ class Network:
         self._send(one, data)
 
     def reset(self, one: Endpoint) -> None:
-        """Have the peer know that a connection is no more."""
+        """Notify the peer that the connection is lost."""
         when = one.next_time(self.loop.now + self._latency())
         NOBODY.run(self.loop.call_at, when, self._reset, one.peer)
 
@@ -348,7 +348,7 @@ class Network:
         if peer.process.is_alive:
             peer.process.run(peer.arrive, data)
         elif one.process.is_alive:
-            # Nobody has this connection any more.
+            # The connection has no owner left.
             one.process.run(one.was_reset)
 
     async def _connect(self, make: Callable[[], Any], host: str, port: int) -> tuple[Endpoint, Any]:
@@ -374,6 +374,6 @@ class Network:
         listening.process.run(listening.take, other)
         await asyncio.sleep(self._latency())
         if one.is_closing():
-            # Reset before there was a protocol to tell.
+            # Reset before there was a protocol to notify.
             raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         return one, one.adopt(make)

@@ -1,4 +1,4 @@
-"""Node: a host with a disk, and the process that runs on it until it is killed."""
+"""Node: a host with a disk, and the process that runs on it until it's killed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ EPOCH_MS = 1_795_252_759_675
 
 
 class Process:
-    """What runs under one process id. Nothing that belongs to it runs once it is dead.
+    """Everything that runs under one process ID, and stops running once it's dead.
 
-    Callbacks and tasks of the loop belong to the process in whose context they were made.
+    Callbacks and tasks of the loop belong to the process in whose context they were created.
     """
 
     def __init__(self, host: str) -> None:
@@ -28,14 +28,14 @@ class Process:
         self.context.run(PROCESS.set, self)
 
     def run(self, call: Callable[..., object], *arguments: object) -> None:
-        """Call within the process, if it lives."""
+        """Call within the process, if it's alive."""
         if self.is_alive:
             self.context.run(call, *arguments)
 
 
 PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 NOBODY = copy_context()
-"""The context of what belongs to no process."""
+"""The context of callbacks that belong to no process."""
 
 
 class HostClock:

@@ -1,4 +1,4 @@
-"""Plan: what a seed draws: the mode of the broker, and which faults come when."""
+"""Plan: the broker's mode and the faults with their times, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fault(StrEnum):
 
 
 class Event(NamedTuple):
-    """A fault, of which host, and when."""
+    """A fault, its host, and its time."""
 
     at: float
     fault: Fault
@@ -34,16 +34,16 @@ class Event(NamedTuple):
     call: int
     """KILL and CUT: at the n-th call of the disk from then on; 0 at once."""
     kept: float
-    """CUT: the share of unflushed sectors that the disk has kept."""
+    """CUT: the share of unflushed sectors that the disk keeps."""
     lasts: float
 
 
 class Plan(NamedTuple):
-    """How a run goes."""
+    """The plan of a run."""
 
     is_sync: bool
     role: str
-    """ASYNC_MASTER, SYNC_MASTER with a slave; alone without one."""
+    """ASYNC_MASTER or SYNC_MASTER with a slave; ALONE without one."""
     ack_mode: str
     is_pooled: bool
     is_extended: bool
@@ -53,12 +53,12 @@ class Plan(NamedTuple):
     producers: int
     lasts: float
     is_master_lost: bool
-    """In the end the master's disk is gone, and its slave read."""
+    """At the end the master's disk is lost, and its slave is read."""
     events: tuple[Event, ...]
     is_mixed: bool = False
     """Groups with filters and retries, and transactions, take part."""
     has_liar: bool = False
-    """Somebody lies to the master that he is a slave."""
+    """A liar pretends to be a slave."""
 
     @property
     def has_slave(self) -> bool:
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
 
 
 def dice_of(seed: int) -> Random:
-    """Return what a seed's plan is drawn with."""
+    """Return the random generator of a seed's plan."""
     return Random(f"plan {seed}")
 
 
@@ -92,7 +92,7 @@ def _drawn(dice: Random) -> Plan:
     for _ in range(dice.randint(*FAULTS)):
         fault, host = dice.choice(faults), dice.choice(hosts)
         if is_master_lost and fault is Fault.CUT and host == SLAVE and ack_mode == "received":
-            # What a slave has only received, it may lose with its power.
+            # A power cut may lose data that a slave has only received.
             fault = Fault.KILL
         events.append(
             Event(
@@ -121,7 +121,7 @@ def _drawn(dice: Random) -> Plan:
 
 
 def mixed(dice: Random) -> Plan:
-    """Draw a plan in which `groups` take part. None of its faults may lose what is acknowledged."""
+    """Draw a plan with `groups` whose faults must not lose acknowledged messages."""
     plan = _drawn(dice)
     has_slave = dice.random() < 0.3
     steps = dice.random() < 0.2
@@ -154,5 +154,5 @@ def mixed(dice: Random) -> Plan:
 
 
 def _with_liar(plan: Plan, dice: Random) -> Plan:
-    """Draw last whether there is one: all else stays what it is."""
+    """Draw last whether there is a liar, so that all other draws stay the same."""
     return plan._replace(has_liar=plan.has_slave and dice.random() < LIAR_SHARE)

@@ -1,4 +1,4 @@
-"""Runner: many seeds, on all processors, and what they come to."""
+"""Runner: many seeds, on all processors, and their results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMAND = "python -m tools.faults simulate --seeds {0}-{0}"
 
 
 class Portion(NamedTuple):
-    """What some seeds came to."""
+    """The results of some seeds."""
 
     seeds: int
     seconds: float
@@ -39,7 +39,7 @@ class Portion(NamedTuple):
 class Findings:
     """The results of all seeds.
 
-    `seconds` are simulated ones, `took_s` passed here, `processor_s` were computed with.
+    `seconds` is simulated time, `took_s` wall time, `processor_s` CPU time.
     """
 
     seeds: int = 0
@@ -63,7 +63,7 @@ class Findings:
 
     @property
     def times_a_processor(self) -> float:
-        """How much faster than real time one processor is, whatever else it has to do."""
+        """How many times faster than real time one processor is, regardless of other load."""
         return self.seconds / max(self.processor_s, 1e-9)
 
     def add(self, portion: Portion) -> None:
@@ -79,7 +79,7 @@ class Findings:
 def run(
     seeds: range, *, is_mixed: bool = False, say: Callable[[str], None] = lambda text: None
 ) -> Findings:
-    """Run seeds in as many processes as there are processors; mixed ones with `groups`."""
+    """Run seeds in one process per processor; mixed ones with `groups`."""
     findings = Findings()
     began = time.monotonic()
     told = 0
@@ -106,7 +106,7 @@ def _portions(seeds: range, *, is_mixed: bool) -> Iterator[Portion]:
 
 
 def _begin() -> None:
-    """Have collections pass over what a process has imported by now, the broker above all."""
+    """Exclude the modules imported so far from garbage collection, above all the broker."""
     gc.collect()
     gc.freeze()
 
@@ -120,7 +120,7 @@ def _run_some(seeds: range, *, is_mixed: bool) -> Portion:
     for seed in seeds:
         try:
             outcome = world.run(seed, is_mixed=is_mixed)
-        except Exception as error:  # noqa: BLE001  the seed is what has to be known
+        except Exception as error:  # noqa: BLE001  report the seed with any error
             wrong.append(f"{command.format(seed)}\n    {type(error).__name__}: {error}")
             continue
         seconds += outcome.seconds

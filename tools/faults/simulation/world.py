@@ -1,4 +1,4 @@
-"""World: one seed's brokers, disks, network, clients and faults, and what is wrong in the end."""
+"""World: one seed's brokers, disks, network, clients and faults, and the resulting failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from broker_core.formats.cq_unit import UNIT_SIZE
 from broker_core.store import bulk_scan, flush, message_store, recovery
 from tests.support.pair import assert_same_logs, queue_units
 from tools.faults.checker import check
-from tools.faults.comparing import check_files, read_everything
 from tools.faults.inline import LoopFlushThread
 from tools.faults.operations import (
     Cause,
@@ -52,6 +51,7 @@ from tools.faults.simulation.loop import InlineExecutor, SimulatedLoop
 from tools.faults.simulation.network import Network
 from tools.faults.simulation.node import HostClock, Process
 from tools.faults.simulation.plan import MASTER, SLAVE, Event, Fault, Plan
+from tools.faults.store_comparison import check_files, read_everything
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -63,13 +63,13 @@ Mixed = TypeVar("Mixed", groups.MixedProducer, groups.Prober, groups.Member)
 CLIENTS = "10.0.0.9"
 GROUPS = (groups.ALL, groups.TAGGED, groups.SELECTED)
 IN_FLIGHT_S = 0.2
-"""What a dead process has sent has arrived after it."""
+"""Data that a dead process has sent arrives within this time."""
 CODE_SIZE = 8
 CHUNK_BYTES = 16 * 1024
 QUIET_S = 6.0
-"""Healed, everything is sent, replicated and read within it."""
+"""After healing, everything is sent, replicated and read within this time."""
 DELAYED_S = 4.0
-"""Besides, what was deferred is delivered."""
+"""Extra time for deferred messages."""
 READ_TRIES = 10
 END_S = 60.0
 CAUGHT_UP_S = 60
@@ -78,11 +78,11 @@ STOP_S = 30
 
 @dataclass
 class Outcome:
-    """What a run came to.
+    """A run's results.
 
     Attributes:
         digest: of the trace: of everything that arrived, began and ended, with its time.
-        seconds: simulated ones.
+        seconds: simulated time.
     """
 
     seed: int
@@ -98,7 +98,7 @@ class Outcome:
 
 
 class World:
-    """See above. `run` once."""
+    """One seed's world; call `run` once."""
 
     def __init__(self, seed: int, *, is_mixed: bool = False, keeps_trace: bool = False) -> None:
         draw = plans.mixed if is_mixed else plans.drawn
@@ -114,7 +114,8 @@ class World:
         self._clients = Process(CLIENTS)
         self._clock = HostClock(self.loop)
         self._lost_to: list[tuple[float, int]] = []
-        """Crashes that may lose acknowledged messages: when, and from where in the log on."""
+        """Crashes that may lose acknowledged messages: their times, and the first lost log offset.
+        """
         self.master = self._host(MASTER)
         self.slave = self._host(SLAVE) if self.plan.has_slave else None
         self._liar: Liar | None = None
@@ -171,7 +172,7 @@ class World:
             "enableConsumeQueueExt": str(plan.is_extended).lower(),
             "enabledAppendPropCRC": str(plan.is_guarded).lower(),
             "haAckMode": plan.ack_mode,
-            # Who begins at the last file lacks what was before.
+            # A slave that begins at the last file lacks earlier data.
             "syncFromLastFile": "false",
             "brokerRole": role,
         }
@@ -242,7 +243,7 @@ class World:
             await self._read_the_master(makers, [reader, *members])
 
     def _mixed_producers(self) -> list[Client]:
-        """Return who sends transactions and more, and who asks a slave to take a message."""
+        """Return the producers of transactions, and the probers of a slave."""
         found: list[Client] = [self._mixed(groups.MixedProducer, "m")]
         if self.slave is not None:
             found.append(self._mixed(groups.Prober, "prober", self.slave))
@@ -311,7 +312,7 @@ class World:
             host.storage.on_call = None
             host.storage.heal("fdatasync")
             if host.is_disk_failing:
-                # Until then it acknowledges nothing, and shows nothing that was not flushed.
+                # Until then it acknowledges nothing and shows only flushed data.
                 host.is_disk_failing = False
                 host.kill()
             if not host.process.is_alive:
@@ -330,14 +331,14 @@ class World:
             await self._stop(host)
 
     async def _read_the_slave(self, makers: list[Client], reader: Client) -> None:
-        """Lose the master for good: what it acknowledged is with its slave."""
+        """Lose the master for good: its slave has all acknowledged messages."""
         for one in (*makers, reader):
             one.is_over = True
         self._end_liar()
         assert self.slave is not None
         self.master.is_gone = True
         self._network.part(MASTER, SLAVE)
-        # What a process that has gone acknowledged is still on its way.
+        # Acknowledgements of a dead process are still in flight.
         self.master.cut_power(0, 0.0)
         self.slave.storage.on_call = None
         self.slave.storage.heal("fdatasync")
@@ -382,7 +383,7 @@ class World:
                     mixed = groups.TOPICS if self.plan.is_mixed else ()
                     found.extend(await read_all(client, (*TOPICS, *mixed)))
                 except RemotingError as failed:
-                    # It may just be starting again.
+                    # It may be restarting.
                     error = failed
                     await asyncio.sleep(1.0)
                 else:
@@ -399,7 +400,7 @@ class World:
         return [self.master] if self.slave is None else [self.master, self.slave]
 
     def _promised(self, stored: list[Stored], reads_to: int | None = None) -> list[Operation]:
-        """Return the history without what a crash was allowed to lose."""
+        """Return the history without messages that a crash was allowed to lose."""
         operations: list[Operation | None] = list(self._notes.operations)
         there = {(one.topic, one.queue_id, one.queue_offset, one.id) for one in stored}
         promised = {
@@ -417,7 +418,7 @@ class World:
                 isinstance(one, Delivered)
                 and (one.topic, one.queue_id, one.queue_offset, one.id) not in there
             ):
-                # What no slave had acknowledged may have been read from the master that is gone.
+                # Messages that no slave had acknowledged may have been read from the lost master.
                 is_behind = reads_to is not None and (
                     answered.commit_log_offset >= reads_to or one.id not in promised
                 )
@@ -440,14 +441,14 @@ class World:
                 self._outcome.wrong.append(str(finding))
 
     def _is_allowed(self, invariant: str, text: str) -> bool:
-        """Tell whether the faults of this run explain a finding."""
+        """Whether the faults of this run explain a finding."""
         if self.plan.is_master_lost and invariant == "I15" and "never given" in text:
-            # Nobody reads any more; a master that is lost while it stops does not count as a crash.
+            # There are no readers left; losing a master while it stops doesn't count as a crash.
             return True
         if not self._outcome.crashes:
             return False
         if invariant == "I7":
-            # A power cut may lose the middle of what was not flushed; its places stay.
+            # A power cut may lose the middle of unflushed data; the offsets stay.
             return "lacks" in text and any(one.fault is Fault.CUT for one in self.plan.events)
         # A kill between the delivery of a deferred message and its record repeats it.
         return self.plan.delays and invariant in {"I2", "I15"} and "late/" in text
@@ -464,11 +465,11 @@ class World:
             self._outcome.wrong.append("a broker does not run in the end")
             return
         if not all(safe_to for _, safe_to in self._lost_to):
-            # Of a master that may have lost its whole log a slave may have no record at all, and
-            # follows nobody until its operator has said whose log counts.
+            # If a master may have lost its whole log, a slave may lack all its records; it follows
+            # no master until its operator has chosen a log.
             return
         if any(one.storage.store.files.quarantine.ranges for one in (master, slave)):
-            # What a power cut took from the middle of one log, the other still has.
+            # Data lost in the middle of one log by a power cut is still in the other.
             return
         try:
             assert_same_logs(master, slave)
@@ -477,12 +478,12 @@ class World:
             self._outcome.wrong.append("I25: logs or queues of master and slave differ")
 
     def _units(self, broker: Broker) -> dict[tuple[str, int], list[bytes]]:
-        """Return the units, where there are any; places of extensions are each broker's own."""
+        """Return the units, if any; extension addresses differ between brokers."""
         length = UNIT_SIZE - CODE_SIZE if self.plan.is_extended else UNIT_SIZE
         return {
             place: [units[at : at + length] for at in range(0, len(units), UNIT_SIZE)]
             for place, units in queue_units(broker).items()
-            # A queue whose messages are lost stays behind, empty, where they had been.
+            # A queue whose messages are lost stays, empty, at the same offset.
             if units
         }
 
@@ -504,7 +505,7 @@ class World:
             await asyncio.sleep(1.0)
         if host.process.is_alive:
             self._outcome.wrong.append(f"{host.name} does not stop")
-        # Cuts leave damage, and steps between two processes records that are older than others.
+        # Cuts leave damage, and clock steps between two processes leave records with falling times.
         elif self._seed % 10 == 0 and not {Fault.CUT, Fault.STEP}.intersection(
             event.fault for event in self.plan.events
         ):
@@ -514,9 +515,9 @@ class World:
                 self._outcome.wrong.append(f"files of {host.name}: {str(error)[:300]}")
 
     def _abandon(self) -> None:
-        """Let go of everything: nothing of this run may end in the middle of the next.
+        """Drop everything, so that nothing of this run ends during the next.
 
-        What dead processes left half done ends as it likes.
+        Unfinished work of dead processes may end in any way.
         """
         complain, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
@@ -534,7 +535,7 @@ class World:
 
 
 class _Errors(logging.Handler):
-    """Takes what the broker logs with a traceback for wrong."""
+    """Counts the broker's logged tracebacks as failures."""
 
     def __init__(self, wrong: list[str]) -> None:
         super().__init__(logging.ERROR)

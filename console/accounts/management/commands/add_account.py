@@ -1,4 +1,4 @@
-"""`manage.py add_account NAME`: creates an account."""
+"""`manage.py add_account NAME`: create an account."""
 
 from __future__ import annotations
 
@@ -20,21 +20,25 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    """Creates a viewer, an operator with --operator, an administrator with --administrator."""
+    """Creates a viewer, or an operator or administrator with the matching option."""
 
     help = (
-        "Make an account. The password comes from TREBUCHET_ACCOUNT_PASSWORD or "
-        "TREBUCHET_ACCOUNT_PASSWORD_FILE, else one is generated and printed once."
+        "Create an account. The password comes from TREBUCHET_ACCOUNT_PASSWORD or "
+        "TREBUCHET_ACCOUNT_PASSWORD_FILE, or is generated and printed once"
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         role = parser.add_mutually_exclusive_group()
         role.add_argument(
-            "--administrator", action="store_true", help="may do everything; viewers only look"
+            "--administrator",
+            action="store_true",
+            help="create an administrator, who can do everything (default: viewer)",
         )
         role.add_argument(
-            "--operator", action="store_true", help="may change topics, groups and offsets"
+            "--operator",
+            action="store_true",
+            help="create an operator, who can change topics, groups and offsets",
         )
 
     def handle(
@@ -42,7 +46,7 @@ class Command(BaseCommand):
     ) -> None:
         users = get_user_model().objects
         if users.filter(username=name).exists():
-            raise CommandError(f"An account named {name} exists.")
+            raise CommandError(f"An account named {name} already exists.")
         role = Role.OPERATOR if operator else Role.VIEWER
         if administrator:
             role = Role.ADMINISTRATOR
@@ -56,12 +60,18 @@ class Command(BaseCommand):
             account.full_clean()
             refuse_lookalike(name)
         except ValidationError as error:
-            raise CommandError(f"{name!r} is refused: {' '.join(error.messages)}") from error
+            raise CommandError(
+                f"{name!r} isn't a valid name: {' '.join(error.messages)}"
+            ) from error
         with transaction.atomic():
             account.save()
             give_role(account, role)
             done_by_command("account.create", name, after={"role": role.value})
         if given:
-            self.stdout.write(f"{role.label} {name}, password as given in the environment.")
+            self.stdout.write(
+                f"Created {name} ({role.label}) with the password from the environment."
+            )
         else:
-            self.stdout.write(f"{role.label} {name}, password {password} (shown this once).")
+            self.stdout.write(
+                f"Created {name} ({role.label}) with password {password} (won't be shown again)."
+            )

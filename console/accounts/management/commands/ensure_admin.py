@@ -1,4 +1,4 @@
-"""`manage.py ensure_admin`: creates the first administrator."""
+"""`manage.py ensure_admin`: create the first administrator."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Command(BaseCommand):
     """Creates an administrator if the console has none; otherwise does nothing."""
 
     help = (
-        "Make the first administrator. The name comes from TREBUCHET_ADMIN (default: admin), "
+        "Create the first administrator. The name comes from TREBUCHET_ADMIN (default: admin), "
         "the password from TREBUCHET_ADMIN_PASSWORD or TREBUCHET_ADMIN_PASSWORD_FILE, "
-        "else one is generated and printed once."
+        "or is generated and printed once"
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -40,7 +40,7 @@ class Command(BaseCommand):
             password = given or passwords.generated()
             if users.filter(username=username).exists():
                 raise CommandError(
-                    f"An account named {username} exists without being an administrator; "
+                    f"An account named {username} exists but isn't an administrator; "
                     "set TREBUCHET_ADMIN to another name."
                 )
             try:
@@ -50,7 +50,7 @@ class Command(BaseCommand):
             users.create_superuser(username=username, password=password)
             done_by_command("account.create", username, after={"role": Role.ADMINISTRATOR.value})
         if given:
-            said = _("Administrator %(name)s, password as given in the environment.")
+            said = _("Administrator %(name)s, password from the environment.")
         else:
-            said = _("Administrator %(name)s, password %(password)s (shown this once).")
+            said = _("Administrator %(name)s, password %(password)s (won't be shown again).")
         self.stdout.write(said % {"name": username, "password": password})

@@ -1,4 +1,4 @@
-"""`manage.py rotate_secret_key`: a new key for sessions; people stay signed in."""
+"""`manage.py rotate_secret_key`: replace the key that signs sessions; people stay signed in."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    """Writes a new key; running processes use it after their next start."""
+    """Writes a new key; running processes use it after they restart."""
 
     help = (
-        "Make a new key that signs sessions and known devices. What the old one signed stays valid "
-        "(--forget: not, and everyone signs in again). Then restart the appliance."
+        "Create a new key for signing sessions and known devices. Existing signatures stay valid "
+        "unless --forget is given. Restart the appliance afterwards"
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--forget",
             action="store_true",
-            help="stop trusting the old keys, because one may have leaked",
+            help="stop trusting old keys, for example after a leak; everyone has to sign in again",
         )
 
     def handle(self, *args: Any, forget: bool, **options: Any) -> None:
         if not settings.TREBUCHET_SECRET_KEY_FILE.exists():
             raise CommandError(
-                "The key comes from TREBUCHET_SECRET_KEY: set another one there, and the old one "
-                "in TREBUCHET_SECRET_KEY_FALLBACKS."
+                "The key comes from TREBUCHET_SECRET_KEY. Set a new one there and move the old one "
+                "to TREBUCHET_SECRET_KEY_FALLBACKS."
             )
         keys = secret_key.rotate(settings.TREBUCHET_SECRET_KEY_FILE, forget=forget)
         done_by_command("secret-key.rotate", "", after={"old keys": len(keys.fallbacks)})
         self.stdout.write(
-            f"A new key signs after the next start; old keys still trusted: {len(keys.fallbacks)}."
+            f"The new key is used after a restart. Old keys still trusted: {len(keys.fallbacks)}."
         )

@@ -1,4 +1,4 @@
-"""`manage.py take_off_second_step NAME`: lets an account sign in with its password alone."""
+"""`manage.py take_off_second_step NAME`: let an account sign in with its password alone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from console.audit.record import done_by_command
 
 
 class Command(BaseCommand):
-    """Takes the second step off an account, for a last administrator who has lost the app."""
+    """Removes an account's second step, for example when the only administrator lost the app."""
 
-    help = "Let an account sign in with its password alone, until it sets a second step up anew."
+    help = "Let an account sign in with its password alone, until it sets up a second step again"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
@@ -25,4 +25,4 @@ class Command(BaseCommand):
             raise CommandError(f"No account named {options['name']} has a second step.")
         take_off(account)
         done_by_command("account.second-step-off", account.get_username())
-        self.stdout.write(f"{account.get_username()} signs in with a password alone.")
+        self.stdout.write(f"{account.get_username()} now signs in with a password alone.")

@@ -1,4 +1,4 @@
-"""`manage.py unlock_sign_in`: lets people sign in whom another's guesses have locked out."""
+"""`manage.py unlock_sign_in`: unlock accounts after too many failed sign-ins."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from console.audit.record import done_by_command
 class Command(BaseCommand):
     """Deletes all counters of failed sign-ins."""
 
-    help = "Delete all counters of failed sign-ins, so that nobody is locked out."
+    help = "Delete all counters of failed sign-ins, so that nobody is locked out"
 
     def handle(self, *args: Any, **options: Any) -> None:
         forgotten, _by_model = FailedSignIn.objects.all().delete()
         done_by_command("account.unlock", "", after={"counters": forgotten})
-        self.stdout.write(f"Counters deleted: {forgotten}.")
+        self.stdout.write(f"Deleted {forgotten} counters of failed sign-ins.")

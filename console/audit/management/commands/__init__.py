@@ -1,1 +1,1 @@
-"""Commands: `manage.py audit`."""
+"""Management commands for the audit log."""

@@ -1,4 +1,4 @@
-"""`manage.py audit verify|prune`: checks the chain of the audit, removes its oldest part."""
+"""`manage.py audit verify|prune`: verify the audit log's chain, or remove its oldest part."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ HASH_DIGITS = 64
 
 
 class Command(BaseCommand):
-    """Checks or prunes; a chain that is broken ends with exit code 1."""
+    """Verifies or prunes; exits with 1 if the chain is broken."""
 
-    help = "Check that nobody has changed the audit, or remove what is older than some days."
+    help = "Verify that the audit log wasn't modified, or remove its oldest entries"
 
     def add_arguments(self, parser: CommandParser) -> None:
         what = parser.add_subparsers(dest="what", required=True)
-        verifying = what.add_parser("verify", help="check every entry; exit code 1 if one is wrong")
+        verifying = what.add_parser(
+            "verify", help="verify every entry; exit with 1 if the chain is broken"
+        )
         verifying.add_argument(
             "--noted",
             metavar="NUMBER:HASH",
-            help="the last link as an earlier run has printed it: it must still be there",
+            help="a link that an earlier run printed as the last one, which must still exist",
         )
         pruning = what.add_parser("prune", help="remove the oldest entries")
         pruning.add_argument(
-            "--days", type=int, required=True, help=f"keep so many days, at least {DAYS_MIN}"
+            "--days", type=int, required=True, help=f"number of days to keep, at least {DAYS_MIN}"
         )
 
     def handle(
@@ -50,23 +52,23 @@ class Command(BaseCommand):
         for line in lines(finding):
             self.stdout.write(line)
         if finding.broken:
-            raise CommandError("The audit is not as it was written.")
-        self.stdout.write("The chain is whole.")
+            raise CommandError("The audit log was modified. See the lines above.")
+        self.stdout.write("The chain is intact.")
 
     def _prune(self, days: int) -> None:
         if days < DAYS_MIN:
-            raise CommandError(f"The last {DAYS_MIN} days stay in any case.")
+            raise CommandError(f"Keep at least {DAYS_MIN} days.")
         finding = verify()
         if finding.broken:
             for line in lines(finding):
                 self.stdout.write(line)
-            raise CommandError("The audit is not as it was written; nothing was removed.")
+            raise CommandError("The audit log was modified, so nothing was removed.")
         entries, links = prune(timezone.now() - timedelta(days=days))
-        self.stdout.write(f"Removed: {entries} entries, {links} links.")
+        self.stdout.write(f"Removed {entries} entries and {links} links.")
 
 
 def parsed(text: str) -> tuple[int, str]:
     number, _colon, value = text.partition(":")
     if not number.isdecimal() or len(value) != HASH_DIGITS:
-        raise CommandError("--noted takes NUMBER:HASH as `audit verify` prints it.")
+        raise CommandError("--noted requires NUMBER:HASH as printed by `audit verify`.")
     return int(number), value

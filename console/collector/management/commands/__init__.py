@@ -1,1 +1,1 @@
-"""Commands: `manage.py collect`."""
+"""Management commands of the collector."""

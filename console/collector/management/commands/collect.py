@@ -1,4 +1,4 @@
-"""`manage.py collect`: sample every broker every ten seconds, until a signal."""
+"""`manage.py collect`: sample every broker every ten seconds, until a signal arrives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READY = "collecting"
 
 
 def _hours(store: HistoryStore) -> Writing:
-    """Return what writes whole hours, where a lake is kept that takes them."""
+    """Return a function that writes complete hours, if a lake ingests them."""
     if not settings.TREBUCHET_LAKE:
         return lambda _now: iter(())
     return HourFiles(store, settings.TREBUCHET_DATA / FOLDER).write
@@ -40,7 +40,7 @@ def _hours(store: HistoryStore) -> Writing:
 class Command(BaseCommand):
     """Runs the collector in the foreground."""
 
-    help = "Keep the history of every broker: one sample every ten seconds."
+    help = "Record the history of every broker with a sample every ten seconds"
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -79,4 +79,4 @@ class Command(BaseCommand):
                     courier.end()
         except HistoryError as error:
             raise CommandError(str(error)) from error
-        self.stdout.write("Collector ended.")
+        self.stdout.write("Collector stopped.")

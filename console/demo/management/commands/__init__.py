@@ -1,1 +1,1 @@
-"""Commands: `manage.py demo`."""
+"""Management commands of the demo."""

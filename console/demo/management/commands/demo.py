@@ -1,4 +1,4 @@
-"""`manage.py demo`: send and consume, so that every page has something to show."""
+"""`manage.py demo`: send and consume messages, so that every page has data to show."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_RATE = 40
 class Command(BaseCommand):
     """Runs the demo traffic until Ctrl-C, or for some seconds."""
 
-    help = "Send and consume messages over the real protocol, so that every page comes alive."
+    help = "Send and consume messages over the real protocol, so that every page has data"
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -32,21 +32,23 @@ class Command(BaseCommand):
             "--rate",
             type=int,
             default=DEFAULT_RATE,
-            help=f"messages a second on average, 1 to {RATE_MAX} (default {DEFAULT_RATE})",
+            help=f"average messages per second, 1 to {RATE_MAX} (default: {DEFAULT_RATE})",
         )
-        parser.add_argument("--seconds", type=float, help="end after this time (default: never)")
+        parser.add_argument(
+            "--seconds", type=float, help="stop after this many seconds (default: never)"
+        )
         parser.add_argument("--topics", nargs="+", default=list(TOPICS), metavar="TOPIC")
         parser.add_argument(
             "--end-with-stdin",
             action="store_true",
-            help="end when standard input closes, as it does when the starting process ends",
+            help="stop when standard input closes, which happens when the parent process ends",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not 1 <= options["rate"] <= RATE_MAX:
-            raise CommandError(f"--rate is {options['rate']}; it can be 1 to {RATE_MAX}.")
+            raise CommandError(f"--rate must be between 1 and {RATE_MAX}, not {options['rate']}.")
         if options["seconds"] is not None and not options["seconds"] > 0:
-            raise CommandError(f"--seconds is {options['seconds']}; it must be above 0.")
+            raise CommandError(f"--seconds must be above 0, not {options['seconds']}.")
         for topic in options["topics"]:
             if (problem := names.check_topic(topic)) is not None:
                 raise CommandError(f"--topics: {problem}")

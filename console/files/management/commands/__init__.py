@@ -1,1 +1,1 @@
-"""Commands: `manage.py config`."""
+"""Management commands of configuration files."""

@@ -14,9 +14,9 @@ from console.files.changing import changed_of
 from console.files.documents import (
     SECTIONS,
     drift_of,
+    entries_by_broker,
     plans_of,
     read_document,
-    told,
     yaml_of,
 )
 from console.files.entries import FileProblemsError
@@ -39,17 +39,17 @@ USAGE = 2
 FAILED = 1
 MARKS = {"create": "+", "change": "~", "delete": "-"}
 EPILOG = (
-    "Exit codes: 0 nothing differs (apply: what differed is changed), 2 something differs, "
-    "1 it cannot be told or done. FILE is YAML as `config export` writes it, a broker's "
+    "Exit codes: 0 no differences (apply: all changes applied), 2 differences found, "
+    "1 error. FILE is YAML as `config export` writes it, a broker's "
     "topics.json, subscriptionGroup.json, consumerOffset.json, delayOffset.json or "
     "consumerFilter.json, or - for standard input."
 )
 
 
 class Command(BaseCommand):
-    """Compares brokers with a file, changes them, writes the file."""
+    """Exports configurations, compares brokers with a file, and applies a file."""
 
-    help = "Configurations of brokers as a file: write it, compare it, apply it."
+    help = "Export broker configurations to a file, compare brokers with a file, or apply a file"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -60,9 +60,9 @@ class Command(BaseCommand):
         what = parser.add_subparsers(dest="what", required=True)
         every = {
             "export": "write topics, groups and filters as YAML",
-            "plan": "say what FILE would change; exit code 2 if anything",
-            "apply": "change the brokers to what FILE says",
-            "drift": "say what differs between masters; exit code 2 if anything",
+            "plan": "show the changes to match FILE; exit with 2 if there are any",
+            "apply": "change the brokers to match FILE",
+            "drift": "show differences between masters; exit with 2 if there are any",
         }
         for name, text in every.items():
             each = what.add_parser(name, help=text, description=text, epilog=EPILOG)
@@ -70,14 +70,16 @@ class Command(BaseCommand):
                 "--broker",
                 action="append",
                 metavar="NAME",
-                help="only this master; may be repeated (default: all that are registered)",
+                help="use only this master; can be repeated (default: all registered masters)",
             )
             if name == "export":
-                each.add_argument("--output", type=Path, help="a file (default: standard output)")
+                each.add_argument(
+                    "--output", type=Path, help="output file (default: standard output)"
+                )
                 each.add_argument(
                     "--delays",
                     action="store_true",
-                    help="with the offset of each delay level; applied later, it moves them back",
+                    help="include delay level offsets; applying them later moves the levels back",
                 )
                 continue
             each.add_argument("--json", action="store_true", help="print JSON")
@@ -85,18 +87,24 @@ class Command(BaseCommand):
                 continue
             each.add_argument("file", metavar="FILE")
             each.add_argument(
-                "--whole", action="store_true", help="take away what FILE does not name"
+                "--whole",
+                action="store_true",
+                help="delete topics and groups that FILE doesn't name",
             )
             if name == "apply":
-                each.add_argument("--reason", default="", help="kept in history and audit")
+                each.add_argument(
+                    "--reason",
+                    default="",
+                    help="reason, stored in the file's versions and the audit log",
+                )
                 each.add_argument(
                     "--accept-costs",
                     action="store_true",
-                    help="apply what `plan` marks with an exclamation mark, messages that go too",
+                    help="accept consequences that `plan` marks with !, including lost messages",
                 )
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run; what argparse says of wrong usage must not look like a difference."""
+        """Run; replace argparse's exit code for wrong usage, which also means "differs"."""
         try:
             super().run_from_argv(argv)
         except SystemExit as end:
@@ -128,13 +136,13 @@ class Command(BaseCommand):
         try:
             output.write_text(text)
         except OSError as error:
-            raise CommandError(f"{output} cannot be written: {error.strerror}.") from error
+            raise CommandError(f"Can't write {output}: {error.strerror}.") from error
 
     def _plans(self, file: str, names: Sequence[str], *, is_whole: bool) -> list[Plan]:
         try:
             text = sys.stdin.read() if file == "-" else Path(file).read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"{file} cannot be read: {error}.") from error
+            raise CommandError(f"Can't read {file}: {error}.") from error
         try:
             return plans_of(read_document(text), names, is_whole=is_whole)
         except FileProblemsError as error:
@@ -154,16 +162,20 @@ class Command(BaseCommand):
         every = [shown(plan, entries_max=sys.maxsize) for plan in plans]
         self._show(every, as_json=options["json"])
         if any(each.refusals for each in every):
-            raise CommandError("Nothing was done: some of it cannot be (see above).")
+            raise CommandError(
+                "Nothing was changed, because some changes aren't possible (see above)."
+            )
         if any(each.costs for each in every) and not options["accept_costs"]:
-            raise CommandError("Nothing was done: --accept-costs does what is marked with !.")
+            raise CommandError(
+                "Nothing was changed. To accept the consequences marked with !, add --accept-costs."
+            )
         for each in every:
             entry = apply_one(change_by_command, each, options["reason"])
             if not options["json"]:
                 self.stdout.write(f"applied: {each.plan.name} (audit entry {entry.pk})")
 
     def _drift(self, names: Sequence[str], *, as_json: bool) -> None:
-        every = [(file, told(file, names)) for file in SECTIONS.values()]
+        every = [(file, entries_by_broker(file, names)) for file in SECTIONS.values()]
         found = [(file, list(entries), drift_of(file, entries)) for file, entries in every]
         if as_json:
             self.stdout.write(json.dumps(drift_json(names, found), indent=2, ensure_ascii=False))
@@ -174,7 +186,7 @@ class Command(BaseCommand):
             self._end_as_differing()
 
     def _show_drift(self, file: ConfigFile, names: Sequence[str], drifts: Sequence[Drift]) -> None:
-        self.stdout.write(f"{file}: {len(drifts)} differ" if drifts else f"{file}: the same")
+        self.stdout.write(f"{file}: {len(drifts)} different" if drifts else f"{file}: identical")
         for drift in drifts:
             missing = f" (missing on {', '.join(drift.missing)})" if drift.missing else ""
             self.stdout.write(f"  {drift.name}{missing}")
@@ -192,7 +204,7 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(text, indent=2, ensure_ascii=False))
             return
         if not every:
-            self.stdout.write("nothing differs")
+            self.stdout.write("no differences")
         for each in every:
             counts = ", ".join(f"{count} {verb}" for verb, count in each.counts.items())
             self.stdout.write(f"{each.plan.name}: {counts}")
@@ -208,13 +220,15 @@ class Command(BaseCommand):
 
 
 def chosen(asked: list[str] | None) -> list[str]:
-    """Return the masters that are meant."""
+    """Return the masters to use."""
     known = masters()
     missing = sorted(set(asked or ()) - set(known))
     if missing:
-        raise CommandError(f"No master named {missing[0]} is registered ({', '.join(known)} are).")
+        raise CommandError(
+            f"No master named {missing[0]} is registered. Registered: {', '.join(known)}."
+        )
     if not known:
-        raise CommandError("No broker is registered at the name server.")
+        raise CommandError("No broker is registered with the name server.")
     return [name for name in known if asked is None or name in asked]
 
 

@@ -1,4 +1,4 @@
-/* The flow and the verdicts beside it follow the broker: the server sends them anew over a WebSocket whenever they change. */
+/* Keeps the flow and the verdicts next to it current: the server sends them over a WebSocket whenever they change. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -7,7 +7,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const RETRY_MS = 5000;
   let socket = null;
 
-  /* How to find the element that has the keyboard, in what is sent next. */
+  /* A selector for the focused element, to restore the focus after an update. */
   function place() {
     const held = document.activeElement;
     if (!box.contains(held)) return null;

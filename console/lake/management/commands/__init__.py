@@ -1,1 +1,1 @@
-"""Commands: `manage.py collect`."""
+"""Commands: `manage.py lake`."""

@@ -1,4 +1,4 @@
-"""`manage.py lake COMMAND`: the analytics program's lake, told where everything of ours is."""
+"""`manage.py lake COMMAND`: runs the analytics program's lake command with the console's paths."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from console.lake.status import environment
 
 
 class Command(BaseCommand):
-    """Hands its arguments on as they are, `--help` included."""
+    """Passes its arguments on unchanged, including `--help`."""
 
     help = "Keep a lake of Delta tables that grows from the broker's log (docs/lake.md)."
     requires_system_checks: list[str] = []
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """End with the program's own exit code."""
+        """Exit with the program's exit code."""
         sys.exit(self._run(argv[2:]))
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run what `call_command` asks for."""
+        """Run the command for `call_command`."""
         self._run([str(each) for each in args])
 
     def _run(self, arguments: list[str]) -> int:

@@ -5,7 +5,7 @@
   const BARS_MAX = 120;
 
   function stacked(series) {
-    // The top of the stack is drawn first, so that each area lies before those above it.
+    // Draw the top of the stack first, so that each area covers those above it.
     const sums = [];
     series.forEach((each, index) => {
       sums.push(each.values.map((value, at) => (value == null ? null : value + (index ? sums[index - 1][at] : 0))));
@@ -13,7 +13,7 @@
     return sums;
   }
 
-  /* What a series comes to: its sum; of readings, which have none, the last. */
+  /* A series' total: its sum, or for readings, which can't be summed, the last value. */
   function outcome(chart, values) {
     const known = values.filter((value) => value != null);
     return chart.isReading ? known.at(-1) : known.reduce((sum, value) => sum + value, 0);
@@ -43,7 +43,7 @@
     });
     showLegend(null);
 
-    // A single point stands in the middle of ten steps: uPlot would show it at the edge of a day.
+    // Centre a single point in ten steps; uPlot would show it at the edge of a day.
     const edge = (chart.times.length === 1 ? 5 : chart.times.length <= BARS_MAX ? 0.5 : 0) * chart.stepSeconds;
     const spanOf = (_, low, high) => (chart.times.length === 1 ? [chart.times[0] - edge, chart.times[0] + edge] : [low - edge, high + edge]);
 
@@ -84,7 +84,7 @@
     }).observe(element);
   }
 
-  /* The chart as it is seen, with its title, its series and their sums above it. */
+  /* The chart as displayed, with its title, series and totals above it. */
   function picture(element, chart, name) {
     const drawn = element.querySelector("canvas");
     const ratio = devicePixelRatio;

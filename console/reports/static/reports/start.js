@@ -1,4 +1,4 @@
-/* Chooses the report in the dialog that a button of the list opens. */
+/* Selects the report in the dialog that a button of the list opens. */
 "use strict";
 
 document.addEventListener("click", (event) => {

@@ -1,4 +1,4 @@
-/* Loads the names of topics when a field that takes one gets the focus. */
+/* Loads the topic names when a topic field gets the focus. */
 "use strict";
 
 document.addEventListener("focusin", async (event) => {
@@ -15,5 +15,5 @@ document.addEventListener("focusin", async (event) => {
       option.value = name;
       return option;
     }));
-  } catch { /* Without the list the name can still be typed. */ }
+  } catch { /* Names can be typed without the list. */ }
 });

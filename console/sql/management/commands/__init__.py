@@ -1,1 +1,1 @@
-"""Commands: `manage.py demo`."""
+"""Commands: `manage.py allow_sql`."""

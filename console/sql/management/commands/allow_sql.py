@@ -1,4 +1,4 @@
-"""`manage.py allow_sql NAME`: lets somebody who is no administrator ask the lake in SQL."""
+"""`manage.py allow_sql NAME`: lets a person who isn't an administrator query the lake in SQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Command(BaseCommand):
-    """Gives the permission, or takes it with --not."""
+    """Grants the permission, or revokes it with --not."""
 
     help = "Let an account ask the lake in SQL; administrators may anyway."
 
@@ -43,7 +43,7 @@ class Command(BaseCommand):
             who = get_user_model().objects.filter(username=name).first()
         if who is None:
             what = "group" if options["is_group"] else "account"
-            raise CommandError(f"There is no {what} named {name}.")
+            raise CommandError(f"No {what} is named {name}.")
         given = options["topics"]
         topics = None if given is None else tuple(given)
         if is_taken:

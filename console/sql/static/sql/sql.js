@@ -1,5 +1,5 @@
-/* The editor of the SQL page: Ctrl+Enter runs; names of tables and columns, and SQL's own words, complete what is typed.
-   Without this script the page runs queries all the same. */
+/* The SQL editor: Ctrl+Enter runs the query; table names, column names and SQL keywords are completed.
+   The page also works without this script. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {

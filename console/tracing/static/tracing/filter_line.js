@@ -1,57 +1,57 @@
 /* The filter line of the Live page: `topic:orders* group:billing latency:100 errors`, with completion.
-   Fields have the names that the address has. */
+   Fields are named as in the URL. */
 "use strict";
 
 const FilterLine = (() => {
   const NAMES = ["topic", "group", "tag", "key", "client", "stage", "property", "latency", "total", "took", "sample", "rate"];
   const HINTS = {
-    topic: gettext("a name, or a pattern with * and ?"), group: gettext("of consumers or of producers"),
-    tag: gettext("the tag, exactly"), key: gettext("a key, the unique key or an id"),
-    client: gettext("id, address or host"), stage: gettext("one stage, or several with commas"),
-    property: gettext("name=value"), latency: gettext("at least so many milliseconds"),
-    total: gettext("so many milliseconds since it was stored"), took: gettext("how long a stage takes at least: delivered>5ms,flushed>800us"),
-    sample: gettext("one of so many messages, all of its stages"), rate: gettext("at most so many events a second, as in 100/s"), errors: gettext("what went wrong"),
+    topic: gettext("a name, or a pattern with * and ?"), group: gettext("consumer or producer group"),
+    tag: gettext("exact tag"), key: gettext("a key, unique key or ID"),
+    client: gettext("client ID, address or host"), stage: gettext("one stage, or several separated by commas"),
+    property: gettext("name=value"), latency: gettext("minimum latency in milliseconds"),
+    total: gettext("minimum time since it was stored, in milliseconds"), took: gettext("minimum stage duration: delivered>5ms,flushed>800us"),
+    sample: gettext("one in this many messages, with all stages"), rate: gettext("maximum events per second, for example 100/s"), errors: gettext("only errors"),
   };
   const SHOWN_MAX = 12;
-  // What may stand behind a field, by its name; known once the line is completed.
+  // Possible values by field name; set when completion starts.
   let pools = null;
   const TOKEN = /([a-z]+):("[^"]*"?|\S*)|("[^"]*"?|\S+)/g;
   const bare = (text) => text.replace(/^"|"$/g, "");
   const quoted = (text) => (/\s/.test(text) ? `"${text}"` : text);
 
-  /** The fields that a line asks for; `problem` is a sentence about the first word that is none. */
+  /** The fields of a line; `problem` is a sentence about the first invalid word. */
   function parse(line) {
     const fields = {};
     let problem = "";
     for (const [, name, value, word] of line.matchAll(TOKEN)) {
       if (word === "errors") fields.stage = "errors";
       else if (word) fields.key = bare(word);
-      else if (!NAMES.includes(name)) problem ||= interpolate(gettext("There is no field %s."), [name]);
+      else if (!NAMES.includes(name)) problem ||= interpolate(gettext("Unknown field %s."), [name]);
       else if (bare(value)) fields[name] = bare(value);
     }
     for (const name of ["latency", "total"]) {
       if (!fields[name]) continue;
       const [, number, unit] = /^[>=]*(\d{1,9})(ms|s)?$/.exec(fields[name]) || [];
       if (number) fields[name] = String(Number(number) * (unit === "s" ? 1000 : 1));
-      else { problem ||= gettext("A latency is a number of milliseconds."); delete fields[name]; }
+      else { problem ||= gettext("Enter the latency as a number of milliseconds."); delete fields[name]; }
     }
     if (fields.took && !leastOf(fields.took)) {
-      problem ||= gettext("Write stages with how long they take at least: delivered>5ms,flushed>800us.");
+      problem ||= gettext("Enter stages with their minimum duration: delivered>5ms,flushed>800us.");
       delete fields.took;
     }
     if (fields.sample) {
       const [, number] = /^(?:1\/)?(\d{1,7})$/.exec(fields.sample) || [];
       if (Number(number) > 0) fields.sample = String(Number(number));
-      else { problem ||= gettext("A sample is a number, as in 1/100."); delete fields.sample; }
+      else { problem ||= gettext("Enter the sample as a number, for example 1/100."); delete fields.sample; }
     }
     if (fields.rate) {
       const [, number] = /^[<=]*(\d{1,6})(?:\/s)?$/.exec(fields.rate) || [];
       if (Number(number) > 0) fields.rate = String(Number(number));
-      else { problem ||= gettext("A rate is a number of events a second, as in 100/s."); delete fields.rate; }
+      else { problem ||= gettext("Enter the rate as events per second, for example 100/s."); delete fields.rate; }
     }
     return { fields, problem };
   }
-  /** The least microseconds by stage of `delivered>5ms,flushed>800us`; null where it is none of this. */
+  /** Minimum microseconds by stage, from `delivered>5ms,flushed>800us`; null if invalid. */
   function leastOf(text) {
     const least = {};
     for (const part of (text || "").split(",")) {
@@ -61,7 +61,7 @@ const FilterLine = (() => {
     }
     return least;
   }
-  /** Whether the last word may become the name of a field: nobody means a key by it yet. */
+  /** Whether the last word could still become a field name; until then it isn't taken as a key. */
   function isUnfinished(line) {
     const [, word] = /(?:^|\s)([a-z]+)$/.exec(line) || [];
     return Boolean(word) && [...NAMES, "errors"].some((name) => name.startsWith(word)) && word !== "errors";
@@ -74,7 +74,7 @@ const FilterLine = (() => {
     }).join(" ");
   }
 
-  /** Offer names and values under a field; `values` has the values by name. */
+  /** Suggest names and values under a field; `values` has the values by name. */
   function complete(input, list, values) {
     pools = values;
     let chosen = -1;
@@ -93,7 +93,7 @@ const FilterLine = (() => {
           .sort((one, other) => other.toLowerCase().startsWith(typed) - one.toLowerCase().startsWith(typed))
           .map((each) => ({ text: `${name}:${quoted(each)} `, label: each, hint: name }));
       } else if (name === "took") {
-        // One stage after the other, each with its own time.
+        // Complete one stage after the other, each with its own time.
         const [, before, typed] = /^(.*,)?(.*)$/.exec(value);
         offers = [...pools.stage].filter((each) => each.startsWith(typed) && each !== "errors")
           .map((each) => ({ text: `took:${before || ""}${each}>`, label: `${each}>`, hint: HINTS.took }));

@@ -1,4 +1,4 @@
-/* The Live page: the socket, the filter, what is shown and what is missing. */
+/* The Live page: socket, filter, visible events and gaps. */
 "use strict";
 
 (() => {
@@ -6,7 +6,7 @@
   const RETRY_MAX_MS = 8000;
   const TYPING_MS = 300;
   const PREVIEWED = 1000;
-  // Two clocks of one run of a broker do not part by so much.
+  // The broker's two clocks differ by less than this within one run.
   const OTHER_RUN_US = 2000000;
   const SIGNED_OUT = 4401;
   const TOO_MANY = 4429;
@@ -21,8 +21,8 @@
     ["bodySize", gettext("Body")],
     ["storeSize", gettext("Record")],
     ["producerGroup", gettext("Producer group")],
-    ["uniqKey", gettext("Message id")],
-    ["offsetMsgId", gettext("Offset id")],
+    ["uniqKey", gettext("Message ID")],
+    ["offsetMsgId", gettext("Offset message ID")],
     ["steps", gettext("Steps")],
   ];
 
@@ -45,25 +45,25 @@
   let notice = "";
   let problem = "";
   let fields = {};
-  // Frames that left before the last filter carry an older number: of them, what it matches is
-  // shown. Those from before the last clearing, or of another socket, are not.
+  // Frames sent before the last filter change have an older number; those that match the new filter are
+  // shown. Frames from before the last clear, or from another socket, aren't.
   let round = 0;
   let cleared = 0;
-  // Since when there is no connection, and since when brokers are away that were watched, by name.
+  // When the connection was lost, and when watched brokers were lost, by name.
   let lostAt = null;
   const away = new Map();
-  // By these the console goes on where a lost socket stopped.
+  // With these, the console resumes after a lost socket.
   let token = "";
   let upTo = 0;
   const pools = { topic: new Set(), group: new Set(), tag: new Set(), client: new Set(), stage: new Set() };
 
-  /* What is shown. The same rules as the broker's, for the messages that are here already. */
+  /* Visible events: the broker's rules, applied to events that are already here. */
   function isShown(message) {
     const held = Strip.brush;
     if (held && (message.at < held.from * 1000 || message.at >= (held.to + 1) * 1000)) return false;
     const text = search.value.trim().toLowerCase();
     if (text && !textOf(message).includes(text)) return false;
-    // An acknowledgement of several is of each of them, and not of one.
+    // An acknowledgement of several messages belongs to each of them.
     if (only && !isOf(message.first, only)) return false;
     return message.events.some((event) => matches(event));
   }
@@ -74,7 +74,7 @@
   }
   function matches(event, asked = wanted()) {
     const { topic, group, tag, key, client, property, stages, errorsOnly, minLatencyMs, minLatencyUs, minTotalMs } = asked;
-    // Events carry no properties, so what is here came because it matched, or is not known to.
+    // Events carry no properties, so assume that an event here matched the filter.
     if (property && event.asked !== property || topic && !fits(event.topic, topic) || tag && event.tags !== tag) return false;
     if (stages && !stages.includes(event.stage) || errorsOnly && !LiveRows.ERRORS.includes(event.stage)) return false;
     if (client && ![event.clientId, event.client, (event.client || "").replace(/:\d+$/, "")].includes(client)) return false;
@@ -116,7 +116,7 @@
     };
   }
 
-  /* What is missing stands where it is missing. */
+  /* Gaps are shown where events are missing. */
   function noteDropped(count) {
     if (count <= 0) return;
     const newest = LiveRows.newest();
@@ -125,18 +125,18 @@
     const since = entry.since ??= framedAt;
     entry.kept = () => keptSince(since);
     const sentence = fields.rate
-      ? ngettext("%s event is missing here: the filter asks for fewer a second", "%s events are missing here: the filter asks for fewer a second", entry.dropped)
-      : ngettext("%s event is missing here: it came faster than it could be read", "%s events are missing here: they came faster than they could be read", entry.dropped);
+      ? ngettext("%s event isn't shown because of the filter's rate limit", "%s events aren't shown because of the filter's rate limit", entry.dropped)
+      : ngettext("%s event isn't shown because it arrived too fast", "%s events aren't shown because they arrived too fast", entry.dropped);
     const times = `${LiveRows.timeText(since)} – ${LiveRows.timeText(Date.now())}`;
     LiveRows.say(entry, `${interpolate(sentence, [Trebuchet.grouped(entry.dropped)])} · ${times}`);
   }
   function noteAbsence(name, since) {
     const times = [LiveRows.timeText(since), LiveRows.timeText(Date.now())];
     LiveRows.gap(name
-      ? interpolate(gettext("%s was not watched from %s to %s: what passed is missing here"), [name, ...times])
-      : interpolate(gettext("No connection from %s to %s: what passed is missing here"), times), () => keptSince(since));
+      ? interpolate(gettext("%s wasn't traced from %s to %s, so messages from that time are missing"), [name, ...times])
+      : interpolate(gettext("No connection from %s to %s; messages from that time are missing"), times), () => keptSince(since));
   }
-  /** Where the flight recorders tell what passed since then, of what the filter asks for. */
+  /** The flight recorder page for the events since then, with the same filter. */
   function keptSince(since) {
     const query = new URLSearchParams({ ask: "all", minutes: Math.ceil((Date.now() - since) / 60000) + 1 });
     for (const name of ["topic", "group", "tag", "key", "client"]) if (fields[name]) query.set(name, fields[name]);
@@ -166,7 +166,7 @@
     $("river-details-stages").replaceChildren(...events.map((event) => stageOf(event, events[0])));
     const known = new Set(DETAILS.map(([name]) => name));
     const skipped = new Set(["matched", "seq", "stage", "timeMs", "latencyUs", "group", "client", "clientId", "asked", "atUs", "totalUs"]);
-    // Else it is said already.
+    // Otherwise it is already shown.
     if ([first.uniqKey, first.offsetMsgId].includes(first.messageId)) skipped.add("messageId");
     const more = Object.keys(first).filter((name) => !known.has(name) && !skipped.has(name)).map((name) => [name, name]);
     const list = $("river-details-list");
@@ -185,11 +185,11 @@
     const address = LiveRows.familyOf(first);
     $("river-family").hidden = !address;
     if (address) $("river-family").href = address;
-    // Acknowledgements of what nobody saw delivered cover many messages, or none; refusals none.
+    // Acknowledgements without a visible delivery cover many messages or none; refusals cover none.
     $("river-follow").hidden = Boolean(only) || first.acknowledgedFrom != null || first.fromOffset != null || first.queueOffset == null;
     $("river-details").hidden = false;
   }
-  /** `received 0 µs · validated 54 µs …`, as the broker took them one after the other. */
+  /** `received 0 µs · validated 54 µs …`, in the broker's order. */
   function stepsText(steps) {
     return Object.entries(steps).map(([stage, us]) => `${LiveRows.wordOf(stage)} ${us < 1 ? "0 µs" : LiveRows.latencyText(us)}`).join(" · ");
   }
@@ -213,7 +213,7 @@
     item.append(dot, name, who, when, took);
     return item;
   }
-  /** Between two events, by their broker's monotonic clock where one run of it has both. */
+  /** Time between two events, by the broker's monotonic clock if both are from the same run. */
   function usBetween(one, other) {
     const us = (Number(other.timeMs) - Number(one.timeMs)) * 1000;
     const exact = Number(other.atUs) - Number(one.atUs);
@@ -239,13 +239,13 @@
     $("river-waiting").textContent = Trebuchet.grouped(counters.waiting);
     showStages();
   }
-  /** What came and what was dropped of each stage; of some it is told late, or never, which stage they were. */
+  /** Received and dropped events by stage; for some, the stage is reported late or never. */
   function showStages() {
     if (!$("river-by-stage").open) return;
     const { lost } = counters;
     const rows = [...new Set([...came.keys(), ...Object.keys(lost)])].map((stage) => [stage, LiveRows.wordOf(stage), came.get(stage) || 0, lost[stage] || 0]);
     const unknown = counters.dropped + counters.brokerDropped - Object.values(lost).reduce((sum, each) => sum + each, 0);
-    if (unknown > 0) rows.push(["", gettext("not known"), 0, unknown]);
+    if (unknown > 0) rows.push(["", gettext("unknown"), 0, unknown]);
     $("river-stages").replaceChildren(...rows.map(([stage, word, count, dropped]) => {
       const row = document.createElement("tr");
       row.dataset.stage = stage;
@@ -282,19 +282,19 @@
     let text = gettext("Connecting");
     if (!socket || socket.readyState !== WebSocket.OPEN) {
       state = failures ? "bad" : "info";
-      text = failures ? gettext("The console does not answer, trying again") : gettext("Connecting");
+      text = failures ? gettext("The console isn't responding. Retrying.") : gettext("Connecting");
     } else if (paused) {
       [state, text] = ["warn", gettext("Paused")];
     } else if (gone.length && !watching.length) {
-      [state, text] = ["bad", gettext("The broker is away, trying again")];
+      [state, text] = ["bad", gettext("The broker isn't responding. Retrying.")];
     } else if (gone.length) {
-      const sentence = ngettext("Live, %s of %s broker away", "Live, %s of %s brokers away", status.brokers.length);
+      const sentence = ngettext("Live, %s of %s broker not responding", "Live, %s of %s brokers not responding", status.brokers.length);
       [state, text] = ["warn", interpolate(sentence, [gone.length, status.brokers.length])];
     } else if (watching.length) {
       const several = interpolate(ngettext("Live, %s broker", "Live, %s brokers", watching.length), [watching.length]);
       [state, text] = ["ok", status.brokers.length > 1 ? several : gettext("Live")];
     } else if (status.problem) {
-      [state, text] = ["bad", gettext("No broker, trying again")];
+      [state, text] = ["bad", gettext("No broker. Retrying.")];
     }
     chip.dataset.state = state;
     chip.textContent = text;
@@ -309,10 +309,10 @@
       return banner;
     }));
     const waiting = watching.length ? gettext("Waiting for messages") : gettext("Waiting for a broker");
-    $("river-empty-title").textContent = paused ? gettext("Paused") : Strip.brush || search.value.trim() ? gettext("Nothing here has this") : waiting;
+    $("river-empty-title").textContent = paused ? gettext("Paused") : Strip.brush || search.value.trim() ? gettext("No matches on this page") : waiting;
   }
 
-  /* The filter and its address. */
+  /* The filter and the URL. */
   function readAddress() {
     const query = new URLSearchParams(location.search);
     fields = Object.fromEntries(FilterLine.NAMES.map((name) => [name, (query.get(name) || "").trim()]).filter(([, text]) => text));
@@ -333,10 +333,10 @@
     applyFilter(true);
     if (selected?.row) showDetails(selected.row);
   }
-  /** How many of the newest events here a line would match: what is typed is seen before it is asked for. */
+  /** How many of the newest events here a filter line matches: a preview while typing. */
   function preview() {
     const { fields: typed, problem: wrong } = FilterLine.parse(line.value);
-    // Events do not say what these ask.
+    // Events don't contain these fields.
     const isKnown = !wrong && !FilterLine.isUnfinished(line.value) && !typed.property && !typed.sample;
     const events = [];
     if (isKnown && line.value.trim()) {
@@ -379,7 +379,7 @@
       retryMs = RETRY_FIRST_MS;
       failures = 0;
       notice = "";
-      // What is on its way for this page waits at the console for a while.
+      // The console keeps queued events for this page for a while.
       if (token) send({ type: "resume_viewer", token, upTo });
       else begin();
       showState();
@@ -389,10 +389,10 @@
       failures += 1;
       lostAt ??= Date.now();
       status = { problem: "", brokers: [] };
-      if (closed.code === SIGNED_OUT) notice = gettext("Your session has ended; reload the page to sign in again.");
-      else if (closed.code === TOO_MANY) notice ||= gettext("You watch in too many windows; close one, then reload.");
+      if (closed.code === SIGNED_OUT) notice = gettext("Your session has expired. Reload the page to sign in again.");
+      else if (closed.code === TOO_MANY) notice ||= gettext("You have live tracing open in too many windows. Close one, then reload.");
       else {
-        if (failures >= 4) notice = gettext("The console refuses this page's connection; reload the page to sign in again.");
+        if (failures >= 4) notice = gettext("The console rejected this page's connection. Reload the page to sign in again.");
         setTimeout(connect, retryMs);
         retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
       }
@@ -410,7 +410,7 @@
   function receive(frame) {
     if (frame.type === "events") receiveEvents(frame);
     else if (frame.type === "viewer") {
-      // A console that kept nothing for us gives another token.
+      // If the console kept nothing for this page, it sends another token.
       const isNew = frame.token !== token;
       if (isNew && token) begin();
       token = frame.token;
@@ -466,7 +466,7 @@
     toEnd();
     resetCounters();
   }
-  /* Recordings: while one plays, what is live waits. */
+  /* Recordings: during playback, live events wait. */
   let stopPlaying = null;
   async function playRecording(file) {
     stopPlaying?.();
@@ -474,11 +474,11 @@
     try { read = await Recording.read(file); } catch (error) { notice = error.message; showState(); return; }
     setPaused(true);
     clear();
-    notice = read.bad ? interpolate(ngettext("%s line of the file is no event", "%s lines of the file are no events", read.bad), [read.bad]) : "";
+    notice = read.bad ? interpolate(ngettext("%s line of the file isn't an event", "%s lines of the file aren't events", read.bad), [read.bad]) : "";
     LiveRows.gap(interpolate(gettext("Recording %s: %s events"), [file.name, Trebuchet.grouped(read.events.length)]));
     stopPlaying = Recording.play(read.events, Number($("river-speed").value), (events) => LiveRows.take(events), () => {
       stopPlaying = null;
-      LiveRows.gap(gettext("The recording ends here; Resume shows what is live"));
+      LiveRows.gap(gettext("End of recording. Resume shows live messages."));
     });
     showState();
   }
@@ -495,7 +495,7 @@
       const { topics, groups } = await answer.json();
       for (const name of topics) pools.topic.add(name);
       for (const name of groups || []) pools.group.add(name);
-    } catch { /* Typing a name works without the list. */ }
+    } catch { /* Names can be typed without the list. */ }
   }
   function onKey(event) {
     if (event.target.closest("input, select, textarea")) return;

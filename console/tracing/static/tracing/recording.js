@@ -1,4 +1,4 @@
-/* Recordings of the Live page: what is on it as JSON lines or as OTLP's JSON, and a file of lines played again. */
+/* Recordings of the Live page: export as JSON lines or OTLP JSON, and playback of an exported file. */
 "use strict";
 
 const Recording = (() => {
@@ -28,7 +28,7 @@ const Recording = (() => {
 
   const hex = (bytes) => Array.from(crypto.getRandomValues(new Uint8Array(bytes)), (each) => each.toString(16).padStart(2, "0")).join("");
   const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?$/;
-  /** A unique key is as long as the id of a trace, and so is the id of a place. */
+  /** A unique key is as long as a trace ID, and so is an offset message ID. */
   function traceId(event) {
     const own = [event.messageId, event.uniqKey, event.offsetMsgId].find((each) => /^(?!0{32})[0-9a-f]{32}$/i.test(each || ""));
     return own ? own.toLowerCase() : hex(16);
@@ -41,11 +41,11 @@ const Recording = (() => {
   }
   function spansOf(message) {
     const { first, events } = message;
-    // A trace that the sender began goes on.
+    // Continue a trace that the sender began.
     const given = events.map((event) => TRACEPARENT.exec(event.traceparent || "")).find(Boolean);
     const trace = given ? given[1] : traceId(first);
     const parent = hex(8);
-    // Only what the stages of a message say: a copy that was given back is deferred, too.
+    // Only stages of one message type: a message sent back for retry is also deferred.
     const messageType = events.some((each) => OF_TRANSACTIONS.includes(each.stage)) ? "transaction"
       : events.some((each) => each.stage === "deferred" && !each.group) ? "delay" : null;
     return events.map((event) => {
@@ -80,7 +80,7 @@ const Recording = (() => {
     return JSON.stringify({ resourceSpans: [{ resource, scopeSpans: [scope] }] });
   }
 
-  /** The events of a file, by time; `bad` counts the lines that are none. */
+  /** The events of a file, sorted by time; `bad` counts the invalid lines. */
   async function read(file) {
     if (file.size > BYTES_MAX) throw new Error(gettext("The file is larger than 64 MiB."));
     const events = [];
@@ -97,7 +97,7 @@ const Recording = (() => {
     events.sort((one, other) => Number(one.timeMs) - Number(other.timeMs));
     return { events, bad };
   }
-  /** Play events as they followed each other, faster by `speed`; 0 is all at once. Returns what stops it. */
+  /** Play events with their original timing, `speed` times as fast; 0 is all at once. Returns a function that stops it. */
   function play(events, speed, take, done) {
     if (!speed) { take(events); done(); return () => {}; }
     const began = performance.now();

@@ -1,5 +1,5 @@
-/* The messages of the Live page: events gathered to one row a message, whose stages are dots that fill as they come.
-   Everything a message carries is set with textContent; nothing of it is ever parsed as HTML. */
+/* The messages of the Live page: one row per message, whose stages are dots that fill in as events arrive.
+   All message contents are set with textContent and never parsed as HTML. */
 "use strict";
 
 const LiveRows = (() => {
@@ -16,13 +16,13 @@ const LiveRows = (() => {
   };
   const WORDS = {
     received: gettext("received"), validated: gettext("validated"), appended: gettext("appended"), dispatched: gettext("dispatched"),
-    stored: gettext("stored"), delivered: gettext("delivered"), acknowledged: gettext("acknowledged"), given_back: gettext("given back"),
-    dead: gettext("dead letter"), refused: gettext("refused"), retried: gettext("retry"), replayed: gettext("replayed"),
+    stored: gettext("stored"), delivered: gettext("delivered"), acknowledged: gettext("acknowledged"), given_back: gettext("returned for retry"),
+    dead: gettext("dead letter"), refused: gettext("rejected"), retried: gettext("retry"), replayed: gettext("replayed"),
     withheld: gettext("withheld"), checked: gettext("checked"), committed: gettext("committed"), rolled_back: gettext("rolled back"),
-    deferred: gettext("deferred"), flushed: gettext("flushed"), replicated: gettext("replicated"), woken: gettext("pull woken"),
+    deferred: gettext("deferred"), flushed: gettext("flushed"), replicated: gettext("replicated"), woken: gettext("long poll answered"),
     filtered: gettext("filtered out"), expired: gettext("expired unread"),
   };
-  // These say nothing that a row should: they are in the details.
+  // These stages only appear in the details.
   const QUIET = ["received", "validated", "appended", "dispatched", "flushed", "replicated", "woken"];
   const IN_PLACE = ["stored", "delivered", "acknowledged"];
 
@@ -40,7 +40,7 @@ const LiveRows = (() => {
     : bytes < 1048576 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1048576).toFixed(1)} MiB`);
   function latencyText(us) {
     if (us == null) return "";
-    // The broker knows store times to the millisecond.
+    // The broker stores times in milliseconds.
     if (us < 1) return "< 1 ms";
     if (us < 1000) return `${us} µs`;
     if (us < 1000000) return `${(us / 1000).toFixed(us < 10000 ? 1 : 0)} ms`;
@@ -50,8 +50,8 @@ const LiveRows = (() => {
   const timeText = (ms) => `${Times.clock(Number(ms))}.${String(Number(ms) % 1000).padStart(3, "0")}`;
   const wordOf = (stage) => WORDS[stage] || stage;
   const isError = (event) => ERRORS.includes(event.stage);
-  // Stages whose time is nobody's delay: a client's clock, a wait that was asked for, a pull that had
-  // nothing to bring, a disk that is not waited for.
+  // Stages whose time isn't a delay: a client's clock, a requested wait, an empty pull, an asynchronous
+  // disk write.
   const NEVER_SLOW = ["stored", "deferred", "retried", "replayed", "woken", "flushed"];
   const isSlow = (event) => (event.latencyUs || 0) >= SLOW_US && !NEVER_SLOW.includes(event.stage);
   const isCopy = (topic) => /^%(RETRY|DLQ)%/.test(topic);
@@ -62,7 +62,7 @@ const LiveRows = (() => {
     if (!queues.has(key)) queues.set(key, new Map());
     return queues.get(key);
   }
-  /** The messages that an event is of; one for several offsets is of those that are here. */
+  /** The messages that an event belongs to; for several offsets, those that are here. */
   function messagesOf(event) {
     const first = event.acknowledgedFrom ?? event.fromOffset;
     if (first == null) {
@@ -107,7 +107,7 @@ const LiveRows = (() => {
   function note(message, event) {
     if (message.events.length < EVENTS_MAX) message.events.push(event);
     if (event.acknowledgedFrom == null && event.fromOffset == null && event.queueOffset != null) queueOf(event).set(event.queueOffset, message);
-    // What a row says of its message is best said where it was stored first.
+    // Prefer the location where the message was stored first.
     if (event.stage === "stored" && !isCopy(event.topic) || isCopy(message.first.topic) && !isCopy(event.topic)) message.first = { ...message.first, ...event };
     message.producer ||= event.producerGroup;
     if (isError(event) && !message.error) { message.error = true; Strip.count(message.at, "errors"); }
@@ -116,7 +116,7 @@ const LiveRows = (() => {
     message.took = Math.max(message.took ?? 0, since, IN_PLACE.includes(event.stage) ? event.latencyUs || 0 : 0);
     changed.add(message);
   }
-  /** A line where something is missing; `kept` returns where the rest of it may be read. */
+  /** A row for a gap; `kept` returns the URL where the missing events may be found. */
   function gap(text, kept = null) {
     const at = Date.now();
     const entry = { id: `#${serial += 1}`, at, gap: text, kept, events: [], row: null };
@@ -134,7 +134,7 @@ const LiveRows = (() => {
     onRender(shown);
   }
 
-  /* The table. Only what will stay is drawn, once a frame. */
+  /* The table. Draws only the rows that stay visible, once per frame. */
   function draw() {
     frame ||= requestAnimationFrame(() => {
       frame = 0;
@@ -166,7 +166,7 @@ const LiveRows = (() => {
     shown = table.childElementCount;
     onRender(shown);
   }
-  /** Draw all that is to be shown anew: the filter, the search or the brush is another. */
+  /** Redraw everything after the filter, search or brush has changed. */
   function sift() {
     const wanted = [];
     for (const message of messages.values()) {
@@ -215,7 +215,7 @@ const LiveRows = (() => {
     time.textContent = timeText(message.at);
     const address = familyOf(first);
     const place = document.createElement(address ? "a" : "span");
-    if (address) { place.href = address; place.title = gettext("Its family"); }
+    if (address) { place.href = address; place.title = gettext("Message history"); }
     place.className = "river__place";
     place.textContent = placeText(first);
     what.replaceChildren(span(first.topic, "river__name"), place);
@@ -231,7 +231,7 @@ const LiveRows = (() => {
     latency.replaceChildren(bar, span(message.took == null ? "" : latencyText(message.took), "river__took"));
     row.dataset.state = message.error ? "bad" : message.slow ? "warn" : "";
   }
-  /* 100 µs is nothing of the bar, 10 s all of it. */
+  /* The bar is empty at 100 µs and full at 10 s. */
   const share = (us) => (us == null ? 0 : Math.min(1, Math.max(0.02, Math.log10(Math.max(us, 1) / 100) / 5)));
   function clientOf(message) {
     const { first } = message;
@@ -240,9 +240,9 @@ const LiveRows = (() => {
   function keptOf(message) {
     if (!message.kept) return [];
     const link = document.createElement("a");
-    link.textContent = gettext("What the recorders kept");
+    link.textContent = gettext("From the flight recorders");
     link.href = message.kept();
-    // It asks for so many minutes back: by then they are more.
+    // The link is relative to now, so compute it on click.
     link.addEventListener("click", () => { link.href = message.kept(); });
     return [" ", link];
   }
@@ -255,7 +255,7 @@ const LiveRows = (() => {
     if (BigInt(from) > last) return interpolate(gettext("%s · back to %s"), [event.queueId, event.queueOffset]);
     return from === String(last) ? `${event.queueId} · ${last}` : `${event.queueId} · ${from}–${last}`;
   }
-  /* What waits has no place that it could be opened by, but an id. */
+  /* A pending message has no offset to link to, only an ID. */
   const WAITS = ["withheld", "checked", "rolled_back"];
   function familyOf(event) {
     if (WAITS.includes(event.stage) && event.queueOffset == null && event.uniqKey) {

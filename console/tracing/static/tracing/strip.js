@@ -1,5 +1,5 @@
-/* The strip of the Live page: the last 60 seconds, a bar each: messages, slow ones, errors. A part of it can be brushed;
-   the page then holds still what happened in it. */
+/* The strip of the Live page: one bar per second for the last 60 s: messages, slow ones, errors. Brushing a part of it
+   freezes the page on that part. */
 "use strict";
 
 const Strip = (() => {
@@ -11,7 +11,7 @@ const Strip = (() => {
   let svg, onBrush, label;
   let brush = null;
   let from = null;
-  // While something is held the strip stands still, too.
+  // While the page is frozen, so is the strip.
   let heldEnd = null;
 
   const nowSecond = () => Math.floor(Date.now() / 1000);
@@ -53,7 +53,7 @@ const Strip = (() => {
     svg.replaceChildren(...parts);
     const most60 = interpolate(gettext("up to %s messages/s"), [Trebuchet.grouped(counts.size ? most : 0)]);
     label.textContent = brush
-      ? interpolate(gettext("%s to %s is held; Esc lets go"), [Times.clock(brush.from * 1000), Times.clock((brush.to + 1) * 1000)])
+      ? interpolate(gettext("%s to %s is frozen. Press Esc to release it."), [Times.clock(brush.from * 1000), Times.clock((brush.to + 1) * 1000)])
       : most60;
   }
   function set(next) {

@@ -1,7 +1,7 @@
-"""`manage.py makemessages`: write the message catalogues anew; needs GNU gettext (Debian: gettext).
+"""`manage.py makemessages`: update the message catalogues; needs GNU gettext (Debian: gettext).
 
-Django's command, told where our words are: Python and templates in `django.po`, scripts in
-`djangojs.po`, for every language of the settings. Run it whenever a page says something else.
+Django's command with our folders: Python and templates go to `django.po`, scripts to `djangojs.po`,
+for every language in the settings. Run it whenever the text of a page changes.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 ROOT = Path(__file__).resolve().parents[4]
-# The reports describe themselves in words that the console translates.
+# The console translates the reports' descriptions.
 FOLDERS = ("console", "analytics")
-# Each catalogue with the endings of the files it is taken from.
+# Each catalogue with the file extensions it is extracted from.
 DOMAINS = {"django": ["html", "py"], "djangojs": ["js"]}
 # A date would make every run a change.
 DATE_LINE = '"POT-Creation-Date:'
 
 
 class Command(makemessages.Command):
-    """Collects the words of the console and of the reports."""
+    """Collects the messages of the console and the reports."""
 
-    # A guess at what a changed sentence means in another language helps nobody.
+    # Fuzzy matches for changed sentences are rarely right.
     msgmerge_options = ["-q", "--backup=none", "--no-fuzzy-matching", "--update"]
 
     help = "Write the message catalogues of the console anew; needs GNU gettext."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Take no argument: there is one set of catalogues."""
+        """Take no arguments, since there is only one set of catalogues."""
 
     def handle(self, *args: Any, **options: Any) -> None:
         locale = Path(settings.LOCALE_PATHS[0])

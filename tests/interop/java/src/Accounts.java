@@ -3,10 +3,10 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * Sends a message with each of some accounts.
+ * Sends a message with each of the given accounts.
  *
  * <p>Arguments: NAMESRV, then TOPIC ACCESS_KEY SECRET_KEY for each account. Lines: "send STATUS", or "send CODE"
- * with the response code of a refusal.
+ * with the response code of a rejection.
  */
 public final class Accounts {
     public static void main(String[] args) throws Exception {

@@ -5,14 +5,14 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * A producer that stays until its standard input ends, and sends what is asked of it there.
+ * A producer that runs until the end of standard input, and sends the messages requested there.
  *
- * <p>Arguments: NAMESRV GROUP ACCESS_KEY SECRET_KEY; "-" for an access key is no account. Lines of its input
- * are "TOPIC KEY"; each is answered by a line "sent STATUS", or "sent CODE" with the response code of a
- * refusal, -1 where the client knew of no queue to send to.
+ * <p>Arguments: NAMESRV GROUP ACCESS_KEY SECRET_KEY; "-" for an access key means no account. Lines of its
+ * input are "TOPIC KEY"; each is answered by a line "sent STATUS", or "sent CODE" with the response code of
+ * a rejection, -1 if the client had no queue to send to.
  */
 public final class AskedProducer {
-    /** A client asks for routes every half a minute by default. */
+    /** By default a client fetches routes every half minute. */
     private static final int ROUTES_MS = 500;
 
     public static void main(String[] args) throws Exception {

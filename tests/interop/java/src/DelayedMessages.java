@@ -50,7 +50,7 @@ public final class DelayedMessages {
             producer.send(message);
         }
         boolean all = received.await(Long.parseLong(args[5]), TimeUnit.SECONDS);
-        // A second delivery would come now.
+        // A second delivery would arrive now.
         Thread.sleep(1_000);
         consumer.shutdown();
         producer.shutdown();

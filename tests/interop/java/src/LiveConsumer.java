@@ -6,13 +6,13 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * A push consumer that stays until its standard input ends, for what is asked of it meanwhile.
+ * A push consumer that runs until the end of standard input, for requests meanwhile.
  *
  * <p>Arguments: NAMESRV TOPIC GROUP, and ACCESS_KEY SECRET_KEY for an account. Lines: "ready" once it has a
  * queue, "received KEY" for each delivery.
  */
 public final class LiveConsumer {
-    /** A client looks at routes every half a minute by default, and shares queues out every 20 s. */
+    /** By default a client fetches routes every half minute, and rebalances queues every 20 s. */
     private static final int ROUTES_MS = 500, REBALANCE_MS = 1_000;
 
     public static void main(String[] args) throws Exception {

@@ -12,9 +12,9 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * A push consumer that reports each delivery.
  *
- * <p>Arguments: NAMESRV TOPIC GROUP EXPRESSION COUNT QUIET_MS SECONDS. It ends when COUNT messages came
- * and then nothing for QUIET_MS (a message delivered twice would come in that time), or after SECONDS.
- * A delivery is a line "received KEY TAG QUEUE_ID QUEUE_OFFSET MSG_ID BODY", where "-" is none.
+ * <p>Arguments: NAMESRV TOPIC GROUP EXPRESSION COUNT QUIET_MS SECONDS. It ends when COUNT messages arrived
+ * and then none for QUIET_MS (a duplicate would arrive in that time), or after SECONDS. A delivery is a
+ * line "received KEY TAG QUEUE_ID QUEUE_OFFSET MSG_ID BODY", where "-" is a missing value.
  */
 public final class ReceiveMessages {
     public static void main(String[] args) throws Exception {
@@ -49,7 +49,7 @@ public final class ReceiveMessages {
             }
             Thread.sleep(50);
         }
-        // Writes the offsets that were reached to the broker.
+        // Writes the current offsets to the broker.
         consumer.shutdown();
         System.exit(0);
     }

@@ -28,14 +28,14 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * A producer and a push consumer that go on whatever happens to the broker, and write down what they do and see:
- * the records of tools/faults/operations.py, a line each.
+ * A producer and a push consumer that continue whatever happens to the broker, and record their operations:
+ * the records of tools/faults/operations.py, one a line.
  *
- * <p>Arguments: NAMESRV TOPIC GROUP HISTORY SEED SECONDS DELAY_MS PAUSE_MS. DELAY_MS is what delay level 1 takes. It
- * sends for SECONDS or until a line comes from its input, with PAUSE_MS between two, says "rests", and consumes until
- * the input ends.
+ * <p>Arguments: NAMESRV TOPIC GROUP HISTORY SEED SECONDS DELAY_MS PAUSE_MS. DELAY_MS is the duration of delay level 1. It
+ * sends for SECONDS or until a line of input, with PAUSE_MS between two, prints "rests", and consumes until the end of
+ * input.
  *
- * <p>Each try of a send is a record of its own, twice: before its bytes leave, and with its answer. System.nanoTime is
+ * <p>Each attempt of a send has two records: before its bytes leave, and with its answer. System.nanoTime is
  * CLOCK_MONOTONIC, the clock of all histories of a machine.
  */
 public final class Recorder {
@@ -55,7 +55,7 @@ public final class Recorder {
     private int again;
 
     public static void main(String[] args) throws Exception {
-        // Who has lost its queues because the broker does not know it any more asks for them as often.
+        // A consumer whose queues were lost with its registration polls for them as often.
         System.setProperty("rocketmq.client.rebalance.waitInterval", "" + INTERVAL_MS);
         try (OutputStream history = new FileOutputStream(args[3], true)) {
             Recorder recorder = new Recorder(history, args);
@@ -79,7 +79,7 @@ public final class Recorder {
         topic = args[1];
         group = args[2];
         name = "java-" + args[4];
-        // Records have their times in whole milliseconds, so a second may seem one shorter.
+        // Records have times in whole milliseconds, so a second may seem one millisecond shorter.
         delayNanos = (Long.parseLong(args[6]) - 1) * 1_000_000L;
         pauseMs = Integer.parseInt(args[7]);
     }
@@ -99,7 +99,7 @@ public final class Recorder {
                     producer.send(message);
                 }
             } catch (Exception error) {
-                // Its record says so.
+                // The record says so.
                 Thread.sleep(pauseMs);
             }
             Thread.sleep(pauseMs);
@@ -115,7 +115,7 @@ public final class Recorder {
                 new TransactionListener() {
                     @Override
                     public LocalTransactionState executeLocalTransaction(Message message, Object arg) {
-                        // Some it does not decide, so that the broker asks again.
+                        // It leaves some undecided, for the broker to check.
                         boolean decides = numberOf(message.getKeys()) % 150 != 23;
                         return decides ? end(message.getKeys()) : LocalTransactionState.UNKNOW;
                     }
@@ -147,7 +147,7 @@ public final class Recorder {
         return producer;
     }
 
-    /** Decide a transaction by its id, the same each time. */
+    /** Decide a transaction by its id, with the same outcome each time. */
     private LocalTransactionState end(String id) {
         boolean commits = numberOf(id) % 30 != 13;
         write("ended", "id", id, "outcome", commits ? "commit" : "rollback", "invoked", System.nanoTime());
@@ -162,7 +162,7 @@ public final class Recorder {
             return ",\"returned\":" + System.nanoTime()
                     + ",\"status\":\"" + (isOk ? "ok" : "maybe") + "\",\"queue_offset\":" + offset;
         }
-        // What waited for a flush that failed is answered with this, and may be stored.
+        // Sends that waited for a failed flush are answered with this, and may be stored.
         boolean isRefused =
                 error instanceof MQBrokerException
                         && ((MQBrokerException) error).getResponseCode() != SERVICE_NOT_AVAILABLE;
@@ -195,7 +195,7 @@ public final class Recorder {
         consumer.setHeartbeatBrokerInterval(INTERVAL_MS);
         consumer.setPersistConsumerOffsetInterval(INTERVAL_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        // One thread: it gives a queue's messages in their order.
+        // One thread, so that a queue's messages are consumed in order.
         consumer.setConsumeThreadMin(1);
         consumer.setConsumeThreadMax(1);
         consumer.setAllocateMessageQueueStrategy(
@@ -230,12 +230,12 @@ public final class Recorder {
         }
     }
 
-    /** Note a delivery and what becomes of it; the batches have one message each. */
+    /** Record a delivery and its result; the batches have one message each. */
     private synchronized boolean take(MessageExt message, ConsumeConcurrentlyContext context) {
         String id = message.getKeys();
         int times = message.getReconsumeTimes();
         String place = context.getMessageQueue().getTopic();
-        // What could not be given back the client itself gives again, in the middle of others.
+        // If the client can't return a message, it delivers it again itself, between others.
         String session = name + (times > 0 ? "-again-" + again++ : "-" + sessions);
         write(
                 "delivered",
@@ -267,7 +267,7 @@ public final class Recorder {
         return true;
     }
 
-    /** Write a line: names and values by turns, then perhaps what follows them. */
+    /** Write a line: alternating names and values, then optional extra fields. */
     private synchronized void write(String type, Object... words) {
         StringBuilder line = new StringBuilder("{\"type\":\"" + type + "\"");
         for (int i = 0; i + 1 < words.length; i += 2) {

@@ -14,7 +14,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * Asks COUNT questions and, in a second client, answers them; the last one is left without an answer.
+ * Sends COUNT requests and replies to them in a second client; the last one gets no reply.
  *
  * <p>Arguments: NAMESRV TOPIC GROUP COUNT. Lines: "replied KEY BODY", "timeout KEY".
  */
@@ -55,7 +55,7 @@ public final class RequestReply {
         for (int i = 0; i < count; i++) {
             String key = "q-" + i;
             String answer = null;
-            // The consumer may not have its queues yet when the first question comes.
+            // The consumer may not have its queues yet when the first request arrives.
             for (int attempt = 0; answer == null && attempt < ATTEMPTS; attempt++) {
                 answer = ask(asking, args[1], key, i < count - 1 ? TIMEOUT_MS : SHORT_TIMEOUT_MS);
             }
@@ -67,7 +67,7 @@ public final class RequestReply {
         System.exit(0);
     }
 
-    /** Returns null when the time passes. The call that waits by itself is broken in 5.3.3. */
+    /** Returns null after a timeout. The library's own waiting call is broken in 5.3.3. */
     private static String ask(DefaultMQProducer asking, String topic, String key, long timeoutMs)
             throws Exception {
         CompletableFuture<String> answered = new CompletableFuture<>();

@@ -9,11 +9,11 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * A push consumer that cannot consume a message before its FAILURES attempts have failed.
+ * A push consumer that fails to consume a message FAILURES times.
  *
  * <p>Arguments: NAMESRV TOPIC GROUP FAILURES MAX_RECONSUME_TIMES COUNT QUIET_MS SECONDS. Each delivery is a
  * line "received KEY RECONSUME_TIMES STORE_TIMESTAMP TOPIC ORIGIN_MESSAGE_ID". It ends when COUNT
- * deliveries came and then nothing for QUIET_MS, or after SECONDS.
+ * deliveries arrived and then none for QUIET_MS, or after SECONDS.
  */
 public final class RetryConsumer {
     public static void main(String[] args) throws Exception {

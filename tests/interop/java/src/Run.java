@@ -3,12 +3,12 @@ import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 
 /**
- * Runs one of the programs and ends with it: after an exception in main the threads of a client would go on.
+ * Runs one of the programs and exits with it: after an exception in main, client threads would keep running.
  *
- * <p>Arguments: PROGRAM and its own.
+ * <p>Arguments: PROGRAM and its arguments.
  */
 public final class Run {
-    /** Beyond any stall of the machine: by default a client gives up a request after three seconds. */
+    /** Longer than any stall of the machine: by default a client gives up a request after three seconds. */
     static final int REQUEST_MS = 60_000;
 
     public static void main(String[] args) throws Exception {

@@ -10,11 +10,11 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 
 /**
- * A push consumer with an account that selects by an SQL92 expression.
+ * A push consumer with an account and an SQL92 expression.
  *
  * <p>Arguments: NAMESRV TOPIC GROUP ACCESS_KEY SECRET_KEY EXPRESSION COUNT QUIET_MS SECONDS. It ends when
- * COUNT messages came and then nothing for QUIET_MS, or after SECONDS. The first line is "started", or
- * "refused CODE"; a last one is "received" with the keys in order.
+ * COUNT messages arrived and then none for QUIET_MS, or after SECONDS. The first line is "started", or
+ * "refused CODE"; the last one is "received" with the keys in order.
  */
 public final class SelectingConsumer {
     public static void main(String[] args) throws Exception {

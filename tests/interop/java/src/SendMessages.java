@@ -12,9 +12,9 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * Sends COUNT messages in each of the MODES, with a key and one of the TAGS each.
  *
- * <p>Arguments: NAMESRV TOPIC GROUP MODES COUNT TAGS PREFIX; modes and tags are separated by commas. A
- * message that was acknowledged is a line "sent KEY QUEUE_ID QUEUE_OFFSET MSG_ID"; a batch or a oneway
- * message has no place of its own, and is "sent KEY". Exit code 1 when anything was refused.
+ * <p>Arguments: NAMESRV TOPIC GROUP MODES COUNT TAGS PREFIX; modes and tags are separated by commas. An
+ * acknowledged message is a line "sent KEY QUEUE_ID QUEUE_OFFSET MSG_ID"; a message in a batch or a oneway
+ * message has no location, and is "sent KEY". Exit code 1 means that a message was rejected.
  */
 public final class SendMessages {
     private static final int BATCH = 50;
@@ -59,7 +59,7 @@ public final class SendMessages {
                     producer.sendOneway(message);
                     System.out.println("sent " + message.getKeys());
                 }
-                // Nothing answers a oneway request: an answered one on the same connection comes after them.
+                // A oneway request has no answer, so an answered one follows on the same connection.
                 Message last = new Message(messages.get(0).getTopic(), "flush", "flush", new byte[1]);
                 producer.send(last);
                 break;

@@ -6,7 +6,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * Sends one message, then COUNT messages as one batch, and says what the client makes of each answer.
+ * Sends one message, then COUNT messages as one batch, and prints the client's result for each answer.
  *
  * <p>Arguments: NAMESRV TOPIC GROUP COUNT. A line for each answer: "answered STATUS QUEUE_ID QUEUE_OFFSET
  * OFFSET_MSG_IDS", the ids separated by commas.

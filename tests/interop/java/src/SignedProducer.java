@@ -11,15 +11,15 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.remoting.RPCHook;
 
 /**
- * Does what a producer with an account does, and says how each step ended.
+ * Runs a producer's operations with an account, and prints the result of each.
  *
- * <p>Arguments: NAMESRV TOPIC GROUP ACCESS_KEY SECRET_KEY COUNT; "-" for an access key is no account. The
+ * <p>Arguments: NAMESRV TOPIC GROUP ACCESS_KEY SECRET_KEY COUNT; "-" for an access key means no account. The
  * COUNT messages have the properties price (0 to 9) and region (eu or us), keys "k-0" and so on. Lines are
- * "send OK", or "send CODE" with the response code of a refusal; then "view" and "batch" likewise, and
+ * "send OK", or "send CODE" with the response code of a rejection; then "view" and "batch" likewise, and
  * "query COUNT" by key.
  */
 public final class SignedProducer {
-    /** From here on codes are of the client itself. */
+    /** Codes from here on are the client's own. */
     private static final int CLIENT_CODES = 10_000;
 
     private interface Step {
@@ -77,7 +77,7 @@ public final class SignedProducer {
                 : new AclClientRPCHook(new SessionCredentials(accessKey, secretKey));
     }
 
-    /** Returns the response code that a refusal came with, -1 when it came without. */
+    /** Returns the response code of a rejection, or -1 without one. */
     static int codeOf(Throwable thrown) {
         for (Throwable each = thrown; each != null; each = each.getCause()) {
             if (each instanceof MQBrokerException) {
@@ -108,7 +108,7 @@ public final class SignedProducer {
             } catch (Exception refused) {
                 int code = codeOf(refused);
                 outcome = String.valueOf(code);
-                // A client that waits too long for its own lock has no route: that is no broker's refusal.
+                // A client that waits too long for its own lock has no route, which isn't a rejection by the broker.
                 isAnswer = code > 0 && code < CLIENT_CODES || !name.equals("send");
             }
             if (isAnswer || System.nanoTime() > endNanos) {

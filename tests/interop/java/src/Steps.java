@@ -47,28 +47,28 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /**
- * Everything that a client can do by itself, in steps that look at what came of it.
+ * Everything that a single client can do, in steps that check the results.
  *
- * <p>Arguments: NAMESRV BROKER_ADDRESS. Each step is a line "step NAME: FACTS", where the facts are free of
- * times, ports and ids; a step that broke off is "step NAME: broke off, EXCEPTION". The topics "read-only",
- * "write-only" and, with "4" or "5" behind the name for the client's version, "start-first", "start-last",
- * "start-time" and "start-young" must be there, each with one queue.
+ * <p>Arguments: NAMESRV BROKER_ADDRESS. Each step is a line "step NAME: FACTS", without times, ports and
+ * ids in the facts; a failed step is "step NAME: broke off, EXCEPTION". The topics "read-only",
+ * "write-only" and, with the client's version "4" or "5" as a suffix, "start-first", "start-last",
+ * "start-time" and "start-young" must exist, each with one queue.
  */
 public final class Steps {
     private static final String BROKER = "broker-a";
     private static final String TRACES = "RMQ_SYS_TRACE_TOPIC";
     private static final int AT_ONE_TIME = 16;
-    /** A wait that is met costs no time: long enough for a machine that stalls, and for a lock that expires. */
+    /** A wait ends as soon as its condition holds, so it can exceed a machine's stalls and a lock's expiry. */
     private static final long WAIT_MS = 100_000;
-    /** How long nothing more must come. */
+    /** How long no further message may arrive. */
     private static final long QUIET_MS = 1_000;
-    /** As long as a consumer that polls waits for a broker that refuses. */
+    /** As long as a polling consumer waits after a rejection. */
     private static final long REFUSED_MS = 8_000;
     private static final long SEEK_MS = 30_000;
     private static final int ATTEMPTS = 3;
     private static final int LITE_PULL_MESSAGE = 361;
     private static final int NOT_SUPPORTED = 3;
-    /** A pull that nobody wakes waits for fifteen seconds; the original looks after five by itself. */
+    /** A pull waits for fifteen seconds unless woken; RocketMQ checks after five by itself. */
     private static final long AT_ONCE_MS = 10_000;
 
     private final String namesrv;
@@ -81,13 +81,13 @@ public final class Steps {
         boolean holds() throws Exception;
     }
 
-    /** A step that makes a topic and a group of that name. */
+    /** A step that creates a topic and a group of that name. */
     private interface NamedStep {
         String take(String name) throws Exception;
     }
 
     public static void main(String[] args) throws Exception {
-        // Where consumers that broadcast keep their places: nowhere that another run looks.
+        // Where broadcasting consumers store their offsets: a directory that no other run uses.
         System.setProperty(
                 "rocketmq.client.localOffsetStoreDir", Files.createTempDirectory("places").toString());
         new Steps(args[0], args[1]).run();
@@ -107,13 +107,13 @@ public final class Steps {
         reader.setInstanceName("steps-reader");
         reader.setConsumerPullTimeoutMillis(Run.REQUEST_MS);
         reader.start();
-        // Without an answer to a heartbeat a client takes the broker for one of before SQL92.
+        // Without an answer to a heartbeat a client assumes a broker without SQL92 support.
         eventually(() -> {
             reader.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory()
                     .sendHeartbeatToAllBrokerWithLock();
             return reader.pull(queue("read-only", 0), MessageSelector.bySql("TRUE"), 0, 1);
         });
-        // A switch of the whole process, so before the others.
+        // A process-wide setting, so before the others.
         report("a header of long names", this::longHeader);
         Map<String, Callable<String>> steps = new LinkedHashMap<>();
         steps.put("rebalance", () -> inTime("rebalance", this::rebalance));
@@ -133,7 +133,7 @@ public final class Steps {
         steps.put("long polling", () -> inTime("long-polling", this::longPolling));
         steps.put("push by tags", this::pushByTags);
         steps.put("push by SQL92", this::pushBySql);
-        steps.put("an SQL92 expression that is none", this::badSql);
+        steps.put("an invalid SQL92 expression", this::badSql);
         steps.put("a pull that waits", () -> inTime("a-pull-that-waits", this::pullThatWaits));
         steps.put("single", this::single);
         steps.put("batch", this::batch);
@@ -261,7 +261,7 @@ public final class Steps {
         return (all ? "all answered" : "some unanswered") + ", at " + places;
     }
 
-    /** A send whose header no broker may close the connection for, with others under way on it. */
+    /** A send with a header that must not make the broker close the connection, with others in flight on it. */
     private String longProperty() throws Exception {
         String topic = topic("long-property", 1);
         int others = 200;
@@ -412,7 +412,7 @@ public final class Steps {
         }
         long now = System.currentTimeMillis();
         List<String> facts = new ArrayList<>();
-        // The original writes its index behind the answer, in order.
+        // RocketMQ writes its index after the answer, in order.
         for (String key : List.of("three", "one")) {
             facts.add(0, key + " " + eventually(() -> offsetsByKey(topic, key, now)));
         }
@@ -457,7 +457,7 @@ public final class Steps {
         long[] sentNanos = {0};
         Thread sending = new Thread(() -> {
             try {
-                // The pull waits by then.
+                // The pull is waiting by then.
                 Thread.sleep(1_500);
                 sentNanos[0] = System.nanoTime();
                 producer.send(message(topic, "A", "k"));
@@ -475,7 +475,7 @@ public final class Steps {
     private String pullOffsets() throws Exception {
         String topic = topic("pull-offsets", 1);
         MessageQueue queue = queue(topic, 0);
-        // Below -1 the broker was not heard.
+        // Values below -1 mean no answer from the broker.
         long before = eventually(() -> {
             long offset = reader.fetchConsumeOffset(queue, true);
             if (offset < -1) {
@@ -494,7 +494,7 @@ public final class Steps {
         String topic = topic("given-back", 1);
         String group = "given-back" + version;
         producer.send(message(topic, "A", "k"));
-        // Straight to the dead: no delay to wait for.
+        // Straight to the dead-letter topic, without a delay.
         reader.sendMessageBack(stored(topic, 1, 1).get(0), -1, BROKER, group);
         MessageExt dead = eventually(() -> stored("%DLQ%" + group, 1, 1).get(0));
         return "dead " + dead.getKeys() + " " + text(dead) + " of " + named(dead.getProperty("RETRY_TOPIC"))
@@ -533,7 +533,7 @@ public final class Steps {
     private String litePullAssigned(String name) throws Exception {
         String topic = topic(name, 1);
         producer.send(messages(topic, 10));
-        // A place that is not readable yet is no place to go to.
+        // An offset that isn't readable yet can't be a target.
         stored(topic, 1, 10);
         MessageQueue queue = queue(topic, 0);
         DefaultLitePullConsumer consumer = lite(name);
@@ -595,7 +595,7 @@ public final class Steps {
         String topic = topic(name, 1);
         Received consumer = new Received(name).start(topic);
         until(() -> consumer.queues(topic) == 1);
-        // The original is slow with the first message of a queue that it has not made yet.
+        // RocketMQ is slow with the first message of a queue that it hasn't created yet.
         producer.send(message(topic, "A", "first"));
         until(() -> consumer.keys.contains("first"));
         // The next pull has found nothing and waits.
@@ -621,13 +621,13 @@ public final class Steps {
         long youngMs = stored(List.of(queue), 2).get(1).getStoreTimestamp();
         Received consumer = new Received(name);
         consumer.client.setConsumeFromWhere(where);
-        // Consumers tell the time by whole seconds; the original begins at the nearest message.
+        // Consumers use whole seconds; RocketMQ begins at the nearest message.
         consumer.client.setConsumeTimestamp(UtilAll.timeMillisToHumanString3(youngMs - 500));
         consumer.start(topic);
-        // With its queue it has the place where it begins.
+        // Once it has its queue, it has its starting offset.
         until(() -> consumer.queues(topic) == 1);
         producer.send(message(topic, "A", "new"));
-        // Threads of their own consume them: the last may be done before the first.
+        // Separate threads consume them, so the last may finish before the first.
         until(() -> consumer.keys.contains("new") && consumer.client.getDefaultMQPushConsumerImpl()
                 .getOffsetStore().readOffset(queue, ReadOffsetType.READ_FROM_MEMORY) == 3);
         consumer.client.shutdown();
@@ -649,12 +649,12 @@ public final class Steps {
         }
         long startNanos = System.nanoTime();
         DefaultMQPushConsumer second = orderlyConsumer(group, "2", topic, queues, refused);
-        // A lock that was not given back expires after a minute.
+        // A lock that wasn't released expires after a minute.
         until(() -> distinct(queues) == 18);
         boolean isSoon = System.nanoTime() - startNanos < 35_000_000_000L;
         second.shutdown();
         if (queues.values().stream().mapToInt(List::size).sum() > 18) {
-            // A lock that a stalled client does not renew expires, and then a queue is taken from its place again.
+            // A lock that a stalled client doesn't renew expires, and then a queue is read again from its offset.
             throw new IllegalStateException("some came again: " + queues);
         }
         return queues + ", refused once " + new TreeSet<>(refused) + ", taken over " + (isSoon ? "soon" : "late");
@@ -721,7 +721,7 @@ public final class Steps {
         long startNanos = System.nanoTime();
         Received second = new Received(name, name + "-2").start(topic);
         until(() -> first.queues(topic) == 2 && second.queues(topic) == 2);
-        // Without being told, a consumer looks after twenty seconds.
+        // Without a notification, a consumer checks after twenty seconds.
         facts.add("two " + first.queues(topic) + " and " + second.queues(topic)
                 + (isSoon(startNanos) ? " soon" : " late"));
         for (Message message : messages(topic, 20)) {
@@ -743,7 +743,7 @@ public final class Steps {
 
     private String messageTrace() throws Exception {
         String topic = topic("traced", 1);
-        // Traces of every client go to one topic.
+        // Traces of all clients go to one topic.
         String key = "k-" + topic;
         DefaultMQProducer tracing = new DefaultMQProducer("traced-producer", true, TRACES);
         started(tracing);
@@ -752,7 +752,7 @@ public final class Steps {
         Received consumer = new Received(client, "traced");
         consumer.start(topic);
         until(() -> consumer.keys.contains(key));
-        // A consumer of 5.x that is made like this traces nothing.
+        // A 5.x consumer created this way writes no traces.
         until(() -> tracesOf(key).size() >= (version.equals("4") ? 3 : 1));
         Thread.sleep(QUIET_MS);
         consumer.client.shutdown();
@@ -760,7 +760,7 @@ public final class Steps {
         return "kinds " + tracesOf(key);
     }
 
-    /** The kinds of traces that have a key in them. */
+    /** The kinds of traces that contain a key. */
     private Set<String> tracesOf(String key) throws Exception {
         Set<String> kinds = new TreeSet<>();
         for (MessageExt each : stored(TRACES, 1, 1)) {
@@ -782,7 +782,7 @@ public final class Steps {
         Thread.sleep(1_000);
         producer.send(messages(topic, 3));
         List<MessageExt> stored = stored(topic, 1, 6);
-        // The original answers with the nearest message: it is the later one.
+        // RocketMQ answers with the nearest message, which is the later one.
         long middle = stored.get(3).getStoreTimestamp() - 20;
         return eventually(() -> "begin " + reader.minOffset(queue) + ", end " + reader.maxOffset(queue)
                 + ", long ago " + producer.searchOffset(queue, 1)
@@ -847,9 +847,9 @@ public final class Steps {
         return "sent " + status + ", received " + consumer.keys;
     }
 
-    // What the steps share.
+    // Helpers of the steps.
 
-    /** A push consumer with what it received. */
+    /** A push consumer with its received messages. */
     private final class Received {
         final DefaultMQPushConsumer client;
         final List<String> keys = Collections.synchronizedList(new ArrayList<>());
@@ -904,7 +904,7 @@ public final class Steps {
     }
 
     private DefaultMQProducer started(DefaultMQProducer made) throws Exception {
-        // A send that is given up is made again, and then it is there twice.
+        // A send that times out is repeated, and then exists twice.
         patient(made).setSendMsgTimeout(Run.REQUEST_MS);
         made.start();
         return made;
@@ -944,7 +944,7 @@ public final class Steps {
         return topic;
     }
 
-    /** Without what tells the topics of one version of the client from the other's. */
+    /** Without the suffix that separates the topics of the two client versions. */
     private String named(String topic) {
         return topic.endsWith(version) ? topic.substring(0, topic.length() - 1) : topic;
     }
@@ -978,7 +978,7 @@ public final class Steps {
         return stored(all, count);
     }
 
-    /** Read queues once they have so many messages: the original writes its queues behind the answer. */
+    /** Read queues once they have enough messages: RocketMQ writes its queues after the answer. */
     private List<MessageExt> stored(List<MessageQueue> queues, int count) throws Exception {
         List<MessageExt> found = new ArrayList<>();
         until(() -> {
@@ -997,7 +997,7 @@ public final class Steps {
         return found;
     }
 
-    /** How long to poll: a client of 5.x pulls with a code of its own, which the original of 4.x refuses. */
+    /** How long to poll: a 5.x client pulls with a different code, which RocketMQ 4.x rejects. */
     private long pollsMs() throws Exception {
         if (version.equals("4")) {
             return WAIT_MS;
@@ -1008,7 +1008,7 @@ public final class Steps {
         return answer.getCode() == NOT_SUPPORTED ? REFUSED_MS : WAIT_MS;
     }
 
-    /** What comes from a place that was sought: the client may interrupt the pull that has just taken that place. */
+    /** The messages from a seeked offset: the client may interrupt the pull that has just used that offset. */
     private static List<String> sought(DefaultLitePullConsumer consumer, int count) throws Exception {
         List<String> keys = polled(consumer, count, SEEK_MS);
         if (keys.size() < count) {
@@ -1053,13 +1053,13 @@ public final class Steps {
         return Enum.valueOf((Class<Enum>) type, name);
     }
 
-    /** What came of it: its word, or how it was refused. */
+    /** The result: its status, or its error. */
     private static String outcome(Callable<String> step) throws InterruptedException {
         for (int attempt = 1; ; attempt++) {
             try {
                 return step.call();
             } catch (RemotingException unheard) {
-                // No answer is no refusal.
+                // A missing answer isn't a rejection.
                 if (attempt == ATTEMPTS) {
                     return "refused " + unheard.getClass().getSimpleName();
                 }
@@ -1072,8 +1072,8 @@ public final class Steps {
     }
 
     /**
-     * What a step saw. One that was late or broke off is taken anew, with a name of its own: a machine stalls, and
-     * what gives a lock back is not answered. What is wrong is wrong again.
+     * A step's result. A late or failed step is repeated with a new name, because a machine may stall and
+     * releasing a lock has no answer. A real failure fails again.
      */
     private static String inTime(String name, NamedStep step) throws Exception {
         for (int attempt = 1; ; attempt++) {
@@ -1104,7 +1104,7 @@ public final class Steps {
         T make() throws Exception;
     }
 
-    /** Try again what does not work yet, or not on a machine that is busy. */
+    /** Retry operations that don't work yet, or not on a busy machine. */
     private static <T> T eventually(Attempt<T> attempt) throws Exception {
         List<T> made = new ArrayList<>();
         until(() -> made.add(attempt.make()));
@@ -1117,7 +1117,7 @@ public final class Steps {
         }
     }
 
-    /** Whether it holds in time; what cannot be asked holds no more than what is not so. */
+    /** Whether the condition holds in time; an error counts as false. */
     private static boolean within(long waitMs, Condition condition) throws Exception {
         long endNanos = System.nanoTime() + waitMs * 1_000_000L;
         while (true) {

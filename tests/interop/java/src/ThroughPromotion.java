@@ -8,10 +8,10 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * A producer and a push consumer that go on whatever happens to the broker.
+ * A producer and a push consumer that continue whatever happens to the broker.
  *
- * <p>Arguments: NAMESRV TOPIC GROUP. It sends until a line comes from its input, then it consumes until
- * another one comes. Lines: "sent KEY STATUS", "failed KEY", "received KEY".
+ * <p>Arguments: NAMESRV TOPIC GROUP. It sends until a line of input, then it consumes until another one
+ * arrives. Lines: "sent KEY STATUS", "failed KEY", "received KEY".
  */
 public final class ThroughPromotion {
     public static void main(String[] args) throws Exception {

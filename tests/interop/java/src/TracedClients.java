@@ -10,11 +10,11 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * A producer and a push consumer that trace what they do, as enableMsgTrace has them.
+ * A producer and a push consumer that write traces, with enableMsgTrace.
  *
  * <p>Arguments: NAMESRV TOPIC GROUP COUNT. Each message consumed is a line "received KEY QUEUE_ID
- * QUEUE_OFFSET STORE_TIMESTAMP". Ends with its input, once the traces are where they belong: clients
- * send them beside, and drop them at their end.
+ * QUEUE_OFFSET STORE_TIMESTAMP". Ends at the end of input, once the traces are stored: clients send
+ * them in the background, and drop them on exit.
  */
 public final class TracedClients {
     private static final String TRACES = "RMQ_SYS_TRACE_TOPIC";
@@ -45,7 +45,7 @@ public final class TracedClients {
             producer.send(new Message(args[1], "TagA", "traced-" + i, body));
         }
         while (System.in.read() >= 0) {
-            // Nothing is said to it.
+            // It gets no input.
         }
         consumer.shutdown();
         producer.shutdown();

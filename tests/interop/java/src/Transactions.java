@@ -11,10 +11,10 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * A transactional producer. Message number N of a PREFIX has the key PREFIX-N and ends by N modulo 4:
- * 0 is committed at once, 1 rolled back at once, 2 committed and 3 rolled back when the broker asks.
+ * 0 is committed at once, 1 rolled back at once, 2 committed and 3 rolled back when the broker checks it.
  *
  * <p>Arguments: NAMESRV TOPIC GROUP COUNT PREFIX CHECKED SECONDS. It sends COUNT half messages ("half KEY"
- * each), answers the broker ("checked KEY" each), and ends when CHECKED transactions were asked for and
+ * each), answers the broker's checks ("checked KEY" each), and ends when CHECKED transactions were checked and
  * a second has passed, or after SECONDS.
  */
 public final class Transactions {
@@ -56,7 +56,7 @@ public final class Transactions {
                     }
                 });
         producer.start();
-        // Known to the broker before it asks: a producer that sends nothing has no route yet.
+        // Registered with the broker before it checks: a producer that sends nothing has no route yet.
         producer.getDefaultMQProducerImpl()
                 .getMqClientFactory()
                 .updateTopicRouteInfoFromNameServer(args[1]);
@@ -74,7 +74,7 @@ public final class Transactions {
         while (System.nanoTime() < endNanos && checked.size() < wanted) {
             Thread.sleep(50);
         }
-        // Outcomes leave oneway.
+        // Outcomes are sent oneway.
         Thread.sleep(1_000);
         producer.shutdown();
         System.exit(0);

@@ -1,4 +1,4 @@
-"""A limit whose tests go through every line and look at little."""
+"""A limit whose tests execute every line and check little."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ LIMIT = 10
 
 
 class Named:
-    """What has a name."""
+    """An object with a name."""
 
     def __init__(self) -> None:
         self.name = "room"
 
 
 class Room(Named):
-    """What is left of a limit."""
+    """The rest of a limit."""
 
     def __init__(self, used: int) -> None:
         super().__init__()
@@ -21,9 +21,9 @@ class Room(Named):
 
     @property
     def left(self) -> int:
-        """Return how much is left."""
+        """Return the remaining amount."""
         return LIMIT - self._used
 
     def has(self, wanted: int) -> bool:
-        """Return whether there is so much."""
+        """Return whether this amount remains."""
         return wanted <= self.left

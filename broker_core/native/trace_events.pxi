@@ -1,0 +1,940 @@
+"""EncodedEvent: put, delivered and acknowledged sample messages as JSON for watchers.
+
+No event object is built or matched against filters: the sinks in `trace/event_sinks.py` want
+everything in the sample. A message's fields are one piece of JSON, built when it is put or
+delivered and shared by its later events. An event is that piece, a few numbers and the client, and
+is written as JSON when it is pushed. The twin, `processors/consumer_trace.py`, handles whatever
+must be decoded or escaped, and the deliveries that it noted itself.
+"""
+
+from broker_core.message.properties import decode as decode_properties
+from broker_core.message.ids import host_text
+from broker_core.trace.event import decode_event
+from broker_core.trace.event import encode as encode_json
+from broker_core.trace.watched_messages import FOLLOWED_MAX as FOLLOWED_LIMIT
+from broker_core.trace.watched_messages import FLUSHED as FLUSHED_STAGE
+from broker_core.trace.watched_messages import REPLICATED as REPLICATED_STAGE
+from broker_core.trace.watched_messages import STORED_MAX as STORED_LIMIT
+from broker_core.trace.watch import FRESH_MAX as FRESH_LIMIT
+from broker_core.trace.deliveries import DELIVERIES_MAX as DELIVERIES_LIMIT
+from broker_core.trace.deliveries import Deliveries as DeliveriesType
+from broker_core.trace.tracer import PUSH_SECONDS
+
+cdef enum:
+    COMMIT_LOG_OFFSET_AT = 28
+    RECONSUMED_AT = 72
+    BODY_SIZE_AT = 84
+    BODY_AT = 88
+    # Limits for a message's texts, for location plus client, and for an event.
+    TEXTS_MAX = 2048
+    AROUND_MAX = 4096
+    GROUP_MAX = 255
+    EVENT_MAX = 8192
+    # Limits for what all events of a message share, and for the rest of an event.
+    WHAT_MAX = 3072
+    REST_MAX = 512
+    NOTES_MAX = 64
+    NOTED_BYTES = 65536
+    NAMES_MAX = 8
+
+cdef enum Kind:
+    OF_PUT
+    OF_FLUSH
+    OF_SLAVE
+    OF_DELIVERY
+    OF_ACKNOWLEDGEMENT
+
+# The longest time that a wall clock change can go unnoticed; watchers get pushes at this interval
+# anyway.
+cdef double WALL_SECONDS = PUSH_SECONDS
+cdef Py_ssize_t FRESH_MAX = FRESH_LIMIT
+cdef Py_ssize_t DELIVERIES_MAX = DELIVERIES_LIMIT
+cdef int64_t V6_FLAGS = HOST_V6_MASK
+cdef Py_ssize_t FOLLOWED_MAX = FOLLOWED_LIMIT
+cdef Py_ssize_t STORED_MAX = STORED_LIMIT
+cdef str STORED = "stored"
+cdef str FLUSHED = FLUSHED_STAGE
+cdef str REPLICATED = REPLICATED_STAGE
+cdef str DELIVERED = "delivered"
+cdef str ACKNOWLEDGED = "acknowledged"
+cdef Py_ssize_t DELIVERIES_QUEUES = slot_of_class(DeliveriesType, "queues")
+
+
+cdef extern from "<math.h>" nogil:
+    long long llrint(double)
+
+
+cdef extern from *:
+    """
+    /* Truncate a bytes object; steals the reference. */
+    static PyObject *cut_bytes(PyObject *made, Py_ssize_t size) {
+        _PyBytes_Resize(&made, size);
+        return made;
+    }
+    static PyObject *bytes_of_size(Py_ssize_t size) {
+        return PyBytes_FromStringAndSize(NULL, size);
+    }
+    """
+    object cut_bytes(PyObject* made, Py_ssize_t size)
+    PyObject* bytes_of_size(Py_ssize_t size) except NULL
+
+
+@cython.no_gc
+cdef class EncodedEvent:
+    """The twin of `Emitted` in broker_core/trace/event.py.
+
+    Created only in this file, so that its parts fit in EVENT_MAX.
+    """
+
+    cdef readonly str stage, topic, group
+    # Parts of the JSON: topic and queue; the message, followed after `_what_size` bytes by its
+    # properties; and the client.
+    cdef bytes _where, _what, _who
+    cdef Py_ssize_t _what_size
+    cdef Kind _kind
+    cdef readonly double at_s
+    # The first in milliseconds, the others in microseconds; `_total` is negative when unknown.
+    cdef int64_t _now_ms, _latency, _total
+    # For a put, when it was validated, appended and dispatched; for a delivery, the record's size
+    # and reconsume count; for a flush, how many messages it covered.
+    cdef int64_t _numbers[3]
+
+    @property
+    def ending(self):
+        cdef uint8_t room[EVENT_MAX]
+        return PyBytes_FromStringAndSize(<char*>room, write_event(room, self) - room)
+
+    @property
+    def properties(self):
+        return decode_properties(self._what[self._what_size :].decode("utf-8", "replace"))
+
+
+cdef inline Py_ssize_t most_of(EncodedEvent told) noexcept:
+    """Return the maximum length of an event's JSON."""
+    cdef Py_ssize_t around = PyBytes_GET_SIZE(told._where) + PyBytes_GET_SIZE(told._who)
+    return around + told._what_size + REST_MAX
+
+
+cdef uint8_t* write_event(uint8_t* to, EncodedEvent told) noexcept:
+    """Write an event as JSON without its opening brace."""
+    cdef int64_t* numbers = told._numbers
+    to = put_decimal(put_word(to, b'"timeMs":"', 10), told._now_ms)
+    to = put_decimal(put_word(to, b'","atUs":"', 10), llrint(told.at_s * 1000000))
+    to = put_word(to, b'","stage":"', 11)
+    if told._kind == OF_PUT:
+        to = put_word(to, b'stored",', 8)
+    elif told._kind == OF_FLUSH:
+        to = put_word(to, b'flushed",', 9)
+    elif told._kind == OF_SLAVE:
+        to = put_word(to, b'replicated",', 12)
+    elif told._kind == OF_DELIVERY:
+        to = put_word(to, b'delivered",', 11)
+    else:
+        to = put_word(to, b'acknowledged",', 14)
+    to = put_part(to, told._where)
+    memcpy(to, PyBytes_AS_STRING(told._what), told._what_size)
+    to = put_part(to + told._what_size, told._who)
+    if told._kind == OF_DELIVERY:
+        to = put_decimal(put_word(to, b',"storeSize":', 13), numbers[0])
+        if told._total >= 0:
+            to = put_decimal(put_word(to, b',"totalUs":', 11), told._total)
+        to = put_decimal(put_word(to, b',"latencyUs":', 13), told._latency)
+        if numbers[1]:
+            to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), numbers[1])
+        return put_word(to, b',"source":"memory"}', 19)
+    to = put_decimal(put_word(to, b',"latencyUs":', 13), told._latency)
+    if told._total >= 0:
+        to = put_decimal(put_word(to, b',"totalUs":', 11), told._total)
+    if told._kind == OF_PUT:
+        to = put_decimal(put_word(to, b',"steps":{"received":0,"validated":', 35), numbers[0])
+        to = put_decimal(put_word(to, b',"appended":', 12), numbers[1])
+        to = put_decimal(put_word(to, b',"dispatched":', 14), numbers[2])
+        return put_word(to, b"}}", 2)
+    if numbers[0]:
+        to = put_decimal(put_word(to, b',"together":', 12), numbers[0])
+    return put_word(to, b"}", 1)
+
+
+@cython.final
+@cython.no_gc
+cdef class EncodedDelivery(EncodedEvent):
+    """The twin of `Delivered` in broker_core/trace/deliveries.py."""
+
+    cdef readonly int64_t commit_log_offset, body_size
+    # Negative when unknown.
+    cdef double _stored_s
+    cdef bytes _store_host
+
+    @property
+    def stored_s(self):
+        return None if self._stored_s < 0 else self._stored_s
+
+    @property
+    def offset_msg_id(self):
+        return self._store_host.decode() + "%016X" % self.commit_log_offset
+
+
+cdef struct Known:
+    # A message's fields in events; none of the texts needs escaping.
+    Text uniq_key
+    Text tags
+    Text keys
+    Text traceparent
+    Text properties
+    int64_t body_size
+    # Whether the console replayed the message.
+    bint is_replayed
+
+
+cdef bint read_known(Bytes record, int64_t size, Known* known) noexcept:
+    """Read a record; return whether it needs no decoding."""
+    cdef int64_t body_size, at, properties_size
+    cdef Bytes begin
+    if size < BODY_AT + 3 or big32(record + 4) != MAGIC:
+        return False
+    if big32(record + SYS_FLAG_AT) & V6_FLAGS:
+        return False
+    body_size = <int32_t>big32(record + BODY_SIZE_AT)
+    if not 0 <= body_size <= size - BODY_AT - 3:
+        return False
+    at = BODY_AT + body_size
+    at += 1 + record[at]
+    if at + 2 > size:
+        return False
+    properties_size = (record[at] << 8) | record[at + 1]
+    begin = record + at + 2
+    if begin + properties_size > record + size:
+        return False
+    known.body_size = body_size
+    return read_known_fields(begin, properties_size, known)
+
+
+cdef bint read_known_fields(Bytes begin, Py_ssize_t size, Known* known) noexcept:
+    """Read properties; return whether all values shown in events can be written as JSON unescaped.
+    """
+    cdef Bytes end = begin + size
+    cdef Bytes stop
+    cdef Bytes middle
+    cdef Text* found
+    known.properties.at = begin
+    known.properties.size = size
+    known.uniq_key.size = known.tags.size = known.keys.size = known.traceparent.size = 0
+    known.is_replayed = False
+    while begin < end:
+        stop = <Bytes>memchr(begin, 2, end - begin)
+        if stop == NULL:
+            stop = end
+        middle = <Bytes>memchr(begin, 1, stop - begin)
+        if middle != NULL and middle > begin and middle + 1 < stop:
+            found = known_text(known, begin, middle - begin)
+            if found != NULL:
+                found.at = middle + 1
+                found.size = stop - middle - 1
+        begin = stop + 1
+    size = known.uniq_key.size + known.tags.size + known.keys.size + known.traceparent.size
+    return (
+        known.uniq_key.size > 0
+        and size + known.uniq_key.size <= TEXTS_MAX
+        and is_bare(known.uniq_key)
+        and is_bare(known.tags)
+        and is_bare(known.keys)
+        and is_bare(known.traceparent)
+    )
+
+
+cdef inline Text* known_text(Known* known, Bytes name, Py_ssize_t size) noexcept:
+    """Return where to keep a property's value, NULL if events don't include it."""
+    if size == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
+        return &known.uniq_key
+    if size == 4 and memcmp(name, b"TAGS", 4) == 0:
+        return &known.tags
+    if size == 4 and memcmp(name, b"KEYS", 4) == 0:
+        return &known.keys
+    if size == 11 and memcmp(name, b"traceparent", 11) == 0:
+        return &known.traceparent
+    if size == 16 and memcmp(name, b"TREBUCHET_REPLAY", 16) == 0:
+        known.is_replayed = True
+    return NULL
+
+
+cdef inline bint is_bare(Text text) noexcept:
+    """Tell whether JSON shows a text unescaped: printable ASCII without quotes and slashes."""
+    cdef Bytes at
+    cdef Bytes end
+    if text.size == 0:
+        return True
+    end = text.at + text.size
+    at = past_plain(text.at, end)
+    while at < end:
+        if not 32 <= at[0] < 127 or at[0] == 34 or at[0] == 92:
+            return False
+        at += 1
+    return memchr(text.at, 127, text.size) == NULL
+
+
+cdef inline uint8_t* put_word(uint8_t* to, const char* word, Py_ssize_t size) noexcept:
+    memcpy(to, word, size)
+    return to + size
+
+
+cdef inline uint8_t* put_text(uint8_t* to, Text text) noexcept:
+    memcpy(to, text.at, text.size)
+    return to + text.size
+
+
+cdef uint8_t* put_what(uint8_t* to, Known* known, int64_t queue_offset, int64_t commit_log_offset,
+                       bytes store_host) noexcept:
+    """Write what all events of a message share, after its queue."""
+    to = put_decimal(to, queue_offset)
+    to = put_text(put_word(to, b'","messageId":"', 15), known.uniq_key)
+    to = put_decimal(put_word(to, b'","commitLogOffset":"', 21), commit_log_offset)
+    to = put_decimal(put_word(to, b'","bodySize":', 13), known.body_size)
+    if known.tags.size:
+        to = put_text(put_word(to, b',"tags":"', 9), known.tags)
+        to = put_word(to, b'"', 1)
+    if known.keys.size:
+        to = put_text(put_word(to, b',"keys":"', 9), known.keys)
+        to = put_word(to, b'"', 1)
+    if known.traceparent.size:
+        to = put_text(put_word(to, b',"traceparent":"', 16), known.traceparent)
+        to = put_word(to, b'"', 1)
+    to = put_text(put_word(to, b',"uniqKey":"', 12), known.uniq_key)
+    to = put_part(put_word(to, b'","offsetMsgId":"', 17), store_host)
+    return put_word(put_hex(to, <uint64_t>commit_log_offset), b'"', 1)
+
+
+cdef bytes message_json(uint8_t* room, uint8_t* end, Text rest):
+    """Return the bytes written to `room`, followed by `rest`."""
+    cdef Py_ssize_t size = end - room
+    cdef bytes what = PyBytes_FromStringAndSize(NULL, size + rest.size)
+    cdef uint8_t* to = <uint8_t*>PyBytes_AS_STRING(what)
+    memcpy(to, room, size)
+    memcpy(to + size, rest.at, rest.size)
+    return what
+
+
+cdef inline int64_t micros(double seconds) noexcept:
+    return max(0, llrint(seconds * 1000000))
+
+
+cdef struct Note:
+    # Something that happened to a sampled message or to a group's offset.
+    Kind kind
+    # Owned references: Picks for a put, else a _Reading; the client as JSON; and the watches to
+    # notify.
+    PyObject* of
+    PyObject* who
+    PyObject* watches
+    # The texts are in the notes' text buffer.
+    Known known
+    Text producer_group
+    # For an offset change: the old and the new offset.
+    int64_t queue_offset, offset
+    int64_t size, now_ms, latency, reconsumed
+    double at_s
+    int64_t steps[3]
+
+
+@cython.final
+cdef class Notes:
+    """The twin of `Notes` in broker_core/trace/tracer.py.
+
+    A turn only writes notes, a hundred or so adjacent bytes each; many notes are turned into events
+    in one go. For 1 message in 100 neither the code for this nor the memory it touches would be
+    cached, and each event would take three times as long.
+    """
+
+    cdef object _tracer, _deliveries, _order, _append, _popleft
+    cdef object _followed, _unflushed, _append_unflushed
+    cdef dict _stored_at, _slaves
+    # In the form used in message IDs.
+    cdef bytes _store_host
+    cdef Note* _notes
+    cdef uint8_t* _texts
+    cdef Py_ssize_t _texts_size
+    cdef int _count
+    cdef bint _is_telling
+
+    def __cinit__(self):
+        self._notes = <Note*>PyMem_Malloc(NOTES_MAX * sizeof(Note))
+        self._texts = <uint8_t*>PyMem_Malloc(NOTED_BYTES)
+        if self._notes == NULL or self._texts == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self._notes != NULL:
+            self._forget()
+        PyMem_Free(self._notes)
+        PyMem_Free(self._texts)
+
+    def __init__(self, tracer, bytes store_host not None):
+        followed = tracer.watched_messages
+        self._tracer = tracer
+        self._deliveries = exactly(DeliveriesType, tracer.deliveries)
+        self._order = tracer.deliveries.order
+        self._append = self._order.append
+        self._popleft = self._order.popleft
+        self._followed = followed
+        self._stored_at = followed.stored_at
+        self._slaves = followed.slaves
+        self._unflushed = followed.unflushed
+        self._append_unflushed = self._unflushed.append
+        self._store_host = store_host.hex().upper().encode()
+
+    cdef Note* begin(self, Kind kind, of, bytes who, tuple watches, Py_ssize_t text_size) except NULL:
+        """Return a new note with room for its texts, and wake the watches it is for."""
+        cdef Note* note
+        if self._count == NOTES_MAX or self._texts_size + text_size > NOTED_BYTES:
+            self.tell()
+        if text_size > NOTED_BYTES:
+            raise ValueError("texts are longer than there is room for")
+        for watch in watches:
+            if slot(exactly(WatchType, watch), WATCH_IS_UP_TO_DATE) is True:
+                self._wake(watch)
+        note = &self._notes[self._count]
+        Py_INCREF(of)
+        Py_INCREF(who)
+        Py_INCREF(watches)
+        note.kind = kind
+        note.of = <PyObject*>of
+        note.who = <PyObject*>who
+        note.watches = <PyObject*>watches
+        self._count += 1
+        return note
+
+    cdef int _wake(self, watch) except -1:
+        try:
+            watch.wake()
+        except Exception as error:
+            # The noted action is done and its answer is built.
+            self._tracer.notes_failed(1, error)
+        return 0
+
+    cdef void know(self, Note* note, Known* known) noexcept:
+        """Keep a message's fields; there is room for its properties."""
+        cdef Bytes before = known.properties.at
+        cdef Py_ssize_t moved
+        note.known = known[0]
+        note.known.properties.at = self._keep(known.properties)
+        moved = note.known.properties.at - before
+        note.known.uniq_key.at += moved
+        note.known.tags.at += moved
+        note.known.keys.at += moved
+        note.known.traceparent.at += moved
+
+    cdef Bytes _keep(self, Text text) noexcept:
+        cdef Bytes kept = self._texts + self._texts_size
+        memcpy(self._texts + self._texts_size, text.at, text.size)
+        self._texts_size += text.size
+        return kept
+
+    cpdef tell(self):
+        """See `Notes.tell`; failures are logged."""
+        cdef int i, lost = 0
+        cdef tuple watches = None
+        cdef list told = []
+        cdef object failure = None
+        if self._is_telling or not self._count:
+            return
+        self._is_telling = True
+        try:
+            for i in range(self._count):
+                if <PyObject*>watches != self._notes[i].watches:
+                    if told:
+                        give(watches, told)
+                        told = []
+                    watches = <tuple>self._notes[i].watches
+                try:
+                    self._tell(&self._notes[i], told)
+                except Exception as error:
+                    failure = error
+                    lost += 1
+            if told:
+                give(watches, told)
+        finally:
+            self._forget()
+            self._is_telling = False
+        if failure is not None:
+            self._tracer.notes_failed(lost, failure)
+
+    cdef int _tell(self, Note* note, list told) except -1:
+        if note.kind == OF_PUT:
+            return self._emit_put(note, told)
+        if note.kind == OF_DELIVERY:
+            return self._emit_delivery(note, told)
+        return self._emit_acknowledgement(note, told)
+
+    cdef void _forget(self) noexcept:
+        cdef int i
+        for i in range(self._count):
+            if self._notes[i].kind != OF_PUT:
+                clear_notes(<_Reading>self._notes[i].of)
+            Py_CLEAR(self._notes[i].of)
+            Py_CLEAR(self._notes[i].who)
+            Py_CLEAR(self._notes[i].watches)
+        self._count = 0
+        self._texts_size = 0
+
+    cdef int _emit_put(self, Note* note, list told) except -1:
+        cdef Put put = put_of(note, self._store_host)
+        if <tuple>note.watches:
+            told.append(put)
+        if (
+            self._slaves
+            or len(self._stored_at) >= STORED_MAX
+            or len(self._unflushed) >= FOLLOWED_MAX
+        ):
+            self._followed.stored(put)
+            return 0
+        self._stored_at[put.commit_log_offset] = put.at_s
+        self._append_unflushed(put)
+        return 0
+
+    cdef int _emit_delivery(self, Note* note, list told) except -1:
+        cdef uint8_t room[WHAT_MAX]
+        cdef _Reading reading = <_Reading>note.of
+        cdef EncodedDelivery handed = EncodedDelivery.__new__(EncodedDelivery)
+        cdef uint8_t* to = put_what(
+            room, &note.known, note.queue_offset, note.offset, self._store_host
+        )
+        stored = self._stored_at.get(note.offset)
+        handed.commit_log_offset = note.offset
+        handed.body_size = note.known.body_size
+        handed._stored_s = -1.0 if stored is None else <double>stored
+        handed._store_host = self._store_host
+        handed._what_size = to - room
+        handed._what = message_json(room, to, note.known.properties)
+        handed._kind = OF_DELIVERY
+        handed.stage = DELIVERED
+        handed.topic = reading.topic
+        handed.group = reading.group
+        handed._where = reading.where
+        handed._who = <bytes>note.who
+        handed.at_s = note.at_s
+        handed._now_ms = note.now_ms
+        if stored is not None:
+            handed._latency = handed._total = micros(note.at_s - handed._stored_s)
+        else:
+            handed._latency = note.latency
+            handed._total = -1
+        handed._numbers[0] = note.size
+        handed._numbers[1] = note.reconsumed
+        self._remember(reading, note.queue_offset, handed)
+        if <tuple>note.watches:
+            told.append(handed)
+        return 0
+
+    cdef int _emit_acknowledgement(self, Note* note, list told) except -1:
+        cdef _Reading reading = <_Reading>note.of
+        cdef dict waiting = self.waiting(reading)
+        cdef list offsets = []
+        cdef EncodedDelivery handed
+        cdef EncodedEvent event
+        for number, noted in waiting.items():
+            if note.queue_offset <= <int64_t>number < note.offset:
+                offsets.append(number)
+        if len(offsets) > 1:
+            offsets.sort()
+        for number in offsets:
+            handed = waiting.pop(number)
+            if not <tuple>note.watches:
+                continue
+            event = later_event(
+                handed, OF_ACKNOWLEDGEMENT, ACKNOWLEDGED, note.now_ms, note.at_s
+            )
+            event.group = reading.group
+            event._who = <bytes>note.who
+            if handed._stored_s >= 0:
+                event._total = micros(note.at_s - handed._stored_s)
+            told.append(event)
+        self._forget_taken()
+        return 0
+
+    cdef dict waiting(self, _Reading reading):
+        """Return a reader's unacknowledged deliveries, without those still in notes."""
+        queues = slot(self._deliveries, DELIVERIES_QUEUES)
+        if reading.waiting_in is not queues:
+            reading.waiting = self._deliveries.waiting(reading.queue)
+            # It is replaced if queues without deliveries were removed.
+            reading.waiting_in = slot(self._deliveries, DELIVERIES_QUEUES)
+        return reading.waiting
+
+    cdef int _remember(self, _Reading reading, int64_t queue_offset, EncodedDelivery handed) except -1:
+        """Remember a delivery, as `Deliveries.note` does."""
+        cdef dict waiting
+        if len(self._order) >= DELIVERIES_MAX:
+            before, number = <tuple>self._popleft()
+            (<dict>before).pop(number, None)
+        number = queue_offset
+        waiting = self.waiting(reading)
+        waiting[number] = handed
+        self._append((waiting, number))
+        return 0
+
+    cdef int _forget_taken(self) except -1:
+        """Drop deliveries acknowledged before the oldest pending one, as `Deliveries.take` does."""
+        while self._order:
+            before, number = <tuple>self._order[0]
+            if number in <dict>before:
+                break
+            self._popleft()
+        return 0
+
+
+cdef inline void clear_notes(_Reading reading) noexcept:
+    reading.noted_first = 0
+    reading.noted_last = -1
+
+
+cdef Notes notes_of(tracer, bytes store_host):
+    """Return the Notes shared by a broker's turns."""
+    if type(tracer.notes) is not Notes:
+        tracer.notes = Notes(tracer, store_host)
+    return <Notes>tracer.notes
+
+
+cdef class Teller:
+    """Notes deliveries and acknowledgements of pulls. Event loop only."""
+
+    cdef Notes notes
+    cdef object _now_ms, _consumers
+    # Wall time minus monotonic time in milliseconds, and the monotonic time at which it was
+    # measured.
+    cdef double _wall_ms, _wall_at_s
+
+    def __init__(self, Notes notes not None, consumers, clock):
+        self.notes = notes
+        self._consumers = exactly(ConsumersType, consumers)
+        self._now_ms = clock.now_ms
+        self._wall_ms = self._wall_at_s = -1.0
+
+    cdef int64_t _now(self, double at_s) except -1:
+        """Return the wall time of a recent moment; the clock is read only now and then."""
+        if not self._wall_at_s <= at_s < self._wall_at_s + WALL_SECONDS:
+            self._wall_ms = <double>self._now_ms() - at_s * 1000
+            self._wall_at_s = at_s
+        # Floating point can fall just short of a whole millisecond.
+        return <int64_t>(self._wall_ms + at_s * 1000 + 0.001)
+
+    cdef bint waits(self, _Reading reading) except -1:
+        """Tell whether a reader has unacknowledged deliveries."""
+        return (
+            reading.noted_first <= reading.noted_last
+            or len(self.notes.waiting(reading)) > 0
+        )
+
+    cdef bint delivered(self, _Reading reading, connection, Bytes* records, int count,
+                        int64_t one_of, double at_s) except -1:
+        """Note delivered records; return False if Python must report them."""
+        cdef int i
+        cdef Known known
+        cdef Note* note
+        cdef Bytes record
+        cdef int64_t now_ms = self._now(at_s)
+        if not self._find_consumer(reading, connection):
+            return False
+        # Usually there is only one: the last record is still parsed.
+        for i in range(count - 1, -1, -1):
+            if not self._is_known(records[i], one_of, &known):
+                return False
+        for i in range(count):
+            record = records[i]
+            if i:
+                self._is_known(record, one_of, &known)
+            note = self.notes.begin(
+                OF_DELIVERY, reading, reading.who, reading.of_deliveries, known.properties.size
+            )
+            self.notes.know(note, &known)
+            note.queue_offset = big64(record + QUEUE_OFFSET_AT)
+            note.offset = big64(record + COMMIT_LOG_OFFSET_AT)
+            note.size = <int32_t>big32(record)
+            note.reconsumed = <int32_t>big32(record + RECONSUMED_AT)
+            note.latency = max(0, now_ms - stored_of(record)) * 1000
+            note.now_ms = now_ms
+            note.at_s = at_s
+            if reading.noted_first > reading.noted_last:
+                reading.noted_first = reading.noted_last = note.queue_offset
+            reading.noted_first = min(reading.noted_first, note.queue_offset)
+            reading.noted_last = max(reading.noted_last, note.queue_offset)
+        return True
+
+    cdef inline bint _is_known(self, Bytes record, int64_t one_of, Known* known) noexcept:
+        return (
+            read_known(record, <int32_t>big32(record), known)
+            and crc32_of(known.uniq_key.at, known.uniq_key.size) % one_of == 0
+        )
+
+    cdef bint acknowledged(self, _Reading reading, connection, int64_t first, int64_t end,
+                           double at_s) except -1:
+        """Note an offset change from `first` to `end`; return False if Python must report it."""
+        cdef Note* note
+        cdef int64_t now_ms
+        cdef bint is_any = max(first, reading.noted_first) <= min(end - 1, reading.noted_last)
+        for number, noted in self.notes.waiting(reading).items():
+            if first <= <int64_t>number < end:
+                if type(noted) is not EncodedDelivery:
+                    return False
+                is_any = True
+        if not is_any:
+            return True
+        if not self._find_consumer(reading, connection):
+            return False
+        now_ms = self._now(at_s)
+        note = self.notes.begin(
+            OF_ACKNOWLEDGEMENT, reading, reading.who, reading.of_acknowledgements, 0
+        )
+        note.queue_offset = first
+        note.offset = end
+        note.now_ms = now_ms
+        note.at_s = at_s
+        if first <= reading.noted_first and reading.noted_last < end:
+            clear_notes(reading)
+        return True
+
+    cdef bint _find_consumer(self, _Reading reading, connection) except -1:
+        """Build the JSON of the reader and its client; return whether it fits in an event."""
+        cdef str client = remote_address_of(connection)
+        cdef object heartbeats = slot(self._consumers, CONSUMERS_HEARTBEATS)
+        if reading.client is client and reading.heartbeats is heartbeats:
+            return reading.has_room
+        client_id = None
+        group = (<dict>slot(self._consumers, CONSUMERS_GROUPS)).get(reading.group)
+        if group is not None:
+            member = (<dict>slot(exactly(GroupType, group), GROUP_MEMBERS)).get(connection)
+            if member is not None:
+                client_id = slot(exactly(MemberType, member), MEMBER_CLIENT_ID)
+        if reading.who is None or reading.client is not client or reading.client_id is not client_id:
+            who = {"group": reading.group, "client": client}
+            if client_id is not None:
+                who["clientId"] = client_id
+            reading.client = client
+            reading.client_id = client_id
+            reading.who = b"," + encode_json(who)[1:-1]
+        if reading.where is None:
+            reading.where = location_json(reading.topic, reading.queue_id)
+        reading.heartbeats = heartbeats
+        reading.has_room = (
+            PyBytes_GET_SIZE(reading.where) + PyBytes_GET_SIZE(reading.who) <= AROUND_MAX
+        )
+        return reading.has_room
+
+
+cdef EncodedEvent later_event(EncodedEvent of, Kind kind, str stage, int64_t now_ms, double at_s):
+    """Return a later event of a reported message, with the time since the first."""
+    cdef EncodedEvent told = EncodedEvent.__new__(EncodedEvent)
+    told._kind = kind
+    told.stage = stage
+    told.topic = of.topic
+    told._where = of._where
+    told._what = of._what
+    told._what_size = of._what_size
+    told.at_s = at_s
+    told._now_ms = now_ms
+    told._latency = micros(at_s - of.at_s)
+    told._total = -1
+    return told
+
+
+cdef inline bint is_encoded(event) noexcept:
+    return type(event) is EncodedEvent or type(event) is EncodedDelivery or type(event) is Put
+
+
+cdef bytes location_json(topic, int32_t queue_id):
+    """Return the JSON before a message's queue offset."""
+    where = {"topic": topic, "queueId": queue_id, "queueOffset": ""}
+    return encode_json(where)[1:-2]
+
+
+cdef int give(tuple watches, list told) except -1:
+    """Add events to watches, which number them later."""
+    cdef list fresh
+    cdef Py_ssize_t count = len(told)
+    for watch in watches:
+        fresh = <list>slot(exactly(WatchType, watch), WATCH_FRESH)
+        if slot(watch, WATCH_IS_UP_TO_DATE) is True:
+            watch.wake()
+        if count == 1:
+            fresh.append(told[0])
+        else:
+            fresh += told
+        if len(fresh) >= FRESH_MAX:
+            watch.number_fresh()
+    return 0
+
+
+@cython.final
+cdef class Numbered:
+    """The twin of Numbered in broker_core/trace/ring.py."""
+
+    cdef public int64_t first
+    cdef public bytes head
+    cdef public list events
+
+    def __init__(self, int64_t first, bytes head not None, list events not None):
+        self.first = first
+        self.head = head
+        self.events = events
+
+    def stages(self):
+        """Return the number of events by stage."""
+        cdef dict found = {}
+        # Count the first few stages without a dict lookup.
+        cdef list names = []
+        cdef PyObject* known[NAMES_MAX]
+        cdef int64_t counts[NAMES_MAX]
+        cdef int i, count = 0
+        cdef str stage
+        for event in self.events:
+            stage = (<EncodedEvent>event).stage if is_encoded(event) else event.stage
+            for i in range(count):
+                if known[i] == <PyObject*>stage:
+                    counts[i] += 1
+                    break
+            else:
+                if count < NAMES_MAX:
+                    known[count] = <PyObject*>stage
+                    counts[count] = 1
+                    names.append(stage)
+                    count += 1
+                else:
+                    found[stage] = found.get(stage, 0) + 1
+        for i in range(count):
+            name = names[i]
+            found[name] = found.get(name, 0) + counts[i]
+        return found
+
+    def body(self, bytes before not None=b"", bytes behind not None=b""):
+        """Return the events' JSON, separated by commas, between `before` and `behind`."""
+        cdef Py_ssize_t count = len(self.events), size = 0
+        cdef int64_t number = self.first
+        cdef bytes ending
+        cdef PyObject* made
+        cdef uint8_t* begin
+        cdef uint8_t* to
+        if not count:
+            return before + behind
+        for event in self.events:
+            if is_encoded(event):
+                size += most_of(<EncodedEvent>event)
+            else:
+                ending = event.ending
+                size += PyBytes_GET_SIZE(ending)
+        # Each event adds its opening, number and head.
+        size += count * (9 + DECIMAL_MAX + PyBytes_GET_SIZE(self.head))
+        size += PyBytes_GET_SIZE(before) + PyBytes_GET_SIZE(behind)
+        made = bytes_of_size(size)
+        try:
+            begin = to = <uint8_t*>PyBytes_AS_STRING(<object>made)
+            to = put_part(to, before)
+            for event in self.events:
+                if number > self.first:
+                    to = put_word(to, b",", 1)
+                to = put_decimal(put_word(to, b'{"seq":"', 8), number)
+                to = put_part(to, self.head)
+                if is_encoded(event):
+                    to = write_event(to, <EncodedEvent>event)
+                else:
+                    to = put_part(to, event.ending)
+                number += 1
+            to = put_part(to, behind)
+        except BaseException:
+            Py_XDECREF(made)
+            raise
+        return cut_bytes(made, to - begin)
+
+
+@cython.final
+@cython.no_gc
+cdef class Put(EncodedEvent):
+    """The twin of `Stored` in broker_core/trace/watched_messages.py."""
+
+    cdef readonly int64_t commit_log_offset, end
+
+    @property
+    def event(self):
+        """The reported event, for callers that match it against filters."""
+        return decode_event(b"{" + self.ending)
+
+    def moved(self, waiting not None, messages not None, int64_t end):
+        """See `Put.moved` in broker_core/trace/watched_messages.py."""
+        popleft, append = waiting.popleft, messages.append
+        while waiting:
+            first = waiting[0]
+            if type(first) is not Put or (<Put>first).end > end:
+                break
+            append(popleft())
+
+    def covered(self, messages not None, Py_ssize_t count, put_sinks, str stage not None,
+                client, double at_s, int64_t together):
+        """See `Put.covered` in broker_core/trace/watched_messages.py."""
+        cdef Kind kind = OF_FLUSH if stage == FLUSHED else OF_SLAVE
+        cdef bytes who = b"" if client is None else b',"client":' + encode_json(client)
+        cdef str topic = None
+        cdef tuple watches = None
+        cdef list told = []
+        cdef Py_ssize_t taken = 0
+        cdef Put put
+        popleft = messages.popleft
+        if stage not in (FLUSHED, REPLICATED) or PyBytes_GET_SIZE(who) > AROUND_MAX // 2:
+            raise ValueError(f"{stage} or {client} is no stage, or longer than slaves are")
+        while taken < count:
+            message = popleft()
+            if type(message) is not Put:
+                messages.appendleft(message)
+                break
+            put = <Put>message
+            if put.topic is not topic:
+                event_sinks = put_sinks[put.topic]
+                if event_sinks is None:
+                    messages.appendleft(message)
+                    break
+                if told:
+                    give(watches, told)
+                    told = []
+                topic = put.topic
+                # The fields have the names of the stages.
+                watches = <tuple>getattr(event_sinks, stage)
+            taken += 1
+            if watches:
+                told.append(put.covered_event(kind, stage, who, at_s, together))
+        if told:
+            give(watches, told)
+        return taken
+
+    cdef EncodedEvent covered_event(self, Kind kind, str stage, bytes who, double at_s, int64_t together):
+        """Return the event for a message that reached the disk or a slave."""
+        cdef EncodedEvent told = later_event(self, kind, stage, self._now_ms, at_s)
+        told._now_ms += told._latency // 1000
+        told._total = told._latency
+        told._who = who
+        told._numbers[0] = together
+        return told
+
+
+cdef Put put_of(Note* note, bytes store_host):
+    """Return a stored message with its event."""
+    cdef uint8_t room[WHAT_MAX]
+    cdef uint8_t* to = put_what(room, &note.known, note.queue_offset, note.offset, store_host)
+    cdef Picks picks = <Picks>note.of
+    cdef Put put = Put.__new__(Put)
+    to = put_decimal(put_word(to, b',"storeSize":', 13), note.size)
+    if note.producer_group.size:
+        to = put_text(put_word(to, b',"producerGroup":"', 18), note.producer_group)
+        to = put_word(to, b'"', 1)
+    if note.reconsumed:
+        to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), note.reconsumed)
+    put._what_size = to - room
+    put._what = message_json(room, to, note.known.properties)
+    put._kind = OF_PUT
+    put.stage = STORED
+    put.topic = picks.topic
+    put._where = picks.where
+    put._who = <bytes>note.who
+    put.at_s = note.at_s
+    put._now_ms = note.now_ms
+    put._latency = note.latency
+    put._total = -1
+    memcpy(put._numbers, note.steps, sizeof(note.steps))
+    put.commit_log_offset = note.offset
+    put.end = note.offset + note.size
+    return put

@@ -1,0 +1,1 @@
+"""POP: consumers lease messages from the broker instead of owning queues."""

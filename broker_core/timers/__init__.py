@@ -1,0 +1,1 @@
+"""Timer messages: messages with a delivery time or a delay that the producer chooses."""

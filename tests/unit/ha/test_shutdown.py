@@ -1,0 +1,40 @@
+"""Reasons for a running broker to stop on its own."""
+
+from __future__ import annotations
+
+from broker_core.ha.shutdown import Shutdown
+
+
+def asked(ending: Shutdown) -> list[str]:
+    calls: list[str] = []
+    ending.on_request(lambda: calls.append(ending.failure))
+    return calls
+
+
+def test_it_is_asked_for_once_and_the_first_reason_stays() -> None:
+    ending = Shutdown()
+    calls = asked(ending)
+
+    ending.fail("first")
+    ending.fail("second")
+    ending.restart("third")
+
+    assert (ending.is_requested, ending.failure, calls) == (True, "first", ["first"])
+
+
+def test_a_broker_that_starts_again_has_not_failed() -> None:
+    ending = Shutdown()
+    calls = asked(ending)
+
+    ending.restart("because")
+    ending.fail("too late")
+
+    assert (ending.is_requested, ending.failure, calls) == (True, "", [""])
+
+
+def test_who_listens_late_hears_at_once() -> None:
+    ending = Shutdown()
+    assert asked(ending) == []
+    ending.fail("early")
+
+    assert asked(ending) == ["early"]

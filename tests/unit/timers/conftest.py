@@ -1,0 +1,32 @@
+"""A store with timers and a manual clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.clock import ManualClock
+from tests.support.faulty_storage import FaultyStorage
+from tests.support.timer_run import TimerRun
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def storage() -> FaultyStorage:
+    return FaultyStorage()
+
+
+@pytest.fixture
+async def run(clock: ManualClock, storage: FaultyStorage) -> AsyncIterator[TimerRun]:
+    one = TimerRun(clock, storage)
+    await one.start()
+    yield one
+    await one.stop()

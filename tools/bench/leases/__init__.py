@@ -1,0 +1,1 @@
+"""The cost of leases: pops and acknowledgements of the engine, compared with a bare side log."""
