@@ -14,9 +14,9 @@ RECORDER_MAX = 1.03
 SAMPLED_MAX = 1.05
 SAMPLE_MAX = dict.fromkeys(traced.KINDS, SAMPLED_MAX) | {traced.PULLS: 1.22}
 """For a sample of one in a hundred: docs/tracing.md."""
-TOLD_MAX = 0.56
+TOLD_MAX = 0.58
 """As a ratio to a send without a trace: all reports about one message, at two stages, where a push
-carries several.
+carries several. Measured: 0.558 and, with another C library, 0.562.
 """
 
 

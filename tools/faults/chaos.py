@@ -499,7 +499,8 @@ def run(
                 one.work(schedule(seed, 60 * minutes, chosen.targets), say)
                 is_over = True
         except (AssertionError, OSError) as error:
-            figures.wrong.append(f"{error!r}\n{cluster.words()}")
+            # The reason comes last, because reports of a failed run often keep only its end.
+            figures.wrong.append(f"{cluster.words()}\n{error!r}")
     figures.seconds = time.monotonic() - began
     figures.codes = book.codes
     # An aborted run has no final state to compare.
