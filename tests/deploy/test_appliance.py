@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deploy import appliance as module
-from deploy.appliance import ENDS_MAX, Appliance, NotKeptRunningError
-from deploy.orphans import UNKNOWN
-from deploy.supervision import ProcessInfo, State, SupervisorError
+from deploy.commands import up as module
+from deploy.commands.up import ENDS_MAX, Appliance, NotKeptRunningError
+from deploy.processes.orphans import UNKNOWN
+from deploy.processes.supervision import ProcessInfo, State, SupervisorError
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import backup_manifest, data_directory
-from deploy.backup_progress import Progress
+from deploy.archive import manifest as backup_manifest
+from deploy.archive.progress import Progress
+from deploy.machine import data_directory
 from tests.support import backups
 from tests.support.backups import COUNT, make, run, run_dying, tree
 from tests.support.foreign_entries import leave_in

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from deploy import backup_manifest
-from deploy.backup_manifest import BackupError, Edit, Entry, LogRange, Manifest
+from deploy.archive import manifest as backup_manifest
+from deploy.archive.manifest import BackupError, Edit, Entry, LogRange, Manifest
 
 ENTRY = Entry("store/abort", 10, 4, "ab" * 32, 0o600, 1)
 

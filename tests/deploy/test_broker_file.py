@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.config.loading import load
-from deploy import broker_file
-from deploy.programs import own_brokers
+from deploy.brokers import broker_file
+from deploy.processes.programs import own_brokers
 
 if TYPE_CHECKING:
     from pathlib import Path

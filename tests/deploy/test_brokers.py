@@ -8,13 +8,17 @@ import pytest
 
 from broker_core.config.properties import parse_properties, replace_values
 from broker_core.protocol import java_json
-from deploy import appliance, broker_file, brokers, data_directory, options, programs
+from deploy.brokers import broker_file, cluster
+from deploy.commands import up as appliance
+from deploy.machine import data_directory
+from deploy.processes import programs
+from deploy.settings import options
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from deploy.broker_file import BrokerSettings
+    from deploy.brokers.broker_file import BrokerSettings
 
 TOPICS = {
     "dataVersion": {"counter": 3},
@@ -42,7 +46,7 @@ def first(data: Path, **keys: object) -> BrokerSettings:
 
 def started(data: Path, *arguments: str, **keys: object) -> dict[str, BrokerSettings]:
     asked = options.parse(arguments, {"TREBUCHET_DATA": str(data)})
-    return brokers.settings(first(data, **keys), asked)
+    return cluster.settings(first(data, **keys), asked)
 
 
 @pytest.mark.parametrize(
@@ -135,14 +139,14 @@ def test_fewer_masters_leave_the_others_alone_and_say_what_remains(data: Path) -
 
     found = started(data)
 
-    alone = brokers.not_started(found, data)
+    alone = cluster.not_started(found, data)
     assert alone == ["broker-b", "broker-c"]
-    said = brokers.warning_of(alone, data)
+    said = cluster.warning_of(alone, data)
     assert "broker-b, broker-c" in said
     assert str(data / "brokers") in said
     assert "brokers=3" in said
     assert {path: path.read_bytes() for path in kept} == kept
-    assert brokers.not_started(started(data, "--brokers", "3"), data) == []
+    assert cluster.not_started(started(data, "--brokers", "3"), data) == []
 
 
 @pytest.mark.parametrize(
@@ -199,7 +203,7 @@ def test_a_number_that_makes_no_sense_is_refused(text: str) -> None:
 
 def test_all_run_before_the_console_which_asks_each(data: Path) -> None:
     asked = options.parse(["--brokers", "2", "--slave"], {"TREBUCHET_DATA": str(data)})
-    found = brokers.settings(first(data), asked)
+    found = cluster.settings(first(data), asked)
 
     chosen = programs.chosen(asked, found, None, with_queue=False)
     addresses = programs.variables(asked, found, "", "spark")["TREBUCHET_BROKERS"].split(";")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.digest import Digest
+from deploy.processes.digest import Digest
 
 INFO = "2026-11-23 04:10:00,123 INFO console.serving GET /topics/ 200"
 WARNING = "2026-11-23 04:10:00,123 WARNING broker_core.store - the disk is nearly full"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.alerts import fonts as known
-from deploy import fonts, system_packages
+from deploy.machine import fonts, system_packages
 
 if TYPE_CHECKING:
     from pathlib import Path

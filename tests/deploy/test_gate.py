@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import checks, gate, steps
-from deploy.steps import Step
-from deploy.virtualenv import ROOT
+from deploy.checks import options as checks, steps
+from deploy.checks.steps import Step
+from deploy.commands import test as gate
+from deploy.install.virtualenv import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from deploy import as_root, options
-from deploy.handover import HandoverError, hand_over, require_ours
+from deploy.commands import up_as_root
+from deploy.machine.handover import HandoverError, hand_over, require_ours
+from deploy.settings import options
 from tests.support.foreign_entries import leave_in
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise BecameError
 
     before = os.umask(0o022)
-    monkeypatch.setattr(as_root, "go_on", become)
+    monkeypatch.setattr(up_as_root, "go_on", become)
     yield
     os.umask(before)
 
@@ -165,7 +166,7 @@ def test_what_the_user_cannot_reach_keeps_root_with_a_warning(
     monkeypatch.setattr(options, "DEFAULT_USER", "daemon")
 
     with pytest.raises(BecameError):
-        as_root.main([])
+        up_as_root.main([])
 
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("WARNING everything runs as root: the user daemon can't reach ")
@@ -186,7 +187,7 @@ def test_a_user_that_was_asked_for_is_refused_instead(
     monkeypatch.setenv("TREBUCHET_DATA", str(private / "data"))
     monkeypatch.setenv("TREBUCHET_USER", name)
 
-    assert as_root.main([]) == 2
+    assert up_as_root.main([]) == 2
 
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"Not started as {name}: ")
@@ -197,7 +198,7 @@ def test_a_configuration_that_the_user_cannot_read_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TREBUCHET_USER", "daemon")
-    monkeypatch.setattr(as_root, "ROOT", Path("/usr"))
+    monkeypatch.setattr(up_as_root, "ROOT", Path("/usr"))
     monkeypatch.setattr("sys.executable", "/usr/bin/env")
     monkeypatch.setattr("sys.base_prefix", "/usr")
     with tempfile.TemporaryDirectory() as name:
@@ -206,7 +207,7 @@ def test_a_configuration_that_the_user_cannot_read_is_named(
         file.touch(mode=0o600)
         monkeypatch.setenv("TREBUCHET_DATA", str(file.parent / "data"))
 
-        assert as_root.main(["-c", str(file)]) == 2
+        assert up_as_root.main(["-c", str(file)]) == 2
 
         (line,) = capsys.readouterr().err.splitlines()
         assert f"can't read {file}: run chown daemon {file}" in line

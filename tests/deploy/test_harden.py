@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deploy.programs import Program
-from deploy.requirements import ROOT
-from deploy.units import Place, service
+from deploy.install.requirements import ROOT
+from deploy.processes.programs import Program
+from deploy.processes.units import Place, service
 from tests.support import raw_remoting
 from tests.support.checkout import Checkout, open_checkout
 from tests.support.ports import accepts, free_port

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import bootstrap, virtualenv
-from deploy.installer import Installer, uv_environment
+from deploy.commands import bootstrap
+from deploy.install import virtualenv
+from deploy.install.installer import Installer, uv_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

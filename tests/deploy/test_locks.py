@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import bootstrap, lock, requirements, virtualenv
-from deploy.requirements import BUILD, FILES, ROOT, RUN, TEST, entries, lock_of, normal, pins
+from deploy.commands import bootstrap, lock
+from deploy.install import requirements, virtualenv
+from deploy.install.requirements import (
+    BUILD,
+    FILES,
+    ROOT,
+    RUN,
+    TEST,
+    entries,
+    lock_of,
+    normal,
+    pins,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

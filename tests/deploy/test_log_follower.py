@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy.log_follower import LINE_BYTES_MAX, LogFollower
+from deploy.processes.log_follower import LINE_BYTES_MAX, LogFollower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

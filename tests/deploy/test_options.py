@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.environment import is_secret
-from deploy import options, secret_files, settings
-from deploy.chinese import SENTENCES
-from deploy.settings import SETTINGS, Setting
-from deploy.virtualenv import ROOT
+from deploy.install.virtualenv import ROOT
+from deploy.settings import options, secret_files, variables
+from deploy.settings.variables import SETTINGS, Setting
+from deploy.terminal.chinese import SENTENCES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,14 +146,14 @@ def test_every_variable_that_something_reads_is_known() -> None:
     }
 
     assert len(read) > 60
-    assert [name for name, _ in settings.unknown(read)] == []
+    assert [name for name, _ in variables.unknown(read)] == []
 
 
 def test_an_unknown_variable_is_reported_with_the_closest_known_name() -> None:
     environment = ["TREBUCHET_DAAT", "TREBUCHET_DATA", "TREBUCHET_TEST_SEED", "PATH", "DATA"]
     environment += ["TREBUCHET_COLOUR", "TREBUCHET_REDIS_URL_FILE"]
 
-    assert list(settings.unknown(environment)) == [
+    assert list(variables.unknown(environment)) == [
         ("TREBUCHET_COLOUR", None),
         ("TREBUCHET_DAAT", "TREBUCHET_DATA"),
     ]

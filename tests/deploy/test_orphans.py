@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deploy import orphans as module
-from deploy.orphans import UNKNOWN, Orphans
+from deploy.processes import orphans as module
+from deploy.processes.orphans import UNKNOWN, Orphans
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -16,8 +16,11 @@ from analytics.java import require_java
 from console.pipeline.news import INGEST
 from console.pipeline.queues import QUEUE
 from console.processes import children_of
-from deploy import broker_file, brokers, java, options, programs, redis_server
-from deploy.data_directory import NotStartedError
+from deploy.brokers import broker_file, cluster
+from deploy.machine import java, redis_server
+from deploy.machine.data_directory import NotStartedError
+from deploy.processes import programs
+from deploy.settings import options
 from tests.analytics.lake.lakes import BROKER, Lake, put_offsets
 from tests.analytics.store_builder import StoreBuilder
 from tests.support.processes import command_of, is_alive, status_of
@@ -39,7 +42,7 @@ def started(data: Path, *arguments: str, **environment: str) -> tuple[list[str],
     """Return the processes in start order, with their environment."""
     asked = options.parse(arguments, {"TREBUCHET_DATA": str(data), **environment})
     broker = broker_file.settings(broker_file.effective_file(None, data))
-    own = brokers.settings(broker, asked)
+    own = cluster.settings(broker, asked)
     chosen = programs.chosen(asked, own, None, with_queue=True)
     variables = programs.variables(asked, own, "", "spark")
     return [one.name for one in sorted(chosen, key=lambda one: one.priority)], variables

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import socket
 
-from deploy import ports
+from deploy.machine import ports
 from tests.support.ports import free_port
 
 

@@ -13,7 +13,7 @@ from kombu import Connection
 
 from console.celery import app
 from console.reports import tasks
-from deploy import redis_server
+from deploy.machine import redis_server
 from tests.support.listeners import listening
 from tests.support.waiting import until
 

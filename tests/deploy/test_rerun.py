@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import rerun
+from deploy.checks import rerun
 
 if TYPE_CHECKING:
     from pathlib import Path

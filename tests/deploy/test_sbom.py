@@ -11,8 +11,8 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from deploy import sbom
-from deploy.requirements import BUILD, CONNECT, OTLP, REDIS, ROOT, RUN, TEST, entries
+from deploy.commands import sbom
+from deploy.install.requirements import BUILD, CONNECT, OTLP, REDIS, ROOT, RUN, TEST, entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

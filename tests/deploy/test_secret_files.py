@@ -5,7 +5,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from console.env import Environment
-from deploy import secret_files
+from deploy.settings import secret_files
 
 if TYPE_CHECKING:
     from pathlib import Path

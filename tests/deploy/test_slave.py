@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker_core.config.properties import parse_properties
-from deploy import broker_file, options, programs, slave
+from deploy.brokers import broker_file, slave
+from deploy.processes import programs
+from deploy.settings import options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from deploy.broker_file import BrokerSettings
+    from deploy.brokers.broker_file import BrokerSettings
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy import steps
-from deploy.steps import Step
+from deploy.checks import steps
+from deploy.checks.steps import Step
 from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,7 +126,8 @@ def test_a_gate_that_is_ended_ends_its_steps(tmp_path: Path) -> None:
     )
     program = (
         "import signal, sys\n"
-        "from deploy import gate, steps\n"
+        "from deploy.checks import steps\n"
+        "from deploy.commands import test as gate\n"
         "signal.signal(signal.SIGTERM, gate.interrupted)\n"
         f"steps.run([steps.Step(name, [sys.executable, '-c', {works!r}]) for name in 'ab'])"
     )

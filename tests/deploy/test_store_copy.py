@@ -8,11 +8,11 @@ import pytest
 
 from broker_core.formats import record
 from broker_core.verify.verifier import verify
-from deploy import backup_manifest, backup_target
-from deploy.backup_copier import Copier
-from deploy.backup_manifest import BackupError
-from deploy.backup_progress import Progress
-from deploy.store_copy import StorePlace, copy_store
+from deploy.archive import manifest, target as backup_target
+from deploy.archive.copier import Copier
+from deploy.archive.manifest import BackupError
+from deploy.archive.progress import Progress
+from deploy.archive.store_copy import StorePlace, copy_store
 from tests.support import backups
 from tests.support.backups import COUNT, TOPIC, make, messages, run, running_store
 from tests.support.builders import put
@@ -57,8 +57,8 @@ class HalfPacked:
 
 
 def to_offset(tmp_path: Path) -> int:
-    text = (tmp_path / "backup" / backup_manifest.NAME).read_bytes()
-    return backup_manifest.decode(text).brokers[0].to_offset
+    text = (tmp_path / "backup" / manifest.NAME).read_bytes()
+    return manifest.decode(text).brokers[0].to_offset
 
 
 def last_file(data: Path) -> Path:

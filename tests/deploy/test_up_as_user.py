@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy.options import DEFAULT_USER
+from deploy.settings.options import DEFAULT_USER
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.checkout import Checkout, open_checkout
@@ -27,7 +27,14 @@ pytestmark = [
     pytest.mark.fault,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can start as another user"),
 ]
-PROCESSES = ("deploy.appliance", "supervisord", "broker_core", "console.serving", "worker", "beat")
+PROCESSES = (
+    "deploy.commands.up",
+    "supervisord",
+    "broker_core",
+    "console.serving",
+    "worker",
+    "beat",
+)
 
 
 @pytest.fixture

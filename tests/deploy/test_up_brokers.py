@@ -11,7 +11,7 @@ import pytest
 
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode
-from deploy.brokers import PORT_STEP
+from deploy.brokers.cluster import PORT_STEP
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.raw_remoting import RawClient

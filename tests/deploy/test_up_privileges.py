@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.java import require_java
-from deploy import redis_server
+from deploy.machine import redis_server
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.ports import accepts, free_port
@@ -35,7 +35,7 @@ SECRETS = {
 MARK = "s3cret"
 PYTHON_OF_SPARK = "pyspark"
 PROCESSES = {
-    *("deploy.appliance", "supervisord", "broker_core", "console.serving", "worker", "beat"),
+    *("deploy.commands.up", "supervisord", "broker_core", "console.serving", "worker", "beat"),
     *("-m analytics", "org.apache.spark.deploy.SparkSubmit"),
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 from broker_core.protocol import java_json
 from broker_core.protocol.codes import RequestCode
-from deploy.slave import PORT_STEP
+from deploy.brokers.slave import PORT_STEP
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.ports import accepts

@@ -108,7 +108,7 @@ def assert_serves_what_it_had(broker: BrokerProcess) -> None:
 
 
 def test_the_console_of_an_earlier_version_goes_on(old: BrokerProcess) -> None:
-    console(old, "-m", "deploy.prepare")
+    console(old, "-m", "deploy.commands.prepare")
 
     found = json.loads(console(old, "manage.py", "shell", "--no-imports", "-c", LOOK))
     assert {"admin", "grace"} <= set(found["accounts"])
@@ -131,7 +131,7 @@ def test_tables_of_a_later_version_are_refused_and_stay_as_they_are(old: BrokerP
     before = database.read_bytes()
 
     with pytest.raises(AssertionError, match="those of a later version") as refusal:
-        console(old, "-m", "deploy.prepare")
+        console(old, "-m", "deploy.commands.prepare")
 
     assert "reports.9999_of_a_later_version" in str(refusal.value)
     assert "restore a backup" in str(refusal.value)
@@ -181,6 +181,6 @@ def test_a_data_directory_of_an_earlier_version_is_backed_up_and_restored(
     assert done.returncode == 0, done.stderr
 
     old.directory, old.file, old.store = restored, restored / "broker.conf", restored / "store"
-    console(old, "-m", "deploy.prepare")
+    console(old, "-m", "deploy.commands.prepare")
     assert console(old, "manage.py", "audit", "verify")
     assert_serves_what_it_had(old)

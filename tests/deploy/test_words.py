@@ -10,12 +10,12 @@ from string import Formatter
 
 import pytest
 
-from deploy.chinese import SENTENCES
-from deploy.usage import EPILOG
-from deploy.words import language, padded
+from deploy.terminal.chinese import SENTENCES
+from deploy.terminal.translation import language, padded
+from deploy.terminal.up_help import EPILOG
 from tests.support.sources import ROOT
 
-SOURCES = sorted((ROOT / "deploy").glob("*.py"))
+SOURCES = sorted((ROOT / "deploy").rglob("*.py"))
 
 
 def constants(node: ast.AST) -> set[str]:
@@ -43,7 +43,7 @@ def test_every_sentence_is_there_in_chinese() -> None:
 
 
 def test_no_sentence_is_translated_that_nothing_says() -> None:
-    own = ROOT / "deploy" / "chinese.py"
+    own = ROOT / "deploy" / "terminal" / "chinese.py"
     said = {
         each for file in SOURCES if file != own for each in constants(ast.parse(file.read_text()))
     }

@@ -11,7 +11,7 @@ import pytest
 from broker_core.config.properties import replace_values
 from broker_core.protocol.codes import RequestCode
 from broker_core.verify.verifier import verify
-from deploy import backup_manifest
+from deploy.archive import manifest as backup_manifest
 from tests.support import backups, raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.broker_process import BrokerProcess

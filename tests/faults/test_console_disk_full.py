@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from deploy import redis_server
+from deploy.machine import redis_server
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.collected import sampled_at

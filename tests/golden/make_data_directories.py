@@ -85,7 +85,9 @@ def make(commit: str, directory: Path) -> Path:
         }
         broker.environment = {"PYTHONPATH": str(checkout), "TREBUCHET_NATIVE": "0"}
         run = _Run(checkout, environment)
-        run("-m", "deploy.prepare")
+        # Earlier commits have all modules of deploy in one folder.
+        commands = checkout / "deploy" / "commands"
+        run("-m", "deploy.commands.prepare" if commands.exists() else "deploy.prepare")
         run("manage.py", "shell", "-c", PEOPLE.format(password=PASSWORD))
         broker.start()
         try:

@@ -15,7 +15,7 @@ import urllib.parse
 import urllib.request
 from typing import IO, TYPE_CHECKING
 
-from deploy.brokers import PORT_STEP
+from deploy.brokers.cluster import PORT_STEP
 from tests.support.broker_process import COMMIT_LOG_BYTES, ROOT
 from tests.support.ports import free_port
 from tests.support.quick_java import QUICK_SPARK

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker_core.clock import SystemClock
 from broker_core.storage import FileStorage
-from deploy.requirements import ROOT
+from deploy.install.requirements import ROOT
 from tests.support.builders import a_store, put, read_all, store_config
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ COUNT = 40
 SECONDS = 120
 DYING = """
 import os, signal, sys
-from deploy import {module}, low_priority_copy
+from deploy.archive import low_priority_copy
+from deploy.commands import {module}
 left = int(sys.argv.pop(1))
 before = low_priority_copy.{kind}.{method}
 def dying(self, *arguments):
@@ -90,7 +91,9 @@ def make(data: Path, count: int = COUNT) -> None:
 
 def run(module: str, *arguments: str | Path, **environment: str) -> Done:
     """Run `deploy/backup` or `deploy/restore` as a process."""
-    return _run([sys.executable, "-m", f"deploy.{module}", *map(str, arguments)], environment)
+    return _run(
+        [sys.executable, "-m", f"deploy.commands.{module}", *map(str, arguments)], environment
+    )
 
 
 def run_dying(module: str, method: str, calls: int, *arguments: str | Path) -> Done:

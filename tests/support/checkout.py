@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.requirements import ROOT
+from deploy.install.requirements import ROOT
 
 PACKAGES = ("analytics", "broker_core", "console", "deploy")
 FILES = ("manage.py", "pyproject.toml", "requirements.txt", "requirements.lock")

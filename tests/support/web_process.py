@@ -67,9 +67,9 @@ class WebProcess:
         return done.stdout
 
     def start(self) -> None:
-        """Start on a data directory made by `deploy.prepare`, once for all tests."""
+        """Start on a data directory made by `deploy.commands.prepare`, once for all tests."""
         if not _PREPARED:
-            self.run("deploy.prepare")
+            self.run("deploy.commands.prepare")
             kept = tempfile.mkdtemp(prefix="trebuchet-web-")
             atexit.register(shutil.rmtree, kept, ignore_errors=True)
             _PREPARED.append(shutil.copytree(self.data, kept, dirs_exist_ok=True))

@@ -25,7 +25,7 @@ import msgspec
 from console.history.database import SqliteDatabase
 from console.history.status import STATUS, Status
 from console.history.store import HistoryStore
-from deploy import java, redis_server
+from deploy.machine import java, redis_server
 from tests.support.appliance import Appliance, Visitor
 from tests.support.ports import accepts
 from tests.support.processes import is_alive

@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from console.celery import REDIS_TRIED_EVERY_S
-from deploy import java, redis_server
+from deploy.machine import java, redis_server
 from tests.support import raw_remoting
 from tests.support.appliance import Appliance, Visitor
 from tests.support.collected import sampled_at

@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
-from deploy import java, redis_server
+from deploy.machine import java, redis_server
 from tests.support import processes, raw_remoting
 from tests.support.appliance import Appliance
 from tests.support.patience import PATIENT

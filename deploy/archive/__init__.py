@@ -1,0 +1,1 @@
+"""Backups: contents, format, and copying at low priority."""

@@ -1,0 +1,1 @@
+"""The brokers of an appliance and their configuration files."""

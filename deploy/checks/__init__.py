@@ -1,0 +1,1 @@
+"""The checks of deploy/test: options, steps, and the repetition of failed tests."""

@@ -1,0 +1,1 @@
+"""The machine: Debian packages, Java, Redis, fonts, ports and the data directory."""

@@ -1,0 +1,1 @@
+"""The processes of an appliance: commands, supervision, logs and systemd units."""
