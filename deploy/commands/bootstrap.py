@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 COLLECTOR = "TREBUCHET_OTLP_ENDPOINT"
 """If set, the console needs OpenTelemetry's SDK."""
-MASTER = "TREBUCHET_SPARK_MASTER"
-"""If it is a Spark Connect server, reports and lake need its client."""
-CONNECT_PREFIX = "sc://"
 COPYING: dict[str, Callable[[Sequence[str]], object]] = {
     "backup": backup_options.parse_backup,
     "restore": backup_options.parse_restore,
@@ -43,7 +40,7 @@ STARTED_AT = "TREBUCHET_STARTED_AT"
 def wanted(environment: Mapping[str, str]) -> list[Path]:
     """Return additional requirements files for an appliance's settings."""
     files = [requirements.OTLP] if environment.get(COLLECTOR) else []
-    if environment.get(MASTER, "").startswith(CONNECT_PREFIX):
+    if variables.is_connect_server(environment):
         files.append(requirements.CONNECT)
     return files
 

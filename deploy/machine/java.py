@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.java import JAVA_VERSION_MIN, PACKAGE, JavaMissingError, require_java
-from deploy.commands.bootstrap import CONNECT_PREFIX, MASTER
 from deploy.machine import system_packages
 from deploy.machine.data_directory import NotStartedError
+from deploy.settings import variables
 from deploy.terminal.output import say
 from deploy.terminal.translation import translated
 
@@ -33,7 +33,7 @@ def missing() -> str | None:
 
     The reason is the end of a sentence. A Spark Connect server has its own Java.
     """
-    if os.environ.get(MASTER, "").startswith(CONNECT_PREFIX):
+    if variables.is_connect_server(os.environ):
         return None
     try:
         require_java()

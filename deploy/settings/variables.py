@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 from broker_core.config.spelling import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 PREFIX = "TREBUCHET_"
 FILE = "_FILE"
 """Suffix of a variable that names a file with the value."""
 TESTS = "TREBUCHET_TEST_"
+SPARK_MASTER = "TREBUCHET_SPARK_MASTER"
+CONNECT_PREFIX = "sc://"
+"""Begins the address of a Spark Connect server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +215,8 @@ def unknown(environment: Iterable[str]) -> Iterator[tuple[str, str | None]]:
         is_ours = name.startswith(PREFIX) and not name.startswith(TESTS)
         if is_ours and name not in known and name.removesuffix(FILE) not in known:
             yield name, nearest(name, known)
+
+
+def is_connect_server(environment: Mapping[str, str]) -> bool:
+    """Return whether Spark runs in a Spark Connect server, which has its own Java."""
+    return environment.get(SPARK_MASTER, "").startswith(CONNECT_PREFIX)
