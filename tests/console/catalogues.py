@@ -10,9 +10,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polib
 from django.utils.translation.template import templatize
-
-from console.catalogues import mo_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,16 +63,19 @@ def sources(pattern: str) -> Iterator[Path]:
 
 def msgids(file: Path) -> set[str]:
     """Return the message IDs of a `.po` file."""
-    found = set()
-    for block in file.read_text().split("\n\n"):
-        if match := re.search(r'^msgid ((?:"(?:[^"\\]|\\.)*"\n?)+)', block, re.MULTILINE):
-            parts = re.findall(r'"(?:[^"\\]|\\.)*"', match.group(1))
-            found.add("".join(str(ast.literal_eval(part)) for part in parts))
-    return found
+    return {entry.msgid for entry in polib.pofile(str(file))}
 
 
 def write_mo(file: Path, language: str, table: Mapping[str, str]) -> None:
     """Write a compiled catalogue, as msgfmt does; plurals are singular NUL plural."""
-    header = f"Language: {language}\nContent-Type: text/plain; charset=UTF-8\n"
+    catalogue = polib.POFile()
+    catalogue.metadata = {"Language": language, "Content-Type": "text/plain; charset=UTF-8"}
+    for key, text in table.items():
+        english, _, plural = key.partition("\0")
+        forms = dict(enumerate(text.split("\0"))) if plural else {}
+        said = "" if plural else text
+        catalogue.append(
+            polib.POEntry(msgid=english, msgid_plural=plural, msgstr=said, msgstr_plural=forms)
+        )
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(mo_bytes({"": header, **table}))
+    catalogue.save_as_mofile(str(file))

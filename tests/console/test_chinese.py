@@ -6,17 +6,12 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from console import catalogues
+import polib
 
 CONSOLE = Path(__file__).resolve().parents[2] / "console"
 SOURCES = sorted((CONSOLE / "locale" / "zh_Hans" / "LC_MESSAGES").glob("*.po"))
-ENTRIES = [
-    entry
-    for source in SOURCES
-    for entry in catalogues.entries(source.read_text(encoding="utf-8"))
-    if entry.english != ("",)
-]
-TRANSLATED = [entry for entry in ENTRIES if all(entry.said)]
+ENTRIES = [entry for source in SOURCES for entry in polib.pofile(str(source))]
+TRANSLATED = [entry for entry in ENTRIES if entry.translated()]
 PLACEHOLDER = re.compile(r"%\(\w+\)[a-z]|%[sd%]|</?\w+[^>]*>|\{\w*\}")
 
 
@@ -47,6 +42,14 @@ OTHERWISE = re.compile(
 )
 
 
+def english(entry: polib.POEntry) -> list[str]:
+    return [each for each in (entry.msgid, entry.msgid_plural) if each]
+
+
+def chinese(entry: polib.POEntry) -> list[str]:
+    return list(entry.msgstr_plural.values()) or [entry.msgstr]
+
+
 def marks(text: str) -> Counter[str]:
     return Counter(PLACEHOLDER.findall(text))
 
@@ -57,7 +60,9 @@ def test_a_translation_has_the_placeholders_and_the_markup_of_its_source() -> No
     wrong = [
         entry
         for entry in TRANSLATED
-        if any(marks(said) not in [marks(each) for each in entry.english] for said in entry.said)
+        if any(
+            marks(said) not in [marks(each) for each in english(entry)] for said in chinese(entry)
+        )
     ]
 
     assert wrong == []
@@ -67,23 +72,23 @@ def test_a_translation_begins_and_ends_a_line_where_its_source_does() -> None:
     def ends(text: str) -> tuple[bool, bool]:
         return text.startswith("\n"), text.endswith("\n")
 
-    assert [each for each in TRANSLATED if ends(each.said[0]) != ends(each.english[0])] == []
+    assert [each for each in TRANSLATED if ends(chinese(each)[0]) != ends(each.msgid)] == []
 
 
 def test_chinese_has_one_form_whatever_the_number() -> None:
     for source in SOURCES:
         assert "nplurals=1; plural=0;" in source.read_text(encoding="utf-8")
-    assert [each for each in ENTRIES if len(each.said) != 1] == []
+    assert [each for each in ENTRIES if len(chinese(each)) != 1] == []
 
 
 def test_translations_keep_to_the_glossary() -> None:
     wrong = [
-        (entry.english[0], said)
+        (entry.msgid, said)
         for entry in TRANSLATED
         for word, said in GLOSSARY.items()
-        if not OTHERWISE.search(entry.english[-1])
-        and re.search(rf"\b{word}\b", entry.english[-1], re.IGNORECASE)
-        and not re.search(said, entry.said[0])
+        if not OTHERWISE.search(english(entry)[-1])
+        and re.search(rf"\b{word}\b", english(entry)[-1], re.IGNORECASE)
+        and not re.search(said, chinese(entry)[0])
     ]
 
     assert wrong == []
