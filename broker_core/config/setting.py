@@ -48,7 +48,7 @@ class Setting:
 PLAIN = Setting()
 
 
-def setting(
+def setting(  # noqa: PLR0913  each is a keyword
     default: T,
     *,
     key: str = "",

@@ -213,7 +213,7 @@ def encode_blank(buffer: mmap.mmap | bytearray, position: int, size: int) -> Non
     BLANK.pack_into(buffer, position, size, BLANK_MAGIC)
 
 
-def encode_into(
+def encode_into(  # noqa: PLR0913  a record's fields
     buffer: mmap.mmap | bytearray | memoryview,
     position: int,
     *,

@@ -262,7 +262,7 @@ class PullProcessor:
         high = self.store.max_offset_in_queue(pull.topic, pull.queue_id)
         return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, low, low, high)
 
-    def again(
+    def again(  # noqa: PLR0913  called by compiled code
         self,
         code: int,
         opaque: int,

@@ -132,7 +132,7 @@ class MessagePut:
         self.store_v6_flag = STOREHOST_V6_FLAG if len(store_host) == HOST_V6_SIZE else 0
         self.watch = PutWatch(self.state, clock)
 
-    def put_message(
+    def put_message(  # noqa: PLR0913  a record's fields
         self,
         topic: str,
         queue_id: int,

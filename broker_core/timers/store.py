@@ -51,7 +51,7 @@ class TimerStore(ReadStore, Protocol):
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
     ) -> list[memoryview]: ...
 
-    def put_message(
+    def put_message(  # noqa: PLR0913  a record's fields
         self,
         topic: str,
         queue_id: int,

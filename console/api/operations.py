@@ -177,7 +177,7 @@ PROBLEM = {
 }
 
 
-def operation(
+def operation(  # noqa: PLR0913  each is a keyword
     method: str,
     path: str,
     *,

@@ -47,7 +47,7 @@ class StoreBuilder:
         self.position = self.first_offset
         self.files[self.first_offset] = bytearray(self.file_bytes)
 
-    def put(
+    def put(  # noqa: PLR0913  a record's fields
         self,
         topic: str = "orders",
         *,

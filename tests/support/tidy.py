@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 FUNCTION_LINES_MAX = 80
 MODULE_LINES_MAX = 600
-PARAMETERS_MAX = 10
 TEMPLATE_COLUMNS_MAX = 160
 
 # Documented, public members with private-looking names.
@@ -78,40 +77,24 @@ def long_functions(source: Source) -> Iterator[Finding]:
             yield Finding(source.path, node.lineno, name, what)
 
 
-def wide_constructors(source: Source) -> Iterator[Finding]:
-    """Yield constructors with too many parameters; group them in frozen dataclasses instead."""
-    for name, node in _functions(source.tree):
-        if node.name != "__init__":
-            continue
-        arguments = node.args
-        number = len(arguments.posonlyargs + arguments.args + arguments.kwonlyargs) - 1
-        if number > PARAMETERS_MAX:
-            what = f"{name} takes {number} parameters, above {PARAMETERS_MAX}: take a parts object"
-            yield Finding(source.path, node.lineno, name, what)
-
-
 def private_touches(source: Source) -> Iterator[Finding]:
-    """Yield uses of another object's private members, by attribute, by import or by name.
+    """Yield uses of private members that ruff's SLF001 doesn't find: by import, by name, inherited.
 
-    A method may use those of its own class and of a base class in the same package.
+    A class may use those of a base class in the same package.
     """
-    own = _members(source.tree)
     yield from _private_imports(source)
     yield from _private_by_name(source)
-    for inside, node in _attributes(source.tree):
-        name = node.attr
-        if not _is_private(name) or name in PUBLIC_BY_DOCUMENTATION:
+    own = _members(source.tree)
+    for node in source.nodes:
+        if not isinstance(node, ast.Attribute) or not _is_private(node.attr):
             continue
-        owner = ast.unparse(node.value)
-        if owner in OWN or owner == "super()":
-            if name in own or name in _inherited(source):
-                continue
+        owner, name = ast.unparse(node.value), node.attr
+        if name in PUBLIC_BY_DOCUMENTATION:
+            continue
+        is_inherited = owner in OWN or owner == "super()"
+        if is_inherited and name not in own and name not in _inherited(source):
             what = f"{owner}.{name} is private to a base class in another package: {WAY_OUT}"
-        elif inside is not None and name in _members(inside):
-            continue  # another instance of the same class
-        else:
-            what = f"{owner}.{name} is private: {WAY_OUT}"
-        yield Finding(source.path, node.lineno, f"{owner}.{name}", what)
+            yield Finding(source.path, node.lineno, f"{owner}.{name}", what)
 
 
 def _private_imports(source: Source) -> Iterator[Finding]:
@@ -177,16 +160,6 @@ def _functions(
         if isinstance(child, FUNCTION):
             yield name, child
         yield from _functions(child, name)
-
-
-def _attributes(
-    node: ast.AST, inside: ast.ClassDef | None = None
-) -> Iterator[tuple[ast.ClassDef | None, ast.Attribute]]:
-    """Yield each attribute access with its enclosing class."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Attribute):
-            yield inside, child
-        yield from _attributes(child, child if isinstance(child, ast.ClassDef) else inside)
 
 
 def _members(node: ast.AST) -> set[str]:
