@@ -87,7 +87,7 @@ REPORT = Report(
     name="lag",
     title=gettext_noop("Unread messages"),
     question=gettext_noop(
-        "Which messages hasn't each group read yet, and how long have they been waiting?"
+        "Which messages are still unread by each group, and how long have they been waiting?"
     ),
     parameters=(HOURS, TOPIC),
     reads=("topic", "queue_id", "queue_offset", "store_timestamp", "store_size"),

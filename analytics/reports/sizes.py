@@ -96,7 +96,7 @@ REPORT = Report(
     reads=("topic", "body_size"),
     transform=by_size_and_topic,
     columns=(
-        Column("size_class", LongType(), gettext_noop("Class")),
+        Column("size_class", LongType(), gettext_noop("Size range")),
         Column("size", StringType(), gettext_noop("Body size")),
         Column("topic", StringType(), gettext_noop("Topic"), link="topic"),
         Column("messages", LongType(), gettext_noop("Messages"), "messages"),

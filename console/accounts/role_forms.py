@@ -65,7 +65,7 @@ class RoleForm(RoleModelForm):
     class Meta:
         model = CustomRole
         fields = ("name", "description", "actions", "topics", "groups")
-        labels = {"name": _("Name"), "description": _("What it is for")}
+        labels = {"name": _("Name"), "description": _("Description")}
 
     def clean(self) -> dict[str, Any]:
         data = dict(super().clean() or {})

@@ -28,10 +28,12 @@ class Role(models.TextChoices):
 
 
 MEANINGS = {
-    Role.LIMITED: _("Sees names and metrics. Custom roles grant access to messages and changes."),
-    Role.VIEWER: _("Sees all broker pages but can't change anything."),
+    Role.LIMITED: _(
+        "Can view names and metrics. Custom roles grant access to messages and changes."
+    ),
+    Role.VIEWER: _("Can view all broker pages but can't change anything."),
     Role.OPERATOR: _(
-        "Changes topics, groups and offsets, adds marks, silences alerts and runs reports."
+        "Can change topics, groups and offsets, add marks, silence alerts and run reports."
     ),
     Role.ADMINISTRATOR: _("Full access, including people, brokers, alerts and the audit log."),
 }

@@ -93,7 +93,7 @@ class RuleForm(RuleModelForm):
             "channels": _("Channels"),
         }
         help_texts = {
-            "query": _("Fires when a run returns rows and resolves when a run returns none."),
+            "query": _("Fires when a run returns rows. Resolves when a run returns no rows."),
             "clears_at": _(
                 "Between the two thresholds the alert keeps its state, so it doesn't flap."
             ),
@@ -187,9 +187,13 @@ class RuleForm(RuleModelForm):
         if clears is None:
             cleaned["clears_at"] = fires
         elif compare == Rule.Compare.ABOVE and clears > fires:
-            self.add_error("clears_at", gettext("It can't be above the firing threshold."))
+            self.add_error(
+                "clears_at", gettext("This threshold can't be above the firing threshold.")
+            )
         elif compare == Rule.Compare.BELOW and clears < fires:
-            self.add_error("clears_at", gettext("It can't be below the firing threshold."))
+            self.add_error(
+                "clears_at", gettext("This threshold can't be below the firing threshold.")
+            )
 
 
 class ChannelForm(ChannelModelForm):
@@ -294,7 +298,7 @@ class WindowForm(WindowModelForm):
         label=_("Start time"), required=False, widget=forms.TextInput(attrs={"type": "time"})
     )
     weekdays = forms.TypedMultipleChoiceField(
-        label=_("Days"),
+        label=_("Days of the week"),
         required=False,
         coerce=int,
         widget=forms.CheckboxSelectMultiple,

@@ -175,7 +175,7 @@ class Alert(models.Model):
     class State(models.TextChoices):
         """The state of an alert. Pending alerts that never fire are deleted."""
 
-        PENDING = "pending", _("Pending")
+        PENDING = "pending", pgettext_lazy("alert", "Pending")
         FIRING = "firing", _("Firing")
         RESOLVED = "resolved", _("Resolved")
 
@@ -238,7 +238,7 @@ class Message(models.Model):
         WAITING = "waiting", _("Waiting")
         SENT = "sent", pgettext_lazy("message", "Delivered")
         FAILED = "failed", _("Given up")
-        LEFT_OUT = "left-out", _("Skipped")
+        LEFT_OUT = "left-out", pgettext_lazy("message", "Skipped")
 
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="messages")
     state = models.CharField(max_length=8, choices=State.choices, default=State.WAITING)

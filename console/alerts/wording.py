@@ -83,7 +83,7 @@ def threshold_text(alert: Alert) -> str:
     level, value = alert.evidence.get("level"), alert.evidence.get("value")
     compare = alert.evidence.get("compare")
     if compare == Rule.Compare.MISSING:
-        return _("The value was known in the last hour but isn't any more.")
+        return _("The metric had a value within the last hour but doesn't now.")
     if value is None or level is None:
         return _("The value is unknown.")
     said = {"value": f"{number(value)}{unit}", "level": f"{number(level)}{unit}"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import IntegrityError, models, transaction
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from console.audit.chain import FIRST, digest_of, hash_of
 
@@ -33,7 +33,7 @@ class Entry(models.Model):
         """The result of an attempt; STARTED remains if the console died meanwhile."""
 
         STARTED = "started", _("Unknown: the console stopped during the action")
-        DONE = "done", _("Done")
+        DONE = "done", pgettext_lazy("state", "Done")
         FAILED = "failed", _("Failed")
         REFUSED = "refused", _("Rejected")
 

@@ -38,11 +38,11 @@ OUTCOME_STATES = {
 
 COLUMNS = (
     Column("when", _("When"), is_sorted=True),
-    Column("who", _("Who"), is_fact=True),
+    Column("who", _("User"), is_fact=True),
     Column("action", _("Action"), is_sorted=True, is_fact=True),
     Column("subject", _("Subject"), is_sorted=True, is_fact=True, css="break"),
     Column("outcome", _("Outcome"), css="prose"),
-    Column("change", _("Change"), css="prose"),
+    Column("change", _("Changes"), css="prose"),
     Column("request", _("Request"), is_extra=True, css="mono"),
 )
 KINDS = {"csv": (csv_lines, "text/csv"), "jsonl": (json_lines, "application/x-ndjson")}

@@ -172,7 +172,7 @@ def with_secrets(all_of: BrokersAccess, plan: Plan) -> Plan:
     if not is_made:
         return plan
     # People read this text in the plan and in the audit log.
-    said = _("a new one, shown once")
+    said = _("new secret, shown once")
     then = {
         place: None if values is None else {**values, NEW_SECRET: said}
         for place, values in plan.wanted.items()
@@ -260,7 +260,7 @@ def plan_of_secret(all_of: BrokersAccess, access_key: str) -> Plan:
     """
     held = all_of.holders(access_key)
     first = next(iter(held.values()))
-    said = _("a new one, shown once")
+    said = _("new secret, shown once")
     now = state_of(all_of, access_key, all_of.on)
     then: State = {
         place: {**values_of(held.get(place, first)), NEW_SECRET: said} for place in all_of.on

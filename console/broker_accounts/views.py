@@ -166,7 +166,7 @@ def deletion(all_of: BrokersAccess, access_key: str) -> Plan:
 def danger_of_deletion(all_of: BrokersAccess, plan: Plan) -> Danger:
     return Danger(
         title=_("Delete account %(key)s?") % {"key": plan.name},
-        text=_("Its clients on %(brokers)s are rejected from then on.")
+        text=_("%(brokers)s will reject clients that use this account.")
         % {"brokers": ", ".join(plan.now)},
         undo=_("This can't be undone. A recreated account has a different secret."),
         action=_("Delete account"),

@@ -9,7 +9,7 @@ from django.core import signing
 from django.http import Http404
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext as _, gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy, pgettext_lazy
 
 from console.accounts.permissions import administrators_form, administrators_page
 from console.audit.models import Entry
@@ -38,10 +38,10 @@ VALUE_CHARACTERS_MAX = 4_096
 ALL, CHANGED, LIVE, INERT = "all", "changed", "live", "inert"
 
 COLUMNS = (
-    Column("key", gettext_lazy("Key"), is_sorted=True),
+    Column("key", pgettext_lazy("setting", "Key"), is_sorted=True),
     Column("value", gettext_lazy("Value"), is_fact=True),
     Column("default", gettext_lazy("Default")),
-    Column("changes", gettext_lazy("Changes"), is_fact=True, is_sorted=True),
+    Column("changes", gettext_lazy("How to change"), is_fact=True, is_sorted=True),
     Column("unit", gettext_lazy("Unit"), is_extra=True),
 )
 

@@ -10,7 +10,7 @@ from django import forms
 from django.core import signing
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext as _, gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy, pgettext_lazy
 
 from console.accounts.permissions import administrators_form
 from console.audit.models import Entry
@@ -44,7 +44,7 @@ class KvForm(forms.Form):
         widget=forms.TextInput(attrs=PLAIN),
     )
     key = forms.CharField(
-        label=gettext_lazy("Key"),
+        label=pgettext_lazy("setting", "Key"),
         help_text=gettext_lazy("For ORDER_TOPIC_CONFIG, the topic name."),
         max_length=NAME_CHARACTERS_MAX,
         widget=forms.TextInput(attrs=PLAIN),

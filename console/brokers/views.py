@@ -135,8 +135,8 @@ def danger_of(node: BrokerNode) -> Danger:
             Choice(
                 "force",
                 _(
-                    "Promote even if the old master may still be running. Messages it accepts "
-                    "from now on are lost to consumers."
+                    "Promote even if the old master may still be running. Consumers won't receive "
+                    "messages that it accepts from now on."
                 ),
             ),
         ),

@@ -70,7 +70,7 @@ def producers(request: HttpRequest) -> HttpResponse:
         "is_narrowed": bool(every),
         "chips": [
             Chip(OWN, _("Producers"), sum(not is_inner(each) for each in matching)),
-            Chip(INNER, _("Inside clients"), sum(is_inner(each) for each in matching)),
+            Chip(INNER, _("Client-internal"), sum(is_inner(each) for each in matching)),
         ],
         "table": table,
         "page": shown,

@@ -252,8 +252,8 @@ class ConfigPages:
             is_same = False
         if not is_same:
             problem = _(
-                "Someone changed it while this page was open, so nothing was deleted. Review "
-                "it and try again."
+                "The configuration changed while this page was open, so nothing was deleted. "
+                "Review it and try again."
             )
             return ask(request, replace(asked, problem=problem))
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 if TYPE_CHECKING:
     from console.gateway.answers import BrokerQueue
@@ -26,7 +26,7 @@ class State(models.TextChoices):
     """The state of a run."""
 
     RUNNING = "running", _("Running")
-    DONE = "done", _("Done")
+    DONE = "done", pgettext_lazy("state", "Done")
     STOPPED = "stopped", _("Stopped")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, pgettext
 
 from console.family.client_traces import (
     END_TRANSACTION,
@@ -184,7 +184,7 @@ def _step(
     if record.is_success is False and not state:
         state = "bad"
     facts = [
-        (_("Group"), record.group),
+        (pgettext("client", "Group"), record.group),
         (_("Client"), record.client_host),
         (_("Broker"), record.store_host),
         (_("Request"), record.request_id),

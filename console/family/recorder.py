@@ -88,7 +88,7 @@ FACTS = (
 def recorded_events(relatives: Relatives) -> list[TraceEvent]:
     """Return a message's events from all recorders, by time.
 
-    Brokers other than ours have no recorder, which isn't reported as a problem.
+    RocketMQ brokers have no recorder, which isn't reported as a problem.
     """
     message = relatives.root
     place = TracedMessage(
@@ -270,7 +270,7 @@ def _step(event: TraceEvent, end_us: int) -> Step:
         begin_us=end_us - latency_us if lasts else end_us,
         end_us=end_us if lasts else None,
         source=Source.RECORDER,
-        how=_("Recorded by the broker as it happened, in microseconds.")
+        how=_("Recorded by the broker in real time, to the microsecond.")
         if not event.get("sifted")
         else _(
             "Recorded by the broker together with other messages, some of which were filtered out."

@@ -58,7 +58,7 @@ SOURCES = {
     Source.REPLICATION: gettext_lazy("slaves"),
     Source.RECORDER: gettext_lazy("recorder"),
     Source.CLIENT: gettext_lazy("client trace"),
-    Source.NOTHING: gettext_lazy("no one"),
+    Source.NOTHING: gettext_lazy("not recorded"),
 }
 
 

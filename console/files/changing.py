@@ -59,7 +59,7 @@ def read(broker_name: str, file: ConfigFile) -> Entries:
     if document is None:
         raise GatewayError(
             _("%(broker)s doesn't report its %(file)s.") % {"broker": broker_name, "file": file},
-            _("Apache RocketMQ brokers have no request for listing them."),
+            _("Apache RocketMQ brokers don't support this request."),
         )
     return entries_in(file, document)
 
@@ -140,8 +140,8 @@ def offset_refusals(name: str, now: Values | None, wanted: Values | None) -> lis
     gone = sorted((now or {}).keys() - (wanted or {}).keys(), key=int)
     if gone:
         said = _(
-            "%(name)s: the offset of queue %(queue)s can't be deleted by itself. Delete the "
-            "group with its offsets on the group's page."
+            "%(name)s: you can't delete only the offset of queue %(queue)s. Delete the group with "
+            "its offsets on the group's page."
         )
         return [said % {"name": name, "queue": gone[0]}]
     return []

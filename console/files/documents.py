@@ -213,7 +213,7 @@ def of_entry(
 ) -> tuple[list[Problem], WantedEntry | None]:
     """Return an entry of YAML, or its problems."""
     if not isinstance(name, str):
-        said = _("%s isn't read as a name. Put it in quotes.") % name
+        said = _("YAML doesn't read %s as text. Put the name in quotes.") % name
         return [Problem(said)], None
     if is_made_by_brokers(file, name):
         said = _("%s is created by the brokers themselves.") % name

@@ -94,13 +94,14 @@ def said_of_change(broker_name: str, name: str, *, is_online: bool) -> Iterator[
     yield said % {"name": name, "count": unread}
     if is_online:
         said = _(
-            "%(name)s: the group has connected consumers. When one starts or subscribes again, "
-            "its own expression replaces this one."
+            "%(name)s: the group has connected consumers. A consumer that starts or subscribes "
+            "again replaces this expression with its own."
         )
     else:
         said = _(
-            "%(name)s: no consumer is subscribed now. When one subscribes, its own expression "
-            "replaces this one. Otherwise the filter is deleted after a day."
+            "%(name)s: no consumer is subscribed now. The next consumer to subscribe replaces this "
+            "expression with its own. If no consumer subscribes, the broker deletes the filter "
+            "after a day."
         )
     yield said % {"name": name}
 

@@ -152,7 +152,9 @@ GROUP_KEYS = (
         "notify_consumer_ids_changed_enable",
         bool,
         True,
-        gettext_lazy("Whether consumers are notified immediately when one joins or leaves."),
+        gettext_lazy(
+            "Whether consumers are notified immediately when another consumer joins or leaves."
+        ),
     ),
     Key(
         "retryMaxTimes",

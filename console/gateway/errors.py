@@ -107,7 +107,7 @@ class RequestFailedError(GatewayError):
     def __init__(self, address: str, code: int, remark: str) -> None:
         super().__init__(
             _("The broker at %(address)s rejected the request: %(remark)s (code %(code)d).")
-            % {"address": address, "remark": remark or _("it gave no reason"), "code": code}
+            % {"address": address, "remark": remark or _("no reason given"), "code": code}
         )
         self.address = address
         self.code = code

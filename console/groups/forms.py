@@ -52,7 +52,7 @@ class GroupForm(ConfigForm[GroupConfig]):
         label=_("Allow starting from the oldest message"), required=False
     )
     notify_consumer_ids_changed_enable = forms.BooleanField(
-        label=_("Notify consumers immediately when one joins or leaves"), required=False
+        label=_("Notify consumers immediately when a consumer joins or leaves"), required=False
     )
     retry_max_times = forms.IntegerField(
         label=_("Max retries"),

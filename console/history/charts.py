@@ -70,7 +70,7 @@ TOPIC_CHARTS = (
         _("msg/s"),
         (
             _line("received", _("received"), metrics.PUT),
-            _line("peak", _("peak 10 s"), metrics.PUT, How.PEAK),
+            _line("peak", _("10 s peak"), metrics.PUT, How.PEAK),
         ),
         OFFSETS,
     ),

@@ -27,7 +27,7 @@ RECENT: dict[str, tuple[int, Promise]] = {
     "1y": (365 * DAY_MS, _("1 y")),
 }
 DEFAULT = "1h"
-NOTHING = _("Nothing")
+NOTHING = _("None")
 EARLIER: dict[str, tuple[int, Promise, Promise]] = {
     "day": (DAY_MS, _("1 day earlier"), _("Yesterday")),
     "week": (7 * DAY_MS, _("1 week earlier"), _("Last week")),

@@ -143,7 +143,7 @@ def token_danger_of(token: Token) -> Danger:
             "The program that uses this token can no longer add marks. Its deployments won't "
             "fail because of it."
         ),
-        effects=(Effect(_("Marks it added, which are kept"), token.marks.count()),),
+        effects=(Effect(_("Marks added with it, which are kept"), token.marks.count()),),
         undo=_("This can't be undone. A new token has a different value."),
         action=_("Delete token"),
         keep=_("Cancel"),

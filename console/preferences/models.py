@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import models
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User
@@ -25,7 +25,7 @@ class Preferences(models.Model):
     class Theme(models.TextChoices):
         """Colours; AUTO follows the system."""
 
-        AUTO = "auto", _("System")
+        AUTO = "auto", pgettext_lazy("theme", "System")
         LIGHT = "light", _("Light")
         DARK = "dark", _("Dark")
 
@@ -56,7 +56,7 @@ class Place(models.Model):
     """A bookmarked page: a favourite, or a view with its filters."""
 
     class Kind(models.TextChoices):
-        """A FAVOURITE is one thing, a VIEW a list with its filters, columns and order."""
+        """A FAVOURITE is any page; a VIEW is a list with its filters, columns and order."""
 
         FAVOURITE = "favourite", _("Favourite")
         VIEW = "view", _("Saved view")

@@ -280,7 +280,7 @@ def _described() -> dict[str, Report]:
         logger.error("describe failed code=%d error=%s", answer.returncode, said)
         raise CatalogError(
             _("The analytics program isn't working: %(reason)s")
-            % {"reason": said.rpartition("\n")[2] or _("it gave no reason.")}
+            % {"reason": said.rpartition("\n")[2] or _("no reason given.")}
         )
     try:
         description = msgspec.json.decode(answer.stdout, type=Description)

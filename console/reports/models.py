@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 from django_celery_beat.models import PeriodicTask
 
 # A runner writes its heartbeat every HEARTBEAT_S and counts as lost LOST_AFTER_S after the last
@@ -38,7 +38,7 @@ class RunState(models.TextChoices):
     STARTING = "starting", _("Starting")
     RUNNING = "running", _("Running")
     WRITING = "writing", _("Writing")
-    DONE = "done", _("Done")
+    DONE = "done", pgettext_lazy("state", "Done")
     FAILED = "failed", _("Failed")
     CANCELLED = "cancelled", _("Cancelled")
 
@@ -63,7 +63,7 @@ class ReportRunQuerySet(models.QuerySet["ReportRun"]):
         return self.filter(state__in=ACTIVE)
 
     def lost(self, now: datetime) -> ReportRunQuerySet:
-        """Return the runs whose worker is gone, and those that no worker will take."""
+        """Return the runs whose worker is gone, and the queued runs that no worker will start."""
         silent = models.Q(state__in=WORKING, heartbeat_at__lt=now - timedelta(seconds=LOST_AFTER_S))
         forgotten = models.Q(
             state=RunState.QUEUED, created_at__lt=now - timedelta(seconds=QUEUED_SECONDS_MAX)
@@ -109,8 +109,7 @@ class ReportRun(models.Model):
     # host, pid and start time of the analytics process: enough to end it if its worker dies.
     process = models.JSONField(null=True, blank=True)
     cancel_requested = models.BooleanField(default=False)
-    # Set if the run should end as failed rather than cancelled, because the worker is shutting
-    # down.
+    # Set if the worker is shutting down, so that the run ends as failed rather than cancelled.
     stop_reason = models.CharField(max_length=SENTENCE_CHARS_MAX, blank=True)
 
     result = models.JSONField(null=True, blank=True)

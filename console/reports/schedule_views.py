@@ -141,7 +141,7 @@ def danger_of(schedule: PeriodicTask) -> Danger:
     shown = shown_schedule(schedule.pk)
     return Danger(
         title=_("Delete schedule %(name)s?") % {"name": schedule.name},
-        text=_("Its report no longer runs automatically. Results of earlier runs are kept."),
+        text=_("The report no longer runs automatically. Results of earlier runs are kept."),
         effects=(
             Effect(
                 _("Runs so far"),

@@ -80,7 +80,7 @@ class SendForm(forms.Form):
         label=_("Keys"),
         required=False,
         max_length=1_024,
-        help_text=_("Words to find the message by."),
+        help_text=_("Words that you can search for to find the message."),
         widget=forms.TextInput(attrs=NO_BREAKS),
     )
     properties = Words(

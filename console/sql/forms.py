@@ -38,7 +38,7 @@ class SaveForm(QueryForm):
 class RightForm(forms.Form):
     """Who can query the lake, and which topics."""
 
-    who = forms.ChoiceField(label=_("Who"))
+    who = forms.ChoiceField(label=_("Person or group"))
     scope = forms.ChoiceField(
         label=_("Topics"),
         choices=[("all", _("all topics")), ("some", _("selected topics"))],

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models import Q
-from django.utils.translation import gettext, gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
 from console.gateway.moment import now_ms
 
@@ -77,7 +77,7 @@ class QueryRun(models.Model):
         """The state of the run."""
 
         RUNNING = "running", _("Running")
-        DONE = "done", _("Done")
+        DONE = "done", pgettext_lazy("state", "Done")
         FAILED = "failed", _("Failed")
 
     query = models.ForeignKey(SavedQuery, on_delete=models.CASCADE, related_name="runs")

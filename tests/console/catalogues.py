@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CONSOLE = Path(__file__).resolve().parents[2] / "console"
 CATALOGUES = CONSOLE / "locale" / "en" / "LC_MESSAGES"
 PYTHON_CALLS = {"_", "gettext", "gettext_lazy", "gettext_noop", "ngettext"}
+CONTEXT_CALLS = {"pgettext", "pgettext_lazy"}
 CALL = re.compile(
     r"""\b(_|gettext|ngettext|pgettext)\((?:(?<=pgettext\()\s*u?'[^']*',)?"""
     r"""\s*u?((?:"(?:[^"\\]|\\.)*")|(?:'(?:[^'\\]|\\.)*'))"""
@@ -31,14 +32,17 @@ def words_of_python() -> Iterator[tuple[str, str]]:
     """Yield file and text of each call that translates a constant."""
     for path in sources("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id in PYTHON_CALLS
-                and node.args
-                and isinstance(node.args[0], ast.Constant)
-            ):
-                yield path.name, str(node.args[0].value)
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            if node.func.id in PYTHON_CALLS:
+                texts = node.args[:1]
+            elif node.func.id in CONTEXT_CALLS:
+                texts = node.args[1:2]
+            else:
+                continue
+            for text in texts:
+                if isinstance(text, ast.Constant):
+                    yield path.name, str(text.value)
 
 
 def words_of_templates() -> Iterator[tuple[str, str]]:

@@ -280,7 +280,7 @@ def test_each_key_of_a_message_finds_it_exactly(key, actors, brokers) -> None:
     part = actors.reader.get(FIND, {"by": "key", "topic": "Orders", "text": key[:-1]})
 
     assert offsets(found) == [(0, 0)]
-    assert "No broker's index" in part.text
+    assert "contain no message with exactly this key" in part.text
 
 
 def test_an_id_leads_to_its_message_and_a_unique_key_needs_the_topic(actors, brokers) -> None:

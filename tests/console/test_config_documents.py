@@ -167,7 +167,7 @@ def test_a_real_broker_s_files_are_taken_over(orders: FakeBroker) -> None:
         ("trebuchet: 1\ntopics:\n  A: {readQueueNums: 1}", "A is missing writeQueueNums.", 3),
         ("trebuchet: 1\ngroups:\n  g: {retryTimes: 1}", "g has no retryTimes.", 3),
         ("trebuchet: 1\ngroups:\n  g: {retryMaxTimes: yes}", "retryMaxTimes must be a whole", 3),
-        ("trebuchet: 1\ngroups:\n  1: {}", "Put it in quotes", None),
+        ("trebuchet: 1\ngroups:\n  1: {}", "Put the name in quotes", None),
         ("trebuchet: 1\ngroups:\n  g: {brokers: broker-a}", "brokers must be a list of names", 3),
         ("trebuchet: 1\ngroups:\n  g: {at: [1]}", "at must map broker names to values", 3),
         ("trebuchet: 1\ntopics:\n  TBW102: {}", "is created by the brokers themselves", 3),

@@ -68,7 +68,7 @@ def test_what_changed_while_somebody_looked_is_not_deleted(
 
     for token in (seen, "forged"):
         answer = actors.admin.post(DELETE, {"name": "Orders", "seen": token})
-        assert "Someone changed it" in answer.content.decode()
+        assert "The configuration changed while this page was open" in answer.content.decode()
     assert "Orders" in world.topic_configs
 
     seen = actors.admin.get(DELETE).context["danger"].hidden["seen"]

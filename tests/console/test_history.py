@@ -59,7 +59,7 @@ def test_points_are_rates_and_gaps_are_null(actors, brokers, first_ms) -> None:
     [received, peak] = answer["lines"]
     values = dict(zip(answer["times"], received["values"], strict=True))
     assert [values[first_ms + n * STEP_MS] for n in range(4)] == [5.0, None, 0.0, None]
-    assert peak["label"] == "peak 10 s"
+    assert peak["label"] == "10 s peak"
     assert answer["unit"] == "msg/s"
     assert answer["stepMs"] == STEP_MS
 

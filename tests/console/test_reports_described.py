@@ -238,7 +238,7 @@ def test_an_old_result_is_shown_as_its_own_time_described_it(
         ),
         ("print('{')", "describes its reports in an unknown format"),
         ('print(\'{"format": 2, "reports": []}\')', "in format 2; the console expects 1"),
-        ("raise SystemExit(3)", "working: it gave no reason."),
+        ("raise SystemExit(3)", "working: no reason given."),
     ],
 )
 def test_an_analytics_package_that_does_not_work_is_told_with_a_remedy(

@@ -105,7 +105,7 @@ def test_a_queue_of_which_nothing_is_kept_has_no_share(actors, brokers) -> None:
 
     page = actors.reader.get(reverse("topics:queues", args=["Orders"])).text
 
-    assert page.count("No messages from the last hour are known.") >= 2
+    assert page.count("No message data for the last hour.") >= 2
     assert "0.0 %" not in page
 
 
@@ -382,7 +382,7 @@ def test_queues_that_no_group_reads_are_not_called_read(actors, brokers) -> None
 
     part = actors.reader.get(reverse("topics:queues", args=["Orders"])).text
 
-    assert "nobody will read the retained messages" in part
+    assert "No group consumes this topic" in part
     assert "Step 2" not in part
 
 

@@ -82,6 +82,6 @@ def test_a_broker_that_does_not_tell_is_said_to(
 ) -> None:
     monkeypatch.setattr(gateway().sending, "undecided", lambda *_at: None)
 
-    assert "Apache RocketMQ brokers have no request" in actors.reader.get(
+    assert "Apache RocketMQ brokers don't support this request" in actors.reader.get(
         PAGE
     ).content.decode().replace("&#x27;", "'")

@@ -381,7 +381,7 @@ def silence_end(request: HttpRequest, pk: Number, dry_run: DryRun = False) -> Do
 def require_room(count: int, count_max: int) -> None:
     """Raise a conflict if the maximum number already exists."""
     if count >= count_max:
-        detail = _("There are already %(count)d, which is the maximum.")
+        detail = _("The maximum of %(count)d has been reached.")
         raise ProblemError(HTTPStatus.CONFLICT, detail % {"count": count_max})
 
 

@@ -264,7 +264,7 @@ def preview_or_apply(
     if refusal:
         raise ProblemError(HTTPStatus.CONFLICT, refusal)
     if plan.is_overtaken:
-        detail = _("Someone else changed it in the meantime, so nothing was changed.")
+        detail = _("Someone else made a change in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
     if changing.makes_secret(plan) and secret is None:
         detail = _("A secret is required. Set %(field)s.") % {"field": SECRET_FIELD}

@@ -301,7 +301,7 @@ def preview_or_apply_key(
     if plan.is_idle:
         return Done(detail=_("The account already has these values, so nothing was changed."))
     if plan.is_overtaken:
-        detail = _("Someone else changed it in the meantime, so nothing was changed.")
+        detail = _("Someone else made a change in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
     return Done(detail=done_message(key, plan), entry=configure(request, node, key, plan).pk)
 

@@ -190,7 +190,7 @@ def preview_or_apply(
     if plan.is_idle:
         return Done(detail=_("The account already has these values, so nothing was changed."))
     if plan.is_overtaken:
-        detail = _("Someone else changed it in the meantime, so nothing was changed.")
+        detail = _("Someone else made a change in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
     planning.require_own(request, plan)
     if refusal or (objection and not accept):

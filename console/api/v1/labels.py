@@ -66,7 +66,7 @@ def undo_label(
     if now == wanted:
         return Done(detail=_("The account already has these values, so nothing was changed."))
     if labels.is_overtaken(pages, done):
-        detail = _("Someone else changed it in the meantime, so nothing was changed.")
+        detail = _("Someone else made a change in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
     undoing = labels.restore_label(request, pages, done)
     detail = _("The label of %(name)s was restored.") % {"name": name}

@@ -116,7 +116,7 @@ def preview_or_apply_entry(
     if plan.is_idle:
         return Done(detail=_("The account already has these values, so nothing was changed."))
     if plan.is_overtaken:
-        detail = _("Someone else changed it in the meantime, so nothing was changed.")
+        detail = _("Someone else made a change in the meantime, so nothing was changed.")
         raise ProblemError(HTTPStatus.CONFLICT, detail, more=changes)
     if objection and not accept:
         raise ProblemError(HTTPStatus.CONFLICT, objection, more={"objection": objection})

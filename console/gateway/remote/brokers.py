@@ -59,7 +59,7 @@ class RemoteBrokers:
             raise GatewayError(
                 _("The brokers took longer than %(seconds)d seconds.")
                 % {"seconds": OPERATION_TIMEOUT_S},
-                _("They may be busy. Try again, or check their logs."),
+                _("The brokers may be busy. Try again, or check their logs."),
             ) from error
 
     def close(self) -> None:

@@ -105,5 +105,5 @@ async def changed(
             raise
         raise GatewayError(
             _("The broker at %s can't change this file.") % address,
-            _("Apache RocketMQ brokers have no request for listing them."),
+            _("Apache RocketMQ brokers don't support this request."),
         ) from error
