@@ -6,7 +6,7 @@ import re
 
 from django.utils.translation import gettext as _
 
-# The order matters: most browsers also name others in their User-Agent.
+# The order matters: most browsers also name other browsers in their User-Agent.
 BROWSERS = (
     (r"Edg(?:e|A|iOS)?/(\d+)", "Edge"),
     (r"OPR/(\d+)", "Opera"),

@@ -69,7 +69,7 @@ def accept_invitation(invitation: Invitation, password: str) -> User:
     """Create the account and invalidate the link.
 
     Raises:
-        TakenError: the link was used in the meantime.
+        InvitationUsedError: the link was used in the meantime.
     """
     try:
         # An account with a similar name may have been created since the invitation.

@@ -84,7 +84,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     """Redirect a browser to the provider.
 
     Raises:
-        AwayError: the provider is unreachable.
+        ProviderUnreachableError: the provider is unreachable.
     """
     # One attempt per browser: a new attempt replaces the previous one.
     for key in list(request.session.keys()):
@@ -100,8 +100,8 @@ def finish(request: HttpRequest) -> ProviderSignIn:
     """Return the account of the person whom the provider sent back.
 
     Raises:
-        AwayError: the provider is unreachable.
-        NotLetInError: the person isn't allowed to sign in.
+        ProviderUnreachableError: the provider is unreachable.
+        SignInRefusedError: the person isn't allowed to sign in.
     """
     return sign_in_subject(claims_of(request))
 
@@ -155,7 +155,7 @@ def provider() -> Any:
     """Return Authlib's client with the provider's metadata loaded.
 
     Raises:
-        AwayError: the provider is unreachable, or its issuer differs.
+        ProviderUnreachableError: the provider is unreachable, or its issuer differs.
     """
     oauth = OAuth()
     issuer = settings.TREBUCHET_OIDC_ISSUER
@@ -207,10 +207,10 @@ def redirect_address() -> str:
 
 
 def granted_roles(claims: Mapping[str, Any]) -> GrantedRoles | None:
-    """Return the roles that the provider's groups give, or None if they give none at all.
+    """Return the roles that the provider's groups give, or None if they give no role.
 
     Raises:
-        NotLetInError: the mapping names a custom role that doesn't exist.
+        SignInRefusedError: the mapping names a custom role that doesn't exist.
     """
     groups: Any = claims
     for part in settings.TREBUCHET_OIDC_CLAIM.split("."):
@@ -249,7 +249,7 @@ def granted_roles(claims: Mapping[str, Any]) -> GrantedRoles | None:
 
 
 def managed_roles() -> list[CustomRole]:
-    """Return the custom roles that the provider manages; people manage the others here."""
+    """Return the custom roles that the provider manages; administrators manage the others."""
     words = {word for each in settings.TREBUCHET_OIDC_ROLES.values() for word in each}
     names = [word.removeprefix(CUSTOM) for word in words if word.startswith(CUSTOM)]
     return list(CustomRole.objects.filter(name__in=names))
@@ -267,7 +267,7 @@ def sign_in_subject(claims: Mapping[str, Any]) -> ProviderSignIn:
     """Return the account of a subject with its current roles; create it if it's new.
 
     Raises:
-        NotLetInError: there is no role or no name for it, or the account is disabled.
+        SignInRefusedError: the person has no role or no name, or the account is disabled.
     """
     issuer, subject = settings.TREBUCHET_OIDC_ISSUER, str(claims["sub"])
     known = Identity.objects.filter(issuer=issuer, subject=subject).first()

@@ -55,7 +55,7 @@ class NotAllowedError(PermissionDenied):
 
 
 class ScopeMissingError(PermissionDenied):
-    """The token lacks a scope for something that its owner may do."""
+    """The token lacks a scope for an action that its owner is allowed."""
 
     def __init__(self, scope: str) -> None:
         super().__init__(scope)
@@ -113,7 +113,7 @@ class Rights:
         return of_all and not self.lacking(action, EVERYTHING)
 
     def administers(self, scope: str) -> bool:
-        """Return whether this is an administrator, and a token of theirs has the scope."""
+        """Return whether this is an administrator, and the token, if any, has the scope."""
         return self.is_all and (self.scopes is None or has(self.scopes, scope))
 
     def require_administrator(self, scope: str) -> None:

@@ -87,7 +87,7 @@ def wait_for_code(request: HttpRequest, account: User, next_url: str) -> None:
 
 
 def pending_on(request: HttpRequest) -> Pending | None:
-    """Return who has entered a password but no code yet, or None if it was too long ago."""
+    """Return the person who entered a password but no code yet, or None after a timeout."""
     kept = request.session.get(PENDING)
     if not kept or kept["until_ms"] < now_ms():
         return None

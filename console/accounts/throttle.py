@@ -3,8 +3,8 @@
 An attempt from an unknown browser adds to four counters: of the account from this network, of the
 network, of the provider's customer (IPv6), and of the account from everywhere. If any counter is
 full, the attempt is refused. A browser in which the account has signed in before
-(console/accounts/devices.py) has a single counter of its own instead, so that nobody else can lock
-its owner out. Refused attempts don't count: a lock ends WINDOW after the last attempt whose
+(console/accounts/devices.py) has a single counter of its own instead, so that other people can't
+lock its owner out. Refused attempts don't count: a lock ends WINDOW after the last attempt whose
 password was checked. An attempt that can't be counted is refused.
 """
 
@@ -62,7 +62,7 @@ class Attempt:
     of_stranger: bool = False
 
     def count(self) -> None:
-        """Count the attempt as failed, in every counter or in none.
+        """Count the attempt as failed, either in every counter or not at all.
 
         Raises:
             LockedError: a counter is full.

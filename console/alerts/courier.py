@@ -1,8 +1,8 @@
 """Sends the messages in the outbox, in order for each channel, in a thread of the collector.
 
 A message is marked as sent after the response arrives. If the process dies in between, it is sent
-again with the same ID, so delivery is at least once. The first pending message blocks the ones
-behind it for as long as retrying may help.
+again with the same ID, so delivery is at least once. The first pending message blocks the messages
+behind it for as long as a retry might help.
 """
 
 from __future__ import annotations

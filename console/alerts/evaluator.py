@@ -120,7 +120,7 @@ class Evaluator:
         return min(max(0, passed), PASSED_MS_MAX)
 
     def _end_other_evaluators_alerts(self, passed: int, now_ms: int) -> None:
-        """End the alerts of disabled rules, and notify the channels that saw them begin."""
+        """End the alerts of disabled rules, and notify the channels that announced them."""
         for rule in Rule.objects.filter(enabled=False, alerts__open_key__isnull=False).distinct():
             with isolated("ending a rule's alerts", rule.name), transaction.atomic():
                 end_all(rule, now_ms)

@@ -1,4 +1,4 @@
-"""Marks on charts for when a subject's alerts fired and ended."""
+"""Marks on charts at the times when a subject's alerts fired and ended."""
 
 from __future__ import annotations
 

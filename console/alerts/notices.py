@@ -31,7 +31,7 @@ WAITING_MAX = 100
 
 @dataclass(slots=True)
 class ThreadNews:
-    """The news of one thread."""
+    """The changes in one thread that its channels haven't been notified of."""
 
     key: str
     firing: list[Alert] = field(default_factory=list)

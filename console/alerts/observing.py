@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from console.verdicts.judge import Verdict
 
 MISSING_SLOTS = 60
-"""A metric is missing if it had a value within this many minutes and has none now."""
+"""A metric counts as missing if it had a value within this many minutes but has no value now."""
 MISSING_MINUTES_MAX = 45
 QUERY = "query"
 FRESH_MS = 3 * MINUTE_MS
@@ -165,7 +165,7 @@ class Observation:
             }
             first = now_ms // MIDDLE.step_ms - slots
             read = store.read([ids[each] for each in subjects], MIDDLE, first, slots)
-            # A rule that needs one slot finds the same value at the end of the sixty.
+            # A rule that needs one slot finds the same value in the last of the sixty slots.
             self._points |= {each: read[ids[each]] for each in subjects}
 
     def of(self, rule: Rule) -> tuple[Mapping[Key, Seen], Sign]:

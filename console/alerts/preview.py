@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SLOTS = DAY_MS // MINUTE_MS
 SUBJECTS_MAX = 300
 VERDICT_EVERY = 5
-"""Minutes between evaluations of issues, each of which costs a thousand times a threshold's."""
+"""Minutes between evaluations of issues, which cost a thousand times as much as thresholds."""
 SECONDS_MAX = 2.5
 
 

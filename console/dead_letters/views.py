@@ -1,4 +1,4 @@
-"""Pages of dead letters: the groups that have some, and a group's dead letters."""
+"""Pages of dead letters: the groups that have dead letters, and the dead letters of one group."""
 
 from __future__ import annotations
 

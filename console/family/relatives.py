@@ -1,8 +1,8 @@
 """Finds all records of a message that brokers store, using their indexes.
 
 Delayed copies, retries, dead letters and resent copies share the message's unique key, or contain
-the location of the first record. So do half messages, which our brokers return in a request of
-their own; a committed message has the location of its last half message.
+the location of the first record. So do half messages, which Trebuchet brokers return in a separate
+request; a committed message has the location of its last half message.
 """
 
 from __future__ import annotations

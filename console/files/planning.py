@@ -211,7 +211,7 @@ def finish(
 
 
 def require_own(request: HttpRequest, plan: Plan) -> None:
-    """Check the person's rights for everything in a plan before applying any of it.
+    """Check the person's rights for every entry of a plan before applying it.
 
     Raises:
         NotAllowedError: the person isn't allowed to change one of the entries.

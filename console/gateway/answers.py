@@ -127,7 +127,7 @@ class RuntimeInfo:
 
     @property
     def counts_since_ms(self) -> int | None:
-        """Start time of a broker whose daily counts start there (no midnight since then)."""
+        """Start time of a broker that hasn't passed midnight since, when its counts begin."""
         if self.put_before_today != 0 or self.boot_timestamp_ms is None:
             return None
         is_young = self.read_at_ms - self.boot_timestamp_ms < DAY_MS

@@ -44,7 +44,7 @@ class Sending:
 
 
 class Delivered(NamedTuple):
-    """A client's result for a message delivered to it; `result` is in the client's words."""
+    """A client's result for a message delivered to it; `result` is the client's own text."""
 
     result: str
     remark: str

@@ -99,7 +99,7 @@ class ClusterGateway(Protocol):
         """
 
     def internals(self, node: BrokerNode) -> Internals:
-        """Return what runs inside a broker and where it waits.
+        """Return a broker's threads, latencies, memory and waits.
 
         Raises:
             RequestFailedError: RocketMQ brokers don't support this.
@@ -458,7 +458,7 @@ class RecorderGateway(Protocol):
     def levels(self) -> dict[str, TraceLevel | GatewayError]: ...
 
     def set_level(self, level: Level, minutes: int | None = None) -> None:
-        """Set the trace level of all masters; `full` requires minutes and then ends by itself."""
+        """Set the trace level of all masters; `full` needs minutes and ends automatically."""
 
     def recorded(
         self, question: Question, minutes: int, limit: int, wanted: WatchFilter

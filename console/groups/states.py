@@ -70,7 +70,7 @@ COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group's state, or None with the reason. `topic` is where, `since_ms` since when."""
+    """A group's state, or None with the reason; `topic` and `since_ms` are its place and start."""
 
     reading: Reading | None
     reason: str = ""

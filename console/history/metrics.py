@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 PARTS_MAX = 0xFFFE
 WHOLE = 0xFFFF
-"""The part that stands for the entire subject."""
+"""The part that represents the entire subject."""
 
 
 class Kind(Enum):

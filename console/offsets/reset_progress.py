@@ -27,7 +27,7 @@ SEEN_KEPT_S = 3_600
 
 
 class Followed(StrEnum):
-    """Whether a queue's consumer has moved to its new offset."""
+    """Whether the consumer of a queue has moved to the new offset."""
 
     WAITING = "waiting"
     THERE = "there"

@@ -102,7 +102,7 @@ class Total:
 class Summary:
     """All data of the overview.
 
-    Unconfirmed brokers are listed but count nowhere else.
+    Unconfirmed brokers are listed but not counted.
     """
 
     brokers: tuple[BrokerRow, ...]

@@ -136,7 +136,8 @@ def _say(level: str, text: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    # Processes that the worker left to end by themselves: reap them, and kill any that remain.
+    # Processes that were still ending when the worker became this process: reap them, and kill any
+    # that remain.
     left = [int(word) for word in arguments if word.isdigit()]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 

@@ -185,7 +185,7 @@ def _mark_lost(run: ReportRun) -> bool:
 
 
 def run_lost_again() -> int:
-    """Requeue, once each, scheduled runs that ended because their worker did; return the number.
+    """Requeue scheduled runs that ended with their worker, once each; return the number.
 
     Nobody watches a schedule, so the report for that time would simply be missing.
     """

@@ -1,7 +1,7 @@
 """Metrics of services next to the console: Redis, the worker, the lake.
 
 Reading them takes seconds, too long for a scrape. The page shows values from the last minute, and
-none for the first seconds after a start.
+no values in the first seconds after a start.
 """
 
 from __future__ import annotations

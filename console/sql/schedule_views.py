@@ -39,7 +39,7 @@ def schedule(request: HttpRequest, pk: int) -> HttpResponse:
     found = schedule_of(query)
     given = found or new_schedule(query)
     posted = request.POST if request.method == "POST" else None
-    # The schedule has the query's name, so the form needs none.
+    # The schedule has the query's name, so the form has no field for it.
     form = ScheduleForm(
         posted,
         initial=initial_of(found),

@@ -362,7 +362,7 @@ class TraceBridge:
             for wanted in dict.fromkeys(viewer.filter for viewer in self._viewers)
         }
         if names != self._names:
-            # Names are never reused, so events still in transit for an old filter reach nobody.
+            # Names are never reused, so events still in transit for an old filter reach no viewer.
             self._names = names
             for broker in self._brokers.values():
                 broker.refilter.set()

@@ -32,8 +32,8 @@ def name_servers() -> str:
 def mqadmin(command: str, options: dict[str, object]) -> str:
     """Return a command line for mqadmin 4.9.7, quoted for a shell.
 
-    A value of None is an option without a value. The options of each command are tested against the
-    original in tests/interop/mqadmin_cases.py; don't use others.
+    A value of None is an option without a value. The options of each command are tested against
+    RocketMQ's mqadmin in tests/interop/mqadmin_cases.py; don't use others.
     """
     words = ["mqadmin", command, "-n", name_servers()]
     for option, value in options.items():

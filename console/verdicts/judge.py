@@ -173,7 +173,7 @@ class Judge:
 
 
 def group_of(progress: Subject) -> Subject:
-    """Return the group on the same broker; groups of the same name elsewhere may be unrelated."""
+    """Return the group on the same broker; groups with this name elsewhere may be unrelated."""
     return progress._replace(kind=metrics.GROUP, name=progress.name.partition("@")[0])
 
 

@@ -29,8 +29,8 @@ LISTED_MAX = 50
 class Said:
     """Verdicts to show next to the flow, most urgent first.
 
-    If `is_judged` is False, the rules haven't run recently, so an empty list doesn't mean all is
-    well.
+    If `is_judged` is False, the rules haven't run recently, so an empty list doesn't mean that
+    there are no issues.
     """
 
     verdicts: list[Shown]

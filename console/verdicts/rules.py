@@ -157,7 +157,7 @@ def does_not_shrink(seen: Seen, evidence: Evidence) -> Found | None:
 
 
 def still_stands(seen: Seen, evidence: Evidence) -> Found | None:
-    """Continue while nothing is consumed, even if the consumers are unknown."""
+    """Continue while the group consumes nothing, even if its consumers are unknown."""
     gone = seen.group.values(metrics.MEMBERS)[-GONE_MINUTES - 1 :] if seen.group is not None else []
     lag = seen.own.last(metrics.LAG)
     if not lag or seen.own.sum(metrics.CONSUMED, STILL_MINUTES) != 0:

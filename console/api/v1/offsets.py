@@ -192,7 +192,7 @@ def preview_or_apply(request: HttpRequest, plan: Plan, *, dry_run: bool) -> Done
 
 
 def undo_reset(request: HttpRequest, entry: int, *, dry_run: bool) -> Done | PlanOut:
-    """Restore the offsets from before a reset, if none has changed since."""
+    """Restore the offsets from before a reset, unless an offset has changed since."""
     reset = reset_of(entry)
     if reset is None:
         raise MissingError(_("This reset doesn't exist."))

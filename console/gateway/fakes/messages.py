@@ -78,7 +78,7 @@ class FakeMessages:
         stored = self._broker.queues[TopicQueue(queue.topic, queue.queue_id)]
         async with self._broker.stored:
             await self._broker.stored.wait_for(lambda: stored.max_offset != queue_offset)
-        # Outside the retained range, the broker only returns the next offset.
+        # Outside the retained range, the broker returns only the next offset.
         begin = min(max(queue_offset, stored.min_offset), stored.max_offset)
         count = min(PULL_MESSAGES_MAX, stored.max_offset - begin) if begin == queue_offset else 0
         return Pulled(count, begin + count)

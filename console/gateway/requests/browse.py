@@ -91,7 +91,7 @@ async def view(
     try:
         answer = await call(ask, address, code, {"offset": commit_log_offset})
     except RequestFailedError as error:
-        # The same code stands for all other errors.
+        # The broker returns the same code for all other errors.
         if error.code == SYSTEM_ERROR and error.remark.startswith(NO_MESSAGE):
             return None
         raise
