@@ -15,7 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 # Apps must be loaded before the imports below reach their models.
 pages = get_asgi_application()
 
-from console.accounts.sessions import SignedInNow, is_cookie_signed_in  # noqa: E402  (needs loaded apps)
+from console.accounts.sessions import CurrentSocketUser, is_cookie_signed_in  # noqa: E402  (needs loaded apps)
 from console.api.tokens import is_token_usable  # noqa: E402
 from console.flow.routing import websocket_urlpatterns as flow_urlpatterns  # noqa: E402
 from console.serving.body_limit import BodyLimit  # noqa: E402
@@ -42,7 +42,7 @@ application = ProtocolTypeRouter(
         ),
         "lifespan": Lifespan(lambda: export_to_collector(bridge)),
         "websocket": AuthMiddlewareStack(
-            SignedInNow(
+            CurrentSocketUser(
                 SameOrigin(URLRouter([*websocket_urlpatterns, *flow_urlpatterns, elsewhere]))
             )
         ),

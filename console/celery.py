@@ -65,7 +65,7 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 
 
 @setup_logging.connect
-def log_as_the_web_process_does(loglevel: int | None = None, **_: object) -> None:
+def keep_django_logging(loglevel: int | None = None, **_: object) -> None:
     """Keep Celery from installing its own log handlers, which don't escape lines.
 
     Celery's own lines use the level from its command line, because the ready message is needed.

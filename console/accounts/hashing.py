@@ -48,7 +48,7 @@ class Argon2InTurn(Argon2PasswordHasher):
             return bool(super().verify(password, encoded))
 
 
-class StrangersLine:
+class UnknownBrowserQueue:
     """The short queue of requests from unknown browsers, served one at a time. Thread-safe."""
 
     def __init__(self, *, waiting_max: int, wait_s: float) -> None:
@@ -76,4 +76,4 @@ class StrangersLine:
             self._places.release()
 
 
-strangers_line = StrangersLine(waiting_max=STRANGERS_WAITING_MAX, wait_s=STRANGER_WAITS_S)
+strangers_line = UnknownBrowserQueue(waiting_max=STRANGERS_WAITING_MAX, wait_s=STRANGER_WAITS_S)

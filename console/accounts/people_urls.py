@@ -20,6 +20,6 @@ urlpatterns = [
     path("<int:person>/switch/", views.switch, name="switch"),
     path("<int:person>/sessions/end/", views.end_sessions, name="sessions-end"),
     path("<int:person>/sessions/<int:session>/end/", views.end_session, name="session-end"),
-    path("<int:person>/second-step/off/", second_step_views.take_off_other, name="second-step-off"),
+    path("<int:person>/second-step/off/", second_step_views.turn_off_for, name="second-step-off"),
     path("<int:person>/remove/", views.remove, name="remove"),
 ]

@@ -231,11 +231,11 @@ def whole_numbers(texts: Iterable[str]) -> list[int]:
 @administrators_action
 def end_session(request: HttpRequest, person: int, session: int) -> HttpResponse:
     """End one of a person's sessions."""
-    messages.success(request, session_ended(request, person, session))
+    messages.success(request, end_session_of(request, person, session))
     return redirect("people:detail", person)
 
 
-def session_ended(request: HttpRequest, person: int, session: int) -> str:
+def end_session_of(request: HttpRequest, person: int, session: int) -> str:
     """End a session; return a sentence for the user."""
     row = get_object_or_404(SignedIn, pk=session, user_id=person)
     with change(
@@ -253,11 +253,11 @@ def end_sessions(request: HttpRequest, person: int) -> HttpResponse:
     """End all sessions of a person; for yourself, all but the current one."""
     account = found(person).account
     here = request.session.session_key if account.pk == request.user.pk else None
-    messages.success(request, sessions_ended(request, account, here))
+    messages.success(request, end_sessions_of(request, account, here))
     return redirect("people:detail", person)
 
 
-def sessions_ended(request: HttpRequest, account: User, here: str | None) -> str:
+def end_sessions_of(request: HttpRequest, account: User, here: str | None) -> str:
     """End all sessions of an account but one; return a sentence for the user."""
     with change(request, "account.sessions-end", account.get_username()) as entry:
         count = signed_in.end_others(account, here)

@@ -71,7 +71,7 @@ def is_required(account: User | AnonymousUser) -> bool:
     return mode == EVERYONE or account.is_staff
 
 
-def has_to_set_up(account: User | AnonymousUser) -> bool:
+def must_set_up(account: User | AnonymousUser) -> bool:
     """Return whether an account must set up a second step before it can open pages."""
     return is_required(account) and device_of(account) is None
 
@@ -86,7 +86,7 @@ def wait_for_code(request: HttpRequest, account: User, next_url: str) -> None:
     }
 
 
-def pending_on(request: HttpRequest) -> Pending | None:
+def pending_sign_in(request: HttpRequest) -> Pending | None:
     """Return the person who entered a password but no code yet, or None after a timeout."""
     kept = request.session.get(PENDING)
     if not kept or kept["until_ms"] < now_ms():
@@ -160,7 +160,7 @@ def codes_left(account: User) -> int:
     return RecoveryCode.objects.filter(user=account).count()
 
 
-def take_off(account: User) -> None:
+def turn_off(account: User) -> None:
     """Let an account sign in with its password alone."""
     with transaction.atomic():
         TOTPDevice.objects.filter(user=account).delete()

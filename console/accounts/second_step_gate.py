@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.shortcuts import redirect
 
-from console.accounts.second_step import has_to_set_up
+from console.accounts.second_step import must_set_up
 from console.audit.requests import TOKEN
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ OPEN = frozenset(
 """Pages needed to set up the second step or to sign out."""
 
 
-class SecondStepFirst:
+class RequireSecondStep:
     """Middleware: redirects accounts without a required second step to its setup page."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -45,6 +45,6 @@ class SecondStepFirst:
         # Programs authenticate with a token and can't use an app.
         if match is None or match.view_name in OPEN or TOKEN in request.META:
             return None
-        if not has_to_set_up(request.user):
+        if not must_set_up(request.user):
             return None
         return redirect("accounts:second-step")

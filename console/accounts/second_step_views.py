@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
-def kind_asked(request: HttpRequest, account: User, asked: CodeForm, deed: str) -> Kind | None:
+def checked_kind(request: HttpRequest, account: User, asked: CodeForm, deed: str) -> Kind | None:
     """Return the kind of a form's code; count, log and report a wrong code."""
     if not asked.is_valid():
         return None
@@ -55,13 +55,13 @@ def kind_asked(request: HttpRequest, account: User, asked: CodeForm, deed: str) 
 @require_http_methods(["GET", "HEAD", "POST"])
 def code(request: HttpRequest) -> HttpResponse:
     """Ask for a code after the password, and sign the person in."""
-    pending = second_step.pending_on(request)
+    pending = second_step.pending_sign_in(request)
     if pending is None:
         return redirect("accounts:sign-in")
     asked = CodeForm(request.POST or None)
     kind = None
     if request.method == "POST":
-        kind = kind_asked(request, pending.account, asked, "account.sign-in")
+        kind = checked_kind(request, pending.account, asked, "account.sign-in")
     if kind is None:
         status = HTTPStatus.UNPROCESSABLE_ENTITY if asked.is_bound else HTTPStatus.OK
         return render(request, "accounts/code.html", {"form": asked}, status=status)
@@ -138,7 +138,7 @@ def renew_codes(request: HttpRequest) -> HttpResponse:
     account = request.user
     assert account.is_authenticated
     asked = CodeForm(request.POST)
-    if kind_asked(request, account, asked, "account.recovery-codes") is None:
+    if checked_kind(request, account, asked, "account.recovery-codes") is None:
         return shown(request, asked)
     with change(request, "account.recovery-codes", account.get_username()):
         codes = second_step.new_recovery_codes(account)
@@ -146,7 +146,7 @@ def renew_codes(request: HttpRequest) -> HttpResponse:
 
 
 @action
-def take_off(request: HttpRequest) -> HttpResponse:
+def turn_off(request: HttpRequest) -> HttpResponse:
     """Remove the second step from the current account after a valid code."""
     account = request.user
     assert account.is_authenticated
@@ -154,10 +154,10 @@ def take_off(request: HttpRequest) -> HttpResponse:
     if second_step.is_required(account):
         messages.error(request, _("Your role requires two-step authentication."))
         return redirect("accounts:second-step")
-    if kind_asked(request, account, asked, "account.second-step-off") is None:
+    if checked_kind(request, account, asked, "account.second-step-off") is None:
         return shown(request, asked)
     with change(request, "account.second-step-off", account.get_username()):
-        second_step.take_off(account)
+        second_step.turn_off(account)
     messages.success(
         request, _("Two-step authentication is off. Your password alone is enough to sign in.")
     )
@@ -165,7 +165,7 @@ def take_off(request: HttpRequest) -> HttpResponse:
 
 
 @administrators_form
-def take_off_other(request: HttpRequest, person: int) -> HttpResponse:
+def turn_off_for(request: HttpRequest, person: int) -> HttpResponse:
     """Remove the second step of an account whose app and recovery codes are lost."""
     account = found(person).account
     question = confirmation(request, removal_danger(account))
@@ -179,7 +179,7 @@ def remove_second_step(request: HttpRequest, account: User) -> str:
     """Remove an account's second step; return a sentence for the user."""
     name = account.get_username()
     with change(request, "account.second-step-off", name):
-        second_step.take_off(account)
+        second_step.turn_off(account)
     return _("%(name)s can now sign in with a password alone.") % {"name": name}
 
 

@@ -106,7 +106,7 @@ class SessionWatch:
             await asyncio.sleep(self._every_s)
             places = {each.place for each in self._followers}
             try:
-                found = await database_sync_to_async(self._standings)(places)
+                found = await database_sync_to_async(self._session_states)(places)
             except Exception as error:  # noqa: BLE001  no socket may outlive its session
                 self._unreadable(error)
                 continue
@@ -117,7 +117,7 @@ class SessionWatch:
                     follower.standing = standing
                     follower.changed.set()
 
-    def _standings(self, places: Collection[Place]) -> dict[Place, object]:
+    def _session_states(self, places: Collection[Place]) -> dict[Place, object]:
         shared = self.shared()
         return {place: (each, shared) for place, each in session_states(places).items()}
 

@@ -12,7 +12,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import parse_cookie
 from django.utils.module_loading import import_string
 
-from console.accounts.second_step import has_to_set_up
+from console.accounts.second_step import must_set_up
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -35,7 +35,7 @@ async def is_cookie_signed_in(scope: dict[str, Any]) -> bool:
     return False
 
 
-class SignedInNow:
+class CurrentSocketUser:
     """ASGI middleware: sets the socket's user from the session's current state."""
 
     def __init__(self, application: Any) -> None:
@@ -52,6 +52,6 @@ def account_of(session_key: str) -> User | None:
     """Return the account that a session belongs to now; not for use in an event loop."""
     store = import_string(f"{settings.SESSION_ENGINE}.SessionStore")(session_key=session_key)
     user = get_user(cast("HttpRequest", SimpleNamespace(session=store)))
-    if not user.is_authenticated or not user.is_active or has_to_set_up(user):
+    if not user.is_authenticated or not user.is_active or must_set_up(user):
         return None
     return user

@@ -25,7 +25,7 @@ NOTED_EVERY_S = 60
 """Limits writes to the database to one per session and interval."""
 
 
-class NoteSessions:
+class RecordSessions:
     """Middleware: records when, from where and by which browser a session is used."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

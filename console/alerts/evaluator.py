@@ -103,7 +103,7 @@ class Evaluator:
                     raise one.error
                 if one.error is not None:
                     problems.append(f"{rule.name}: not applied; see the collector's log")
-            self._end_other_evaluators_alerts(passed, now_ms)
+            self._end_alerts_of_disabled_rules(passed, now_ms)
             problem = "; ".join(problems)[:400]
             Preferences.objects.filter(pk=kept.pk).update(looked_ms=now_ms, looked_problem=problem)
         self._log_change(problem)
@@ -119,7 +119,7 @@ class Evaluator:
             passed = now_ms - kept.looked_ms if kept.looked_ms is not None else 0
         return min(max(0, passed), PASSED_MS_MAX)
 
-    def _end_other_evaluators_alerts(self, passed: int, now_ms: int) -> None:
+    def _end_alerts_of_disabled_rules(self, passed: int, now_ms: int) -> None:
         """End the alerts of disabled rules, and notify the channels that announced them."""
         for rule in Rule.objects.filter(enabled=False, alerts__open_key__isnull=False).distinct():
             with isolated("ending a rule's alerts", rule.name), transaction.atomic():

@@ -134,7 +134,7 @@ def put(channel: Channel, content: dict[str, Any], now_ms: int) -> Message:
     if count >= WAITING_MAX:
         waiting.update(state=Message.State.LEFT_OUT, outcome="")
         with translation.override(channel.speaks):
-            content = of_everything(channel, count + 1)
+            content = summary_of_all(channel, count + 1)
     return Message.objects.create(channel=channel, created_ms=now_ms, content=content)
 
 
@@ -161,7 +161,7 @@ def combined(rule: Rule, told: Sequence[ThreadNews]) -> dict[str, Any]:
     return made(rule.name, firing, ended, {"repeat": all(each.is_repeat for each in told)})
 
 
-def of_everything(channel: Channel, left_out: int) -> dict[str, Any]:
+def summary_of_all(channel: Channel, left_out: int) -> dict[str, Any]:
     """Return a summary of all firing alerts for a channel, which replaces many messages."""
     firing = Alert.objects.filter(
         state=Alert.State.FIRING, muted="", rule__channels=channel
@@ -180,13 +180,13 @@ def made(
         "rule": name,
         "firing": len(firing),
         "resolved": len(ended),
-        "alerts": [told_alert(alert) for alert in shown],
+        "alerts": [alert_facts(alert) for alert in shown],
         "more": len(firing) + len(ended) - len(shown),
         **more,
     }
 
 
-def told_alert(alert: Alert) -> dict[str, Any]:
+def alert_facts(alert: Alert) -> dict[str, Any]:
     words = words_of(alert)
     return {
         "id": alert.pk,

@@ -12,7 +12,7 @@ from console.alerts.windows import is_about
 from console.history.metrics import BROKER, Subject
 from console.history.series import values_of
 from console.history.tiers import MIDDLE, MINUTE_MS
-from console.sql.scheduled import last_word
+from console.sql.scheduled import current_run
 from console.verdicts.judge import verdicts_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def what_of(rule: Rule) -> str:
 def of_query(rule: Rule, now_ms: int) -> tuple[dict[Key, Seen], Sign]:
     """Return the sign of a query's last run: HOLDS if it returned rows, else CLEAR."""
     query = rule.query
-    run = None if query is None else last_word(query, datetime.fromtimestamp(now_ms / 1_000, UTC))
+    run = None if query is None else current_run(query, datetime.fromtimestamp(now_ms / 1_000, UTC))
     if query is None or run is None:
         return {}, Sign.UNKNOWN
     sign = Sign.HOLDS if run.rows else Sign.CLEAR

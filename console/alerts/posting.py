@@ -40,7 +40,7 @@ def request(method: str, target: Target, headers: Mapping[str, str], body: bytes
     address = first_of(checked(target))
     connected = socket.create_connection((address, target.port), timeout=SECONDS_MAX)
     # Each read may take SECONDS_MAX, so a slow peer could keep the request open without this.
-    watchdog = threading.Timer(SECONDS_MAX, _shut, [connected])
+    watchdog = threading.Timer(SECONDS_MAX, _close_connection, [connected])
     watchdog.daemon = True
     watchdog.start()
     try:
@@ -67,6 +67,6 @@ def request(method: str, target: Target, headers: Mapping[str, str], body: bytes
         connected.close()
 
 
-def _shut(connected: socket.socket) -> None:
+def _close_connection(connected: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)

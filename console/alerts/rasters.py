@@ -76,13 +76,13 @@ def png_of(picture: Picture) -> bytes:
 def writable(language: str) -> str:
     """Return the language for a picture's own text: this one if a font has it, or English."""
     letter = SAMPLES.get(language.partition("-")[0])
-    return language if letter is None or _is_there(letter) else "en"
+    return language if letter is None or _has_glyph(letter) else "en"
 
 
 def is_font_missing(picture: Picture) -> bool:
     """Return whether a picture shows code points because this machine has no Chinese font."""
     letters = {each for shape in picture.shapes if isinstance(shape, Words) for each in shape.text}
-    has_all = all(map(_is_there, filter(is_east_asian, letters)))
+    has_all = all(map(_has_glyph, filter(is_east_asian, letters)))
     return not has_all and not fonts.files(fonts.CHINESE)
 
 
@@ -90,7 +90,7 @@ def is_east_asian(letter: str) -> bool:
     return any(first <= ord(letter) <= last for first, last in EAST_ASIAN)
 
 
-def _is_there(letter: str) -> bool:
+def _has_glyph(letter: str) -> bool:
     """Return whether a font has a character; search for fonts again before reporting it missing."""
     if any(_has(font, letter) for font in fonts_of(TEXT_SIZE)):
         return True

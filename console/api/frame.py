@@ -33,7 +33,7 @@ SAFE = frozenset({"GET", "HEAD"})
 UNKEPT = "trebuchet.answer_unkept"
 
 
-def keep_no_answer(request: HttpRequest) -> None:
+def omit_stored_body(request: HttpRequest) -> None:
     """Don't store the body of this response, because it holds a secret that is shown only once."""
     request.META[UNKEPT] = True
 

@@ -52,7 +52,7 @@ def body_of(data: bytes, *, is_cut: bool, form: str = "") -> Body:
     text = decoded(data, lacking_max=UTF8_BYTES_MAX - 1 if is_cut else 0)
     if text is None:
         return dumped(data, ("bytes",))
-    laid_out = set_out(text) if not is_cut and text.lstrip()[:1] in ("{", "[") else None
+    laid_out = formatted_json(text) if not is_cut and text.lstrip()[:1] in ("{", "[") else None
     forms = ("text", "bytes") if laid_out is None else ("json", "tree", "text", "bytes")
     if form == "bytes":
         return dumped(data, forms)
@@ -64,7 +64,7 @@ def body_of(data: bytes, *, is_cut: bool, form: str = "") -> Body:
     return Body("json", laid_out, forms)
 
 
-def set_out(text: str) -> str | None:
+def formatted_json(text: str) -> str | None:
     """Return JSON with line breaks, or None if the text isn't JSON."""
     try:
         # This keeps the text of numbers and doesn't round any.

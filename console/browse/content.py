@@ -99,7 +99,7 @@ class Filter(NamedTuple):
         return any((self.text, self.path, self.name, self.tag, self.key, self.client))
 
     @property
-    def looks_into_bodies(self) -> bool:
+    def reads_bodies(self) -> bool:
         return bool(self.text or self.path)
 
     @property

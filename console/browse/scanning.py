@@ -60,7 +60,7 @@ class Progress(NamedTuple):
         return self.left <= 0
 
     @property
-    def goes_on(self) -> bool:
+    def is_continuing(self) -> bool:
         """Whether the search continues without being asked to."""
         return not (
             self.is_done
@@ -129,7 +129,7 @@ def step(wanted: Wanted, condition: Filter, progress: Progress) -> Step:
         left = came.left
         for at, message in enumerate(came.messages):
             before = message.place
-            if condition.looks_into_bodies and (message.body is None or message.is_cut):
+            if condition.reads_bodies and (message.body is None or message.is_cut):
                 unread += 1
             if condition.matches(message):
                 found.append(message)

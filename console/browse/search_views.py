@@ -87,7 +87,7 @@ def asked_of(request: HttpRequest) -> Asked:
     problem = ""
     if not rights_on(request).may(Action.READ, topic):
         fields = ()
-        if condition.looks_into_bodies:
+        if condition.reads_bodies:
             problem = _(
                 "To search message bodies, you need a role that can read bodies of this topic."
             )

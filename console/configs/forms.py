@@ -65,7 +65,7 @@ class ConfigForm(forms.Form, Generic[Config]):
         """The brokers in the form; only after `is_valid`."""
         return list(self.cleaned_data["broker_names"])
 
-    def was_opened_on(self, seen: str) -> None:
+    def add_seen_state(self, seen: str) -> None:
         """Add a hidden field with the state that the form was opened on; only for an edit."""
         self.initial["seen"] = seen
         if self.is_bound:

@@ -173,7 +173,7 @@ class ConfigPages:
         )
         now = state_of(subject)
         if not form.is_bound:
-            form.was_opened_on(sealed_state(now, self.kind))
+            form.add_seen_state(sealed_state(now, self.kind))
             # A link may propose values; the plan shows them like any others.
             proposed = {key: request.GET[key] for key in form.fields if key in request.GET}
             form.initial.update(proposed)
@@ -190,9 +190,9 @@ class ConfigPages:
                         "Open the page again and submit it there."
                     ),
                 )
-                form.was_opened_on(sealed_state(now, self.kind))
+                form.add_seen_state(sealed_state(now, self.kind))
             else:
-                form.was_opened_on(sealed_state(now, self.kind))
+                form.add_seen_state(sealed_state(now, self.kind))
                 wanted = wanted_by(form)
                 plan = Plan(subject.name, on(wanted, seen), on(wanted, now), wanted, kind=self.kind)
                 return self._show_plan(request, plan, form=form)

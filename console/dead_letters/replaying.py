@@ -86,7 +86,7 @@ class Replayer:
         began = self._clock()
         waiting = self._run.items.filter(outcome=Outcome.WAITING)
         for item in list(waiting):
-            if not self._may_go_on():
+            if not self._can_continue():
                 self._run.end(State.STOPPED, _("The replay was cancelled."))
                 return
             if self._sent:
@@ -103,7 +103,7 @@ class Replayer:
                 return
         self._run.end(State.DONE)
 
-    def _may_go_on(self) -> bool:
+    def _can_continue(self) -> bool:
         now = self._clock()
         if now - self._beat_at >= HEARTBEAT_S:
             self._beat_at = now

@@ -126,7 +126,7 @@ class DemoTraffic:
             finally:
                 await end([*tasks, *self._readers.values()])
         finally:
-            await self._take_leave()
+            await self._unregister()
 
     async def _prepare(self) -> None:
         """Look up the topics and create missing ones; wait for a broker that is still starting."""
@@ -175,7 +175,7 @@ class DemoTraffic:
             await self._messages.until_members_change()
             self._rebalance_now.set()
 
-    async def _take_leave(self) -> None:
+    async def _unregister(self) -> None:
         await self._messages.leave(self.client)
         await self._messages.close()
 

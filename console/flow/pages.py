@@ -13,7 +13,7 @@ from console.flow.drawing import ROW, WIDTH, draw
 from console.flow.reading import Flow, flow_of
 from console.history.access import history_store
 from console.history.database import HistoryError
-from console.verdicts.reading import said_beside
+from console.verdicts.reading import overview_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ def rendered(flow: Flow) -> str:
         "consumed": draw(flow.consumed, flow.topics, flow.groups),
         "width": WIDTH,
         "height": rows * ROW,
-        "said": said_beside(flow.at_ms),
+        "said": overview_verdicts(flow.at_ms),
     }
     return render_to_string("flow/_flow.html", context)
 

@@ -17,7 +17,7 @@ MEMBERS_ASKED_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SubscriptionVariant:
     """One subscription to a topic (None: not subscribed), and the consumers with it."""
 
     subscription: Subscription | None
@@ -25,22 +25,22 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicWishes:
+class TopicSubscriptions:
     """How a group's consumers subscribe to a topic, the most common way first."""
 
     topic: str
-    wishes: tuple[Wish, ...]
+    wishes: tuple[SubscriptionVariant, ...]
 
     @property
     def is_mixed(self) -> bool:
         return len(self.wishes) > 1
 
     @property
-    def usual(self) -> Wish:
+    def usual(self) -> SubscriptionVariant:
         return self.wishes[0]
 
     @property
-    def others(self) -> tuple[Wish, ...]:
+    def others(self) -> tuple[SubscriptionVariant, ...]:
         return self.wishes[1:]
 
 
@@ -50,7 +50,7 @@ class Subscriptions:
     reason.
     """
 
-    topics: tuple[TopicWishes, ...]
+    topics: tuple[TopicSubscriptions, ...]
     answered: int
     silent: tuple[tuple[str, str], ...]
     unasked: int
@@ -79,10 +79,10 @@ def subscriptions_of(
         if lacking:
             by_topic[topic][None] = lacking
     topics = [
-        TopicWishes(
+        TopicSubscriptions(
             topic,
             tuple(
-                Wish(subscription, tuple(sorted(members)))
+                SubscriptionVariant(subscription, tuple(sorted(members)))
                 for subscription, members in sorted(
                     wishes.items(), key=lambda pair: (-len(pair[1]), pair[0] is None, str(pair[0]))
                 )

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from broker_core.message import names
-from console.offsets.plan import MODE_LABELS, Mode, Wish
+from console.offsets.plan import MODE_LABELS, Mode, ResetRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,10 +93,10 @@ class ResetForm(SubjectForm):
                 self.add_error("at", ValidationError(_("Enter a time.")))
         return cleaned
 
-    def wish(self) -> Wish:
+    def wish(self) -> ResetRequest:
         """Return the form's values; only after `is_valid`."""
         data = self.cleaned_data
-        return Wish(
+        return ResetRequest(
             group=data["group"],
             topic=data["topic"],
             mode=data["mode"],

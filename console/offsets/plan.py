@@ -49,7 +49,7 @@ class PlanError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ResetRequest:
     """An administrator's request."""
 
     group: str
@@ -108,7 +108,7 @@ class Move:
 class Plan:
     """All moves of a reset."""
 
-    wish: Wish
+    wish: ResetRequest
     is_online: bool
     moves: tuple[Move, ...]
 
@@ -126,7 +126,7 @@ class Plan:
 
 
 def make_plan(
-    topics: TopicGateway, groups: GroupGateway, offsets: OffsetGateway, wish: Wish
+    topics: TopicGateway, groups: GroupGateway, offsets: OffsetGateway, wish: ResetRequest
 ) -> Plan:
     """Return the effect of a request. Reads from brokers, changes nothing.
 
@@ -178,7 +178,7 @@ def committed(groups: GroupGateway, group: str, topic: str) -> dict[BrokerQueue,
     }
 
 
-def source_offsets(groups: GroupGateway, wish: Wish) -> dict[BrokerQueue, int]:
+def source_offsets(groups: GroupGateway, wish: ResetRequest) -> dict[BrokerQueue, int]:
     """Return the offsets of the group to copy from.
 
     Raises:
@@ -191,7 +191,7 @@ def source_offsets(groups: GroupGateway, wish: Wish) -> dict[BrokerQueue, int]:
 
 def wanted(
     offsets: OffsetGateway,
-    wish: Wish,
+    wish: ResetRequest,
     status: tuple[QueueStatus, ...],
     old: Mapping[BrokerQueue, int],
 ) -> dict[BrokerQueue, int]:

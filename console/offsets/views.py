@@ -22,7 +22,7 @@ from console.gateway.answers import BrokerQueue, TopicKind
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
 from console.offsets.forms import ResetForm, SubjectForm
-from console.offsets.plan import Mode, PlanError, Wish, committed, make_plan
+from console.offsets.plan import Mode, PlanError, ResetRequest, committed, make_plan
 from console.offsets.reset_progress import following_of
 from console.ui.copies import CopyText, json_text, mqadmin, mqadmin_text
 from console.ui.danger import Danger, Effect
@@ -139,14 +139,14 @@ def restore(request: HttpRequest, entry: int) -> HttpResponse:
     require(request, Action.OFFSET, group)
     context = subject_context(gateway().groups.progress(group), topic)
     context |= {"group": group, "topic": topic, "restored": reset}
-    wish = Wish(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
+    wish = ResetRequest(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
     try:
         plan = make_wished_plan(wish)
     except PlanError as error:
         context["problem"] = str(error)
     else:
         if request.method == "POST" and not plan.is_idle:
-            if is_as_left(plan, reset):
+            if is_unchanged_since(plan, reset):
                 return apply_plan(request, pack(plan))
             sentence = _(
                 "Offsets have changed since that reset. Review the effect of undoing it now."
@@ -224,7 +224,7 @@ def copies_of(plan: Plan) -> list[CopyText]:
     return [mqadmin_text([mqadmin("resetOffsetByTime", options)]), value]
 
 
-def is_as_left(plan: Plan, reset: Entry) -> bool:
+def is_unchanged_since(plan: Plan, reset: Entry) -> bool:
     """Whether the offsets are still those set by a reset."""
     return all(reset.after.get(str(move.queue)) == str(move.old) for move in plan.moves)
 
@@ -296,7 +296,7 @@ def subject_of(group: str, topic: str) -> str:
     return f"{group}{SUBJECT_SEPARATOR}{topic}"
 
 
-def make_wished_plan(wish: Wish) -> Plan:
+def make_wished_plan(wish: ResetRequest) -> Plan:
     brokers = gateway()
     return make_plan(brokers.topics, brokers.groups, brokers.offsets, wish)
 

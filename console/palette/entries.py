@@ -98,9 +98,9 @@ def find(
         ),
     ]
     # A verb isn't a topic name: "reset billing" is the action of a group.
-    for name in acted_on(names.topics, words):
+    for name in matching_any_word(names.topics, words):
         found += (entry for entry in about_topic(name, rights) if matches(entry, words))
-    for name in acted_on(names.groups, words):
+    for name in matching_any_word(names.groups, words):
         found += (entry for entry in about_group(name, rights) if matches(entry, words))
     ids, keys = about_messages(asked.split(), names.topics)
     unique = dict.fromkeys([*ids, *named[:ACTED_ON_MAX], *found, *named])
@@ -201,7 +201,7 @@ def best(names: Iterable[str], words: Sequence[str]) -> list[str]:
     return found[:ENTRIES_MAX]
 
 
-def acted_on(names: Iterable[str], words: Sequence[str]) -> list[str]:
+def matching_any_word(names: Iterable[str], words: Sequence[str]) -> list[str]:
     """Return the names that contain at least one word, those with most matches first."""
 
     def held(name: str) -> int:

@@ -27,7 +27,7 @@ def is_wanted(task: str, arguments: dict[str, Any], now_ms: int) -> bool:
     """Return whether a pipeline task would find work; other tasks always run."""
     check: Callable[[dict[str, Any], dict[str, Any], int], bool] | None = {
         INGEST: _has_news,
-        MAINTAIN: _is_untidy,
+        MAINTAIN: _needs_maintenance,
     }.get(task)
     if check is None:
         return True
@@ -76,7 +76,7 @@ def _has_samples(status: dict[str, Any]) -> bool:
     return any(path.stat().st_mtime > since for path in folder.glob(SAMPLES))
 
 
-def _is_untidy(status: dict[str, Any], _: dict[str, Any], now_ms: int) -> bool:
+def _needs_maintenance(status: dict[str, Any], _: dict[str, Any], now_ms: int) -> bool:
     """Return whether batches were added, or a day ended, since the last maintenance."""
     done = int(status.get("maintained_ms", 0))
     batches = [

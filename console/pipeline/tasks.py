@@ -31,7 +31,7 @@ READ_SECONDS = 1.0
 EXPIRES_SECONDS = 60
 
 
-class Rests:
+class Continuations:
     """The queued continuations of jobs. Single thread."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Rests:
             self._sent[job] = monotonic()
 
 
-rests = Rests()
+rests = Continuations()
 
 
 @app.task(name=INGEST)

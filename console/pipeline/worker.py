@@ -44,7 +44,7 @@ class Idle:
 
     def look(self) -> None:
         """Refresh the alive key in Redis, and stop the worker if it is idle."""
-        tell_alive()
+        refresh_alive_key()
         seconds = monotonic() - max(session.ended_at, self._began)
         limit = settings.TREBUCHET_SPARK_IDLE
         if not session.is_warm:
@@ -58,7 +58,7 @@ class Idle:
 idle = Idle()
 
 
-def tell_alive() -> None:
+def refresh_alive_key() -> None:
     try:
         client = redis.Redis.from_url(
             settings.TREBUCHET_REDIS_URL.replace("redis+socket://", "unix://"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
-def is_address_of_ours(address: str) -> bool:
+def is_console_address(address: str) -> bool:
     """Return whether a path, with or without a query, is a page of this console."""
     if len(address) > ADDRESS_CHARACTERS_MAX or not address.isprintable() or "\\" in address:
         return False
@@ -35,7 +35,7 @@ def is_address_of_ours(address: str) -> bool:
 def keep(user: User, address: str, label: str) -> bool:
     """Save a place; return False if the address is invalid or the person has too many."""
     label = " ".join(label.split())[:LABEL_CHARACTERS_MAX]
-    if not label or not is_address_of_ours(address):
+    if not label or not is_console_address(address):
         return False
     kind = Place.Kind.VIEW if urlsplit(address).query else Place.Kind.FAVOURITE
     mine = Place.objects.filter(user=user)

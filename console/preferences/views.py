@@ -74,7 +74,7 @@ def language(request: HttpRequest) -> HttpResponse:
     if chosen not in dict(settings.LANGUAGES):
         return HttpResponse(status=400)
     back = request.POST.get("next", "")
-    answer = redirect(back if places.is_address_of_ours(back) else settings.LOGIN_URL)
+    answer = redirect(back if places.is_console_address(back) else settings.LOGIN_URL)
     if request.user.is_authenticated:
         Preferences.objects.update_or_create(user=request.user, defaults={"language": chosen})
     remember_language(answer, chosen)

@@ -165,16 +165,16 @@ class ScheduleForm(forms.Form):
         *,
         initial: Mapping[str, Any],
         schedule_id: int | None = None,
-        may_tell: bool = False,
+        may_notify: bool = False,
     ) -> None:
         """Build the form.
 
         Args:
             schedule_id: the edited schedule, or None for a new one.
-            may_tell: whether this person may send results to channels, which administrators see.
+            may_notify: whether this person may send results to channels, which administrators see.
         """
         super().__init__(data, initial=dict(initial))
-        if may_tell:
+        if may_notify:
             channels = self.fields["channels"]
             assert isinstance(channels, forms.ChoiceField)
             channels.choices = list(Channel.objects.values_list("pk", "name"))

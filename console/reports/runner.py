@@ -160,7 +160,7 @@ class Runner:
             ReportFailedError: the report timed out, or the worker is shutting down.
         """
         deadline = monotonic() + REPORT_SECONDS_MAX
-        with self._database_may_fail():
+        with self._ignoring_database_errors():
             self._write(RunState.STARTING)
         written = asked = monotonic()
         dirty = False
@@ -172,7 +172,7 @@ class Runner:
                     f"The report took longer than {timedelta(seconds=REPORT_SECONDS_MAX)} and "
                     "was stopped. Choose a shorter time range."
                 )
-            with self._database_may_fail():
+            with self._ignoring_database_errors():
                 if now - asked >= CANCEL_ASKED_EVERY_S:
                     asked = now
                     self._memory = max(self._memory, session.memory())
@@ -186,13 +186,13 @@ class Runner:
         session.is_warm = True
 
     @contextlib.contextmanager
-    def _database_may_fail(self) -> Iterator[None]:
+    def _ignoring_database_errors(self) -> Iterator[None]:
         """Ignore database errors; the next heartbeat writes the same values."""
         try:
             yield
         except OperationalError as error:
             logger.warning("run state not written run=%s error=%s", self._run.pk, error)
-            let_go_of_broken_connection()
+            close_broken_connection()
 
     def _state(self) -> RunState:
         latest = self._latest
@@ -258,11 +258,11 @@ def persistently(write: Callable[[], T]) -> T:
             if monotonic() >= deadline:
                 raise
             logger.warning("database unavailable, waiting error=%s", error)
-            let_go_of_broken_connection()
+            close_broken_connection()
         sleep(DATABASE_PAUSE_S)
 
 
-def let_go_of_broken_connection() -> None:
+def close_broken_connection() -> None:
     """Close a broken connection, so that the next query reconnects."""
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()

@@ -47,7 +47,7 @@ def create(request: HttpRequest, report: str) -> HttpResponse:
     form = ScheduleForm(
         posted,
         initial={**start, "kind": "cron", "cron": "0 6 * * *"},
-        may_tell=may_administer(request.user),
+        may_notify=may_administer(request.user),
     )
     parameters = ParametersForm(wanted, posted)
     if posted is not None and form.is_valid() and parameters.is_valid():
@@ -68,7 +68,7 @@ def edit(request: HttpRequest, schedule_id: int) -> HttpResponse:
         posted,
         initial=schedule_initial(schedule),
         schedule_id=schedule.pk,
-        may_tell=may_administer(request.user),
+        may_notify=may_administer(request.user),
     )
     parameters = None
     if report is not None:

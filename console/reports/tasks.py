@@ -184,7 +184,7 @@ def _mark_lost(run: ReportRun) -> bool:
     return is_moved
 
 
-def run_lost_again() -> int:
+def requeue_lost_runs() -> int:
     """Requeue scheduled runs that ended with their worker, once each; return the number.
 
     Nobody watches a schedule, so the report for that time would simply be missing.
@@ -240,12 +240,12 @@ def on_worker_init(**_: object) -> None:
     """
     try:
         with app.connection_for_write() as connection:
-            give_back(connection.default_channel)
+            requeue_tasks(connection.default_channel)
     except (OperationalError, redis.RedisError, OSError) as error:
         logger.warning("tasks of a killed worker not requeued error=%s", error)
 
 
-def give_back(channel: Any) -> None:
+def requeue_tasks(channel: Any) -> None:
     unacknowledged = channel.qos
     with channel.conn_or_acquire() as client:
         for tag in client.zrange(unacknowledged.unacked_index_key, 0, -1):
@@ -255,7 +255,7 @@ def give_back(channel: Any) -> None:
 @worker_ready.connect
 def on_worker_ready(sender: Any = None, **_: object) -> None:
     mark_lost(restarted=str(getattr(sender, "hostname", "")))
-    run_lost_again()
+    requeue_lost_runs()
     timer = getattr(sender, "timer", None)
     if timer is not None:
         # A process of this worker's pool can be killed while the worker itself survives.
@@ -265,7 +265,7 @@ def on_worker_ready(sender: Any = None, **_: object) -> None:
 def look_for_lost() -> None:
     try:
         mark_lost()
-        run_lost_again()
+        requeue_lost_runs()
     except Exception:
         logger.exception("lost report runs not checked")
     finally:

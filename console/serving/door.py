@@ -61,7 +61,7 @@ class Connection(Protocol):
 
 
 @dataclass(slots=True)
-class Stay:
+class AdmittedConnection:
     """An admitted connection: its network, its phase, and when the phase began."""
 
     network: str
@@ -83,7 +83,7 @@ class Door:
         self._network_connections_max = network_connections_max
         # All visitors share these addresses; the proxy must limit its own clients.
         self._proxies = tuple(proxies)
-        self._stays: dict[Connection, Stay] = {}
+        self._stays: dict[Connection, AdmittedConnection] = {}
         self._by_network: dict[str, int] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._reminded_at = float("-inf")
@@ -104,7 +104,7 @@ class Door:
                 )
             return False
         self._by_network[network] = inside + 1
-        self._stays[connection] = Stay(network, (Phase.HEADERS, None), loop.time())
+        self._stays[connection] = AdmittedConnection(network, (Phase.HEADERS, None), loop.time())
         if self._sweep_timer is None:
             self._sweep_timer = loop.call_later(SWEEP_S, self._sweep, loop)
         return True

@@ -44,7 +44,7 @@ class DeskError(Exception):
 
 
 @dataclass(slots=True)
-class Working:
+class ActiveQuery:
     """A run whose process is still active."""
 
     run: Run
@@ -61,7 +61,7 @@ class Desk:
     def __init__(self, seconds_max: float = SECONDS_MAX) -> None:
         self._seconds_max = seconds_max
         self._lock = threading.Lock()
-        self._working: dict[str, Working] = {}
+        self._working: dict[str, ActiveQuery] = {}
 
     def start(self, run: Run) -> None:
         """Start a run.
@@ -81,7 +81,7 @@ class Desk:
             try:
                 forget_old()
                 run.make()
-                working = Working(run, _start(run))
+                working = ActiveQuery(run, _start(run))
             except OSError as error:
                 raise DeskError(
                     _("Couldn't start the query: %s.") % (error.strerror or error)
@@ -93,7 +93,7 @@ class Desk:
         timer.start()
         threading.Thread(target=self._follow, args=(working, timer), daemon=True).start()
 
-    def working(self, run_id: str) -> Working | None:
+    def working(self, run_id: str) -> ActiveQuery | None:
         """Return a run that hasn't ended."""
         return self._working.get(run_id)
 
@@ -111,14 +111,14 @@ class Desk:
         self._end(working, Outcome("cancelled", 0))
         return True
 
-    def _end(self, working: Working, because: Outcome) -> None:
+    def _end(self, working: ActiveQuery, because: Outcome) -> None:
         if working.ended_because is None:
             working.ended_because = because
         # The process needs no cleanup; its files are deleted with the run.
         with contextlib.suppress(ProcessLookupError):
             working.process.kill()
 
-    def _follow(self, working: Working, timer: threading.Timer) -> None:
+    def _follow(self, working: ActiveQuery, timer: threading.Timer) -> None:
         last: dict[str, Any] = {}
         process = working.process
         assert process.stdout is not None

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from console.accounts.permissions import administrators_action, administrators_form
 from console.audit.record import change
 from console.sql.forms import RightForm
-from console.sql.rights import Topics, every_right, give, given_to, take
+from console.sql.rights import Topics, every_right, give, granted_to, take
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -95,6 +95,6 @@ def grant_right(request: HttpRequest, form: RightForm) -> str:
 
 def revoke_right(request: HttpRequest, who: User | Group) -> str:
     """Revoke access to the lake; return a sentence about it."""
-    with change(request, "account.sql", str(who), before=audited(given_to(who)), after=None):
+    with change(request, "account.sql", str(who), before=audited(granted_to(who)), after=None):
         take(who)
     return _("%(name)s can no longer query the lake.") % {"name": who}

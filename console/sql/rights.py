@@ -46,7 +46,7 @@ def topics_of(user: User) -> Topics:
     given: list[QueryRight | None] = []
     if user.user_permissions.filter(pk=permission().pk).exists():
         given.append(QueryRight.objects.filter(user=user).first())
-    groups = groups_that_may().filter(user=user)
+    groups = groups_with_access().filter(user=user)
     given.extend(QueryRight.objects.filter(group=group).first() for group in groups)
     found: set[str] = set()
     for right in given:
@@ -65,24 +65,24 @@ def permission() -> Permission:
     return Permission.objects.get(codename="query_lake", content_type__app_label="sql")
 
 
-def people_that_may() -> QuerySet[User]:
+def people_with_access() -> QuerySet[User]:
     """Return the people who were granted the permission directly."""
     return get_user_model().objects.filter(user_permissions=permission()).order_by("username")
 
 
-def groups_that_may() -> QuerySet[Group]:
+def groups_with_access() -> QuerySet[Group]:
     return Group.objects.filter(permissions=permission()).order_by("name")
 
 
 def every_right() -> Iterator[tuple[User | Group, Topics]]:
     """Yield each person and group with the permission, and its topics."""
-    for person in people_that_may():
-        yield person, given_to(person)
-    for group in groups_that_may():
-        yield group, given_to(group)
+    for person in people_with_access():
+        yield person, granted_to(person)
+    for group in groups_with_access():
+        yield group, granted_to(group)
 
 
-def given_to(who: User | Group) -> Topics:
+def granted_to(who: User | Group) -> Topics:
     """Return the topics granted directly to a person or group."""
     right = QueryRight.objects.filter(**_key(who)).first()
     return None if right is None else tuple(right.topics)

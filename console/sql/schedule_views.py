@@ -44,7 +44,7 @@ def schedule(request: HttpRequest, pk: int) -> HttpResponse:
         posted,
         initial=initial_of(found),
         schedule_id=given.pk or 0,
-        may_tell=may_administer(request.user),
+        may_notify=may_administer(request.user),
     )
     if posted is not None and form.is_valid():
         save_schedule(request, query, given, form)

@@ -164,7 +164,7 @@ def forget_old_runs(query: SavedQuery) -> None:
         query.runs.filter(pk__lt=oldest).delete()
 
 
-def last_word(query: SavedQuery, now: datetime) -> QueryRun | None:
+def current_run(query: SavedQuery, now: datetime) -> QueryRun | None:
     """Return the run with the current result, or None if there is none or its time has passed."""
     schedule = schedule_of(query)
     if schedule is None or not schedule.enabled:

@@ -56,7 +56,7 @@ def run_scheduled_query(
         return
     run = run_slot(kept, schedule, now)
     if run is not None:
-        tell_of(run, channels, only_rows=only_rows)
+        notify_channels(run, channels, only_rows=only_rows)
 
 
 @app.task(name="console.sql.run_lost_query")
@@ -70,10 +70,10 @@ def run_lost_query(run_id: int) -> None:
     run = run_again(lost, schedule)
     if run is not None:
         only_rows = schedules.arguments(schedule).get("only_rows", True)
-        tell_of(run, schedules.channels_of(schedule), only_rows=only_rows)
+        notify_channels(run, schedules.channels_of(schedule), only_rows=only_rows)
 
 
-def tell_of(run: QueryRun, channels: Sequence[int], *, only_rows: bool) -> None:
+def notify_channels(run: QueryRun, channels: Sequence[int], *, only_rows: bool) -> None:
     if run.state == QueryRun.State.DONE and (run.rows or not only_rows):
         queue_result(channels, lambda: result_of(run))
 

@@ -123,7 +123,7 @@ class Viewer:
     def may_see(self, topic: str) -> bool:
         return self.rights is None or self.rights.may(Action.SEE, topic)
 
-    def see_with(self, rights: Rights | None) -> None:
+    def apply_rights(self, rights: Rights | None) -> None:
         """Apply new rights from now on; drop queued events if the rights changed."""
         if rights == self.rights:
             return
@@ -169,7 +169,7 @@ class Viewer:
         self.broker_dropped += count
         self._news.set()
 
-    def broker_lost_of(self, stages: Mapping[str, int]) -> None:
+    def count_broker_lost(self, stages: Mapping[str, int]) -> None:
         """Record the stages of events that a broker lost."""
         self.lost.update(stages)
         self._news.set()
@@ -179,21 +179,21 @@ class Viewer:
         self.round = number
         self._queue.clear()
         self.seen = 0
-        self._count_anew()
+        self._reset_counters()
 
     def show(self, wanted: WatchFilter, number: int = 0) -> None:
         """Apply another filter from now on; queued events keep their round."""
         self.filter = wanted
         self.round = number
         self.seen = len(self._queue)
-        self._count_anew()
+        self._reset_counters()
 
-    def _count_anew(self) -> None:
+    def _reset_counters(self) -> None:
         self.dropped = self.broker_dropped = 0
         self.lost.clear()
         self._news.set()
 
-    def go_back_to(self, count: int) -> None:
+    def resend_after(self, count: int) -> None:
         """Resend the events after the first `count`; events already gone count as dropped."""
         missing = max(0, self._sent_count - count)
         again = [self._sent.pop() for _ in range(min(missing, len(self._sent)))]
@@ -206,7 +206,7 @@ class Viewer:
         self.paused = False
         self._news.set()
 
-    async def until_news(self) -> None:
+    async def wait_for_events(self) -> None:
         await self._news.wait()
 
     def drain(self) -> list[TraceEvent]:
@@ -330,7 +330,7 @@ class TraceBridge:
         timer = loop.call_later(self._parked_s, self._give_up, viewer)
         self._parked[viewer.token] = viewer, timer
 
-    def unpark(self, token: str, user_id: object) -> Viewer | None:
+    def take_parked(self, token: str, user_id: object) -> Viewer | None:
         """Return a user's parked viewer, or None if it is unknown or has expired."""
         viewer, timer = self._parked.get(token, (None, None))
         if viewer is None or timer is None or viewer.user_id != user_id:
@@ -490,11 +490,11 @@ class TraceBridge:
             viewers.setdefault(self._names.get(viewer.filter), []).append(viewer)
         for event in batch.events:
             with isolated("passing on a broker's event", broker.name):
-                self._hand_on(broker, event, viewers)
-        self._tell_lost_stages(broker, batch)
+                self._pass_on(broker, event, viewers)
+        self._report_lost_stages(broker, batch)
 
     @staticmethod
-    def _hand_on(
+    def _pass_on(
         broker: WatchedBroker, event: TraceEvent, viewers: Mapping[str | None, Sequence[Viewer]]
     ) -> None:
         broker.come[event["stage"]] += 1
@@ -509,7 +509,7 @@ class TraceBridge:
         for viewer in matched:
             viewer.offer(event, text)
 
-    def _tell_lost_stages(self, broker: WatchedBroker, batch: TraceBatch) -> None:
+    def _report_lost_stages(self, broker: WatchedBroker, batch: TraceBatch) -> None:
         """Report the stages of lost events, once the broker's queue is empty and they are known."""
         if broker.received + broker.dropped != sum(batch.offered.values()):
             return
@@ -519,7 +519,7 @@ class TraceBridge:
         if news:
             broker.lost = lost
             for viewer in self._viewers:
-                viewer.broker_lost_of(news)
+                viewer.count_broker_lost(news)
 
     def _set(self, broker: WatchedBroker, state: str, message: Sentence) -> None:
         if (state, message) != (broker.state, broker.message):

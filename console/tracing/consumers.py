@@ -104,7 +104,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         try:
             content = msgspec.json.decode(text_data, type=dict[str, Any])
             if content.get("type") == "resume_viewer":
-                await self._go_on(self._viewer, content)
+                await self._resume(self._viewer, content)
             else:
                 await self._obey(self._viewer, content)
             await self._announce()
@@ -120,20 +120,20 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
             frame = msgspec.json.encode({"type": "viewer", "token": self._viewer.token})
             await self.send(text_data=frame.decode())
 
-    async def _go_on(self, viewer: Viewer, content: dict[str, Any]) -> None:
+    async def _resume(self, viewer: Viewer, content: dict[str, Any]) -> None:
         """Resume a recently lost connection."""
         token, up_to = content.get("token"), content.get("upTo")
         if not isinstance(token, str) or type(up_to) is not int or self._is_announced:
             raise FilterError(gettext("The console doesn't understand this message."))
-        former = self._bridge.unpark(token, viewer.user_id)
+        former = self._bridge.take_parked(token, viewer.user_id)
         if former is None:
             return
         await ended(self._pumping)
-        former.see_with(viewer.rights)
+        former.apply_rights(viewer.rights)
         self._viewer = former
         await self._bridge.leave(viewer)
         await self._announce()
-        former.go_back_to(up_to)
+        former.resend_after(up_to)
         self._pumping = asyncio.get_running_loop().create_task(
             self._pump(former), name="trace pump"
         )
@@ -166,7 +166,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
 
     async def _send_forever(self, viewer: Viewer) -> None:
         while True:
-            await viewer.until_news()
+            await viewer.wait_for_events()
             for frame in viewer.take():
                 # Waits while the browser reads slowly; meanwhile the queue drops its oldest events.
                 await self.send(text_data=frame.decode())
@@ -176,7 +176,7 @@ class TraceConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels h
         key = getattr(self.scope.get("session"), "session_key", None)
         async for rights in self._sessions.rights(key, account_id):
             if self._viewer is not None:
-                self._viewer.see_with(rights)
+                self._viewer.apply_rights(rights)
                 await self._require_visible(self._viewer)
         await self.close(code=CLOSE_SIGNED_OUT)
 

@@ -121,7 +121,7 @@ class OtlpExport:
 
     async def _run(self) -> None:
         while True:
-            await self._viewer.until_news()
+            await self._viewer.wait_for_events()
             for number, event in enumerate(self._viewer.drain(), 1):
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)

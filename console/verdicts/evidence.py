@@ -25,7 +25,7 @@ def span(milliseconds: float) -> str:
     return str(duration(milliseconds / 1000))
 
 
-def came_back(seen: Evidence) -> str:
+def redelivery(seen: Evidence) -> str:
     """Return a sentence about the most redelivered message, or ""."""
     times = int(seen.get("times", "0"))
     if not times or not seen.get("message"):
@@ -48,7 +48,7 @@ def poison(seen: Evidence) -> str:
         "host": seen["host"],
     }
     first = _("The message is %(message)s at offset %(offset)s: %(size)s, from %(host)s.") % said
-    return f" {first}{came_back(seen)}"
+    return f" {first}{redelivery(seen)}"
 
 
 def queue_stuck(seen: Evidence) -> str:
@@ -149,7 +149,7 @@ def dead_letters(seen: Evidence) -> str:
         "%(count)s messages became dead letters within %(minutes)d min.",
         count,
     ) % {"count": grouped(count), "minutes": seen["minutes"]}
-    return said + came_back(seen)
+    return said + redelivery(seen)
 
 
 def many_retries(seen: Evidence) -> str:
@@ -160,7 +160,7 @@ def many_retries(seen: Evidence) -> str:
         "minutes": seen["minutes"],
         "share": round(seen["share"] * 100),
     }
-    return said + came_back(seen)
+    return said + redelivery(seen)
 
 
 def requests_refused(seen: Evidence) -> str:

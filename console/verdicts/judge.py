@@ -3,7 +3,7 @@
 It checks all brokers, subjects with a verdict, and groups and topics with an event in the last
 RECENT_MS: lag, rewinds, retries, dead letters or anomalies. After a start it checks all of them
 once. A verdict that its rule no longer reaches continues while the problem gets worse
-(`Rule.goes_on`), and then for HELD_MS, so that a number at its threshold doesn't flicker.
+(`Rule.persists`), and then for HELD_MS, so that a number at its threshold doesn't flicker.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def verdicts_on(
     for rule in rules:
         with isolated("applying a rule to the history", (rule.name, seen.own.subject)):
             found = rule.judge(seen)
-            if found is None and rule.goes_on is not None and rule.name in standing:
-                found = rule.goes_on(seen, standing[rule.name])
+            if found is None and rule.persists is not None and rule.name in standing:
+                found = rule.persists(seen, standing[rule.name])
             if found is not None:
                 said[rule.name] = found
     if "stopped" in said:

@@ -26,7 +26,7 @@ LISTED_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class OverviewVerdicts:
     """Verdicts to show next to the flow, most urgent first.
 
     If `is_judged` is False, the rules haven't run recently, so an empty list doesn't mean that
@@ -74,7 +74,7 @@ def current_verdicts() -> list[Shown]:
         return []
 
 
-def said_beside(now_ms: int) -> Said:
+def overview_verdicts(now_ms: int) -> OverviewVerdicts:
     """Return the verdicts that the overview shows next to the flow.
 
     Raises:
@@ -83,7 +83,7 @@ def said_beside(now_ms: int) -> Said:
     found = verdicts_of(history_store())
     # All viewers share one page, but only people who can see the topic's messages may see keys.
     for_all = [replace(each, detail="") for each in in_words(found.verdicts)]
-    return Said(for_all, now_ms - found.at_ms < HELD_MS)
+    return OverviewVerdicts(for_all, now_ms - found.at_ms < HELD_MS)
 
 
 def in_words(verdicts: Iterable[Verdict]) -> list[Shown]:

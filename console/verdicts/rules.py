@@ -96,7 +96,7 @@ class Rule(NamedTuple):
     name: str
     kind: str
     judge: Callable[[Seen], Found | None]
-    goes_on: Callable[[Seen, Evidence], Found | None] | None = None
+    persists: Callable[[Seen, Evidence], Found | None] | None = None
     """Whether a verdict with this evidence continues although `judge` wouldn't start it, because it
     must
     not end while the problem gets worse.
@@ -141,7 +141,7 @@ def is_older(seen: Seen) -> bool:
     return now >= 2 * MINUTE_MS and now - before >= MINUTE_MS
 
 
-def does_not_shrink(seen: Seen, evidence: Evidence) -> Found | None:
+def is_not_shrinking(seen: Seen, evidence: Evidence) -> Found | None:
     """Continue while the lag is long and not shorter than ten minutes ago."""
     lags = seen.own.values(metrics.LAG)
     before, now = mean_of(lags, TREND_MINUTES, TREND_MINUTES + 3), mean_of(lags, 0, 3)
@@ -156,7 +156,7 @@ def does_not_shrink(seen: Seen, evidence: Evidence) -> Found | None:
     return Found(severity, {**evidence, **newer})
 
 
-def still_stands(seen: Seen, evidence: Evidence) -> Found | None:
+def still_not_consuming(seen: Seen, evidence: Evidence) -> Found | None:
     """Continue while the group consumes nothing, even if its consumers are unknown."""
     gone = seen.group.values(metrics.MEMBERS)[-GONE_MINUTES - 1 :] if seen.group is not None else []
     lag = seen.own.last(metrics.LAG)
@@ -516,11 +516,11 @@ MESSAGE = ("message", "times", *PLACE)
 HEAD = ("message", "times", "offset", "host", "bytes")
 RULES = (
     Rule("queue-stuck", metrics.PROGRESS, one_queue_stuck, queue_still_stuck, HEAD),
-    Rule("stopped", metrics.PROGRESS, stopped, still_stands),
-    Rule("stalled", metrics.PROGRESS, stalled, still_stands),
-    Rule("falling-behind", metrics.PROGRESS, falling_behind, does_not_shrink),
+    Rule("stopped", metrics.PROGRESS, stopped, still_not_consuming),
+    Rule("stalled", metrics.PROGRESS, stalled, still_not_consuming),
+    Rule("falling-behind", metrics.PROGRESS, falling_behind, is_not_shrinking),
     Rule("retention", metrics.PROGRESS, retention_is_near),
-    Rule("rewound", metrics.PROGRESS, rewound, does_not_shrink),
+    Rule("rewound", metrics.PROGRESS, rewound, is_not_shrinking),
     Rule("cold-reads", metrics.PROGRESS, cold_reads),
     Rule("no-consumer", metrics.GROUP, no_consumer),
     Rule("dead-letters", metrics.GROUP, dead_letters, names=MESSAGE),

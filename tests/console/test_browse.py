@@ -115,7 +115,7 @@ def test_a_search_stops_after_a_time_and_goes_on_where_it_was(actors, brokers, m
 
     first = actors.reader.get(SEARCH, query)
     pages = [first]
-    while pages[-1].context["progress"].goes_on:
+    while pages[-1].context["progress"].is_continuing:
         url = f"{reverse('browse:scan')}?{pages[-1].context['next_step']}"
         assert f'hx-get="{escape(url)}"' in pages[-1].text
         pages.append(actors.reader.get(url, headers={"HX-Request": "true"}))
@@ -137,7 +137,7 @@ def test_a_search_waits_for_somebody_once_its_page_is_full_or_its_bound_reached(
     full = actors.reader.get(SEARCH, query)
     rest = actors.reader.get(f"{SEARCH}?{full.context['go_on']}")
 
-    assert (len(full.context["rows"]), full.context["progress"].goes_on) == (8, False)
+    assert (len(full.context["rows"]), full.context["progress"].is_continuing) == (8, False)
     assert len(rest.context["rows"]) == 8
     assert {*offsets(full)} & {*offsets(rest)} == set()
 

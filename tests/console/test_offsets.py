@@ -16,7 +16,7 @@ from console.gateway.fakes.broker import BROKER_NAME, FakeBroker, FakeQueue
 from console.gateway.fakes.groups import FakeGroups
 from console.gateway.fakes.offsets import FakeOffsets
 from console.gateway.fakes.topics import FakeTopics
-from console.offsets.plan import Mode, PlanError, Wish, make_plan
+from console.offsets.plan import Mode, PlanError, ResetRequest, make_plan
 from console.offsets.reset_progress import QueueFollowing
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +34,7 @@ def subject(brokers: FakeBroker) -> FakeBroker:
 
 
 def plan(broker: FakeBroker, mode: Mode, **values: Any):
-    wish = Wish("billing", "Orders", mode, **values)
+    wish = ResetRequest("billing", "Orders", mode, **values)
     return make_plan(FakeTopics(broker), FakeGroups(broker), FakeOffsets(broker), wish)
 
 

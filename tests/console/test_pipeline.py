@@ -217,7 +217,7 @@ def test_a_log_that_is_far_behind_has_one_job_in_the_queue(
     done: list[list[str]] = []
     sent: list[dict[str, object]] = []
     monkeypatch.setattr(pipeline_tasks, "monotonic", clock)
-    monkeypatch.setattr(pipeline_tasks, "rests", pipeline_tasks.Rests())
+    monkeypatch.setattr(pipeline_tasks, "rests", pipeline_tasks.Continuations())
     monkeypatch.setattr(pipeline_tasks, "do", done.append)
     for task in (ingest, maintain):
         monkeypatch.setattr(task, "apply_async", lambda **given: sent.append(given["kwargs"]))
@@ -246,7 +246,7 @@ def test_a_worker_ends_itself_when_nobody_had_a_job_for_long(
     fresh = Session()
     monkeypatch.setattr(worker, "monotonic", clock)
     monkeypatch.setattr(worker, "session", fresh)
-    monkeypatch.setattr(worker, "tell_alive", lambda: None)
+    monkeypatch.setattr(worker, "refresh_alive_key", lambda: None)
     monkeypatch.setattr(os, "kill", lambda pid, number: signals.append((pid, number)))
     fresh.ended_at, fresh.is_warm = clock.now, is_warm
     idle = worker.Idle()

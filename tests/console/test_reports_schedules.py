@@ -235,7 +235,7 @@ def test_a_scheduled_run_whose_worker_ended_is_run_again_once(
     monkeypatch.setattr(tasks.run_report, "apply_async", lambda args, **_: queued.extend(args))
     lost = lost_run(cron_of("0 6 * * *"), failure)
 
-    assert [tasks.run_lost_again() for _ in range(2)] == [1, 0]
+    assert [tasks.requeue_lost_runs() for _ in range(2)] == [1, 0]
 
     (again,) = ReportRun.objects.exclude(pk=lost.pk)
     assert (again.report, again.parameters, again.schedule) == (
@@ -245,7 +245,7 @@ def test_a_scheduled_run_whose_worker_ended_is_run_again_once(
     )
     assert queued == [again.pk]
     again.move(RunState.FAILED, among=(RunState.QUEUED,), failure=failure)
-    assert tasks.run_lost_again() == 0
+    assert tasks.requeue_lost_runs() == 0
 
 
 def test_what_failed_otherwise_or_nobody_wants_any_more_is_not_run_again() -> None:
@@ -261,7 +261,7 @@ def test_what_failed_otherwise_or_nobody_wants_any_more_is_not_run_again() -> No
     lost_run(cron_of(f"{late.minute} {late.hour} * * *", catch_up=False))
     ReportRun.objects.create(report="traffic", state=RunState.FAILED, failure=LOST_SENTENCE)
 
-    assert tasks.run_lost_again() == 0
+    assert tasks.requeue_lost_runs() == 0
 
 
 def test_what_a_second_run_found_is_sent_as_that_of_the_first(
@@ -273,7 +273,7 @@ def test_what_a_second_run_found_is_sent_as_that_of_the_first(
         tasks.run_report, "apply_async", lambda args, **_: tasks.run_report.apply(args)
     )
 
-    assert tasks.run_lost_again() == 1
+    assert tasks.requeue_lost_runs() == 1
 
     assert ReportRun.objects.filter(state=RunState.DONE).count() == 1
     assert Message.objects.get().content["status"] == "result"

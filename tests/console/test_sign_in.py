@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.accounts import devices, throttle
-from console.accounts.hashing import BusyError, StrangersLine
+from console.accounts.hashing import BusyError, UnknownBrowserQueue
 from console.accounts.models import FailedSignIn
 from console.accounts.networks import UNKNOWN, network_of, site_of
 
@@ -243,7 +243,7 @@ def test_a_new_password_keeps_the_browser_known(known_browser) -> None:
 
 
 def test_the_line_of_strangers_is_short() -> None:
-    line = StrangersLine(waiting_max=0, wait_s=0)
+    line = UnknownBrowserQueue(waiting_max=0, wait_s=0)
 
     with line.turn(), pytest.raises(BusyError), line.turn():
         pass
@@ -252,7 +252,7 @@ def test_the_line_of_strangers_is_short() -> None:
 
 
 def test_who_waits_too_long_is_sent_away() -> None:
-    line = StrangersLine(waiting_max=1, wait_s=0)
+    line = UnknownBrowserQueue(waiting_max=1, wait_s=0)
 
     with line.turn(), pytest.raises(BusyError), line.turn():
         pass

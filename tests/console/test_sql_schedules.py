@@ -402,17 +402,17 @@ def test_what_ran_too_long_ago_says_nothing(query, rounds) -> None:
     ran(query, rounds, 3)
     began = datetime.fromtimestamp(FIRST_MS / 1_000, UTC)
 
-    assert scheduled.last_word(query, began + timedelta(minutes=1)) is not None
-    assert scheduled.last_word(query, began + timedelta(minutes=8)) is None
+    assert scheduled.current_run(query, began + timedelta(minutes=1)) is not None
+    assert scheduled.current_run(query, began + timedelta(minutes=8)) is None
 
     schedules.set_cron(schedule, "0 6 * * *")
     tomorrow = began + timedelta(days=1)
     due = tomorrow.replace(hour=6, minute=0)
-    assert scheduled.last_word(query, due - timedelta(minutes=1)) is not None
-    assert scheduled.last_word(query, due + timedelta(minutes=6)) is None
+    assert scheduled.current_run(query, due - timedelta(minutes=1)) is not None
+    assert scheduled.current_run(query, due + timedelta(minutes=6)) is None
     schedule.enabled = False
     schedule.save()
-    assert scheduled.last_word(query, due - timedelta(minutes=1)) is None
+    assert scheduled.current_run(query, due - timedelta(minutes=1)) is None
 
 
 def test_a_rule_about_a_query_is_made_from_its_page(query, admin_account) -> None:

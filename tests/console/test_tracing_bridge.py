@@ -95,7 +95,7 @@ def test_a_page_that_comes_back_is_sent_again_what_it_did_not_get() -> None:
     [first] = frames(viewer)
     viewer.offer(an_event(queueOffset="3"))
 
-    viewer.go_back_to(1)
+    viewer.resend_after(1)
     [again] = frames(viewer)
 
     assert (first["upTo"], again["upTo"]) == (3, 4)
@@ -111,7 +111,7 @@ def test_what_is_not_kept_for_a_page_that_comes_back_counts_as_dropped() -> None
         while json.loads(viewer.take()[-1])["events"]:
             pass
 
-    viewer.go_back_to(0)
+    viewer.resend_after(0)
     came = 0
     while events := (frame := json.loads(viewer.take()[-1]))["events"]:
         came += len(events)
@@ -403,7 +403,7 @@ async def test_a_watch_goes_on_where_it_was_when_its_connection_was_lost(
     brokers.opened[0].lose()
     said: list[dict[str, Any]] = []
     while not any(broker["resumed"] for broker in said):
-        await asyncio.wait_for(viewer.until_news(), 5)
+        await asyncio.wait_for(viewer.wait_for_events(), 5)
         said += [broker for frame in frames(viewer) for broker in frame.get("brokers", ())]
 
     assert said[-1]["state"] == "watching"
@@ -420,7 +420,7 @@ async def test_a_broker_that_refuses_the_watch_is_quoted(
     bridge.join(viewer)
     messages: list[str] = []
     while not any(messages):
-        await asyncio.wait_for(viewer.until_news(), 5)
+        await asyncio.wait_for(viewer.wait_for_events(), 5)
         for frame in frames(viewer):
             messages += [broker["message"] for broker in frame.get("brokers", ())]
 
@@ -436,7 +436,7 @@ async def test_without_a_name_server_the_page_is_told_why(
     bridge.join(viewer)
     problems: list[str] = []
     while not any(problems):
-        await asyncio.wait_for(viewer.until_news(), 5)
+        await asyncio.wait_for(viewer.wait_for_events(), 5)
         problems += [frame["problem"] for frame in frames(viewer) if frame["type"] == "status"]
 
     assert problems[-1] == brokers.broker.fails.what
@@ -482,11 +482,11 @@ async def test_what_waits_under_former_rights_is_dropped_and_what_was_sent_does_
     viewer.take()
     brokers.push([an_event(topic="orders", stage="stored"), an_event(topic="mine")])
 
-    viewer.see_with(sees("mine", "orders"))
+    viewer.apply_rights(sees("mine", "orders"))
     assert frames(viewer)[-1]["waiting"] == 0
     brokers.push([an_event(topic="orders", stage="stored")])
-    viewer.see_with(sees("mine"))
-    viewer.go_back_to(0)
+    viewer.apply_rights(sees("mine"))
+    viewer.resend_after(0)
     brokers.push([an_event(topic="orders"), an_event(topic="mine", queueOffset="9")])
 
     frame = frames(viewer)[-1]

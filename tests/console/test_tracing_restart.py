@@ -21,7 +21,7 @@ async def watching(viewer: Viewer) -> None:
     """Wait until the broker has a watch for this viewer."""
     async with asyncio.timeout(20):
         while True:
-            await viewer.until_news()
+            await viewer.wait_for_events()
             for frame in map(json.loads, viewer.take()):
                 if frame["type"] == "status" and any(
                     broker["state"] == "watching" for broker in frame["brokers"]
@@ -32,7 +32,7 @@ async def watching(viewer: Viewer) -> None:
 async def seen(viewer: Viewer) -> dict[str, Any]:
     async with asyncio.timeout(20):
         while True:
-            await viewer.until_news()
+            await viewer.wait_for_events()
             frame = json.loads(viewer.take()[-1])
             if frame["events"]:
                 event: dict[str, Any] = frame["events"][0]

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from console.accounts.actions import Action
 from console.accounts.rights import rights_on
-from console.api.frame import keep_no_answer
+from console.api.frame import omit_stored_body
 from console.api.operations import operation
 from console.api.problems import ProblemError
 from console.api.schemas import Cursor, Number, Text, cursor_of, place_of
@@ -310,7 +310,7 @@ def message_unmask(
     request: HttpRequest, broker_name: Text, queue_id: Number, offset: Number, topic: Text
 ) -> dict[str, Any]:
     """Get a message with its masked values; the audit log records who saw what."""
-    keep_no_answer(request)
+    omit_stored_body(request)
     found = unmasked_message(request, topic, BrokerQueue(broker_name, queue_id), offset)
     return detail_out(request, found)
 

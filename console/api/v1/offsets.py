@@ -19,14 +19,14 @@ from console.api.requestbody import json_object, valid_form
 from console.api.schemas import Done, DryRun, Number, PlanOut, plan_of
 from console.gateway.access import gateway
 from console.offsets.forms import ResetForm, SubjectForm
-from console.offsets.plan import Mode, Plan, PlanError, Wish
+from console.offsets.plan import Mode, Plan, PlanError, ResetRequest
 from console.offsets.reset_progress import following_of
 from console.offsets.views import (
     SUBJECT_SEPARATOR,
     carry_out,
     changed_since,
     danger_of,
-    is_as_left,
+    is_unchanged_since,
     make_wished_plan,
     offsets_before,
     pack,
@@ -163,7 +163,7 @@ def subject_of_body(asked: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def plan_for(wish: Wish) -> Plan:
+def plan_for(wish: ResetRequest) -> Plan:
     try:
         return make_wished_plan(wish)
     except PlanError as error:
@@ -198,9 +198,9 @@ def undo_reset(request: HttpRequest, entry: int, *, dry_run: bool) -> Done | Pla
         raise MissingError(_("This reset doesn't exist."))
     group, _separator, topic = reset.subject.partition(SUBJECT_SEPARATOR)
     require(request, Action.OFFSET, group)
-    wish = Wish(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
+    wish = ResetRequest(group=group, topic=topic, mode=Mode.RESTORE, offsets=offsets_before(reset))
     plan = plan_for(wish)
-    if not dry_run and not plan.is_idle and not is_as_left(plan, reset):
+    if not dry_run and not plan.is_idle and not is_unchanged_since(plan, reset):
         detail = _("Offsets changed after that reset. Preview with dry_run and reset them again.")
         raise ProblemError(HTTPStatus.CONFLICT, detail)
     return preview_or_apply(request, plan, dry_run=dry_run)

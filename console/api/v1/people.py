@@ -20,7 +20,7 @@ from console.accounts.people_views import Person, found, ms_of, people_of
 from console.accounts.roles import Role
 from console.accounts.second_step_views import removal_danger, remove_second_step
 from console.accounts.signed_in import sessions_of
-from console.api.frame import keep_no_answer
+from console.api.frame import omit_stored_body
 from console.api.operations import Need, operation
 from console.api.problems import ProblemError
 from console.api.requestbody import json_object, valid_form
@@ -287,7 +287,7 @@ def person_sessions(request: HttpRequest, person: Number) -> list[dict[str, Any]
 )
 def person_sessions_end(request: HttpRequest, person: Number) -> Done:
     """Sign a person out everywhere."""
-    return Done(detail=views.sessions_ended(request, found(person).account, None))
+    return Done(detail=views.end_sessions_of(request, found(person).account, None))
 
 
 @operation(
@@ -300,7 +300,7 @@ def person_sessions_end(request: HttpRequest, person: Number) -> Done:
 )
 def person_session_end(request: HttpRequest, person: Number, session: Number) -> Done:
     """End one of a person's sessions."""
-    return Done(detail=views.session_ended(request, person, session))
+    return Done(detail=views.end_session_of(request, person, session))
 
 
 def invitation_out(invitation: Invitation) -> dict[str, Any]:
@@ -343,7 +343,7 @@ def invitation_make(request: HttpRequest) -> dict[str, Any]:
     form = valid_form(
         request, lambda data: InvitationForm(data, has_mail=bool(settings.EMAIL_HOST))
     )
-    keep_no_answer(request)
+    omit_stored_body(request)
     made = views.create_invitation(request, form)
     mail_problem = made["mail_problem"]
     return {

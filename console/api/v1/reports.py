@@ -302,11 +302,11 @@ def report_schedule_create(request: HttpRequest) -> dict[str, Any]:
     """Create a report schedule: at an interval, or by cron in a time zone."""
     asked = json_object(request, (*START["properties"], *SCHEDULE_FIELDS))
     report = report_named(asked.get("report"))
-    may_tell = may_choose_channels(request, asked)
+    may_notify = may_choose_channels(request, asked)
     begins = {"enabled": True, "catch_up": True, "kind": "cron", "cron": "0 6 * * *"}
     form = valid_form(
         request,
-        lambda data: ScheduleForm(data, initial=begins, may_tell=may_tell),
+        lambda data: ScheduleForm(data, initial=begins, may_notify=may_notify),
         {name: each for name, each in asked.items() if name in SCHEDULE_FIELDS},
     )
     parameters = parameters_of(request, report, asked.get("parameters", {}))
@@ -329,14 +329,14 @@ def report_schedule_change(request: HttpRequest, schedule: Number) -> dict[str, 
     """Update a report schedule; `enabled` turns it on or off."""
     found = schedule_views.found_schedule(schedule)
     asked = json_object(request, ("parameters", *SCHEDULE_FIELDS))
-    may_tell = may_choose_channels(request, asked, schedules.channels_of(found))
+    may_notify = may_choose_channels(request, asked, schedules.channels_of(found))
     form = valid_form(
         request,
         lambda data: ScheduleForm(
             data,
             initial=schedule_views.schedule_initial(found),
             schedule_id=found.pk,
-            may_tell=may_tell,
+            may_notify=may_notify,
         ),
         {name: each for name, each in asked.items() if name in SCHEDULE_FIELDS},
     )

@@ -27,7 +27,7 @@ from console.reports.forms import ScheduleForm
 from console.sql import right_views, schedule_views, views
 from console.sql.desk import DeskError
 from console.sql.forms import QueryForm, RightForm, SaveForm
-from console.sql.rights import given_to
+from console.sql.rights import granted_to
 from console.sql.scheduled import new_schedule, schedule_of
 
 
@@ -144,14 +144,14 @@ def sql_schedule_change(request: HttpRequest, query: Number) -> dict[str, Any]:
     task = found or new_schedule(kept)
     initial = schedule_views.initial_of(found)
     asked = json_object(request, tuple(ScheduleForm.base_fields))
-    may_tell = may_choose_channels(request, asked, initial.get("channels", ()))
+    may_notify = may_choose_channels(request, asked, initial.get("channels", ()))
     form = valid_form(
         request,
         lambda data: ScheduleForm(
             data,
             initial=initial,
             schedule_id=task.pk or 0,
-            may_tell=may_tell,
+            may_notify=may_notify,
         ),
         asked,
     )
@@ -212,7 +212,7 @@ def sql_right_give(request: HttpRequest, who: Text) -> dict[str, Any]:
     )
     right_views.grant_right(request, form)
     found = right_views.get_grantee(who)
-    return {"who": who, "name": str(found), "topics": given_to(found)}
+    return {"who": who, "name": str(found), "topics": granted_to(found)}
 
 
 @operation(

@@ -75,7 +75,7 @@ class RemoteBrowse:
         at_once = min(READ_AHEAD_MAX, max(AT_ONCE_MAX, count // max(1, len(cursors))))
 
         async def go_on(cursor: Cursor) -> None:
-            await self._go_on(wanted, cursor, at_once)
+            await self._read_older(wanted, cursor, at_once)
 
         while True:
             # Messages are final once no queue can contribute a newer one; the rest wait for the
@@ -124,7 +124,7 @@ class RemoteBrowse:
 
         return [cursor for _row, cursor in await each(rows, one)]
 
-    async def _go_on(self, wanted: Wanted, cursor: Cursor, count: int) -> None:
+    async def _read_older(self, wanted: Wanted, cursor: Cursor, count: int) -> None:
         """Read the newest remaining messages of a queue."""
         end = cursor.end_offset
         begin = max(cursor.low_offset, end - count)

@@ -454,11 +454,11 @@ def test_the_days_of_a_disk_come_from_its_pace() -> None:
     assert evidence["days"] == pytest.approx(15 / (20 / 3), rel=0.02)
 
 
-def goes_on(name: str, seen: Seen, **evidence: float) -> Found | None:
+def persists(name: str, seen: Seen, **evidence: float) -> Found | None:
     rule = BY_NAME[name]
-    assert rule.goes_on is not None
+    assert rule.persists is not None
     assert rule.judge(seen) is None, "it would speak anyhow"
-    return rule.goes_on(seen, evidence)
+    return rule.persists(seen, evidence)
 
 
 STILL = progress(flat(90), consumed=flat(0), age_ms=climb(2 * 60 * MIN, 3 * 60 * MIN), members=None)
@@ -466,7 +466,7 @@ BEHIND = {"before": 100.0, "now": 900.0, "minutes": 10.0, "consumed": 5.0, "grow
 
 
 def test_a_group_that_stopped_over_an_hour_ago_has_not_come_right() -> None:
-    found = goes_on("stopped", STILL, lag=90, minutes=59, members=0)
+    found = persists("stopped", STILL, lag=90, minutes=59, members=0)
 
     assert found is not None
     assert (found.severity, found.evidence["minutes"]) == (Severity.BAD, MINUTES)
@@ -475,13 +475,13 @@ def test_a_group_that_stopped_over_an_hour_ago_has_not_come_right() -> None:
 def test_a_group_that_stopped_and_consumes_again_has() -> None:
     moves = progress(flat(90), consumed=[*flat(0, 55), *flat(60, 5)], age_ms=WAITING)
 
-    assert goes_on("stopped", moves, lag=90, minutes=30, members=1) is None
+    assert persists("stopped", moves, lag=90, minutes=30, members=1) is None
 
 
 def test_a_group_that_lost_its_members_is_left_to_the_rule_of_that() -> None:
     gone = progress(flat(90), consumed=flat(0), age_ms=WAITING, members=0)
 
-    assert goes_on("stopped", gone, lag=90, minutes=30, members=1) is None
+    assert persists("stopped", gone, lag=90, minutes=30, members=1) is None
 
 
 @pytest.mark.parametrize("name", ["falling-behind", "rewound"])
@@ -490,17 +490,17 @@ def test_a_lag_that_stays_is_no_recovery(name) -> None:
     stays = progress(flat(5_000), age_ms=flat(3 * MIN))
     shrinks = progress(climb(9_000, 4_000), age_ms=flat(3 * MIN))
 
-    assert goes_on(name, stays, **evidence) is not None
-    assert goes_on(name, shrinks, **evidence) is None
-    assert goes_on(name, progress(flat(3)), **evidence) is None
+    assert persists(name, stays, **evidence) is not None
+    assert persists(name, shrinks, **evidence) is None
+    assert persists(name, progress(flat(3)), **evidence) is None
 
 
 def test_a_group_that_consumes_nothing_any_more_has_stopped_instead() -> None:
     still = progress(flat(5_000), consumed=[*flat(60, 50), *flat(0, 10)], age_ms=WAITING)
     rule = BY_NAME["falling-behind"]
 
-    assert rule.goes_on is not None
-    assert rule.goes_on(still, BEHIND) is None
+    assert rule.persists is not None
+    assert rule.persists(still, BEHIND) is None
     assert set(said(still)) == {"stopped"}
 
 
@@ -508,16 +508,16 @@ def test_a_stuck_queue_without_traffic_beside_it_is_still_stuck() -> None:
     seen = progress(flat(5), consumed=flat(0), age_ms=flat(0), queues={1: climb(0, 59 * MIN)})
     moves = progress(flat(5), consumed=flat(0), age_ms=flat(0), queues={1: flat(2 * MIN)})
 
-    found = goes_on("queue-stuck", seen, queue=1, age_ms=1, lag=1, count=1)
+    found = persists("queue-stuck", seen, queue=1, age_ms=1, lag=1, count=1)
 
     assert found is not None
     assert found.evidence["age_ms"] == pytest.approx(59 * MIN, rel=0.01)
-    assert goes_on("queue-stuck", moves, queue=1, age_ms=1, lag=1, count=1) is None
+    assert persists("queue-stuck", moves, queue=1, age_ms=1, lag=1, count=1) is None
 
 
 def test_a_slave_that_is_away_is_missed_for_a_day() -> None:
     seen = broker(slaves=flat(1))
 
-    assert goes_on("slave-gone", seen, before=2, now=1, minutes=70) is not None
-    assert goes_on("slave-gone", seen, before=2, now=1, minutes=24 * 60) is None
-    assert goes_on("slave-gone", seen, before=1, now=1, minutes=70) is None
+    assert persists("slave-gone", seen, before=2, now=1, minutes=70) is not None
+    assert persists("slave-gone", seen, before=2, now=1, minutes=24 * 60) is None
+    assert persists("slave-gone", seen, before=1, now=1, minutes=70) is None

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from console.accounts.second_step import device_of, take_off
+from console.accounts.second_step import device_of, turn_off
 from console.audit.record import done_by_command
 
 
@@ -23,6 +23,6 @@ class Command(BaseCommand):
         account = get_user_model().objects.filter(username=options["name"]).first()
         if account is None or device_of(account) is None:
             raise CommandError(f"No account named {options['name']} has a second step.")
-        take_off(account)
+        turn_off(account)
         done_by_command("account.second-step-off", account.get_username())
         self.stdout.write(f"{account.get_username()} now signs in with a password alone.")
