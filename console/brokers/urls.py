@@ -7,7 +7,7 @@ from django.urls import path
 from console.brokers import (
     configuration_views,
     delay_views,
-    inside_views,
+    internals_views,
     kv_views,
     naming_views,
     transaction_views,
@@ -38,7 +38,7 @@ urlpatterns = [
         transaction_views.decide,
         name="decide",
     ),
-    path("b/<str:broker_name>/<int:broker_id>/inside/", inside_views.inside, name="inside"),
+    path("b/<str:broker_name>/<int:broker_id>/inside/", internals_views.inside, name="inside"),
     path("b/<str:broker_name>/<int:broker_id>/delays/", delay_views.delays, name="delays"),
     path("name-servers/", naming_views.name_servers, name="name-servers"),
     path("name-servers/put/", kv_views.put, name="kv-put"),

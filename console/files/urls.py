@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.files import travel_views, views
+from console.files import import_export_views, views
 
 app_name = "files"
 urlpatterns = [
     path("", views.index, name="index"),
-    path("import/", travel_views.import_, name="import"),
-    path("export/", travel_views.export, name="export"),
-    path("drift/", travel_views.drift, name="drift"),
-    path("drift/<str:broker_name>/<str:file>/", travel_views.match_others, name="alike"),
+    path("import/", import_export_views.import_, name="import"),
+    path("export/", import_export_views.export, name="export"),
+    path("drift/", import_export_views.drift, name="drift"),
+    path("drift/<str:broker_name>/<str:file>/", import_export_views.match_others, name="alike"),
     path("schema/<str:file>/", views.schema, name="schema"),
     path("b/<str:broker_name>/<str:file>/", views.show, name="show"),
     path("b/<str:broker_name>/<str:file>/download/", views.download, name="download"),

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from console.accounts.permissions import page
 from console.brokers.configuration_views import broker_node
-from console.brokers.inside import histograms_of, threads_of
+from console.brokers.internals_display import histograms_of, threads_of
 from console.gateway.access import gateway
 from console.gateway.errors import GatewayError
 from console.gateway.moment import now_ms
