@@ -68,7 +68,7 @@ class Account:
     address.
     """
 
-    def owned(self, resource: str) -> int:
+    def permission(self, resource: str) -> int:
         """Return the permission for a resource, or the default.
 
         Differs: in the original the default permission for topics also covers the broker's own
@@ -86,8 +86,8 @@ class Account:
         """Return whether an action is allowed; DENY overrides every other bit."""
         if self.is_admin and not self.permissions:
             return True
-        owned = self.owned(resource)
-        return not owned & Permission.DENY and bool(owned & action)
+        permission = self.permission(resource)
+        return not permission & Permission.DENY and bool(permission & action)
 
 
 def build_account(table: Mapping[str, Any]) -> Account:

@@ -105,7 +105,7 @@ def _by_permission(account: Account, need: Need | None) -> tuple[bool, Reason, s
     if account.is_admin and not account.permissions:
         return allowed, Reason.ADMINISTRATOR, "admin: true"
     is_group = need.resource.startswith(RETRY_GROUP_TOPIC_PREFIX)
-    word = _word(account.owned(need.resource))
+    word = _word(account.permission(need.resource))
     if need.resource in account.permissions:
         name = need.resource.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         key = "groupPerms" if is_group else "topicPerms"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_core.processors.wrappers.consume_hooks import ConsumeHooks
-from broker_core.processors.wrappers.guard import guarded
+from broker_core.processors.wrappers.guard import guard_handlers
 from broker_core.processors.wrappers.hooks import BrokerFacts
 from broker_core.processors.wrappers.request_hooks import RequestHooks
 from broker_core.processors.wrappers.role import by_role
@@ -33,7 +33,7 @@ def wrap_handlers(
         handlers = consume_hooks.around(handlers)
     if extensions.rpc_hooks:
         handlers = RequestHooks(extensions.rpc_hooks, failures).around(handlers)
-    return handlers if gate is None else guarded(handlers, gate)
+    return handlers if gate is None else guard_handlers(handlers, gate)
 
 
 def consume_hooks_of(foundation: Foundation) -> ConsumeHooks | None:

@@ -52,7 +52,7 @@ def metrics_stages(
         parked_pulls=lambda: len(storage.parked_pulls),
         budgets=foundation.budgets,
         series_max=lambda: server.metrics_series_max,
-        left=None if foundation.native.turn is None else requests.left,
+        fallbacks=None if foundation.native.turn is None else requests.fallbacks,
         pop=(storage.pop.engine, storage.pop.revival, storage.pop.pollers),
     )
     listener = MetricsListener(

@@ -13,7 +13,7 @@ from broker_core.config.lists import PLAIN_ACL
 from broker_core.errors import ConfigError
 from broker_core.listening.tls import TlsGate
 from broker_core.namesrv.namesrv import Entrance, NameServer
-from broker_core.processors.wrappers.guard import guarded_by_rule
+from broker_core.processors.wrappers.guard import guard_by_rule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ class NameServerAlone:
                 proxies_of(configuration.server),
                 None
                 if acl is None
-                else partial(guarded_by_rule, authorizer=authorizer_of(configuration, acl, clock)),
+                else partial(guard_by_rule, authorizer=authorizer_of(configuration, acl, clock)),
             ),
             config=configuration.namesrv,
             keep=lambda changed: keep(files, configuration.path, changed),

@@ -16,7 +16,7 @@ from broker_core.namesrv.identity import BrokerIdentity
 from broker_core.namesrv.namesrv import Entrance, NameServer
 from broker_core.namesrv.registration import BrokerRegistration, RegistrationTerms
 from broker_core.processors.wrappers.administration import without_administration
-from broker_core.processors.wrappers.guard import guarded_by_rule
+from broker_core.processors.wrappers.guard import guard_by_rule
 from broker_core.protocol.codes import RequestCode
 from broker_core.protocol.fresh_signature import FreshSigner
 from broker_core.protocol.signature import Credentials
@@ -100,7 +100,7 @@ def _name_server(foundation: Foundation, gate: Gate | None) -> NameServer:
             limits_of(configuration),
             foundation.tls,
             foundation.proxies,
-            None if gate is None else partial(guarded_by_rule, authorizer=gate),
+            None if gate is None else partial(guard_by_rule, authorizer=gate),
             foundation.budgets,
         ),
         config=configuration.namesrv,

@@ -49,7 +49,7 @@ from broker_core.sending.dead_letters import DeadLetters
 from broker_core.sending.detours import Detours
 from broker_core.sending.placement import Placement
 from broker_core.stats.recent_records import RecentRecords
-from broker_core.trace.records import sampled
+from broker_core.trace.records import sample_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -348,7 +348,7 @@ def build_consuming(
         store,
         foundation.store_host,
         clock,
-        foundation.native.sampled or sampled,
+        foundation.native.sample_records or sample_records,
     )
     consume_hooks = consume_hooks_of(foundation)
     check = CommitCheck(storage.topics, storage.offsets, store, foundation.role, consumers)

@@ -63,7 +63,7 @@ class RequestParts:
     processors: registry.Processors
     on_refused: OnRefused
     on_client_lost: Callable[[Connection], None]
-    left: Callable[[], dict[str, int]]
+    fallbacks: Callable[[], dict[str, int]]
     """How many requests the compiled code left to Python, by reason."""
 
 
@@ -84,10 +84,10 @@ def build_requests(
     def connections() -> int:
         return sum(len(each.connections) for each in servers)
 
-    def left() -> dict[str, int]:
-        return {} if plain_requests is None else plain_requests.left
+    def fallbacks() -> dict[str, int]:
+        return {} if plain_requests is None else plain_requests.fallbacks
 
-    water_mark = _water_mark(storage, ha, clock, connections, left)
+    water_mark = _water_mark(storage, ha, clock, connections, fallbacks)
     readings = _readings(foundation, storage, clients, access, water_mark, connections)
     processors = build_processors(
         foundation,
@@ -99,7 +99,7 @@ def build_requests(
         ha,
         lambda: water_mark.late_ms,
         readings,
-        left,
+        fallbacks,
     )
     plain_requests = build_plain_requests(foundation, storage, processors)
     refusals = RefusalTrace(storage.tracer, clients.consumers, clock)
@@ -141,7 +141,7 @@ def build_requests(
     servers += [server, fast_server]
     ports = (server, fast_server, admin_server, _overload(foundation, storage, servers))
     behind = (processors, refusals.refused, _on_lost(storage, clients))
-    return RequestParts(*ports, water_mark, readings, *behind, left)
+    return RequestParts(*ports, water_mark, readings, *behind, fallbacks)
 
 
 def _on_lost(storage: StorageParts, clients: ClientParts) -> Callable[[Connection], None]:
@@ -167,7 +167,7 @@ def _water_mark(
     ha: HaAdmin,
     clock: Clock,
     connections: Callable[[], int],
-    left: Callable[[], dict[str, int]],
+    fallbacks: Callable[[], dict[str, int]],
 ) -> WaterMark:
     return WaterMark(
         clock,
@@ -177,7 +177,7 @@ def _water_mark(
             "parked_pulls": len(storage.parked_pulls),
             "connections": connections(),
         },
-        left,
+        fallbacks,
     )
 
 

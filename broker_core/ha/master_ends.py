@@ -16,7 +16,7 @@ FRESH_SECONDS = 35.0
 """Three consecutive requests that weren't sent or got no answer."""
 
 
-class Behind(NamedTuple):
+class SlaveLag(NamedTuple):
     """How far a slave is behind its master."""
 
     lag_bytes: int
@@ -40,11 +40,11 @@ class MasterEnds:
             self._answers.clear()
         self._answers.append((now, end))
 
-    def behind(self, now: float, own_end: int) -> Behind | None:
+    def behind(self, now: float, own_end: int) -> SlaveLag | None:
         """Return how far a log that ends at own_end is behind; None while unknown."""
         if not self._answers or now - self._answers[-1][0] > FRESH_SECONDS:
             return None
         since = next((at for at, end in self._answers if end > own_end), None)
         if since is None:
-            return Behind(0, 0.0)
-        return Behind(self._answers[-1][1] - own_end, max(0.0, now - since))
+            return SlaveLag(0, 0.0)
+        return SlaveLag(self._answers[-1][1] - own_end, max(0.0, now - since))

@@ -226,9 +226,9 @@ class Connection(asyncio.BufferedProtocol):
                 frames.goaway(requests.last_stream_id, ErrorCode.NO_ERROR, "shutting down")
             )
             if not requests.streams:
-                self.emptied()
+                self.end_drain()
 
-    def emptied(self) -> None:
+    def end_drain(self) -> None:
         """Close a draining connection once its last call has ended."""
         if self.requests.refused_after < frames.STREAM_ID_MAX:
             # Deferred, so that the last frame of the call is sent first.
@@ -341,8 +341,8 @@ class Connection(asyncio.BufferedProtocol):
             self._is_counted = False
             wire.memory.close(self)
         wire.connections.pop(self, None)
-        if wire.emptied is not None and not wire.connections and not wire.emptied.done():
-            wire.emptied.set_result(None)
+        if wire.drained is not None and not wire.connections and not wire.drained.done():
+            wire.drained.set_result(None)
         wire.on_lost(self)
         for callback in self.on_close:
             callback(self)

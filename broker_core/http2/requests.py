@@ -282,7 +282,7 @@ class Requests:
             connection.outbox.forget(call)
             call.wake()
         if not self.streams:
-            connection.emptied()
+            connection.end_drain()
 
     def ended(self, call: Call) -> None:
         """Clean up when the last frame of a call's answer is sent."""

@@ -126,16 +126,16 @@ class Http2Server(Service):
             self._listener = None
         wire = self._wire
         if wire.connections:
-            emptied = wire.emptied = asyncio.get_running_loop().create_future()
+            drained = wire.drained = asyncio.get_running_loop().create_future()
             for connection in list(wire.connections):
                 connection.drain()
-            if not await wait_within(self._clock, emptied, self._limits.drain_s):
+            if not await wait_within(self._clock, drained, self._limits.drain_s):
                 for connection in list(wire.connections):
                     connection.finish("the server is shutting down")
-                if not await wait_within(self._clock, emptied, self._limits.drain_s):
+                if not await wait_within(self._clock, drained, self._limits.drain_s):
                     for connection in list(wire.connections):
                         connection.abort()
-                    await emptied
+                    await drained
         wire.deadlines.shutdown()
         await super().shutdown()
 

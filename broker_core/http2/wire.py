@@ -45,7 +45,7 @@ class Wire:
         "clock",
         "connections",
         "deadlines",
-        "emptied",
+        "drained",
         "engine",
         "limits",
         "memory",
@@ -96,4 +96,4 @@ class Wire:
         self.buffered_bytes = 0
         self.strangers_buffered_bytes = 0
         self.unsent_bytes = 0
-        self.emptied: asyncio.Future[None] | None = None
+        self.drained: asyncio.Future[None] | None = None

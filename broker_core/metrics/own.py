@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from broker_core.ha.connection import SlaveConnection
-    from broker_core.ha.master_ends import Behind
+    from broker_core.ha.master_ends import SlaveLag
     from broker_core.ha.role import Role
     from broker_core.ha.slave import SlaveState
     from broker_core.listening.budgets import Budgets
@@ -35,7 +35,7 @@ class Replication:
     epoch: Callable[[], int]
     slaves: Callable[[], list[SlaveConnection]]
     following: Callable[[], SlaveState]
-    behind_master: Callable[[], Behind | None]
+    behind_master: Callable[[], SlaveLag | None]
     min_in_sync_replicas: Callable[[], int]
 
 
@@ -202,15 +202,15 @@ def process_metrics(
         yield Family(f"process_{name}", "gauge", text, [({}, value)])
 
 
-def native_metrics(left: Mapping[str, int] | None) -> Iterator[Family]:
+def native_metrics(fallbacks: Mapping[str, int] | None) -> Iterator[Family]:
     """Yield which twin serves plain requests, and how many the compiled one left to Python."""
-    is_native = float(left is not None)
+    is_native = float(fallbacks is not None)
     yield _gauge("native", "Whether plain requests are served by compiled code", is_native)
     yield Family(
         "trebuchet_native_left_total",
         "counter",
         "Requests that compiled code left to Python",
-        [({"reason": reason}, count) for reason, count in (left or {}).items()],
+        [({"reason": reason}, count) for reason, count in (fallbacks or {}).items()],
     )
 
 

@@ -31,8 +31,8 @@ class MetricsPage:
     """Event loop only.
 
     `permission`, `parked_pulls` and `series_max` return brokerPermission, the number of parked
-    pulls, and metricsSeriesMax. `left` returns how many requests the compiled turn left to Python,
-    by reason, or None without a compiled turn.
+    pulls, and metricsSeriesMax. `fallbacks` returns how many requests the compiled turn left to
+    Python, by reason, or None without a compiled turn.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class MetricsPage:
         parked_pulls: Callable[[], int],
         budgets: Budgets,
         series_max: Callable[[], int],
-        left: Callable[[], dict[str, int]] | None,
+        fallbacks: Callable[[], dict[str, int]] | None,
         pop: tuple[PopEngine, Revival, Pollers],
     ) -> None:
         self._labels = labels
@@ -56,7 +56,7 @@ class MetricsPage:
         self._parked_pulls = parked_pulls
         self._budgets = budgets
         self._series_max = series_max
-        self._left = left
+        self._fallbacks = fallbacks
         self._pop = pop
         self._lock = asyncio.Lock()
         self._text = b""
@@ -91,7 +91,7 @@ class MetricsPage:
             pop_metrics(*self._pop, self._clock.now_ms()),
             own.replication_metrics(self._replication),
             own.process_metrics(counters, gauges, readings.boot_ms),
-            own.native_metrics(None if self._left is None else self._left()),
+            own.native_metrics(None if self._fallbacks is None else self._fallbacks()),
         )
         lines = []
         for line in lines_of(metrics, self._labels, series_max):

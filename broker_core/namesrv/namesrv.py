@@ -40,7 +40,7 @@ class Entrance:
     limits: RemotingLimits = field(default_factory=RemotingLimits)
     tls: TlsGate | None = None
     proxies: TrustedProxies | None = None
-    guarded: Callable[[dict[int, Handler]], dict[int, Handler]] | None = None
+    guard_handlers: Callable[[dict[int, Handler]], dict[int, Handler]] | None = None
     """Adds access control to the handlers that change something; None lets everybody change."""
     budgets: Budgets | None = None
     """Budgets shared with the other servers of this process; None creates separate budgets."""
@@ -93,9 +93,9 @@ class NameServer(Service):
             config,
             shown,
             keep or _forget,
-            _proven if entrance.guarded is not None else None,
+            _proven if entrance.guard_handlers is not None else None,
         )
-        self._guarded = entrance.guarded
+        self._guard_handlers = entrance.guard_handlers
         self.routes.master_listeners.append(self._notify_slaves)
         self._server = RemotingServer(
             "name server",
@@ -111,7 +111,7 @@ class NameServer(Service):
     def handlers(self) -> dict[int, Handler]:
         """Return the table from request code to handler."""
         handlers = self._processor.handlers()
-        return bounded(handlers if self._guarded is None else self._guarded(handlers))
+        return bounded(handlers if self._guard_handlers is None else self._guard_handlers(handlers))
 
     def override(self, handlers: Mapping[int, Handler]) -> None:
         """Replace handlers on the port for some codes; `handlers` stays unchanged."""

@@ -238,7 +238,7 @@ cdef class Loop:
             not self.streams
             and <int64_t>kept_at(self.requests, REQUESTS_REFUSED_AFTER) < STREAM_ID_MAX
         ):
-            self.connection.emptied()
+            self.connection.end_drain()
         if out_bytes >= FLUSH_BYTES:
             outbox.put(b"")
         return 0

@@ -123,16 +123,16 @@ cdef class _Reading:
     # The counters of delivered messages, valid while `gets` stays the same table.
     cdef object gets, flow
     cdef list spans
-    # Watchers want 1 in `one_of` messages, valid while `pulls` stays the same table.
+    # Watchers want 1 in `sample` messages, valid while `pulls` stays the same table.
     cdef object pulls
-    cdef int64_t one_of
+    cdef int64_t sample
     # The watches that Teller notifies, None where Python does; the key of deliveries; event
     # fragments.
     cdef tuple of_deliveries, of_acknowledgements, queue
     cdef bytes where, who
-    # Which messages of the queue the sample may include, valid while `picked_in` is the same table.
+    # Which messages of the queue the sample may include, valid while `picks_table` is the same table.
     cdef Picks picks
-    cdef object picked_in
+    cdef object picks_table
     # Unacknowledged deliveries, valid while `waiting_in` stays the same table.
     cdef dict waiting
     cdef object waiting_in
@@ -207,8 +207,8 @@ cdef class PullTurn:
     cdef Counts _counts
     cdef Names _names
     cdef object _visibility, _quarantine, _latency, _monotonic, _parked_pulls, _again
-    cdef object _finder, _role, _recorder, _picking, _tell_trace, _answered
-    cdef Teller _teller
+    cdef object _finder, _role, _recorder, _selection, _trace_pull, _answered
+    cdef PullTrace _pull_trace
     cdef list _readings
     cdef bint _is_raw, _is_timed, _extends_spans
     cdef int _found_code
@@ -242,9 +242,9 @@ cdef class PullTurn:
     # When the pull is served, on the monotonic clock; negative until the clock is read.
     cdef double _at_s
     # Watchers want 1 in this many messages; 0 for none.
-    cdef int64_t _one_of
+    cdef int64_t _sample
     # Size of the frames served, in bytes.
-    cdef Py_ssize_t _taken
+    cdef Py_ssize_t _served_bytes
     # Why the pull isn't plain.
     cdef int _why
     cdef int64_t _low, _high, _scanned, _count, _byte_count, _first_stored, _first_offset
@@ -291,9 +291,9 @@ cdef class PullTurn:
         self._mapped = [None] * FILES_MAX
         self._last.shape.size = 0
         self._read = []
-        self._picking = exactly(EventSelectionType, tracer.selection)
-        self._teller = Teller(notes_of(tracer, plain.store_host), plain.check.consumers, clock)
-        self._tell_trace = plain.tell
+        self._selection = exactly(EventSelectionType, tracer.selection)
+        self._pull_trace = PullTrace(notes_of(tracer, plain.store_host), plain.check.consumers, clock)
+        self._trace_pull = plain.trace_pull
         self._answered = plain.answered
         self._slow_consumers = exactly(SlowConsumersType, plain.slow_consumers)
         self._config = exactly(BrokerConfigType, plain.config)
@@ -335,7 +335,7 @@ cdef class PullTurn:
         cdef double started_s
         cdef bint is_binary = begin[SERIALIZER_AT] == ROCKETMQ
         cdef Pull pull
-        self._taken = 0
+        self._served_bytes = 0
         self._why = HEADER
         total = big32(begin)
         header = big32(begin + 4)
@@ -366,7 +366,7 @@ cdef class PullTurn:
             self._release()
         if answer is not None and not PyBytes_GET_SIZE(answer):
             return answer
-        self._taken = 4 + total
+        self._served_bytes = 4 + total
         # Waiting time doesn't count towards the pull latency.
         if started_s >= 0 and not self._is_parked:
             time_some(self._latency, seconds_of(self._monotonic) - started_s, 1)
@@ -429,9 +429,9 @@ cdef class PullTurn:
             if not self._find_filter(pull, group, topic, connection):
                 return b""
             wanted = self._wanted
-            self._one_of = 0
-            if slot(self._picking, PICKING_IS_ON):
-                self._one_of = self._wanted_of(group, topic, pull.queue_id)
+            self._sample = 0
+            if slot(self._selection, SELECTION_IS_ON):
+                self._sample = self._wanted_of(group, topic, pull.queue_id)
             self._why = OFFSET
             kind = self._look(topic, pull.queue_id, pull.queue_offset, most, wanted)
         except Exception:
@@ -487,7 +487,7 @@ cdef class PullTurn:
         waiting._is_binary = pull.is_binary
         waiting._queue_id = pull.queue_id
         waiting._most = most
-        waiting._parked_at = self._now() if slot(self._picking, PICKING_IS_ON) else 0.0
+        waiting._parked_at = self._now() if slot(self._selection, SELECTION_IS_ON) else 0.0
         self._parked_pulls.park(topic, pull.queue_id, waiting, timeout_ms)
         return 0
 
@@ -532,9 +532,9 @@ cdef class PullTurn:
         cdef int kind = NOT_PLAIN
         try:
             if not slot(self._slow_consumers, SLOW_CONSUMERS_IS_WATCHING):
-                self._one_of = 0
-                if slot(self._picking, PICKING_IS_ON):
-                    self._one_of = self._wanted_of(
+                self._sample = 0
+                if slot(self._selection, SELECTION_IS_ON):
+                    self._sample = self._wanted_of(
                         waiting.group, waiting._topic, waiting._queue_id
                     )
                 kind = self._look(
@@ -579,8 +579,8 @@ cdef class PullTurn:
 
         `queues` maps the topic's queues to the group's offsets; `before` is this queue's offset.
         """
-        if self._one_of == 1 or (
-            self._one_of and self._teller.waits(self._reading_of(group, topic, queue_id))
+        if self._sample == 1 or (
+            self._sample and self._pull_trace.waits(self._reading_of(group, topic, queue_id))
         ):
             # A watcher may want to know which messages the offset covers.
             if not self._note_acknowledgement(group, topic, queue_id, before, offset, connection):
@@ -597,11 +597,11 @@ cdef class PullTurn:
                                  connection) except -1:
         """Report the messages that an offset covers; return False if Python must do it."""
         cdef _Reading reading = self._reading_of(group, topic, queue_id)
-        if self._one_of == 1 or reading.of_acknowledgements is None:
+        if self._sample == 1 or reading.of_acknowledgements is None:
             return False
         if before == offset:
             return True
-        return self._teller.acknowledged(
+        return self._pull_trace.acknowledged(
             reading, connection, max(0, min(<int64_t>before, offset)), offset, self._now()
         )
 
@@ -621,7 +621,7 @@ cdef class PullTurn:
                 )
         else:
             add(reader, READER_MISS_TIMES, 1)
-        if self._one_of and kind <= NO_MATCH:
+        if self._sample and kind <= NO_MATCH:
             self._trace_delivery(
                 group, topic, queue_id, queue_offset, connection, wanted, parked_at
             )
@@ -648,7 +648,7 @@ cdef class PullTurn:
             reading.offsets_key = f"{topic}@{group}"
             self._find_spans(reading)
             # The reader replaced here may have pending notes.
-            self._teller.notes.tell()
+            self._pull_trace.notes.emit()
             self._readings[at] = reading
         self._reading = reading
         return reading
@@ -656,14 +656,14 @@ cdef class PullTurn:
     cdef int64_t _wanted_of(self, group, topic, int32_t queue_id) except -1:
         """Return N if watchers want 1 in N of the messages delivered to a reader; 0 for none."""
         cdef _Reading reading = self._reading_of(group, topic, queue_id)
-        pulls = slot(self._picking, PICKING_PULLS)
+        pulls = slot(self._selection, SELECTION_PULLS)
         if reading.pulls is not pulls:
             reading.pulls = pulls
-            reading.one_of = pulls[topic, group]
+            reading.sample = pulls[topic, group]
             told = self._tracer.event_sinks.of_pulls[topic, group]
             reading.of_deliveries = None if told is None else told.delivered
             reading.of_acknowledgements = None if told is None else told.acknowledged
-        return reading.one_of
+        return reading.sample
 
     cdef int _find_spans(self, _Reading reading) except -1:
         spans = self._recorder.spans.get((reading.group, reading.topic, reading.queue_id))
@@ -726,11 +726,11 @@ cdef class PullTurn:
     cdef int _trace_delivery(self, group, topic, int32_t queue_id, int64_t queue_offset,
                                connection, wanted, double parked_at) except -1:
         """Report the sampled messages and the messages that a filter skipped."""
-        cdef list picked = None
+        cdef list records = None
         cdef bint is_sifted = wanted is not None and self._scanned > self._count
         cdef int count
         buffers = ()
-        if self._one_of > 1:
+        if self._sample > 1:
             count = 0
             if self._count:
                 count = self._choose(self._reading_of(group, topic, queue_id), queue_offset)
@@ -739,15 +739,15 @@ cdef class PullTurn:
                 or (parked_at == 0 and self._note_deliveries(group, topic, queue_id, connection, count))
             ):
                 return 0
-            picked = self._copies(count)
+            records = self._copies(count)
         if self._count:
             buffers = (memoryview(self._frame_as_bytes())[self._head_size :],)
-        self._tell_trace(
+        self._trace_pull(
             self._answered(
                 group, topic, queue_id, queue_offset, queue_offset + self._scanned, connection,
                 buffers, self._count, wanted, False, parked_at,
             ),
-            picked,
+            records,
         )
         return 0
 
@@ -757,8 +757,8 @@ cdef class PullTurn:
         cdef _Reading reading = self._reading_of(group, topic, queue_id)
         if reading.of_deliveries is None:
             return False
-        return self._teller.delivered(
-            reading, connection, self._chosen, count, self._one_of, self._now()
+        return self._pull_trace.delivered(
+            reading, connection, self._chosen, count, self._sample, self._now()
         )
 
     cdef list _copies(self, int count):
@@ -780,16 +780,16 @@ cdef class PullTurn:
         # Nothing was skipped, so the offsets needn't be read.
         cdef bint is_each = self._count == self._scanned
         cdef Picks picks = reading.picks
-        table = slot(self._picking, PICKING_PICKED)
-        if picks is None or reading.picked_in is not table or limit > picks.end:
+        table = slot(self._selection, SELECTION_SAMPLE_CACHE)
+        if picks is None or reading.picks_table is not table or limit > picks.end:
             # The table was replaced, or it held too many queues.
             picks = reading.picks = (<dict>table).get(self._queue)
-            reading.picked_in = table
+            reading.picks_table = table
         if picks is not None:
             if (
                 queue_offset < picks.begin
                 or limit > picks.end
-                or self._one_of % picks.one_of
+                or self._sample % picks.sample
             ):
                 picks = None
             else:
@@ -824,11 +824,11 @@ cdef class PullTurn:
                 is_sure = (
                     is_picked
                     and picks.places[number] == 2 * offset
-                    and picks.one_of == self._one_of
+                    and picks.sample == self._sample
                 )
             else:
                 is_picked = True
-            if is_picked and (is_sure or is_in_sample(at, at + size, self._one_of)):
+            if is_picked and (is_sure or is_in_sample(at, at + size, self._sample)):
                 self._chosen[count] = at
                 count += 1
             at += size

@@ -41,7 +41,7 @@ class Native(NamedTuple):
     crc32: Callable[[bytes], int] | None = None
     """The turn's CRC-32, for the test that compares it."""
     plain_replay: type[NativePlainReplay] | None = None
-    sampled: Callable[[memoryview, int], list[memoryview]] | None = None
+    sample_records: Callable[[memoryview, int], list[memoryview]] | None = None
     """See broker_core.trace.records."""
     turn: type[Turn] | None = None
     pull_turn: type[PullTurn] | None = None
@@ -125,7 +125,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Native:
         "compiled",
         module.crc32,
         module.NativePlainReplay,
-        module.sampled,
+        module.sample_records,
         module.Turn,
         module.PullTurn,
         module.EndTurn,

@@ -85,7 +85,7 @@ cdef class Receiver:
     def buffer_updated(self, Py_ssize_t nbytes):
         """See Connection."""
         connection = self._connection
-        cdef Py_ssize_t taken = 0
+        cdef Py_ssize_t size = 0
         cdef bint is_tried = False
         if slot(connection, CONNECTION_IS_STOPPED) is True:
             return
@@ -100,21 +100,21 @@ cdef class Receiver:
                 and not PyList_GET_SIZE(slot(connection, CONNECTION_OUT))
                 and slot(connection, CONNECTION_IS_CROWDED) is False
             ):
-                taken = self._take(connection, nbytes)
-                if taken == nbytes:
+                size = self._serve(connection, nbytes)
+                if size == nbytes:
                     if nbytes == RECEIVE_BYTES:
                         connection.end_full_buffer()
                     return
-                is_tried = taken == 0
-            connection.serve_rest(taken, nbytes, is_tried=is_tried)
+                is_tried = size == 0
+            connection.serve_rest(size, nbytes, is_tried=is_tried)
         except MemoryError:
             connection.give_up()
 
-    cdef Py_ssize_t _take(self, connection, Py_ssize_t nbytes) except -1:
+    cdef Py_ssize_t _serve(self, connection, Py_ssize_t nbytes) except -1:
         """Serve the plain requests at the start of the received data; return their size in bytes.
         """
         cdef Turn turn = self._turn
-        cdef Py_ssize_t taken
+        cdef Py_ssize_t size
         wire = self._wire
         limits = slot(connection, CONNECTION_LIMITS)
         if limits is not self._limits:
@@ -135,7 +135,7 @@ cdef class Receiver:
         finally:
             turn._socket = -1
             turn._receiver = None
-        taken = turn.taken
+        size = turn.served_bytes
         set_slot(connection, CONNECTION_IS_HANDLING, False)
         if on_turn is not None:
             self._end_turn(on_turn, seconds_of(self._monotonic) - started_s)
@@ -145,9 +145,9 @@ cdef class Receiver:
             or type(answers) is bytes
             and not PyBytes_GET_SIZE(answers)
         ):
-            return taken
-        connection.hand_out(answers)
-        return taken
+            return size
+        connection.send_answers(answers)
+        return size
 
     cdef int _free_socket(self) except? -2:
         """Return the socket, -1 if the transport has buffered data."""

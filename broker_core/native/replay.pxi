@@ -11,7 +11,7 @@ from broker_core.native.scan cimport BETWEEN, NAME_VALUE, utf8_size
 from broker_core.message.names import KEY_SEPARATOR
 from broker_core.message.sys_flag import TRANSACTION_PREPARED_TYPE
 from broker_core.store.plain_replay import QUEUES_KEPT_MAX
-from broker_core.store.record_dispatch import living_queue_of
+from broker_core.store.record_dispatch import queue_of_record
 
 cdef enum:
     HEAD = 88
@@ -140,7 +140,7 @@ cdef class NativePlainReplay:
         return 0
 
     cdef object _find(self, tuple key, int64_t offset):
-        queue = living_queue_of(self._queues, self._deleted, key[0], key[1], offset)
+        queue = queue_of_record(self._queues, self._deleted, key[0], key[1], offset)
         if queue is None:
             return None
         if len(self._known) >= QUEUES_KEPT_MAX:

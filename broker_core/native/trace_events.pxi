@@ -109,43 +109,43 @@ cdef class EncodedEvent:
         return decode_properties(self._what[self._what_size :].decode("utf-8", "replace"))
 
 
-cdef inline Py_ssize_t most_of(EncodedEvent told) noexcept:
+cdef inline Py_ssize_t most_of(EncodedEvent events) noexcept:
     """Return the maximum length of an event's JSON."""
-    cdef Py_ssize_t around = PyBytes_GET_SIZE(told._where) + PyBytes_GET_SIZE(told._who)
-    return around + told._what_size + REST_MAX
+    cdef Py_ssize_t around = PyBytes_GET_SIZE(events._where) + PyBytes_GET_SIZE(events._who)
+    return around + events._what_size + REST_MAX
 
 
-cdef uint8_t* write_event(uint8_t* to, EncodedEvent told) noexcept:
+cdef uint8_t* write_event(uint8_t* to, EncodedEvent events) noexcept:
     """Write an event as JSON without its opening brace."""
-    cdef int64_t* numbers = told._numbers
-    to = put_decimal(put_word(to, b'"timeMs":"', 10), told._now_ms)
-    to = put_decimal(put_word(to, b'","atUs":"', 10), llrint(told.at_s * 1000000))
+    cdef int64_t* numbers = events._numbers
+    to = put_decimal(put_word(to, b'"timeMs":"', 10), events._now_ms)
+    to = put_decimal(put_word(to, b'","atUs":"', 10), llrint(events.at_s * 1000000))
     to = put_word(to, b'","stage":"', 11)
-    if told._kind == OF_PUT:
+    if events._kind == OF_PUT:
         to = put_word(to, b'stored",', 8)
-    elif told._kind == OF_FLUSH:
+    elif events._kind == OF_FLUSH:
         to = put_word(to, b'flushed",', 9)
-    elif told._kind == OF_SLAVE:
+    elif events._kind == OF_SLAVE:
         to = put_word(to, b'replicated",', 12)
-    elif told._kind == OF_DELIVERY:
+    elif events._kind == OF_DELIVERY:
         to = put_word(to, b'delivered",', 11)
     else:
         to = put_word(to, b'acknowledged",', 14)
-    to = put_part(to, told._where)
-    memcpy(to, PyBytes_AS_STRING(told._what), told._what_size)
-    to = put_part(to + told._what_size, told._who)
-    if told._kind == OF_DELIVERY:
+    to = put_part(to, events._where)
+    memcpy(to, PyBytes_AS_STRING(events._what), events._what_size)
+    to = put_part(to + events._what_size, events._who)
+    if events._kind == OF_DELIVERY:
         to = put_decimal(put_word(to, b',"storeSize":', 13), numbers[0])
-        if told._total >= 0:
-            to = put_decimal(put_word(to, b',"totalUs":', 11), told._total)
-        to = put_decimal(put_word(to, b',"latencyUs":', 13), told._latency)
+        if events._total >= 0:
+            to = put_decimal(put_word(to, b',"totalUs":', 11), events._total)
+        to = put_decimal(put_word(to, b',"latencyUs":', 13), events._latency)
         if numbers[1]:
             to = put_decimal(put_word(to, b',"reconsumeTimes":', 18), numbers[1])
         return put_word(to, b',"source":"memory"}', 19)
-    to = put_decimal(put_word(to, b',"latencyUs":', 13), told._latency)
-    if told._total >= 0:
-        to = put_decimal(put_word(to, b',"totalUs":', 11), told._total)
-    if told._kind == OF_PUT:
+    to = put_decimal(put_word(to, b',"latencyUs":', 13), events._latency)
+    if events._total >= 0:
+        to = put_decimal(put_word(to, b',"totalUs":', 11), events._total)
+    if events._kind == OF_PUT:
         to = put_decimal(put_word(to, b',"steps":{"received":0,"validated":', 35), numbers[0])
         to = put_decimal(put_word(to, b',"appended":', 12), numbers[1])
         to = put_decimal(put_word(to, b',"dispatched":', 14), numbers[2])
@@ -174,7 +174,7 @@ cdef class EncodedDelivery(EncodedEvent):
         return self._store_host.decode() + "%016X" % self.commit_log_offset
 
 
-cdef struct Known:
+cdef struct MessageFields:
     # A message's fields in events; none of the texts needs escaping.
     Text uniq_key
     Text tags
@@ -186,7 +186,7 @@ cdef struct Known:
     bint is_replayed
 
 
-cdef bint read_known(Bytes record, int64_t size, Known* known) noexcept:
+cdef bint read_known(Bytes record, int64_t size, MessageFields* known) noexcept:
     """Read a record; return whether it needs no decoding."""
     cdef int64_t body_size, at, properties_size
     cdef Bytes begin
@@ -209,7 +209,7 @@ cdef bint read_known(Bytes record, int64_t size, Known* known) noexcept:
     return read_known_fields(begin, properties_size, known)
 
 
-cdef bint read_known_fields(Bytes begin, Py_ssize_t size, Known* known) noexcept:
+cdef bint read_known_fields(Bytes begin, Py_ssize_t size, MessageFields* known) noexcept:
     """Read properties; return whether all values shown in events can be written as JSON unescaped.
     """
     cdef Bytes end = begin + size
@@ -242,7 +242,7 @@ cdef bint read_known_fields(Bytes begin, Py_ssize_t size, Known* known) noexcept
     )
 
 
-cdef inline Text* known_text(Known* known, Bytes name, Py_ssize_t size) noexcept:
+cdef inline Text* known_text(MessageFields* known, Bytes name, Py_ssize_t size) noexcept:
     """Return where to keep a property's value, NULL if events don't include it."""
     if size == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
         return &known.uniq_key
@@ -282,7 +282,7 @@ cdef inline uint8_t* put_text(uint8_t* to, Text text) noexcept:
     return to + text.size
 
 
-cdef uint8_t* put_what(uint8_t* to, Known* known, int64_t queue_offset, int64_t commit_log_offset,
+cdef uint8_t* put_what(uint8_t* to, MessageFields* known, int64_t queue_offset, int64_t commit_log_offset,
                        bytes store_host) noexcept:
     """Write what all events of a message share, after its queue."""
     to = put_decimal(to, queue_offset)
@@ -326,7 +326,7 @@ cdef struct Note:
     PyObject* who
     PyObject* watches
     # The texts are in the notes' text buffer.
-    Known known
+    MessageFields known
     Text producer_group
     # For an offset change: the old and the new offset.
     int64_t queue_offset, offset
@@ -353,7 +353,7 @@ cdef class Notes:
     cdef uint8_t* _texts
     cdef Py_ssize_t _texts_size
     cdef int _count
-    cdef bint _is_telling
+    cdef bint _is_emitting
 
     def __cinit__(self):
         self._notes = <Note*>PyMem_Malloc(NOTES_MAX * sizeof(Note))
@@ -385,7 +385,7 @@ cdef class Notes:
         """Return a new note with room for its texts, and wake the watches it is for."""
         cdef Note* note
         if self._count == NOTES_MAX or self._texts_size + text_size > NOTED_BYTES:
-            self.tell()
+            self.emit()
         if text_size > NOTED_BYTES:
             raise ValueError("texts are longer than there is room for")
         for watch in watches:
@@ -410,17 +410,17 @@ cdef class Notes:
             self._tracer.notes_failed(1, error)
         return 0
 
-    cdef void know(self, Note* note, Known* known) noexcept:
+    cdef void know(self, Note* note, MessageFields* known) noexcept:
         """Keep a message's fields; there is room for its properties."""
         cdef Bytes before = known.properties.at
-        cdef Py_ssize_t moved
+        cdef Py_ssize_t shift
         note.known = known[0]
         note.known.properties.at = self._keep(known.properties)
-        moved = note.known.properties.at - before
-        note.known.uniq_key.at += moved
-        note.known.tags.at += moved
-        note.known.keys.at += moved
-        note.known.traceparent.at += moved
+        shift = note.known.properties.at - before
+        note.known.uniq_key.at += shift
+        note.known.tags.at += shift
+        note.known.keys.at += shift
+        note.known.traceparent.at += shift
 
     cdef Bytes _keep(self, Text text) noexcept:
         cdef Bytes kept = self._texts + self._texts_size
@@ -428,41 +428,41 @@ cdef class Notes:
         self._texts_size += text.size
         return kept
 
-    cpdef tell(self):
-        """See `Notes.tell`; failures are logged."""
+    cpdef emit(self):
+        """See `Notes.emit`; failures are logged."""
         cdef int i, lost = 0
         cdef tuple watches = None
-        cdef list told = []
+        cdef list events = []
         cdef object failure = None
-        if self._is_telling or not self._count:
+        if self._is_emitting or not self._count:
             return
-        self._is_telling = True
+        self._is_emitting = True
         try:
             for i in range(self._count):
                 if <PyObject*>watches != self._notes[i].watches:
-                    if told:
-                        give(watches, told)
-                        told = []
+                    if events:
+                        give(watches, events)
+                        events = []
                     watches = <tuple>self._notes[i].watches
                 try:
-                    self._tell(&self._notes[i], told)
+                    self._emit(&self._notes[i], events)
                 except Exception as error:
                     failure = error
                     lost += 1
-            if told:
-                give(watches, told)
+            if events:
+                give(watches, events)
         finally:
             self._forget()
-            self._is_telling = False
+            self._is_emitting = False
         if failure is not None:
             self._tracer.notes_failed(lost, failure)
 
-    cdef int _tell(self, Note* note, list told) except -1:
+    cdef int _emit(self, Note* note, list events) except -1:
         if note.kind == OF_PUT:
-            return self._emit_put(note, told)
+            return self._emit_put(note, events)
         if note.kind == OF_DELIVERY:
-            return self._emit_delivery(note, told)
-        return self._emit_acknowledgement(note, told)
+            return self._emit_delivery(note, events)
+        return self._emit_acknowledgement(note, events)
 
     cdef void _forget(self) noexcept:
         cdef int i
@@ -475,10 +475,10 @@ cdef class Notes:
         self._count = 0
         self._texts_size = 0
 
-    cdef int _emit_put(self, Note* note, list told) except -1:
+    cdef int _emit_put(self, Note* note, list events) except -1:
         cdef Put put = put_of(note, self._store_host)
         if <tuple>note.watches:
-            told.append(put)
+            events.append(put)
         if (
             self._slaves
             or len(self._stored_at) >= STORED_MAX
@@ -490,7 +490,7 @@ cdef class Notes:
         self._append_unflushed(put)
         return 0
 
-    cdef int _emit_delivery(self, Note* note, list told) except -1:
+    cdef int _emit_delivery(self, Note* note, list events) except -1:
         cdef uint8_t room[WHAT_MAX]
         cdef _Reading reading = <_Reading>note.of
         cdef EncodedDelivery handed = EncodedDelivery.__new__(EncodedDelivery)
@@ -521,10 +521,10 @@ cdef class Notes:
         handed._numbers[1] = note.reconsumed
         self._remember(reading, note.queue_offset, handed)
         if <tuple>note.watches:
-            told.append(handed)
+            events.append(handed)
         return 0
 
-    cdef int _emit_acknowledgement(self, Note* note, list told) except -1:
+    cdef int _emit_acknowledgement(self, Note* note, list events) except -1:
         cdef _Reading reading = <_Reading>note.of
         cdef dict waiting = self.waiting(reading)
         cdef list offsets = []
@@ -546,8 +546,8 @@ cdef class Notes:
             event._who = <bytes>note.who
             if handed._stored_s >= 0:
                 event._total = micros(note.at_s - handed._stored_s)
-            told.append(event)
-        self._forget_taken()
+            events.append(event)
+        self._forget_acknowledged()
         return 0
 
     cdef dict waiting(self, _Reading reading):
@@ -571,7 +571,7 @@ cdef class Notes:
         self._append((waiting, number))
         return 0
 
-    cdef int _forget_taken(self) except -1:
+    cdef int _forget_acknowledged(self) except -1:
         """Drop deliveries acknowledged before the oldest pending one, as `Deliveries.take` does."""
         while self._order:
             before, number = <tuple>self._order[0]
@@ -593,7 +593,7 @@ cdef Notes notes_of(tracer, bytes store_host):
     return <Notes>tracer.notes
 
 
-cdef class Teller:
+cdef class PullTrace:
     """Notes deliveries and acknowledgements of pulls. Event loop only."""
 
     cdef Notes notes
@@ -624,10 +624,10 @@ cdef class Teller:
         )
 
     cdef bint delivered(self, _Reading reading, connection, Bytes* records, int count,
-                        int64_t one_of, double at_s) except -1:
+                        int64_t sample, double at_s) except -1:
         """Note delivered records; return False if Python must report them."""
         cdef int i
-        cdef Known known
+        cdef MessageFields known
         cdef Note* note
         cdef Bytes record
         cdef int64_t now_ms = self._now(at_s)
@@ -635,12 +635,12 @@ cdef class Teller:
             return False
         # Usually there is only one: the last record is still parsed.
         for i in range(count - 1, -1, -1):
-            if not self._is_known(records[i], one_of, &known):
+            if not self._is_known(records[i], sample, &known):
                 return False
         for i in range(count):
             record = records[i]
             if i:
-                self._is_known(record, one_of, &known)
+                self._is_known(record, sample, &known)
             note = self.notes.begin(
                 OF_DELIVERY, reading, reading.who, reading.of_deliveries, known.properties.size
             )
@@ -658,10 +658,10 @@ cdef class Teller:
             reading.noted_last = max(reading.noted_last, note.queue_offset)
         return True
 
-    cdef inline bint _is_known(self, Bytes record, int64_t one_of, Known* known) noexcept:
+    cdef inline bint _is_known(self, Bytes record, int64_t sample, MessageFields* known) noexcept:
         return (
             read_known(record, <int32_t>big32(record), known)
-            and crc32_of(known.uniq_key.at, known.uniq_key.size) % one_of == 0
+            and crc32_of(known.uniq_key.at, known.uniq_key.size) % sample == 0
         )
 
     cdef bint acknowledged(self, _Reading reading, connection, int64_t first, int64_t end,
@@ -721,18 +721,18 @@ cdef class Teller:
 
 cdef EncodedEvent later_event(EncodedEvent of, Kind kind, str stage, int64_t now_ms, double at_s):
     """Return a later event of a reported message, with the time since the first."""
-    cdef EncodedEvent told = EncodedEvent.__new__(EncodedEvent)
-    told._kind = kind
-    told.stage = stage
-    told.topic = of.topic
-    told._where = of._where
-    told._what = of._what
-    told._what_size = of._what_size
-    told.at_s = at_s
-    told._now_ms = now_ms
-    told._latency = micros(at_s - of.at_s)
-    told._total = -1
-    return told
+    cdef EncodedEvent event = EncodedEvent.__new__(EncodedEvent)
+    event._kind = kind
+    event.stage = stage
+    event.topic = of.topic
+    event._where = of._where
+    event._what = of._what
+    event._what_size = of._what_size
+    event.at_s = at_s
+    event._now_ms = now_ms
+    event._latency = micros(at_s - of.at_s)
+    event._total = -1
+    return event
 
 
 cdef inline bint is_encoded(event) noexcept:
@@ -745,18 +745,18 @@ cdef bytes location_json(topic, int32_t queue_id):
     return encode_json(where)[1:-2]
 
 
-cdef int give(tuple watches, list told) except -1:
+cdef int give(tuple watches, list events) except -1:
     """Add events to watches, which number them later."""
     cdef list fresh
-    cdef Py_ssize_t count = len(told)
+    cdef Py_ssize_t count = len(events)
     for watch in watches:
         fresh = <list>slot(exactly(WatchType, watch), WATCH_FRESH)
         if slot(watch, WATCH_IS_UP_TO_DATE) is True:
             watch.wake()
         if count == 1:
-            fresh.append(told[0])
+            fresh.append(events[0])
         else:
-            fresh += told
+            fresh += events
         if len(fresh) >= FRESH_MAX:
             watch.number_fresh()
     return 0
@@ -855,8 +855,8 @@ cdef class Put(EncodedEvent):
         """The reported event, for callers that match it against filters."""
         return decode_event(b"{" + self.ending)
 
-    def moved(self, waiting not None, messages not None, int64_t end):
-        """See `Put.moved` in broker_core/trace/watched_messages.py."""
+    def move_until(self, waiting not None, messages not None, int64_t end):
+        """See `Put.move_until` in broker_core/trace/watched_messages.py."""
         popleft, append = waiting.popleft, messages.append
         while waiting:
             first = waiting[0]
@@ -864,14 +864,14 @@ cdef class Put(EncodedEvent):
                 break
             append(popleft())
 
-    def covered(self, messages not None, Py_ssize_t count, put_sinks, str stage not None,
+    def emit_progress(self, messages not None, Py_ssize_t count, put_sinks, str stage not None,
                 client, double at_s, int64_t together):
-        """See `Put.covered` in broker_core/trace/watched_messages.py."""
+        """See `Put.emit_progress` in broker_core/trace/watched_messages.py."""
         cdef Kind kind = OF_FLUSH if stage == FLUSHED else OF_SLAVE
         cdef bytes who = b"" if client is None else b',"client":' + encode_json(client)
         cdef str topic = None
         cdef tuple watches = None
-        cdef list told = []
+        cdef list events = []
         cdef Py_ssize_t taken = 0
         cdef Put put
         popleft = messages.popleft
@@ -888,27 +888,27 @@ cdef class Put(EncodedEvent):
                 if event_sinks is None:
                     messages.appendleft(message)
                     break
-                if told:
-                    give(watches, told)
-                    told = []
+                if events:
+                    give(watches, events)
+                    events = []
                 topic = put.topic
                 # The fields have the names of the stages.
                 watches = <tuple>getattr(event_sinks, stage)
             taken += 1
             if watches:
-                told.append(put.covered_event(kind, stage, who, at_s, together))
-        if told:
-            give(watches, told)
+                events.append(put.progress_event(kind, stage, who, at_s, together))
+        if events:
+            give(watches, events)
         return taken
 
-    cdef EncodedEvent covered_event(self, Kind kind, str stage, bytes who, double at_s, int64_t together):
+    cdef EncodedEvent progress_event(self, Kind kind, str stage, bytes who, double at_s, int64_t together):
         """Return the event for a message that reached the disk or a slave."""
-        cdef EncodedEvent told = later_event(self, kind, stage, self._now_ms, at_s)
-        told._now_ms += told._latency // 1000
-        told._total = told._latency
-        told._who = who
-        told._numbers[0] = together
-        return told
+        cdef EncodedEvent event = later_event(self, kind, stage, self._now_ms, at_s)
+        event._now_ms += event._latency // 1000
+        event._total = event._latency
+        event._who = who
+        event._numbers[0] = together
+        return event
 
 
 cdef Put put_of(Note* note, bytes store_host):

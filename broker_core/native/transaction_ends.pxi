@@ -18,7 +18,7 @@ cdef enum:
     REAL_QUEUE_ID_MAX = 1000000000
 
 
-cdef struct Withheld:
+cdef struct HalfMessage:
     # A half message as stored.
     int32_t flag
     int32_t sys_flag
@@ -87,7 +87,7 @@ cdef class EndTurn:
     cdef int64_t _from, _position
     cdef int _why
     # Size of the frames served, in bytes.
-    cdef Py_ssize_t _taken
+    cdef Py_ssize_t _served_bytes
 
     def __init__(self, end_transaction, transactions, puts, store_config, tracer, acknowledge,
                  clock):
@@ -132,8 +132,8 @@ cdef class EndTurn:
         cdef bint is_binary = begin[SERIALIZER_AT] == ROCKETMQ
         cdef End ending
         cdef int64_t op_offset
-        self._taken = 0
-        self._why = TAKEN
+        self._served_bytes = 0
+        self._why = SERVED
         if is_binary:
             header &= HEADER_MASK
         if total < 4 or total > frame_max or total + 4 > size:
@@ -158,7 +158,7 @@ cdef class EndTurn:
             return b""
         if not self._commit(half, &ending):
             return b""
-        self._taken = 4 + total
+        self._served_bytes = 4 + total
         return None
 
     cdef bint _may_serve(self, dispatcher) except -1:
@@ -185,7 +185,7 @@ cdef class EndTurn:
 
     cdef bint _commit(self, half, End* ending) except -1:
         """Put the committed message and the op message if that is plain; return whether it is."""
-        cdef Withheld found
+        cdef HalfMessage found
         state = self._state
         self._from = number_slot(state, STATE_FROM)
         self._position = number_slot(state, STATE_POSITION)
@@ -200,7 +200,7 @@ cdef class EndTurn:
             self._real.close()
             self._op.close()
 
-    cdef bint _read(self, End* ending, Withheld* found) noexcept:
+    cdef bint _read(self, End* ending, HalfMessage* found) noexcept:
         """Read the half message that an end names; return whether it exists, is whole and matches.
 
         Makes the checks of `examine` and those of the twin.
@@ -261,7 +261,7 @@ cdef class EndTurn:
             and memcmp(found.half.group.at, ending.group.at, ending.group.size) == 0
         )
 
-    cdef bint _put_both(self, half, End* ending, Withheld* found) except -1:
+    cdef bint _put_both(self, half, End* ending, HalfMessage* found) except -1:
         """Put both messages if there is room for both; return whether there is."""
         cdef uint8_t digits[DIGITS_MAX]
         cdef Text op_body, op_properties

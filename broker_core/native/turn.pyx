@@ -172,9 +172,9 @@ cdef enum:
     PICKS_QUEUES_MAX = 4096
     MAGIC = 0xDAA320A7
 
-# Why a frame is left to Python: an index into LEFT.
+# Why a frame is left to Python: an index into FALLBACK_REASONS.
 cdef enum:
-    TAKEN = 0
+    SERVED = 0
     CODE = 1
     HEADER = 2
     HANDLER = 3
@@ -191,7 +191,7 @@ cdef enum:
     TRANSACTION = 14
     REASONS = 15
 
-LEFT = (
+FALLBACK_REASONS = (
     "", "code", "header", "handler", "store", "queue", "property", "acknowledgement", "room",
     "batch", "watched", "reader", "offset", "messages", "transaction",
 )
@@ -209,8 +209,8 @@ def crc32(const uint8_t[::1] data not None):
     return crc32_of(&data[0], data.shape[0]) if data.shape[0] else 0
 
 
-def sampled(records not None, int64_t one_of):
-    """The twin of sampled in broker_core/trace/records.py."""
+def sample_records(records not None, int64_t sample):
+    """The twin of `sample_records` in broker_core/trace/records.py."""
     cdef Py_buffer view
     cdef Bytes begin
     cdef Bytes at
@@ -227,7 +227,7 @@ def sampled(records not None, int64_t one_of):
             if size < 4 or size > left:
                 raise ValueError("these are no records side by side")
             end = at + size
-            if is_in_sample(at, end, one_of):
+            if is_in_sample(at, end, sample):
                 found.append(records[at - begin : end - begin])
             at = end
             left -= size
@@ -236,7 +236,7 @@ def sampled(records not None, int64_t one_of):
         PyBuffer_Release(&view)
 
 
-cdef bint is_in_sample(Bytes begin, Bytes end, int64_t one_of) noexcept:
+cdef bint is_in_sample(Bytes begin, Bytes end, int64_t sample) noexcept:
     """Tell whether a record's key puts it in the sample, or no key is found quickly."""
     cdef Bytes key = uniq_key_before(begin, end)
     cdef Bytes stop
@@ -245,7 +245,7 @@ cdef bint is_in_sample(Bytes begin, Bytes end, int64_t one_of) noexcept:
     stop = <Bytes>memchr(key, 2, end - key)
     if stop == NULL:
         stop = end
-    return crc32_of(key, stop - key) % one_of == 0
+    return crc32_of(key, stop - key) % sample == 0
 
 
 cdef Bytes uniq_key_before(Bytes begin, Bytes end) noexcept:
@@ -271,7 +271,7 @@ cdef class Picks:
     Python put in between count as possibly included.
     """
 
-    cdef int64_t one_of, begin, end
+    cdef int64_t sample, begin, end
     # Queue offsets doubled, plus 1 if the message's key has to be checked.
     cdef int64_t places[PICKS_MAX]
     cdef int count
@@ -347,7 +347,7 @@ cdef struct Topic:
     int64_t count
     int64_t size
     # Waiting pulls by queue; NULL if there are none.
-    PyObject* waited_for
+    PyObject* parked_pulls
 
 
 cdef struct Place:
@@ -362,7 +362,7 @@ cdef struct Place:
     int64_t next_offset
     int64_t end
     # Watchers want 1 in this many of its messages; 0 for none.
-    int64_t one_of
+    int64_t sample
     # The queue's Picks; NULL unless a sample is wanted.
     PyObject* picks
 
@@ -380,7 +380,7 @@ cdef inline void forget_topic(Topic* topic) noexcept:
     Py_CLEAR(topic.queues)
     Py_CLEAR(topic.seed)
     Py_CLEAR(topic.field)
-    Py_CLEAR(topic.waited_for)
+    Py_CLEAR(topic.parked_pulls)
 
 
 cdef inline void take_field(Topic* topic, seed, bytes field) noexcept:
@@ -403,7 +403,7 @@ cdef bint load_place(Place* place, queue, Topic* topic) except -1:
     if topic.seed == NULL:
         take_field(topic, slot(queue, QUEUE_KEY_SEED), slot(queue, QUEUE_TOPIC_FIELD))
     place.next_offset = number_slot(queue, QUEUE_NEXT_OFFSET)
-    place.one_of = 0
+    place.sample = 0
     place.picks = NULL
     place.is_put = False
     place.topic = topic
@@ -426,9 +426,9 @@ cdef class SendTurn:
     cdef dict _queues_of
     cdef Counts _counts
     cdef object _acknowledge, _latency, _now_ms, _monotonic, _plain_queues, _unwritten
-    cdef object _waiting, _timestamp, _picking, _trace, _tracer
+    cdef object _waiting, _timestamp, _selection, _trace, _tracer
     cdef double _received_s
-    cdef list _picked, _halves
+    cdef list _sampled_sends, _halves
     cdef Notes _notes
     cdef str _half_topic
     cdef bint _takes_halves
@@ -450,7 +450,7 @@ cdef class SendTurn:
     # By hash of topic and queue: 1 plus the index of the place opened there first, 0 for none.
     cdef uint8_t _slots[SLOTS]
     cdef object _visibility
-    cdef dict _waited_for
+    cdef dict _parked_by_topic
     cdef Names _names
     cdef Special _special
     cdef LikeSend _last
@@ -463,7 +463,7 @@ cdef class SendTurn:
     cdef int64_t _from, _position, _limit, _body_max, _room, _now
     cdef int64_t _wait_limit, _requests
     # Size of the frames served, in bytes.
-    cdef Py_ssize_t _taken
+    cdef Py_ssize_t _served_bytes
     # Why the next frame isn't served.
     cdef int _why
     cdef bint _is_loaded, _waits, _is_picking
@@ -497,13 +497,13 @@ cdef class SendTurn:
         self._queues_of = puts.queues.table
         self._index = puts.index if puts.index is None else exactly(IndexType, puts.index)
         self._visibility = exactly(VisibilityType, puts.visibility)
-        self._waited_for = parked_pulls.parked
+        self._parked_by_topic = parked_pulls.parked
         self._counts = Counts(stats)
         self._latency = exactly(LatencyType, stats.put_latency)
         self._tracer = tracer
-        self._picking = exactly(EventSelectionType, tracer.selection)
+        self._selection = exactly(EventSelectionType, tracer.selection)
         self._trace = send.trace
-        self._picked = []
+        self._sampled_sends = []
         self._halves = []
         self._half_topic = plain.half_topic
         self._takes_halves = False
@@ -555,8 +555,8 @@ cdef class SendTurn:
         """
         cdef Py_ssize_t taken = 0, sent = 0
         cdef bytes born_host = connection.remote_host
-        self._answered = self._taken = 0
-        self._why = TAKEN
+        self._answered = self._served_bytes = 0
+        self._why = SERVED
         try:
             if not self._may_serve(dispatcher, born_host):
                 return b""
@@ -566,11 +566,11 @@ cdef class SendTurn:
                 self._store()
                 if self._halves:
                     self._trace_half_messages(born_host)
-                if self._picked:
-                    self._trace_selected(born_host)
+                if self._sampled_sends:
+                    self._trace_sampled_sends(born_host)
             if taken == 0:
                 return b""
-            self._taken = taken
+            self._served_bytes = taken
             if self._answered == 0:
                 return None
             if to >= 0 and not self._waits and may_send(connection):
@@ -608,7 +608,7 @@ cdef class SendTurn:
         elif slot(self._visibility, VISIBILITY_WAITS) is not False:
             # With a TransientStorePool a put counts before it can be read.
             return False
-        self._is_picking = slot(self._picking, PICKING_IS_ON)
+        self._is_picking = slot(self._selection, SELECTION_IS_ON)
         if self._is_picking:
             self._received_s = seconds_of(self._monotonic)
             if born_host != self._client_host:
@@ -622,7 +622,7 @@ cdef class SendTurn:
         plain = self._send.plain
         if plain.answer_parts is not self._parts and not self._take_parts(plain):
             return False
-        self._why = TAKEN
+        self._why = SERVED
         return True
 
     cdef bint _take_parts(self, plain) except -1:
@@ -711,7 +711,7 @@ cdef class SendTurn:
                 break
             at += 4 + total
             self._requests += 1
-            self._why = TAKEN
+            self._why = SERVED
         return at - begin
 
     cdef int _load(self) except -1:
@@ -826,23 +826,23 @@ cdef class SendTurn:
 
     cdef int _take_picks(self, Place* place, queue, topic) except -1:
         """Determine which of a queue's messages watchers want."""
-        cdef dict picked = slot(self._picking, PICKING_PICKED)
+        cdef dict picked = slot(self._selection, SELECTION_SAMPLE_CACHE)
         cdef Picks picks = picked.get(queue)
         if picks is None:
-            place.one_of = slot(self._picking, PICKING_ONE_OF)[topic]
-            if place.one_of <= 1:
+            place.sample = slot(self._selection, SELECTION_SENDS)[topic]
+            if place.sample <= 1:
                 return 0
             if len(picked) >= PICKS_QUEUES_MAX:
                 picked.clear()
             picks = picked[queue] = Picks.__new__(Picks)
-            picks.one_of = place.one_of
+            picks.sample = place.sample
             told = self._tracer.event_sinks.of_puts[topic]
             picks.stored = None if told is None else told.stored
             picks.where = location_json(topic, place.queue_id)
             if PyBytes_GET_SIZE(picks.where) > AROUND_MAX // 2:
                 picks.stored = None
             picks.topic = topic
-        place.one_of = picks.one_of
+        place.sample = picks.sample
         Py_INCREF(picks)
         place.picks = <PyObject*>picks
         return 0
@@ -890,7 +890,7 @@ cdef class SendTurn:
             self._begin_time()
         offset = self._from + self._position
         entry = self._entry(place, properties, offset) if is_indexed else None
-        is_picked = place.one_of != 0 and is_wanted(properties, place.one_of)
+        is_picked = place.sample != 0 and is_wanted(properties, place.sample)
         if place.picks != NULL:
             (<Picks>place.picks).note(place.next_offset, is_picked, properties.uniq_key.size > 0)
         if is_picked:
@@ -918,9 +918,9 @@ cdef class SendTurn:
 
     cdef int _pick(self, Send* send, Place* place, int64_t offset, int64_t size, int64_t body_size,
                    Py_ssize_t properties_size, double validated_s, double appended_s) except -1:
-        """Note a message that watchers may want; `SendTrace.picked` reads the tuple."""
+        """Note a message that watchers may want; `SendTrace.trace_plain_sends` reads the tuple."""
         cdef Py_ssize_t group_size
-        cdef Known known
+        cdef MessageFields known
         cdef Note* note
         cdef Text group = send.producer_group
         cdef double dispatched_s = seconds_of(self._monotonic)
@@ -932,7 +932,7 @@ cdef class SendTurn:
             and is_bare(group)
             and read_known_fields(self._scratch, properties_size, &known)
             and not known.is_replayed
-            and crc32_of(known.uniq_key.at, known.uniq_key.size) % place.one_of == 0
+            and crc32_of(known.uniq_key.at, known.uniq_key.size) % place.sample == 0
         ):
             known.body_size = body_size
             note = self._notes.begin(
@@ -959,7 +959,7 @@ cdef class SendTurn:
         properties = PyUnicode_DecodeUTF8(<const char*>self._scratch, properties_size, "replace")
         # The properties are stored, so the scratch buffer is free.
         group_size = max(0, unescape(send.producer_group, self._scratch))
-        self._picked.append((
+        self._sampled_sends.append((
             <object>place.topic.text,
             place.queue_id,
             place.next_offset - 1,
@@ -982,10 +982,10 @@ cdef class SendTurn:
         self._send.note_halves(halves, born_host)
         return 0
 
-    cdef int _trace_selected(self, bytes born_host) except -1:
-        picked = self._picked
-        self._picked = []
-        self._trace.picked(picked, born_host, self._timestamp, self._received_s)
+    cdef int _trace_sampled_sends(self, bytes born_host) except -1:
+        sends = self._sampled_sends
+        self._sampled_sends = []
+        self._trace.trace_plain_sends(sends, born_host, self._timestamp, self._received_s)
         return 0
 
     cdef bint _put_batch(self, Send* send, Properties* common, Bytes body, Bytes end) except -1:
@@ -1004,7 +1004,7 @@ cdef class SendTurn:
         self._why = BATCH
         if end - body > self._body_max or send.sys_flag & self._refused_flags:
             return False
-        if place.one_of:
+        if place.sample:
             # A watcher may want it.
             return False
         if self._is_guarded and self._names_guard(self._scratch, common.size):
@@ -1328,11 +1328,11 @@ cdef class SendTurn:
         cdef int i
         cdef list dirty = self._queues.dirty
         visibility = self._visibility
-        if self._waited_for:
+        if self._parked_by_topic:
             for i in range(self._topic_count):
                 topic = &self._topics[i]
-                topic.waited_for = PyDict_GetItem(self._waited_for, <object>topic.text)
-                Py_XINCREF(topic.waited_for)
+                topic.parked_pulls = PyDict_GetItem(self._parked_by_topic, <object>topic.text)
+                Py_XINCREF(topic.parked_pulls)
         for i in range(self._open):
             place = &self._places[i]
             if not place.is_put:
@@ -1345,7 +1345,7 @@ cdef class SendTurn:
                 visibility.leave_unflushed(queue, end)
                 continue
             topic = place.topic
-            if topic.waited_for != NULL and place.queue_id in <dict>topic.waited_for:
+            if topic.parked_pulls != NULL and place.queue_id in <dict>topic.parked_pulls:
                 visibility.on_arrival(<object>topic.text, place.queue_id, place.next_offset)
         return 0
 
@@ -1383,12 +1383,12 @@ cdef inline int64_t entries_of(Text keys, bint has_uniq_key) noexcept:
     return 1 if has_uniq_key else 0
 
 
-cdef inline bint is_wanted(Properties* properties, int64_t one_of) noexcept:
-    """Tell whether a message may be in a 1-in-`one_of` sample; without a key its ID decides later.
+cdef inline bint is_wanted(Properties* properties, int64_t sample) noexcept:
+    """Tell whether a message may be in a 1-in-`sample` sample; without a key its ID decides later.
     """
-    if one_of == 1 or properties.uniq_key.size == 0:
+    if sample == 1 or properties.uniq_key.size == 0:
         return True
-    return crc32_of(properties.uniq_key.at, properties.uniq_key.size) % one_of == 0
+    return crc32_of(properties.uniq_key.at, properties.uniq_key.size) % sample == 0
 
 
 cdef inline uint8_t* put_part(uint8_t* to, bytes part) noexcept:
@@ -1417,12 +1417,12 @@ cdef class Turn:
     cdef SendTurn _sends
     cdef PullTurn _pulls
     cdef EndTurn _ends
-    cdef int64_t _left[REASONS]
+    cdef int64_t _fallbacks[REASONS]
     # The Receiver that called `serve`, None for Python; the socket for immediate answers, negative
     # for none.
     cdef Receiver _receiver
     cdef int _socket
-    cdef readonly Py_ssize_t taken
+    cdef readonly Py_ssize_t served_bytes
 
     def __init__(self, SendTurn sends, PullTurn pulls, EndTurn ends):
         """Each may be None; the Python twin then serves its requests."""
@@ -1432,16 +1432,16 @@ cdef class Turn:
         self._ends = ends
         self._socket = -1
         for i in range(REASONS):
-            self._left[i] = 0
+            self._fallbacks[i] = 0
 
     def protocol_of(self, connection):
         """See PlainRequests."""
         return PlainProtocol(self, connection)
 
     @property
-    def left(self):
+    def fallbacks(self):
         """How many requests were left to Python, by reason; see PlainRequests."""
-        return {LEFT[i]: self._left[i] for i in range(1, REASONS)}
+        return {FALLBACK_REASONS[i]: self._fallbacks[i] for i in range(1, REASONS)}
 
     cpdef serve(self, connection, received, Py_ssize_t size, int64_t frame_max, dispatcher,
               Py_ssize_t room, int64_t requests_max):
@@ -1461,7 +1461,7 @@ cdef class Turn:
                        dispatcher, Py_ssize_t room, int64_t requests_max):
         cdef int code
         cdef int why = CODE
-        self.taken = 0
+        self.served_bytes = 0
         if size < START:
             return b""
         if begin[SERIALIZER_AT] == ROCKETMQ:
@@ -1480,7 +1480,7 @@ cdef class Turn:
                     begin, size, frame_max, connection, dispatcher, self._socket, room,
                     requests_max
                 )
-                self.taken = self._sends._taken
+                self.served_bytes = self._sends._served_bytes
                 why = self._sends._why
         elif code == PULL_MESSAGE or code == LITE_PULL_MESSAGE:
             why = STORE
@@ -1489,20 +1489,20 @@ cdef class Turn:
                     begin, size, frame_max, connection, dispatcher, code, self._socket,
                     self._receiver
                 )
-                self.taken = self._pulls._taken
+                self.served_bytes = self._pulls._served_bytes
                 why = self._pulls._why
         elif code == END_TRANSACTION:
             why = STORE
             if self._ends is not None:
                 answers = self._ends.serve(begin, size, frame_max, dispatcher)
-                self.taken = self._ends._taken
+                self.served_bytes = self._ends._served_bytes
                 why = self._ends._why
-        return answers if self.taken else self._leave(begin, size, why)
+        return answers if self.served_bytes else self._leave(begin, size, why)
 
     cdef bytes _leave(self, Bytes begin, Py_ssize_t size, int why):
         """Count a request left to Python once it has arrived completely."""
-        if why != TAKEN and 4 + <int64_t>big32(begin) <= size:
-            self._left[why] += 1
+        if why != SERVED and 4 + <int64_t>big32(begin) <= size:
+            self._fallbacks[why] += 1
         return b""
 
 

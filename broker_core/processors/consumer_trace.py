@@ -80,24 +80,24 @@ class ConsumerTrace:
 
     def delivered(self, pull: AnsweredPull) -> None:
         """Emit an event for each message in a pull's answer, if a watcher wants it."""
-        one_of = self.tracer.selection.pulls[pull.topic, pull.group]
-        if one_of == NONE:
+        sample = self.tracer.selection.pulls[pull.topic, pull.group]
+        if sample == NONE:
             return
-        wanted = (self._sampled(buffer, one_of) for buffer in pull.buffers)
+        wanted = (self._sampled(buffer, sample) for buffer in pull.buffers)
         self._emit_delivered(pull, chain.from_iterable(wanted))
         if pull.message_filter is not None:
             self.filtered(pull)
 
-    def plainly_answered(self, pull: AnsweredPull, picked: Sequence[memoryview] | None) -> None:
+    def trace_plain_pull(self, pull: AnsweredPull, records: Sequence[memoryview] | None) -> None:
         """Report a pull that the native turn answered. Never raises, as the answer is already sent.
 
-        `picked` holds the sampled records, None for all.
+        `records` holds the sampled records, None for all.
         """
         try:
-            if picked is None:
+            if records is None:
                 self.delivered(pull)
                 return
-            self._emit_delivered(pull, map(summarize, picked))
+            self._emit_delivered(pull, map(summarize, records))
             if pull.message_filter is not None:
                 self.filtered(pull)
         except Exception:
@@ -108,8 +108,8 @@ class ConsumerTrace:
         passed_over = pull.next_begin_offset - pull.queue_offset - pull.message_count
         if passed_over <= 0 or pull.message_filter is None:
             return
-        one_of = self.tracer.selection.pulls[pull.topic, pull.group]
-        if one_of == NONE:
+        sample = self.tracer.selection.pulls[pull.topic, pull.group]
+        if sample == NONE:
             return
         taken = {offset for view in pull.buffers for offset in queue_offsets(view)}
         who: dict[str, Any] | None = None
@@ -122,7 +122,7 @@ class ConsumerTrace:
         for queue_offset, (offset, _, code, ext) in enumerate(units, pull.queue_offset):
             if queue_offset in taken:
                 continue
-            message = self._in_memory(offset, one_of)
+            message = self._in_memory(offset, sample)
             if message is None:
                 continue
             uniq_key = message.properties.get(PROPERTY_UNIQ_KEY)
@@ -156,19 +156,19 @@ class ConsumerTrace:
         Emits an event for each message whose delivery was seen, with the time since then, one for
         the range before them and one for the range after them, which were filtered or not seen.
         """
-        one_of = self.tracer.selection.pulls[topic, group]
-        if one_of == NONE:
+        sample = self.tracer.selection.pulls[topic, group]
+        if sample == NONE:
             return
         first = max(0, min(before, offset))
         seen = self.tracer.deliveries.take((group, topic, queue_id), first, offset)
-        if one_of != ALL and not seen:
+        if sample != ALL and not seen:
             return
         who = self._who(group, connection)
         now_s = self._clock.monotonic()
 
         def emit_range(first: int, end: int) -> None:
             # Watchers of a sample don't want events about unknown messages.
-            if one_of == ALL:
+            if sample == ALL:
                 self.tracer.emit(
                     "acknowledged", topic, queue_id, end, acknowledged_from=str(first), **who
                 )
@@ -194,10 +194,10 @@ class ConsumerTrace:
         if next_offset < offset or not seen:
             emit_range(next_offset, offset)
 
-    def _sampled(self, buffer: memoryview, one_of: int) -> Iterable[RecordSummary]:
-        if one_of == ALL:
+    def _sampled(self, buffer: memoryview, sample: int) -> Iterable[RecordSummary]:
+        if sample == ALL:
             return summarize_all(buffer)
-        return (summarize(record) for record in self._pick(buffer, one_of))
+        return (summarize(record) for record in self._pick(buffer, sample))
 
     def _emit_delivered(self, pull: AnsweredPull, messages: Iterable[RecordSummary]) -> None:
         """Emit "delivered" for messages, and "woken" for the first if the pull waited."""
@@ -264,10 +264,10 @@ class ConsumerTrace:
             "client_id": self._consumers.client_id_of(group, connection),
         }
 
-    def _in_memory(self, commit_log_offset: int, one_of: int) -> RecordSummary | None:
-        """Return a message that may be in a 1-in-`one_of` sample if it is in memory."""
+    def _in_memory(self, commit_log_offset: int, sample: int) -> RecordSummary | None:
+        """Return a message that may be in a 1-in-`sample` sample if it is in memory."""
         found = self._store.glance(commit_log_offset)
-        if found is None or (one_of > ALL and not any(self._pick(found[0], one_of))):
+        if found is None or (sample > ALL and not any(self._pick(found[0], sample))):
             return None
         try:
             return summarize(found[0])

@@ -109,8 +109,8 @@ class PlainPulls(NamedTuple):
     parked_pulls: ParkedPulls
     again: Callable[..., Pull]
     """See PullProcessor.again."""
-    tell: Callable[[AnsweredPull, Sequence[memoryview] | None], None]
-    """See ConsumerTrace.plainly_answered."""
+    trace_pull: Callable[[AnsweredPull, Sequence[memoryview] | None], None]
+    """See ConsumerTrace.trace_plain_pull."""
     answered: type[AnsweredPull]
     store_host: bytes
     parked_chars_max: int
@@ -178,7 +178,7 @@ class PullProcessor:
             self._config,
             self._parked_pulls,
             self.again,
-            self._trace.plainly_answered,
+            self._trace.trace_plain_pull,
             AnsweredPull,
             self._trace.store_host,
             PARKED_CHARS_MAX,

@@ -38,7 +38,7 @@ SLOW_PUT_S = 0.01
 """From request to answer; the recorder keeps slower puts."""
 
 
-class Picked(NamedTuple):
+class PlainSend(NamedTuple):
     """A plain send of the native turn that a watcher may want."""
 
     topic: str
@@ -207,7 +207,7 @@ class SendTrace:
                 steps=steps,
             )
 
-    def picked(
+    def trace_plain_sends(
         self,
         sends: Sequence[tuple[Any, ...]],
         born_host: bytes,
@@ -218,12 +218,12 @@ class SendTrace:
         try:
             client = host_text(born_host)
             for send in sends:
-                self._emit_picked(Picked._make(send), client, store_timestamp, received_s)
+                self._emit_plain_send(PlainSend._make(send), client, store_timestamp, received_s)
         except Exception:
             logger.exception("plain sends not traced count=%d", len(sends))
 
-    def _emit_picked(
-        self, send: Picked, client: str, store_timestamp: int, received_s: float
+    def _emit_plain_send(
+        self, send: PlainSend, client: str, store_timestamp: int, received_s: float
     ) -> None:
         table = decode_properties(send.properties)
         self.tracer.stored(

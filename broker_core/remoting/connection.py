@@ -266,20 +266,20 @@ class Connection(Intake, asyncio.BufferedProtocol):
             return
         self._was_active = True
         plain_requests = self._wire.plain_requests
-        taken, is_tried = 0, False
+        size, is_tried = 0, False
         try:
             if (
                 plain_requests is not None
                 and self._is_writable
                 and not (self._kept_bytes or self._out or self._is_crowded)
             ):
-                taken = self._take_plain(plain_requests, nbytes)
-                if taken == nbytes:
+                size = self._serve_received(plain_requests, nbytes)
+                if size == nbytes:
                     if nbytes == RECEIVE_BYTES:
                         self.end_full_buffer()
                     return
-                is_tried = taken == 0
-            self.serve_rest(taken, nbytes, is_tried=is_tried)
+                is_tried = size == 0
+            self.serve_rest(size, nbytes, is_tried=is_tried)
         except MemoryError:
             self.give_up()
 
@@ -297,8 +297,8 @@ class Connection(Intake, asyncio.BufferedProtocol):
         if not self._in_flight:
             self._leave_budget()
         wire.connections.pop(self, None)
-        if wire.emptied is not None and not wire.connections and not wire.emptied.done():
-            wire.emptied.set_result(None)
+        if wire.drained is not None and not wire.connections and not wire.drained.done():
+            wire.drained.set_result(None)
         self._pending.fail(self.remote_address)
         for callback in (wire.on_lost, *self.on_close):
             # Each callback removes the peer from another table.
@@ -308,12 +308,12 @@ class Connection(Intake, asyncio.BufferedProtocol):
 
     # Called by the code that receives for this connection.
 
-    def serve_rest(self, taken: int, nbytes: int, *, is_tried: bool) -> None:
-        """Serve the bytes received after the first `taken`; `is_tried` means they aren't plain."""
+    def serve_rest(self, size: int, nbytes: int, *, is_tried: bool) -> None:
+        """Serve the bytes received after the first `size`; `is_tried` means they aren't plain."""
         if self._is_stopped:
             return
         wire = self._wire
-        self._decoder.feed(wire.receive_buffer[taken:nbytes])
+        self._decoder.feed(wire.receive_buffer[size:nbytes])
         if wire.turns.is_spent:
             self._settle(is_served=False)
             self._wait_for_turn()
@@ -328,7 +328,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
         if turns.is_spent:
             self._wait_for_turn()
 
-    def hand_out(self, answers: bytes | DeferredAnswer | None) -> None:
+    def send_answers(self, answers: bytes | DeferredAnswer | None) -> None:
         """Send the answers to plain requests, or queue them after earlier answers."""
         transport = self._transport
         if not isinstance(answers, bytes) or transport is None or self._out or self._is_stopped:
@@ -346,7 +346,7 @@ class Connection(Intake, asyncio.BufferedProtocol):
 
     # Internal.
 
-    def _take_plain(self, plain_requests: PlainRequests, nbytes: int) -> int:
+    def _serve_received(self, plain_requests: PlainRequests, nbytes: int) -> int:
         """Serve the plain requests at the start of the received bytes; return their size.
 
         Most turns end here without decoder or dispatcher, so every call made here affects them all.
@@ -364,12 +364,12 @@ class Connection(Intake, asyncio.BufferedProtocol):
             FLUSH_BYTES,
             self._limits.requests_in_flight_max - self._in_flight,
         )
-        taken = plain_requests.taken
+        size = plain_requests.served_bytes
         self._is_handling = False
         if on_turn is not None:
             on_turn(wire.clock.monotonic() - started)
-        self.hand_out(answers)
-        return taken
+        self.send_answers(answers)
+        return size
 
     def _handle_frames(self, *, is_tried: bool = False) -> None:
         """Serve every complete frame received; send the answers that are ready in one write.
@@ -456,10 +456,10 @@ class Connection(Intake, asyncio.BufferedProtocol):
                 FLUSH_BYTES - self._out_bytes,
                 self._limits.requests_in_flight_max - self._in_flight,
             )
-            taken = plain_requests.taken
-            if not taken:
+            size = plain_requests.served_bytes
+            if not size:
                 break
-            decoder.skip(taken)
+            decoder.skip(size)
             is_served = True
             if answers:
                 self._collect(answers)

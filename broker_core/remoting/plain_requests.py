@@ -16,12 +16,12 @@ class PlainRequests(Protocol):
     """Serves ordinary requests of a few kinds. Event loop only."""
 
     @property
-    def taken(self) -> int:
+    def served_bytes(self) -> int:
         """Bytes of frames that the last `serve` handled."""
         ...
 
     @property
-    def left(self) -> dict[str, int]:
+    def fallbacks(self) -> dict[str, int]:
         """Number of requests left to the dispatcher, by reason."""
         ...
 

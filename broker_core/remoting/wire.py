@@ -40,7 +40,7 @@ class Wire:
         "clock",
         "connections",
         "dispatcher",
-        "emptied",
+        "drained",
         "in_flight",
         "kept_bytes",
         "kept_bytes_of_strangers",
@@ -96,7 +96,7 @@ class Wire:
         self.kept_bytes_of_strangers = 0
         self.in_flight = 0
         self.answered: asyncio.Future[None] | None = None
-        self.emptied: asyncio.Future[None] | None = None
+        self.drained: asyncio.Future[None] | None = None
 
     def share(self, budgets: Budgets) -> None:
         """Share budgets with other servers; call this before the first connection."""
@@ -113,10 +113,10 @@ class Wire:
         """Close every connection; abort any that doesn't end within `drain_s`."""
         if not self.connections:
             return
-        self.emptied = asyncio.get_running_loop().create_future()
+        self.drained = asyncio.get_running_loop().create_future()
         for connection in list(self.connections):
             connection.close()
-        if not await wait_within(self.clock, self.emptied, self.limits.drain_s):
+        if not await wait_within(self.clock, self.drained, self.limits.drain_s):
             for connection in list(self.connections):
                 connection.abort()
-            await self.emptied
+            await self.drained

@@ -27,7 +27,7 @@ from broker_core.message.names import (
 )
 from broker_core.message.sys_flag import TRANSACTION_PREPARED_TYPE
 from broker_core.store.consume_queue import TIMER_CODE
-from broker_core.store.record_dispatch import living_queue_of
+from broker_core.store.record_dispatch import queue_of_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -295,7 +295,7 @@ class BulkScan:
 
     def _number_of(self, topic: bytes, queue_id: int, commit_log_offset: int) -> int | None:
         """Return this scan's number for a queue, or None when the queue isn't regular."""
-        queue = living_queue_of(self._queues, self._deleted, topic, queue_id, commit_log_offset)
+        queue = queue_of_record(self._queues, self._deleted, topic, queue_id, commit_log_offset)
         if queue is None:
             return None
         self._known[topic, queue_id] = number = len(self._order)

@@ -26,7 +26,7 @@ from broker_core.message.names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNI
 from broker_core.message.properties import decode as decode_properties
 from broker_core.message.sys_flag import HOST_V6_MASK, TRANSACTION_PREPARED_TYPE
 from broker_core.message.tags import tags_code
-from broker_core.store.record_dispatch import living_queue_of
+from broker_core.store.record_dispatch import queue_of_record
 
 if TYPE_CHECKING:
     from broker_core.store.consume_queue import ConsumeQueue
@@ -167,7 +167,7 @@ class PlainReplay:
         return position
 
     def _find(self, topic: bytes, queue_id: int, commit_log_offset: int) -> ConsumeQueue | None:
-        queue = living_queue_of(self._queues, self._deleted, topic, queue_id, commit_log_offset)
+        queue = queue_of_record(self._queues, self._deleted, topic, queue_id, commit_log_offset)
         if queue is None:
             return None
         if len(self._known) >= QUEUES_KEPT_MAX:

@@ -493,15 +493,15 @@ class MessagePut:
         try:
             if state.position + size > state.limit:
                 refusal = self._make_log_room(size)
-                watch.waited_for("a file of the log")
+                watch.end_step("a file of the log")
                 if refusal is not None:
                     return refusal
             if queue.position + (units - 1) * UNIT_SIZE >= queue.limit:
                 queue.make_room(units)
-                watch.waited_for("blocks for the ConsumeQueue")
+                watch.end_step("blocks for the ConsumeQueue")
             if index is not None and index.room < entries:
                 index.make_room(entries)
-                watch.waited_for("blocks for the index")
+                watch.end_step("blocks for the index")
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 self._availability.fill_disk()

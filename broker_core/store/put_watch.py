@@ -43,7 +43,7 @@ class PutWatch:
         self._room_waits = {}
         self._at = self._monotonic()
 
-    def waited_for(self, what: str) -> None:
+    def end_step(self, what: str) -> None:
         """Record that a step of making room has ended; `what` names the step."""
         before, self._at = self._at, self._monotonic()
         self._room_waits[what] = self._at - before

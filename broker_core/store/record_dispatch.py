@@ -59,7 +59,7 @@ class KeySink(Protocol):
         ...
 
 
-def living_queue_of(
+def queue_of_record(
     queues: ConsumeQueues,
     deleted: DeletedTopics,
     topic: bytes,

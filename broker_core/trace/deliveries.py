@@ -77,7 +77,7 @@ class Deliveries:
         waiting = self.queues.get(queue, {})
         offsets = sorted(offset for offset in waiting if first <= offset < end)
         taken = [(offset, waiting.pop(offset)) for offset in offsets]
-        self._forget_taken()
+        self._forget_acknowledged()
         return taken
 
     def clear(self) -> None:
@@ -85,7 +85,7 @@ class Deliveries:
         self.queues = {}
         self.order.clear()
 
-    def _forget_taken(self) -> None:
+    def _forget_acknowledged(self) -> None:
         order = self.order
         while order:
             waiting, oldest = order[0]

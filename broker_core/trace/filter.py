@@ -240,11 +240,11 @@ def _tests_of_message(wanted: TraceFilter) -> list[Matcher]:
     return tests
 
 
-def _is_sampled(event: TraceEvent, one_of: int) -> bool:
+def _is_sampled(event: TraceEvent, sample: int) -> bool:
     """Decide by the message alone, to keep its stages together; unknown ones match only errors."""
     if event.message_id is None:
         return event.stage in ERROR_STAGES
-    return crc32(event.message_id.encode()) % one_of == 0
+    return crc32(event.message_id.encode()) % sample == 0
 
 
 def _is_of(event: TraceEvent, message: TracedMessage) -> bool:

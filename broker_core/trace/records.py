@@ -26,8 +26,8 @@ def queue_offsets(records: memoryview) -> Iterator[int]:
         at += size
 
 
-def sampled(records: memoryview, one_of: int) -> Iterator[memoryview]:
-    """Yield the adjacent records whose unique key is in a sample of one in `one_of`.
+def sample_records(records: memoryview, sample: int) -> Iterator[memoryview]:
+    """Yield the adjacent records whose unique key is in a sample of one in `sample`.
 
     Records without an obvious key are also yielded; after decoding, the caller decides by their
     IDs.
@@ -49,6 +49,6 @@ def sampled(records: memoryview, one_of: int) -> Iterator[memoryview]:
             begin += len(UNIQ_KEY)
             stop = data.find(SEPARATOR, begin, end)
             key = data[begin : end if stop < 0 else stop]
-        if key is None or crc32(key) % one_of == 0:
+        if key is None or crc32(key) % sample == 0:
             yield records[at:end]
         at = end

@@ -28,13 +28,13 @@ class EventSelection:
 
     Attributes:
         is_on: whether any event may be wanted.
-        one_of: the number, by topic.
+        sends: the number, by topic.
         pulls: the number for delivered and acknowledged messages, by topic and group.
-        picked: the native turn's cache, by queue, of which stored messages a sample includes.
-            A new watch invalidates it.
+        sample_cache: the stored messages that the native turn has found in a sample, by queue.
+            A new watch clears it.
     """
 
-    __slots__ = ("is_on", "one_of", "picked", "pulls")
+    __slots__ = ("is_on", "pulls", "sample_cache", "sends")
 
     def __init__(self) -> None:
         self.take((), is_full=False)
@@ -43,17 +43,17 @@ class EventSelection:
         """Select the messages that these filters may match, or every message."""
         self.is_on = is_full or bool(filters)
         rules = [Rule(each) for each in filters]
-        self.one_of = _SampleOfTopic(rules, is_full=is_full)
+        self.sends = _SampleOfTopic(rules, is_full=is_full)
         self.pulls = _SampleOfReader(rules, is_full=is_full)
-        self.picked: dict[Any, Any] = {}
+        self.sample_cache: dict[Any, Any] = {}
 
     def wants(self, topic: str, uniq_key: str | None) -> bool:
         """Return whether anybody may want to see a message with this key."""
-        return _is_picked(self.one_of[topic], uniq_key)
+        return _is_in_sample(self.sends[topic], uniq_key)
 
     def wants_of_pulls(self, topic: str, group: str, uniq_key: str | None) -> bool:
         """Return whether anybody may want to see the delivery of this message to a group."""
-        return _is_picked(self.pulls[topic, group], uniq_key)
+        return _is_in_sample(self.pulls[topic, group], uniq_key)
 
 
 class Rule:
@@ -112,10 +112,10 @@ def _common(samples: Sequence[int]) -> int:
     return gcd(*samples)
 
 
-def _is_picked(one_of: int, uniq_key: str | None) -> bool:
-    if one_of <= ALL or uniq_key is None:
-        return one_of != NONE
-    return crc32(uniq_key.encode()) % one_of == 0
+def _is_in_sample(sample: int, uniq_key: str | None) -> bool:
+    if sample <= ALL or uniq_key is None:
+        return sample != NONE
+    return crc32(uniq_key.encode()) % sample == 0
 
 
 def _topic_test_of(wanted: TraceFilter) -> Callable[[str], bool]:

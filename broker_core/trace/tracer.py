@@ -56,7 +56,7 @@ OFF, WATCHED, RECORDER, FULL = "off", "watched", "recorder", "full"
 class Notes(Protocol):
     """The native turn's notes of what happened, emitted later in batches."""
 
-    def tell(self) -> None:
+    def emit(self) -> None:
         """Emit all notes in order."""
         ...
 
@@ -64,7 +64,7 @@ class Notes(Protocol):
 class NoNotes:
     """The notes without a native turn: always empty."""
 
-    def tell(self) -> None:
+    def emit(self) -> None:
         """Do nothing."""
 
 
@@ -350,7 +350,7 @@ class Tracer:
 
     def emit_noted(self) -> None:
         """Emit the native turn's notes; call this before a push or before reading results."""
-        self.notes.tell()
+        self.notes.emit()
 
     def notes_failed(self, count: int, error: Exception) -> None:
         """Log that some of the native turn's notes couldn't be emitted."""

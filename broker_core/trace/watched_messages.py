@@ -54,13 +54,15 @@ class Put(Protocol):
     event: TraceEvent
     properties: Properties
 
-    def moved(self, waiting: deque[Stored | Put], messages: deque[Stored | Put], end: int) -> None:
+    def move_until(
+        self, waiting: deque[Stored | Put], messages: deque[Stored | Put], end: int
+    ) -> None:
         """Move the messages from this one on that end at or before an offset of the log.
 
         Stops at the first message that isn't a Put.
         """
 
-    def covered(
+    def emit_progress(
         self,
         messages: deque[Stored | Put],
         count: int,
@@ -88,7 +90,7 @@ class _Destination:
         self.waiting: deque[Stored | Put] = deque()
 
 
-class _Covered:
+class _Progress:
     """Messages that a flush or a report covers."""
 
     __slots__ = ("at_s", "destination", "messages", "together")
@@ -119,7 +121,7 @@ class WatchedMessages:
         self.unflushed = self._disk.waiting
         self.slaves: dict[str, _Destination] = {}
         self.stored_at: dict[int, float] = {}
-        self._backlog: Backlog[_Covered] = Backlog(self._emit_some, AT_ONCE)
+        self._backlog: Backlog[_Progress] = Backlog(self._emit_some, AT_ONCE)
 
     def __len__(self) -> int:
         """Return the number of flushes and reports that haven't been emitted yet."""
@@ -177,47 +179,47 @@ class WatchedMessages:
             if isinstance(first, Stored):
                 messages.append(waiting.popleft())
             else:
-                first.moved(waiting, messages, commit_log_offset)
+                first.move_until(waiting, messages, commit_log_offset)
         if messages:
-            self._backlog.add(_Covered(messages, at_s, together, destination))
+            self._backlog.add(_Progress(messages, at_s, together, destination))
 
-    def _emit_some(self, covered: _Covered) -> int:
+    def _emit_some(self, progress: _Progress) -> int:
         """Emit the events of some messages; the rest follow later."""
-        messages, destination = covered.messages, covered.destination
+        messages, destination = progress.messages, progress.destination
         count = room = min(len(messages), AT_ONCE)
         while room > 0:
             first = messages[0]
             emitted = 0
             if not isinstance(first, Stored):
-                emitted = first.covered(
+                emitted = first.emit_progress(
                     messages,
                     room,
                     self._tracer.event_sinks.of_puts,
                     destination.stage,
                     destination.client,
-                    covered.at_s,
-                    covered.together,
+                    progress.at_s,
+                    progress.together,
                 )
             if not emitted:
-                self._emit(messages.popleft(), covered)
+                self._emit(messages.popleft(), progress)
                 emitted = 1
             room -= emitted
         if messages:
-            self._backlog.add(covered)
+            self._backlog.add(progress)
         return count
 
-    def _emit(self, stored: Stored | Put, covered: _Covered) -> None:
-        destination = covered.destination
-        latency_us = max(0, round((covered.at_s - stored.at_s) * 1_000_000))
+    def _emit(self, stored: Stored | Put, progress: _Progress) -> None:
+        destination = progress.destination
+        latency_us = max(0, round((progress.at_s - stored.at_s) * 1_000_000))
         event = msgspec.structs.replace(
             stored.event,
             stage=destination.stage,
             time_ms=str(int(stored.event.time_ms) + latency_us // 1000),
-            at_us=str(round(covered.at_s * 1_000_000)),
+            at_us=str(round(progress.at_s * 1_000_000)),
             client=destination.client,
             latency_us=latency_us,
             total_us=latency_us,
-            together=covered.together or None,
+            together=progress.together or None,
             steps=None,
         )
-        self._tracer.offer(event, stored.properties, covered.at_s)
+        self._tracer.offer(event, stored.properties, progress.at_s)

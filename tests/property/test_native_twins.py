@@ -284,7 +284,7 @@ async def test_a_queue_of_another_class_is_left_to_python() -> None:
             twin.parts.store.files.queues.table[TOPICS[0]][0].__class__ = OtherQueue
         plain = pair.native.wire.plain_requests
         assert plain is not None
-        left = plain.left["queue"]
+        left = plain.fallbacks["queue"]
         for number in range(20):
             fields = send_frames.fields_of(TOPICS[0], number % 2, f"UNIQ_KEY\x01K{number}")
             pulled = pull_frames.fields_of(TOPICS[0], number % 2, 0, flags=3)
@@ -295,7 +295,7 @@ async def test_a_queue_of_another_class_is_left_to_python() -> None:
         for name in native.keys() - DISKS:
             assert native[name] == python[name], name
         # Messages of the other class, and the first message of the other queue.
-        assert plain.left["queue"] - left == 10 + 1
+        assert plain.fallbacks["queue"] - left == 10 + 1
 
 
 async def test_a_slave_leaves_offsets_that_come_with_pulls_alone_and_a_master_moves_them() -> None:

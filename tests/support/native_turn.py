@@ -28,12 +28,12 @@ class Counting:
         self.answers = 0
 
     @property
-    def left(self) -> dict[str, int]:
-        return self._turn.left
+    def fallbacks(self) -> dict[str, int]:
+        return self._turn.fallbacks
 
     @property
-    def taken(self) -> int:
-        return self._turn.taken
+    def served_bytes(self) -> int:
+        return self._turn.served_bytes
 
     def protocol_of(self, connection: Connection) -> Connection:
         return connection

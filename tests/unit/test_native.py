@@ -201,9 +201,9 @@ async def test_a_turn_keeps_nothing_of_what_it_put_to(twin: Twin, *, is_watched:
         *(queue for queues in table.values() for queue in queues.values()),
         *(queue.topic_field for queues in table.values() for queue in queues.values()),
         *twin.parts.parked_pulls.parked.values(),
-        *twin.parts.tracer.selection.picked.values(),
+        *twin.parts.tracer.selection.sample_cache.values(),
     ]
-    assert bool(twin.parts.tracer.selection.picked) == is_watched
+    assert bool(twin.parts.tracer.selection.sample_cache) == is_watched
     before = [sys.getrefcount(each) for each in held]
 
     for _ in range(20):
@@ -212,7 +212,7 @@ async def test_a_turn_keeps_nothing_of_what_it_put_to(twin: Twin, *, is_watched:
         buffer[: len(frames + missing)] = frames + missing
         size = len(frames + missing)
         turn.serve(twin.connection, buffer, size, 1 << 20, twin.wire.dispatcher, 1 << 18, 100)
-        assert turn.taken > 0
+        assert turn.served_bytes > 0
 
     assert [sys.getrefcount(each) for each in held] == before
 

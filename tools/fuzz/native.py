@@ -137,7 +137,7 @@ def take(twin: Twin, frame: bytes) -> tuple[bytes | None, int]:
         twin.connection, received, len(frame), frame_max, wire.dispatcher, ROOM, REQUESTS_MAX
     )
     assert answers is None or isinstance(answers, bytes)
-    size = wire.plain_requests.taken
+    size = wire.plain_requests.served_bytes
     assert (size > 0) == (answers != b""), "what was served was not taken, or the other way round"
     twin.parts.stats.put_latency.end_turn(0.0)
     return answers, size

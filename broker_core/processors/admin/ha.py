@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker_core.clock import Clock
     from broker_core.ha.connection import SlaveConnection
     from broker_core.ha.master import HaMaster
-    from broker_core.ha.master_ends import Behind
+    from broker_core.ha.master_ends import SlaveLag
     from broker_core.ha.metadata_sync import SyncState
     from broker_core.ha.role import Role
     from broker_core.ha.slave import HaSlave
@@ -59,7 +59,7 @@ class HaAdmin:
         slaves = self._ha_master.connections()
         return min((each.behind_bytes for each in slaves), default=self._max_offset())
 
-    def behind_master(self) -> Behind | None:
+    def behind_master(self) -> SlaveLag | None:
         """Return how far this slave is behind its master's last reported end; None if unknown."""
         if not self._role.is_slave:
             return None

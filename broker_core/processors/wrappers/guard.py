@@ -41,7 +41,7 @@ ACCOUNT = "account"
 """The connection attribute with the client's access key, used when the broker sends requests."""
 
 
-def guarded(handlers: Mapping[int, Handler], authorizer: Gate) -> dict[int, Handler]:
+def guard_handlers(handlers: Mapping[int, Handler], authorizer: Gate) -> dict[int, Handler]:
     """Return the table with the authorizer before each handler.
 
     The table changes, not the dispatcher, so without access control requests cost nothing extra.
@@ -53,13 +53,13 @@ def guarded(handlers: Mapping[int, Handler], authorizer: Gate) -> dict[int, Hand
     return table
 
 
-def guarded_by_rule(handlers: Mapping[int, Handler], authorizer: Gate) -> dict[int, Handler]:
+def guard_by_rule(handlers: Mapping[int, Handler], authorizer: Gate) -> dict[int, Handler]:
     """Return the table with the authorizer before each handler whose code has a rule.
 
     All other handlers are open to everyone.
     """
     ruled = {code: handler for code, handler in handlers.items() if code in RULES}
-    return {**handlers, **guarded(ruled, authorizer)}
+    return {**handlers, **guard_handlers(ruled, authorizer)}
 
 
 def _guarded(handler: Handler, authorizer: Gate) -> Handler:

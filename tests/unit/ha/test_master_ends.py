@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_core.ha.master_ends import Behind, MasterEnds
+from broker_core.ha.master_ends import MasterEnds, SlaveLag
 
 
 def test_before_the_first_answer_nothing_is_known() -> None:
@@ -13,8 +13,8 @@ def test_a_slave_that_has_what_the_master_said_is_not_behind() -> None:
     ends = MasterEnds()
     ends.note(10.0, 100)
 
-    assert ends.behind(40.0, 100) == Behind(0, 0.0)
-    assert ends.behind(40.0, 150) == Behind(0, 0.0)
+    assert ends.behind(40.0, 100) == SlaveLag(0, 0.0)
+    assert ends.behind(40.0, 150) == SlaveLag(0, 0.0)
 
 
 def test_it_is_behind_since_the_first_answer_that_names_what_it_lacks() -> None:
@@ -22,8 +22,8 @@ def test_it_is_behind_since_the_first_answer_that_names_what_it_lacks() -> None:
     for at, end in ((10.0, 100), (20.0, 200), (30.0, 300)):
         ends.note(at, end)
 
-    assert ends.behind(35.0, 100) == Behind(200, 15.0)
-    assert ends.behind(35.0, 250) == Behind(50, 5.0)
+    assert ends.behind(35.0, 100) == SlaveLag(200, 15.0)
+    assert ends.behind(35.0, 250) == SlaveLag(50, 5.0)
 
 
 def test_a_log_that_was_cut_begins_anew() -> None:
@@ -31,13 +31,13 @@ def test_a_log_that_was_cut_begins_anew() -> None:
     ends.note(10.0, 300)
     ends.note(20.0, 200)
 
-    assert ends.behind(25.0, 200) == Behind(0, 0.0)
-    assert ends.behind(25.0, 150) == Behind(50, 5.0)
+    assert ends.behind(25.0, 200) == SlaveLag(0, 0.0)
+    assert ends.behind(25.0, 150) == SlaveLag(50, 5.0)
 
 
 def test_a_master_that_falls_silent_is_not_known_to_be_reached() -> None:
     ends = MasterEnds()
     ends.note(10.0, 100)
 
-    assert ends.behind(45.0, 100) == Behind(0, 0.0)
+    assert ends.behind(45.0, 100) == SlaveLag(0, 0.0)
     assert ends.behind(45.001, 100) is None

@@ -28,8 +28,8 @@ class Turn:
     """Handles frames of one code; records the frames it was offered."""
 
     def __init__(self) -> None:
-        self.taken = 0
-        self.left: dict[str, int] = {}
+        self.served_bytes = 0
+        self.fallbacks: dict[str, int] = {}
         self.asked: list[bytes] = []
         self.later: DeferredAnswer | None = None
         self.closes = False
@@ -42,18 +42,18 @@ class Turn:
     ) -> bytes | DeferredAnswer | None:
         data = bytes(received[:size])
         self.asked.append(data)
-        self.taken, answers = 0, b""
-        while len(data) > self.taken:
-            frame = data[self.taken :]
+        self.served_bytes, answers = 0, b""
+        while len(data) > self.served_bytes:
+            frame = data[self.served_bytes :]
             whole = 4 + int.from_bytes(frame[:4], "big")
             if len(frame) < whole or b'"code": 310' not in frame[:whole]:
                 break
-            self.taken += whole
+            self.served_bytes += whole
             answers += b"<plain>"
         if self.closes:
             connection.close()
         if answers and self.later is not None:
-            self.later.frame_bytes = self.taken
+            self.later.frame_bytes = self.served_bytes
             return self.later
         return answers
 

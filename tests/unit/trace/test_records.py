@@ -10,13 +10,13 @@ import pytest
 from broker_core.formats import record
 from broker_core.message import properties
 from broker_core.native import loading
-from broker_core.trace.records import sampled
+from broker_core.trace.records import sample_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0, 1))
-TWINS = [each for each in (sampled, loading.load().sampled) if each is not None]
+TWINS = [each for each in (sample_records, loading.load().sample_records) if each is not None]
 
 
 def a_record(text: str, body: bytes = b"body") -> bytes:

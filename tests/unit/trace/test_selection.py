@@ -19,9 +19,9 @@ def selection(*filters: TraceFilter, is_full: bool = False) -> EventSelection:
 
 def test_without_a_filter_nothing_is_wanted_and_at_the_level_full_everything() -> None:
     assert not selection().is_on
-    assert selection().one_of["T"] == selection().pulls["T", "g"] == NONE
+    assert selection().sends["T"] == selection().pulls["T", "g"] == NONE
     full = selection(TraceFilter(topic="U", sample=10), is_full=True)
-    assert full.one_of["T"] == full.pulls["T", "g"] == ALL
+    assert full.sends["T"] == full.pulls["T", "g"] == ALL
 
 
 def test_samples_of_several_filters_have_a_common_one_that_misses_nothing() -> None:
@@ -31,8 +31,8 @@ def test_samples_of_several_filters_have_a_common_one_that_misses_nothing() -> N
         TraceFilter(topic="U", sample=7),
     )
 
-    assert (made.one_of["T"], made.one_of["Tail"], made.one_of["U"]) == (20, 20, 7)
-    assert selection(TraceFilter(sample=4), TraceFilter(sample=9)).one_of["T"] == ALL
+    assert (made.sends["T"], made.sends["Tail"], made.sends["U"]) == (20, 20, 7)
+    assert selection(TraceFilter(sample=4), TraceFilter(sample=9)).sends["T"] == ALL
     keys = [f"key {number}" for number in range(1_000)]
     wanted = [
         key for key in keys if crc32(key.encode()) % 100 == 0 or crc32(key.encode()) % 20 == 0
@@ -60,7 +60,7 @@ def test_of_pulls_only_is_wanted_what_a_filter_can_match(
 ) -> None:
     made = selection(TraceFilter(**wanted))
 
-    assert (made.one_of["T"], made.pulls["T", "g"]) == (sends, pulls)
+    assert (made.sends["T"], made.pulls["T", "g"]) == (sends, pulls)
     assert made.wants_of_pulls("T", "g", None) is (pulls != NONE)
 
 
@@ -72,9 +72,9 @@ def test_copies_of_a_message_that_is_asked_for_may_be_in_any_topic() -> None:
 
 def test_another_watch_makes_void_what_was_noted_of_the_last() -> None:
     made = selection(TraceFilter(sample=2))
-    noted = made.picked
+    noted = made.sample_cache
     noted["queue"] = "noted"
 
     made.take([TraceFilter(sample=3)], is_full=False)
 
-    assert made.picked == {}
+    assert made.sample_cache == {}

@@ -187,7 +187,7 @@ async def count(counter: instructions.Counter, mode: str) -> None:
     turn = twin.wire.plain_requests
     assert turn is not None
     # Except for first messages and offsets, and for room in the index.
-    assert sum(turn.left.values()) < min(REQUESTS.values()) // 4, turn.left
+    assert sum(turn.fallbacks.values()) < min(REQUESTS.values()) // 4, turn.fallbacks
     await twin.shutdown()
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from broker_core.errors import RequestRefusedError
-from broker_core.processors.wrappers.guard import guarded
+from broker_core.processors.wrappers.guard import guard_handlers
 from broker_core.protocol.command import RemotingCommand
 
 
@@ -42,7 +42,7 @@ class Gate:
 def test_each_handler_is_asked_for_first() -> None:
     served: list[int] = []
     gate = Gate()
-    table = guarded(
+    table = guard_handlers(
         {code: lambda request, _: served.append(request.code) for code in (1, 2)},
         cast("Any", gate),
     )
@@ -57,7 +57,9 @@ def test_each_handler_is_asked_for_first() -> None:
 
 def test_a_client_whose_heartbeat_passes_is_remembered_by_its_account() -> None:
     gate: Any = SimpleNamespace(authorize=lambda _request, _peer: None)
-    table = guarded({34: lambda _request, _peer: None, 35: lambda _request, _peer: None}, gate)
+    table = guard_handlers(
+        {34: lambda _request, _peer: None, 35: lambda _request, _peer: None}, gate
+    )
     connection: Any = Peer()
 
     table[35](RemotingCommand.request(35, {"AccessKey": "other"}), connection)
@@ -68,7 +70,7 @@ def test_a_client_whose_heartbeat_passes_is_remembered_by_its_account() -> None:
 
 
 def test_a_client_whose_heartbeat_is_refused_is_not_remembered() -> None:
-    table = guarded({34: lambda _request, _peer: None}, cast("Any", Gate()))
+    table = guard_handlers({34: lambda _request, _peer: None}, cast("Any", Gate()))
     connection: Any = Peer()
 
     with pytest.raises(RequestRefusedError):
@@ -78,7 +80,7 @@ def test_a_client_whose_heartbeat_is_refused_is_not_remembered() -> None:
 
 
 def test_a_request_that_may_pass_signs_its_connection_in() -> None:
-    table = guarded({code: lambda *_: None for code in (1, 2)}, cast("Any", Gate()))
+    table = guard_handlers({code: lambda *_: None for code in (1, 2)}, cast("Any", Gate()))
     connection: Any = Peer()
 
     with pytest.raises(RequestRefusedError):
