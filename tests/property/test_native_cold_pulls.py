@@ -61,7 +61,7 @@ async def test_pulls_far_behind_the_logs_end_read_the_same(
         assert not pair.native.transport.closed
         turn = pair.native.wire.plain_requests
         assert turn is not None
-        assert turn.left["messages"] < COLD_PULLS // 3, turn.left
+        assert turn.fallbacks["messages"] < COLD_PULLS // 3, turn.fallbacks
 
 
 @pytest.mark.parametrize("flags", [2, 6])

@@ -74,7 +74,7 @@ async def test_no_send_and_no_pull_of_a_real_client_is_left_for_its_header(
         if one.answers is None and one.code in REQUESTS:
             await twin.feed(one.frame)
 
-    assert (turn.left["header"], turn.left["code"]) == (0, 0)
+    assert (turn.fallbacks["header"], turn.fallbacks["code"]) == (0, 0)
     assert not twin.transport.closed
 
 
@@ -406,7 +406,7 @@ async def test_a_batch_that_brings_a_checksum_is_left_to_python(own: str) -> Non
 async def test_binary_requests_that_are_left_are_counted_by_their_reason(twin: Twin) -> None:
     turn = twin.wire.plain_requests
     assert turn is not None
-    before = turn.left
+    before = turn.fallbacks
     frames = {
         "code": pull_frames.pull({"x": "y"}, 1, code=34, client=BINARY),
         "header": pull_frames.pull({"x": "y"}, 1, code=11, client=BINARY),
@@ -416,5 +416,5 @@ async def test_binary_requests_that_are_left_are_counted_by_their_reason(twin: T
 
     for reason, data in frames.items():
         assert await served(twin, data) == 0
-        assert turn.left == {**before, reason: before[reason] + 1}, reason
-        before = turn.left
+        assert turn.fallbacks == {**before, reason: before[reason] + 1}, reason
+        before = turn.fallbacks

@@ -53,7 +53,7 @@ def left(twin: Twin) -> dict[str, int]:
     """Return the requests that the turn left to Python, by reason."""
     turn = twin.wire.plain_requests
     assert turn is not None
-    return {reason: count for reason, count in turn.left.items() if count}
+    return {reason: count for reason, count in turn.fallbacks.items() if count}
 
 
 async def left_for(twin: Twin, data: bytes) -> str:
@@ -144,4 +144,4 @@ async def test_ends_are_left_to_python_where_an_account_is_asked(
     await twin.feed(an_end(undecided(twin)))
 
     assert turn is not None
-    assert turn.left["store"] == 1
+    assert turn.fallbacks["store"] == 1

@@ -143,7 +143,7 @@ async def test_a_long_request_does_not_wait_and_is_pythons(twin: Twin) -> None:
 async def test_what_is_left_to_python_is_counted_by_its_reason(twin: Twin) -> None:
     turn = twin.wire.plain_requests
     assert turn is not None
-    before = turn.left
+    before = turn.fallbacks
     frames = {
         "code": pull_frames.pull({}, 1, code=34),
         "header": pull_frames.pull({}, 1, code=11),
@@ -156,9 +156,9 @@ async def test_what_is_left_to_python_is_counted_by_its_reason(twin: Twin) -> No
 
     for reason, frame in frames.items():
         assert await served(twin, frame) == 0
-        assert turn.left == {**before, reason: before[reason] + 1}, reason
-        before = turn.left
+        assert turn.fallbacks == {**before, reason: before[reason] + 1}, reason
+        before = turn.fallbacks
     assert await served(twin, a_send() + a_pull()) == 2
     # Only the end of a request is counted, not its beginning.
     await twin.feed(frames["property"][:-3])
-    assert turn.left == before
+    assert turn.fallbacks == before
