@@ -165,6 +165,9 @@ class _Run:
     def work(self, faults: list[Fault], say: Callable[[str], None]) -> None:
         """Run all faults under load, then heal, read to the end and record the stored messages."""
         self._recover("the start")
+        if self._real is not None:
+            # A client of RocketMQ's that doesn't reach a server while it starts gives up.
+            self._real.until_working()
         clients = list(self._clients())
         for client in clients:
             client.start()
