@@ -67,11 +67,11 @@ class Evaluator:
             # A broken connection stays broken, so close it; the next round opens another one.
             if not connection.in_atomic_block:
                 connection.close()
-            self._log_change(f"rules are not applied: {error}")
+            self._log_change(f"rules aren't applied: {error}")
             return
         except Exception as error:  # noqa: BLE001  the next round tries again
             FAILURES.report("evaluating the alert rules", "", error)
-            self._log_change(f"rules are not applied: {error!r}")
+            self._log_change(f"rules aren't applied: {error!r}")
             return
         self._looked = at
 
@@ -82,7 +82,7 @@ class Evaluator:
         passed = self._passed(kept, now_ms, at)
         problems = []
         if observation.left_out:
-            problems.append(f"{observation.left_out} figures of rules were not looked at")
+            problems.append(f"{observation.left_out} metrics of rules weren't checked")
         with transaction.atomic():
             # Pages may have changed or deleted rules meanwhile, so use the stored ones.
             current = {

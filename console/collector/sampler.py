@@ -121,7 +121,7 @@ class Sampler:
             status.problems["*"] = error.what
         except Exception as error:  # noqa: BLE001  the next sample is ten seconds away
             FAILURES.report("asking the brokers for samples", "", error)
-            status.problems["*"] = "couldn't ask the brokers; see the collector's log"
+            status.problems["*"] = "couldn't query the brokers; see the collector's log"
         for node, answer in answers.items():
             name = f"{node.broker_name}:{node.broker_id}"
             if isinstance(answer, GatewayError):

@@ -296,7 +296,7 @@ class DemoTraffic:
         """Report a problem once, until a send succeeds again."""
         if not self._trouble:
             self._trouble = str(error)
-            self._say(f"Trouble, trying again: {error}")
+            self._say(f"Problem, retrying: {error}")
 
     async def _report(self) -> None:
         while True:

@@ -92,5 +92,5 @@ def decoded(data: bytes) -> Internals:
     found = msgspec.json.decode(data, type=Internals)
     for counts in (*found.latencies.values(), *found.recent.values()):
         if len(counts) != len(found.latency_bounds_ms) + 1:
-            raise ValueError("a histogram has another number of buckets than bounds")
+            raise ValueError("a histogram has the wrong number of buckets")
     return found

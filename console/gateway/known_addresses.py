@@ -78,7 +78,7 @@ class KnownAddresses:
         try:
             found = json.loads(self._path.read_text())
             if not isinstance(found, list):
-                raise ValueError("it is not a list")
+                raise ValueError("the content isn't a list")
         except (OSError, ValueError) as error:
             logger.warning("confirmed brokers unreadable path=%s error=%s", self._path, error)
             found = []

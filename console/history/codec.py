@@ -124,7 +124,7 @@ def decode(data: bytes) -> Points:
     try:
         version, column_count, slots, first = _HEAD.unpack_from(data)
         if version != VERSION:
-            raise CodecError(f"version {version} is not known")
+            raise CodecError(f"version {version} is unknown")
         at = _HEAD.size
         end = at + column_count * _COLUMN.size
         columns = _columns_of(data[at:end])
@@ -135,7 +135,7 @@ def decode(data: bytes) -> Points:
         if slots:
             _fill(table, body)
     except (struct.error, zlib.error, ValueError, IndexError) as error:
-        raise CodecError(f"a block cannot be read: {error}") from error
+        raise CodecError(f"a block can't be read: {error}") from error
     table = table.reshape(3, column_count, slots)
     unknown = table[WEIGHT] == 0
     table[SUM][unknown] = 0

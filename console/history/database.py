@@ -126,7 +126,7 @@ class SqliteDatabase:
         try:
             lock = self._path.with_suffix(".lock").open("a")
         except OSError as error:
-            raise HistoryError(f"{self._path} cannot be written: {error.strerror}") from error
+            raise HistoryError(f"{self._path} can't be written: {error.strerror}") from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

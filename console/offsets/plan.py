@@ -214,7 +214,7 @@ def wanted(
         case Mode.RESTORE:
             return dict(wish.offsets)
         case Mode.COPY:
-            raise AssertionError("another group's offsets are no matter of the queues")
+            raise AssertionError("another group's offsets don't depend on the queues")
         case Mode.SHIFT:
             if wish.shift is None:
                 raise PlanError(_("Enter how many messages to move by."))

@@ -47,12 +47,12 @@ WORKING = (RunState.STARTING, RunState.RUNNING, RunState.WRITING)
 ACTIVE = (RunState.QUEUED, *WORKING)
 
 LOST_SENTENCE = (
-    "The worker that ran this report ended unexpectedly; start the report again. "
-    "The worker's own log says why."
+    "The worker stopped unexpectedly while it ran this report. See the worker's log for the "
+    "reason, then run the report again."
 )
 NOT_TAKEN_SENTENCE = (
-    "No worker took this report within an hour; make sure that a worker runs "
-    "(celery -A console worker), then start the report again."
+    "No worker started this report within an hour. Check that a worker is running (celery -A "
+    "console worker), then run the report again."
 )
 
 

@@ -122,7 +122,7 @@ def check(report: Report, result: Mapping[str, Any]) -> None:
         if report.chart is not None:
             points = msgspec.convert(result["chart"], ChartPoints)
             if any(len(each.values) != len(points.times) for each in points.series):
-                raise ValueError("the chart's values are more or fewer than its times")
+                raise ValueError("the chart has a different number of values than times")
         if report.bars is not None:
             for bar in msgspec.convert(result["bars"], BarSums).rows:
                 int(bar.value)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOST_LOOKED_FOR_S = LOST_AFTER_S / 2
-STOPPED_SENTENCE = "The worker was stopped while this report ran; start the report again."
+STOPPED_SENTENCE = "The worker was stopped while it ran this report. Run the report again."
 AGAIN = " again"
 """Suffix of the slot of a run that replaces one whose worker died; there is at most one."""
 
@@ -65,7 +65,7 @@ def queue(run: ReportRun) -> str:
         # No retries: a page must not wait for Redis while it is down.
         run_report.apply_async(args=(run.pk,), expires=QUEUED_SECONDS_MAX, retry=False)
     except (OperationalError, redis.RedisError, OSError) as error:
-        sentence = f"The report could not be put in the queue: {error}"[:SENTENCE_CHARS_MAX]
+        sentence = f"Couldn't queue the report: {error}"[:SENTENCE_CHARS_MAX]
         run.move(
             RunState.FAILED,
             among=(RunState.QUEUED,),
@@ -144,7 +144,7 @@ def perform(run: ReportRun, *, worker: str) -> None:
             RunState.FAILED,
             among=WORKING,
             finished_at=timezone.now(),
-            failure="The worker failed unexpectedly; its log has the trace.",
+            failure="The worker failed unexpectedly. See its log for details.",
         )
 
 

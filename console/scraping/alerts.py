@@ -31,21 +31,21 @@ def families(now_ms: int) -> Iterator[Family]:
     }
     yield gauge(
         "alerts",
-        "Alerts that are pending or fire, by rule",
+        "Open alerts (pending or firing), by rule",
         [({"rule": rule, "state": state}, count or 0) for (rule, state), count in counts.items()],
     )
     muted = opened.filter(state=Alert.State.FIRING).exclude(muted="").count()
-    yield one("alerts_muted", "Alerts that fire, silenced or in maintenance", muted)
+    yield one("alerts_muted", "Firing alerts that are silenced or in maintenance", muted)
     yield from _messages(now_ms)
     kept = Preferences.objects.filter(pk=1).first()
     yield one(
         "alert_rules_applied_timestamp_seconds",
-        "When rules were applied last",
+        "Time when the alert rules were last applied",
         seconds(kept.looked_ms) if kept else None,
     )
     yield one(
         "alert_heartbeat_timestamp_seconds",
-        "When the dead man's switch was pressed last",
+        "Time of the last heartbeat of the dead man's switch",
         seconds(kept.heartbeat_ms) if kept else None,
     )
 
@@ -62,7 +62,7 @@ def _messages(now_ms: int) -> Iterator[Family]:
     keys = {(channel, state.value): None for channel in channels for state in SHOWN} | found
     yield gauge(
         "alert_messages",
-        "Messages that wait, and those that were given up, by channel",
+        "Alert messages that are waiting or were given up, by channel",
         [
             ({"channel": channel, "state": state}, row["count"] if row else 0)
             for (channel, state), row in keys.items()
@@ -70,7 +70,7 @@ def _messages(now_ms: int) -> Iterator[Family]:
     )
     yield gauge(
         "alert_message_waiting_seconds",
-        "How long the oldest message to a channel has waited",
+        "Age of the oldest waiting message to a channel",
         [
             ({"channel": channel}, seconds(max(0, now_ms - row["oldest"])) if row else 0)
             for (channel, state), row in keys.items()

@@ -30,22 +30,22 @@ FIGURES: tuple[tuple[str, str, str, Metric, float], ...] = (
     (
         metrics.PROGRESS,
         "lag_messages",
-        "Messages of a topic that a group has not consumed",
+        "Messages of a topic that a group hasn't consumed",
         metrics.LAG,
         1,
     ),
     (
         metrics.PROGRESS,
         "lag_seconds",
-        "How long the oldest message that a group has not consumed has waited",
+        "Age of the oldest message that a group hasn't consumed",
         metrics.LAG_AGE,
         0.001,
     ),
-    (metrics.GROUP, "group_members", "Members of a group", metrics.MEMBERS, 1),
+    (metrics.GROUP, "group_members", "Connected consumers of a group", metrics.MEMBERS, 1),
     (
         metrics.TOPIC,
         "topic_retained_messages",
-        "Messages of a topic that can be read",
+        "Retained messages of a topic",
         metrics.RETAINED,
         1,
     ),
@@ -105,26 +105,28 @@ LABELS: dict[str, Callable[[Subject], Labels]] = {
 
 def _collector(state: CollectorState, last: dict[Subject, Points]) -> Iterator[Family]:
     yield one(
-        "collector_up", "Whether the collector has sampled within 45 s", float(state.is_alive)
+        "collector_up",
+        "Whether the collector took a sample within the last 45 s",
+        float(state.is_alive),
     )
     if state.status is None:
         return
     status = state.status
     yield one(
         "collector_last_sample_timestamp_seconds",
-        "When the collector sampled last",
+        "Time of the collector's last sample",
         seconds(status.at_ms),
     )
-    yield one("collector_sample_seconds", "How long that took", seconds(status.took_ms))
-    yield one("collector_sample_numbers", "How many numbers it had", status.numbers)
+    yield one("collector_sample_seconds", "Duration of the last sample", seconds(status.took_ms))
+    yield one("collector_sample_numbers", "Number of values in the last sample", status.numbers)
     yield one(
         "collector_problems",
-        "Brokers of which there is no sample; and one if the history is not kept",
+        "Brokers missing from the last sample, plus one if the history isn't stored",
         len(status.problems),
     )
     yield gauge(
         "broker_sampled",
-        "1 for each broker of which the last sample has figures",
+        "1 for each broker in the last sample",
         _series_of_brokers(last),
     )
     yield one("history_bytes", "Size of the history", history_store().database.bytes_used())
@@ -140,7 +142,7 @@ def _verdicts() -> Iterator[Family]:
     kept = verdicts_of(history_store())
     yield gauge(
         "verdict",
-        "1 for each verdict of the console",
+        "1 for each current issue",
         [
             (
                 {
@@ -155,9 +157,9 @@ def _verdicts() -> Iterator[Family]:
             for each in kept.verdicts
         ],
     )
-    yield one("verdicts", "How many verdicts there are", len(kept.verdicts))
+    yield one("verdicts", "Number of current issues", len(kept.verdicts))
     yield one(
         "verdicts_judged_timestamp_seconds",
-        "When the console judged last",
+        "Time when the console last checked for issues",
         seconds(kept.at_ms) if kept.at_ms else None,
     )

@@ -35,13 +35,13 @@ def families(now_ms: int) -> Iterator[Family]:
             ended.setdefault(run.report, run)
     yield gauge(
         "report_runs",
-        "Runs that are kept, by report and state",
+        "Stored runs, by report and state",
         [({"report": report, "state": state}, n) for (report, state), n in counts.items()],
     )
-    yield one("report_queued_seconds", "How long the run that waits longest has waited", max(waits))
+    yield one("report_queued_seconds", "Age of the oldest queued run", max(waits))
     yield gauge(
         "report_failed",
-        "Whether the last run that ended has failed",
+        "Whether the last finished run failed",
         [
             ({"report": report}, float(run.shown_state == RunState.FAILED))
             for report, run in ended.items()
@@ -49,7 +49,7 @@ def families(now_ms: int) -> Iterator[Family]:
     )
     yield gauge(
         "report_succeeded_timestamp_seconds",
-        "When a report succeeded last",
+        "Time when a report last succeeded",
         [
             ({"report": report}, run.finished_at.timestamp() if run.finished_at else None)
             for report, run in succeeded.items()
@@ -57,6 +57,6 @@ def families(now_ms: int) -> Iterator[Family]:
     )
     yield gauge(
         "report_seconds",
-        "How long the last run that succeeded took",
+        "Duration of the last successful run",
         [({"report": report}, run.seconds) for report, run in succeeded.items()],
     )

@@ -92,11 +92,11 @@ def families(now_ms: int) -> Iterator[Family]:
     known = cached.get()
     if known is None:
         return
-    yield one("redis_up", "Whether Redis answers", float(known.redis_answers))
-    yield one("worker_up", "Whether a Celery worker answers", float(known.worker_answers))
+    yield one("redis_up", "Whether Redis responds", float(known.redis_answers))
+    yield one("worker_up", "Whether a Celery worker responds", float(known.worker_answers))
     yield one(
         "pipeline_up",
-        "Whether the pipeline's worker waits for jobs, or works at one",
+        "Whether the pipeline's worker is waiting for a job or running one",
         float(known.pipeline_answers),
     )
     if known.lake is not None:
@@ -111,22 +111,26 @@ def _lake(lake: LakeStatus) -> Iterator[Family]:
     jobs = state.get("jobs") or {}
     yield one(
         "lake_committed_timestamp_seconds",
-        "Up to when the lake has the messages",
+        "Time up to which the lake contains all messages",
         seconds(state["committed_ms"]),
     )
-    yield one("lake_pending_bytes", "Bytes of the log that it lacks", state["pending_bytes"])
+    yield one(
+        "lake_pending_bytes",
+        "Bytes of the log that the lake hasn't ingested",
+        state["pending_bytes"],
+    )
     yield one(
         "lake_checked_timestamp_seconds",
-        "When the pipeline last worked on it",
+        "Time of the pipeline's last job on the lake",
         seconds(jobs.get("checked_ms") or None),
     )
     yield one(
         "lake_failing",
-        "Whether the pipeline's last job on it failed",
+        "Whether the pipeline's last job on the lake failed",
         float(bool(jobs.get("error"))),
     )
     for name, text in (
-        ("rows", "Rows of a table of the lake"),
+        ("rows", "Rows in a table of the lake"),
         ("bytes", "Bytes of a table of the lake"),
         ("files", "Files of a table of the lake"),
     ):

@@ -28,7 +28,9 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if mode == access.OFF:
         raise Http404
     if mode == access.LOOPBACK and not access.is_of_this_machine(request.META):
-        return refused(403, "TREBUCHET_METRICS=loopback: only this machine may ask.\n")
+        return refused(
+            403, "TREBUCHET_METRICS=loopback: only requests from this machine are allowed.\n"
+        )
     if mode == access.TOKEN and not access.has_token(
         request.headers.get("Authorization", ""), settings.TREBUCHET_METRICS_TOKEN
     ):

@@ -28,7 +28,8 @@ class DoorConfig(uvicorn.Config):
 
 HEADER_BYTES_MAX = 16 * 1024
 AMBIGUOUS_LENGTH = (
-    "The request gives the length of its body in two ways, which servers read differently. "
+    "The request specifies the length of its body in two ways, which servers interpret "
+    "differently. "
     "Send either Content-Length or, with HTTP/1.1, Transfer-Encoding.\n"
 )
 

@@ -27,12 +27,12 @@ DANGER = Danger(
     title="Delete topic orders?",
     text="One sentence on what the action does.",
     effects=(
-        Effect("Messages retained", 1_204_387, "gone for good", is_bad=True),
+        Effect("Messages retained", 1_204_387, "permanently deleted", is_bad=True),
         Effect("Queues", 8, "broker-a"),
-        Effect("Bytes that only the master has", None, "it did not say"),
+        Effect("Bytes that only the master has", None, "not reported"),
     ),
-    choices=(Choice("also", "Something that may go as well"),),
-    undo="This cannot be undone.",
+    choices=(Choice("also", "An optional additional action"),),
+    undo="This can't be undone.",
     action="Delete topic",
     keep="Keep it",
     address="",
@@ -54,7 +54,7 @@ COLUMNS = (
     Column("trend", "Trend", "1 h", css="spark-cell"),
     Column("lag", "Lag", "msg", is_number=True, is_sorted=True, is_fact=True),
     Column("seen", "Seen"),
-    Column("note", "Hidden at first", is_extra=True),
+    Column("note", "Hidden by default", is_extra=True),
 )
 RISING = Spark([None if 20 <= at < 26 else at * at / 9 for at in range(60)], 1)
 FALLING = Spark([float(90 - at) for at in range(60)], -1)
@@ -63,7 +63,7 @@ FALLING = Spark([float(90 - at) for at in range(60)], -1)
 class ExampleForm(forms.Form):
     """One field of each kind, one of them with an error."""
 
-    name = forms.CharField(label="Name", help_text="Help stands under the field.")
+    name = forms.CharField(label="Name", help_text="Help text below the field.")
     wrong = forms.IntegerField(label="Wrong", max_value=16)
     choice = forms.ChoiceField(label="Choice", choices=[("a", "One"), ("b", "Another")])
     switch = forms.BooleanField(label="Switch", required=False)
@@ -93,7 +93,7 @@ def gallery(request: HttpRequest) -> HttpResponse:
         "page": Paginator(range(130), 50).get_page(request.GET.get("page")),
         "form": ExampleForm({"name": "orders", "wrong": "17", "choice": "a"}),
         "now": now_ms(),
-        "danger": replace(DANGER, name="", undo="Undo makes it again."),
+        "danger": replace(DANGER, name="", undo="Undo restores it."),
         "plan": PLAN,
         "copies": [
             mqadmin_text([mqadmin("topicStatus", {"t": "orders"})]),

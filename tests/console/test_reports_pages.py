@@ -259,7 +259,7 @@ def test_a_redis_that_goes_between_check_and_queue_fails_the_run(
 
     admin.post(reverse("reports:start"), {"report": "traffic", "traffic-hours": "24"})
 
-    assert "could not be put in the queue" in ReportRun.objects.get().failure
+    assert "Couldn't queue the report" in ReportRun.objects.get().failure
 
 
 def test_an_unmet_need_is_told_with_the_command(

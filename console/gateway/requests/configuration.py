@@ -62,7 +62,7 @@ async def configure(ask: Ask, address: str, values: Mapping[str, str]) -> None:
         RequestFailedError: the broker refused.
     """
     if any(not text.isprintable() for pair in values.items() for text in pair):
-        raise ValueError("a key and its value are one line each")
+        raise ValueError("a key or value contains a line break")
     body = "".join(f"{key}={escaped(value)}\n" for key, value in values.items()).encode()
     await call(ask, address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 

@@ -137,7 +137,7 @@ const Trebuchet = (() => {
     showMatching();
   });
 
-  /* A local time, followed by the exact time it stands for. */
+  /* A local time, followed by the exact time it represents. */
   document.addEventListener("input", (event) => {
     const into = event.target instanceof HTMLInputElement && event.target.dataset.timestampInto;
     if (!into) return;

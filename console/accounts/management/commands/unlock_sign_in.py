@@ -13,7 +13,7 @@ from console.audit.record import done_by_command
 class Command(BaseCommand):
     """Deletes all counters of failed sign-ins."""
 
-    help = "Delete all counters of failed sign-ins, so that nobody is locked out"
+    help = "Delete all counters of failed sign-ins, so that no account stays locked out"
 
     def handle(self, *args: Any, **options: Any) -> None:
         forgotten, _by_model = FailedSignIn.objects.all().delete()

@@ -1,5 +1,5 @@
-/* The editor of a configuration file: keys and values of its schema complete what is typed, and the console says what is wrong
-   while one types. Without this script the form says so when it is sent. */
+/* The editor of a configuration file: completes keys and values from the schema, and shows problems
+   while people type. Without this script, the form shows them after it is submitted. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -12,12 +12,12 @@ document.addEventListener("DOMContentLoaded", () => {
   const words = JSON.parse(document.getElementById("file-words").textContent);
   const PAUSE_MS = 500, SHOWN = 8;
   const table = Object.values(schema.properties)[0].additionalProperties;
-  // Filters stand below their topics.
+  // Filters are nested below their topics.
   const entry = table.properties?.groupFilterData?.additionalProperties ?? table;
   const keys = entry.properties ?? {};
   let timer = 0, asked = 0;
 
-  /** The values that a key may have, as they are written. */
+  /** The possible values of a key, as written in the file. */
   function valuesOf(key) {
     const known = keys[key];
     if (!known) return [];

@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 class Command(BaseCommand):
     """Grants the permission, or revokes it with --not."""
 
-    help = "Let an account ask the lake in SQL; administrators may anyway."
+    help = "Let an account query the lake with SQL; administrators always can"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         parser.add_argument(
-            "--group", dest="is_group", action="store_true", help="NAME is a group's"
+            "--group", dest="is_group", action="store_true", help="NAME is the name of a group"
         )
         parser.add_argument(
             "--topics",
             nargs="+",
             metavar="TOPIC",
-            help="the only topics whose rows it sees, * for any characters; without it all",
+            help="limit access to these topics; * matches any characters (default: all topics)",
         )
         parser.add_argument(
-            "--not", dest="is_taken", action="store_true", help="take the permission away"
+            "--not", dest="is_revoked", action="store_true", help="revoke the permission"
         )
 
-    def handle(self, *args: Any, name: str, is_taken: bool, **options: Any) -> None:
+    def handle(self, *args: Any, name: str, is_revoked: bool, **options: Any) -> None:
         who: User | Group | None
         if options["is_group"]:
             who = Group.objects.filter(name=name).first()
@@ -46,17 +46,17 @@ class Command(BaseCommand):
             raise CommandError(f"No {what} is named {name}.")
         given = options["topics"]
         topics = None if given is None else tuple(given)
-        if is_taken:
+        if is_revoked:
             take(who)
         else:
             try:
                 give(who, topics)
             except RightError as error:
                 raise CommandError(str(error)) from error
-        after = {"may_query": not is_taken, "topics": "*" if given is None else given}
+        after = {"may_query": not is_revoked, "topics": "*" if given is None else given}
         done_by_command("account.sql", name, after=after)
-        may = "may not" if is_taken else "may"
-        about = "" if is_taken or given is None else f" about {', '.join(sorted(set(given)))}"
-        self.stdout.write(f"{name} {may} ask the lake in SQL{about}.")
-        if isinstance(who, User) and who.is_staff and (is_taken or given is not None):
-            self.stdout.write("As an administrator, still about everything.")
+        can = "can no longer" if is_revoked else "can"
+        about = "" if is_revoked or given is None else f" (topics: {', '.join(sorted(set(given)))})"
+        self.stdout.write(f"{name} {can} query the lake with SQL{about}.")
+        if isinstance(who, User) and who.is_staff and (is_revoked or given is not None):
+            self.stdout.write("As an administrator, this account can still query all topics.")

@@ -61,7 +61,7 @@ const FilterLine = (() => {
     }
     return least;
   }
-  /** Whether the last word could still become a field name; until then it isn't taken as a key. */
+  /** Whether the last word could still become a field name; until then it isn't treated as a key. */
   function isUnfinished(line) {
     const [, word] = /(?:^|\s)([a-z]+)$/.exec(line) || [];
     return Boolean(word) && [...NAMES, "errors"].some((name) => name.startsWith(word)) && word !== "errors";

@@ -185,7 +185,7 @@
     const address = LiveRows.familyOf(first);
     $("river-family").hidden = !address;
     if (address) $("river-family").href = address;
-    // Acknowledgements without a visible delivery cover many messages or none; refusals cover none.
+    // Acknowledgements without a visible delivery cover many messages or no message; refusals never cover a message.
     $("river-follow").hidden = Boolean(only) || first.acknowledgedFrom != null || first.fromOffset != null || first.queueOffset == null;
     $("river-details").hidden = false;
   }

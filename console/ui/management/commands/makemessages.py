@@ -32,7 +32,7 @@ class Command(makemessages.Command):
     # Fuzzy matches for changed sentences are rarely right.
     msgmerge_options = ["-q", "--backup=none", "--no-fuzzy-matching", "--update"]
 
-    help = "Write the message catalogues of the console anew; needs GNU gettext."
+    help = "Update the message catalogues of the console; needs GNU gettext"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Take no arguments, since there is only one set of catalogues."""
