@@ -45,12 +45,12 @@ def refuse_lookalike(name: str, invited_as: str = "") -> None:
     scripts = scripts_of(name)
     if len(scripts) > 1 and not any(scripts <= each for each in TOGETHER):
         names = ", ".join(sorted(each.capitalize() for each in scripts))
-        said = _("This name mixes similar-looking letters (%(scripts)s). Use a single script.")
-        raise ValidationError(said % {"scripts": names}, code="mixed_scripts")
+        text = _("This name mixes similar-looking letters (%(scripts)s). Use a single script.")
+        raise ValidationError(text % {"scripts": names}, code="mixed_scripts")
     other = lookalike_of(name, invited_as)
     if other is not None:
-        said = _("This name looks like the existing name %(name)s. Choose another one.")
-        raise ValidationError(said % {"name": other}, code="lookalike")
+        text = _("This name looks like the existing name %(name)s. Choose another one.")
+        raise ValidationError(text % {"name": other}, code="lookalike")
 
 
 def scripts_of(name: str) -> set[str]:

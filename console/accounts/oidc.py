@@ -130,8 +130,8 @@ def call_provider(ask: Any) -> Any:
     except RequestException as error:
         raise ProviderUnreachableError from error
     except JoseError as error:
-        said = _("The provider's response couldn't be verified (%(why)s). Start again.")
-        raise SignInRefusedError(said % {"why": error.error}) from error
+        text = _("The provider's response couldn't be verified (%(why)s). Start again.")
+        raise SignInRefusedError(text % {"why": error.error}) from error
     except AuthlibBaseError as error:
         raise SignInRefusedError(sentence_of(str(error.error))) from error
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -178,8 +178,8 @@ def provider() -> Any:
     metadata = call_provider(client.load_server_metadata)
     if metadata.get("issuer") != issuer or not has_safe_endpoints(metadata):
         raise ProviderUnreachableError
-    said = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
-    metadata["id_token_signing_alg_values_supported"] = [e for e in ALGORITHMS if e in said]
+    algorithms = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
+    metadata["id_token_signing_alg_values_supported"] = [e for e in ALGORITHMS if e in algorithms]
     cache.set(f"oidc.{issuer}", dict(metadata), METADATA_KEPT_S)
     return client
 
@@ -238,13 +238,13 @@ def granted_roles(claims: Mapping[str, Any]) -> GrantedRoles | None:
     custom = tuple(CustomRole.objects.filter(name__in=wanted))
     missing = sorted(set(wanted) - {each.name for each in custom})
     if missing:
-        said = _(
+        text = _(
             "Your group %(group)s is mapped to the role “%(role)s”, which doesn't exist in "
             "this console. An administrator can create the role or correct "
             "TREBUCHET_OIDC_ROLES."
         )
         values = {"group": wanted[missing[0]], "role": missing[0]}
-        raise SignInRefusedError(said % values)
+        raise SignInRefusedError(text % values)
     return GrantedRoles(role, custom)
 
 
@@ -287,8 +287,8 @@ def sign_in_subject(claims: Mapping[str, Any]) -> ProviderSignIn:
         # The account's existing sessions and tokens lose their rights.
         store_roles(account, GrantedRoles(Role.LIMITED, ()))
         end_others(account, None)
-        said = _("The provider no longer assigns you a role in this console.")
-        raise SignInRefusedError(said, name)
+        text = _("The provider no longer assigns you a role in this console.")
+        raise SignInRefusedError(text, name)
     before = audited_roles(account)
     store_roles(account, given)
     return ProviderSignIn(account, before, audited_roles(account))
@@ -303,15 +303,17 @@ def create_account(
     issuer: str, subject: str, claims: Mapping[str, Any], given: GrantedRoles
 ) -> User:
     """Create the account of a subject, under a name that isn't in use."""
-    told_name = claims.get(settings.TREBUCHET_OIDC_NAME_CLAIM)
+    claimed_name = claims.get(settings.TREBUCHET_OIDC_NAME_CLAIM)
     people = get_user_model().objects
     # Normalize as Django does for stored accounts, such as full-width letters to plain ones.
-    name = get_user_model().normalize_username(told_name if isinstance(told_name, str) else "")
+    name = get_user_model().normalize_username(
+        claimed_name if isinstance(claimed_name, str) else ""
+    )
     try:
         UnicodeUsernameValidator()(name)
     except ValidationError as error:
-        said = _("The provider didn't send a name that can be used for an account.")
-        raise SignInRefusedError(said) from error
+        text = _("The provider didn't send a name that can be used for an account.")
+        raise SignInRefusedError(text) from error
     taken = _("Another account named %(name)s already exists. Ask an administrator.")
     if len(name) > NAME_CHARACTERS_MAX:
         raise SignInRefusedError(
@@ -323,8 +325,8 @@ def create_account(
     try:
         refuse_lookalike(name)
     except ValidationError as error:
-        said = _("%(why)s The provider's administrator can change this.")
-        raise SignInRefusedError(said % {"why": " ".join(error.messages)}, name) from error
+        text = _("%(why)s The provider's administrator can change this.")
+        raise SignInRefusedError(text % {"why": " ".join(error.messages)}, name) from error
     try:
         with transaction.atomic():
             account = people.create_user(name)

@@ -356,11 +356,11 @@ def remove(request: HttpRequest, person: int) -> HttpResponse:
     if question is not None:
         return question
     try:
-        said = remove_person(request, shown)
+        text = remove_person(request, shown)
     except LastAdministratorError as error:
         messages.error(request, str(error))
         return redirect("people:detail", person)
-    messages.success(request, said)
+    messages.success(request, text)
     return redirect("people:list")
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
-def checked_kind(request: HttpRequest, account: User, asked: CodeForm, deed: str) -> Kind | None:
+def checked_kind(request: HttpRequest, account: User, asked: CodeForm, action: str) -> Kind | None:
     """Return the kind of a form's code; count, log and report a wrong code."""
     if not asked.is_valid():
         return None
@@ -38,13 +38,13 @@ def checked_kind(request: HttpRequest, account: User, asked: CodeForm, deed: str
         attempt.count()
     except throttle.RefusedError:
         asked.add_error(None, LOCKED)
-        refused(request, deed, account.get_username(), str(LOCKED))
+        refused(request, action, account.get_username(), str(LOCKED))
         return None
     kind = second_step.kind_of(account, asked.cleaned_data["code"])
     if kind is None:
         sentence = _("This code is wrong or was already used.")
         asked.add_error("code", sentence)
-        refused(request, deed, account.get_username(), sentence)
+        refused(request, action, account.get_username(), sentence)
         return None
     attempt.succeeded()
     return kind

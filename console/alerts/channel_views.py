@@ -93,8 +93,8 @@ def listing(request: HttpRequest) -> HttpResponse:
 @administrators_form
 def create(request: HttpRequest) -> HttpResponse:
     if Channel.objects.count() >= CHANNELS_MAX:
-        told = _("You already have %(count)d channels.") % {"count": CHANNELS_MAX}
-        messages.error(request, told)
+        text = _("You already have %(count)d channels.") % {"count": CHANNELS_MAX}
+        messages.error(request, text)
         return redirect("alerts:channels")
     return edited(request, Channel())
 

@@ -101,8 +101,8 @@ def outcome_of(kind: str, answer: Answer) -> Outcome:
 
 def outcome_of_dingtalk(answer: Answer) -> Outcome:
     try:
-        said = json.loads(answer.text)
-        code, text = int(said["errcode"]), str(said.get("errmsg", ""))
+        body = json.loads(answer.text)
+        code, text = int(body["errcode"]), str(body.get("errmsg", ""))
     except (ValueError, KeyError, TypeError):
         return Outcome(False, _("The response didn't come from DingTalk."))
     if code == 0:

@@ -70,7 +70,7 @@ def announce(rule: Rule, passed_ms: int, now_ms: int) -> int:
     threads = {each.key: each for each in rule.threads.all()}
     for thread in threads.values():
         thread.quiet_ms += passed_ms
-    told = [
+    news = [
         each
         for each in thread_news(alerts, ended)
         if is_due(each, threads.get(each.key), rule.repeat_minutes * MINUTE_MS)
@@ -78,13 +78,13 @@ def announce(rule: Rule, passed_ms: int, now_ms: int) -> int:
     written = 0
     for language in sorted({channel.speaks for channel in channels}):
         with translation.override(language):
-            contents = contents_of(rule, told)
+            contents = contents_of(rule, news)
         for content in contents:
             for channel in channels:
                 if channel.speaks == language:
                     put(channel, content, now_ms)
                     written += 1
-    _remember(rule, told, threads, {each.thread for each in (*alerts, *ended)})
+    _remember(rule, news, threads, {each.thread for each in (*alerts, *ended)})
     return written
 
 
@@ -99,22 +99,22 @@ def thread_news(firing: Iterable[Alert], ended: Iterable[Alert]) -> list[ThreadN
     return list(threads.values())
 
 
-def is_due(told: ThreadNews, thread: Thread | None, repeat_ms: int) -> bool:
-    is_news = bool(told.ended) or any(not each.announced for each in told.firing)
+def is_due(news: ThreadNews, thread: Thread | None, repeat_ms: int) -> bool:
+    is_news = bool(news.ended) or any(not each.announced for each in news.firing)
     if is_news:
         return thread is None or thread.quiet_ms >= BETWEEN_MS_MIN
-    told.is_repeat = bool(repeat_ms and thread is not None and thread.quiet_ms >= repeat_ms)
-    return told.is_repeat
+    news.is_repeat = bool(repeat_ms and thread is not None and thread.quiet_ms >= repeat_ms)
+    return news.is_repeat
 
 
 def _remember(
-    rule: Rule, told: Sequence[ThreadNews], threads: dict[str, Thread], alive: set[str]
+    rule: Rule, news: Sequence[ThreadNews], threads: dict[str, Thread], alive: set[str]
 ) -> None:
     """Update alerts after their messages are in the outbox; delete idle threads."""
-    keys = {each.key for each in told}
-    firing = [alert.pk for each in told for alert in each.firing if not alert.announced]
+    keys = {each.key for each in news}
+    firing = [alert.pk for each in news for alert in each.firing if not alert.announced]
     Alert.objects.filter(pk__in=firing).update(announced=True)
-    ended = [alert.pk for each in told for alert in each.ended]
+    ended = [alert.pk for each in news for alert in each.ended]
     Alert.objects.filter(pk__in=ended).update(owes_end=False)
     for key in keys - threads.keys():
         Thread.objects.create(rule=rule, key=key)
@@ -138,27 +138,27 @@ def put(channel: Channel, content: dict[str, Any], now_ms: int) -> Message:
     return Message.objects.create(channel=channel, created_ms=now_ms, content=content)
 
 
-def contents_of(rule: Rule, told: Sequence[ThreadNews]) -> list[dict[str, Any]]:
+def contents_of(rule: Rule, news: Sequence[ThreadNews]) -> list[dict[str, Any]]:
     """Return one message per thread, or a single message for all."""
-    if len(told) > COMBINED_FROM:
-        return [combined(rule, told)]
-    return [content_of(rule, each) for each in told]
+    if len(news) > COMBINED_FROM:
+        return [combined(rule, news)]
+    return [content_of(rule, each) for each in news]
 
 
-def content_of(rule: Rule, told: ThreadNews) -> dict[str, Any]:
+def content_of(rule: Rule, news: ThreadNews) -> dict[str, Any]:
     """Return a message about one thread's firing and ended alerts."""
     return made(
         rule.name,
-        told.firing,
-        told.ended,
-        {"repeat": told.is_repeat, "rule_id": rule.pk, "thread": told.key},
+        news.firing,
+        news.ended,
+        {"repeat": news.is_repeat, "rule_id": rule.pk, "thread": news.key},
     )
 
 
-def combined(rule: Rule, told: Sequence[ThreadNews]) -> dict[str, Any]:
-    firing = [alert for each in told for alert in each.firing]
-    ended = [alert for each in told for alert in each.ended]
-    return made(rule.name, firing, ended, {"repeat": all(each.is_repeat for each in told)})
+def combined(rule: Rule, news: Sequence[ThreadNews]) -> dict[str, Any]:
+    firing = [alert for each in news for alert in each.firing]
+    ended = [alert for each in news for alert in each.ended]
+    return made(rule.name, firing, ended, {"repeat": all(each.is_repeat for each in news)})
 
 
 def summary_of_all(channel: Channel, left_out: int) -> dict[str, Any]:

@@ -171,7 +171,7 @@ class Observation:
     def of(self, rule: Rule) -> tuple[Mapping[Key, Seen], Sign]:
         """Return the observed subjects of a rule, and the sign of all others."""
         if rule.source == Rule.Source.VERDICT:
-            said = {
+            observed = {
                 key_of(each): Seen(
                     Sign.HOLDS, each.severity, {**each.evidence, **public_names(each)}
                 )
@@ -179,7 +179,7 @@ class Observation:
                 if of_verdict(rule, each)
             }
             # Outdated issues are ignored: nothing new fires, and nothing ends.
-            return (said, Sign.CLEAR) if self._is_fresh else ({}, Sign.UNKNOWN)
+            return (observed, Sign.CLEAR) if self._is_fresh else ({}, Sign.UNKNOWN)
         if rule.source == Rule.Source.QUERY:
             return of_query(rule, self._now_ms)
         series = SERIES.get(rule.series)

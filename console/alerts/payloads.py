@@ -45,12 +45,12 @@ def headline(content: dict[str, Any]) -> str:
             content["left_out"],
         ) % {"count": content["left_out"]}
     if len(alerts) == 1:
-        told = {"subject": alerts[0]["subject"], "title": alerts[0]["title"]}
+        names = {"subject": alerts[0]["subject"], "title": alerts[0]["title"]}
         if content["status"] == "resolved":
-            return _("Resolved: %(subject)s: %(title)s") % told
+            return _("Resolved: %(subject)s: %(title)s") % names
         if content.get("repeat"):
-            return _("Still firing: %(subject)s: %(title)s") % told
-        return _("Firing: %(subject)s: %(title)s") % told
+            return _("Still firing: %(subject)s: %(title)s") % names
+        return _("Firing: %(subject)s: %(title)s") % names
     if content["status"] == "resolved":
         count = content["resolved"]
         words = ngettext(

@@ -141,11 +141,11 @@ def verdict_signs(
             windows.get(metrics.BROKER),
             None if disk is None else disk.until(now_ms),
         )
-        said = verdicts_on(rules, seen, standing)
-        standing = {name: found.evidence for name, found in said.items()}
+        verdicts = verdicts_on(rules, seen, standing)
+        standing = {name: found.evidence for name, found in verdicts.items()}
         for name in wanted:
-            is_it = name in said and (
-                rule.least != Rule.Severity.BAD or said[name].severity is Severity.BAD
+            is_it = name in verdicts and (
+                rule.least != Rule.Severity.BAD or verdicts[name].severity is Severity.BAD
             )
             signs[name].append(Sign.HOLDS if is_it else Sign.CLEAR)
     yield from signs.values()

@@ -21,12 +21,12 @@ def queue_result(channels: Iterable[int], content_now: Callable[[], dict[str, An
         content_now: builds the message in the active language; None if there is no message.
     """
     found = list(Channel.objects.filter(pk__in=list(channels), enabled=True))
-    told = 0
+    queued = 0
     for language in sorted({channel.speaks for channel in found}):
         with translation.override(language):
             content = content_now()
         for channel in found:
             if content is not None and channel.speaks == language:
                 put(channel, content, now_ms())
-                told += 1
-    return told
+                queued += 1
+    return queued

@@ -54,10 +54,10 @@ def words_of(alert: Alert) -> Words:
         {name: each for name, each in alert.evidence.items() if not isinstance(each, str)},
         {name: each for name, each in alert.evidence.items() if isinstance(each, str)},
     )
-    said = shown(verdict)
-    if said is None:
+    issue = shown(verdict)
+    if issue is None:
         return Words(alert.what, subject, "", "", url)
-    return Words(said.title, said.subject, said.evidence, said.step, said.url)
+    return Words(issue.title, issue.subject, issue.evidence, issue.step, issue.url)
 
 
 def of_query(alert: Alert) -> Words:
@@ -86,7 +86,7 @@ def threshold_text(alert: Alert) -> str:
         return _("The metric had a value within the last hour but doesn't now.")
     if value is None or level is None:
         return _("The value is unknown.")
-    said = {"value": f"{number(value)}{unit}", "level": f"{number(level)}{unit}"}
+    values = {"value": f"{number(value)}{unit}", "level": f"{number(level)}{unit}"}
     if compare == Rule.Compare.BELOW:
-        return _("%(value)s, below %(level)s.") % said
-    return _("%(value)s, above %(level)s.") % said
+        return _("%(value)s, below %(level)s.") % values
+    return _("%(value)s, above %(level)s.") % values

@@ -288,10 +288,10 @@ def on_database_problem(request: HttpRequest, error: OperationalError) -> HttpRe
 
 @api.exception_handler(Http404)
 def on_missing(request: HttpRequest, error: Http404) -> HttpResponse:
-    said = str(error) if error.args and isinstance(error.args[0], str) else ""
+    text = str(error) if error.args and isinstance(error.args[0], str) else ""
     missing = _("The resource doesn't exist or was deleted.")
-    is_sentence = bool(said) and "matches the given query" not in said
-    return answer(request, HTTPStatus.NOT_FOUND, said if is_sentence else missing)
+    is_sentence = bool(text) and "matches the given query" not in text
+    return answer(request, HTTPStatus.NOT_FOUND, text if is_sentence else missing)
 
 
 @api.exception_handler(PermissionDenied)

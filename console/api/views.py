@@ -97,8 +97,8 @@ def create_token(request: HttpRequest) -> HttpResponse:
     """Ask for a token's scopes, then show the new token once."""
     user = user_of(request)
     if ApiToken.objects.filter(owner=user).count() >= TOKENS_MAX:
-        said = _("You already have %(count)d tokens. Delete one first.")
-        messages.error(request, said % {"count": TOKENS_MAX})
+        sentence = _("You already have %(count)d tokens. Delete one first.")
+        messages.error(request, sentence % {"count": TOKENS_MAX})
         return redirect("api:index")
     wanted = TokenForm(user, request.POST if request.method == "POST" else None)
     if request.method != "POST" or not wanted.is_valid():

@@ -79,9 +79,9 @@ def place_of(node: BrokerNode) -> str:
 
 def ask_brokers() -> BrokersAccess:
     """Ask all brokers."""
-    told = sorted(gateway().accounts.all().items(), key=lambda pair: place_of(pair[0]))
+    answers = sorted(gateway().accounts.all().items(), key=lambda pair: place_of(pair[0]))
     on, off, silent = {}, [], {}
-    for node, answer in told:
+    for node, answer in answers:
         place = place_of(node)
         if isinstance(answer, GatewayError):
             silent[place] = answer
@@ -172,9 +172,9 @@ def with_secrets(all_of: BrokersAccess, plan: Plan) -> Plan:
     if not is_made:
         return plan
     # People read this text in the plan and in the audit log.
-    said = _("new secret, shown once")
+    text = _("new secret, shown once")
     then = {
-        place: None if values is None else {**values, NEW_SECRET: said}
+        place: None if values is None else {**values, NEW_SECRET: text}
         for place, values in plan.wanted.items()
     }
     return replace(plan, wanted=then)
@@ -260,10 +260,10 @@ def plan_of_secret(all_of: BrokersAccess, access_key: str) -> Plan:
     """
     held = all_of.holders(access_key)
     first = next(iter(held.values()))
-    said = _("new secret, shown once")
+    text = _("new secret, shown once")
     now = state_of(all_of, access_key, all_of.on)
     then: State = {
-        place: {**values_of(held.get(place, first)), NEW_SECRET: said} for place in all_of.on
+        place: {**values_of(held.get(place, first)), NEW_SECRET: text} for place in all_of.on
     }
     return Plan(access_key, now, now, then, kind=ACCOUNT)
 
@@ -288,8 +288,8 @@ def undoing(entry: Entry, all_of: BrokersAccess) -> Plan:
         now = state_of(all_of, entry.subject, [place for place in after if place in all_of.on])
     gone = [place for place in after if place not in now]
     if gone:
-        said = _("%(brokers)s isn't reporting its accounts. Try undoing again when it responds.")
-        raise MissingError(said % {"brokers": ", ".join(gone)})
+        text = _("%(brokers)s isn't reporting its accounts. Try undoing again when it responds.")
+        raise MissingError(text % {"brokers": ", ".join(gone)})
     wanted = {place: before.get(place) for place in after}
     plan = Plan(entry.subject, after, now, wanted, entry.pk, kind=kind)
     return plan if kind == WHITE else with_secrets(all_of, plan)

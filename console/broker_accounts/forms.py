@@ -64,16 +64,16 @@ class Permissions(Lines):
         found: dict[str, str] = {}
         lines = super().clean(value)
         if len(lines) > LINES_MAX:
-            said = _("At most %(count)d lines.") % {"count": LINES_MAX}
-            raise forms.ValidationError(said)
+            text = _("At most %(count)d lines.") % {"count": LINES_MAX}
+            raise forms.ValidationError(text)
         for line in lines:
             name, _equals, word = (each.strip() for each in line.partition("="))
             word = {"SUB|PUB": "PUB|SUB"}.get(word.upper(), word.upper())
             is_name = name and "," not in name and not any(each.isspace() for each in name)
             if not is_name or word not in self.words:
-                said = _("“%(line)s” isn't valid. Use name=value with one of %(words)s.")
+                text = _("“%(line)s” isn't valid. Use name=value with one of %(words)s.")
                 values = {"line": line[:LINE_CHARACTERS_MAX], "words": ", ".join(self.words)}
-                raise forms.ValidationError(said % values)
+                raise forms.ValidationError(text % values)
             if name in found:
                 raise forms.ValidationError(_("%(name)s is listed twice.") % {"name": name})
             found[name] = word

@@ -112,8 +112,8 @@ def access_answers(all_of: BrokersAccess, question: AccessQuestion) -> list[Acce
     rows = []
     for place, (node, access) in all_of.on.items():
         if not access.is_described:
-            said = _("This is an Apache RocketMQ broker, which doesn't report this.")
-            rows.append(AccessAnswer(place, None, said))
+            text = _("This is an Apache RocketMQ broker, which doesn't report this.")
+            rows.append(AccessAnswer(place, None, text))
             continue
         try:
             decision = gateway().accounts.explain(node, question)

@@ -52,10 +52,10 @@ def may(request: HttpRequest) -> HttpResponse:
     """Show each broker's answer to an access check, and the rule that decides."""
     all_of = changing.ask_brokers()
     form = QuestionForm(request.GET if "action" in request.GET else None)
-    told = (
+    answers = (
         listed.access_answers(all_of, form.question()) if form.is_bound and form.is_valid() else []
     )
-    context = {"form": form, "told": told, "keys": all_of.access_keys, "found": all_of}
+    context = {"form": form, "answers": answers, "keys": all_of.access_keys, "found": all_of}
     status = UNPROCESSABLE if form.is_bound and form.errors else 200
     return render(request, "broker_accounts/may.html", context, status=status)
 
@@ -213,8 +213,8 @@ def apply(request: HttpRequest, all_of: BrokersAccess, kind: str) -> HttpRespons
     try:
         data = unsealed(request.POST["token"], kind)
     except signing.BadSignature as error:
-        said = _("This plan isn't for a broker account, so nothing was changed.")
-        raise MissingError(said) from error
+        text = _("This plan isn't for a broker account, so nothing was changed.")
+        raise MissingError(text) from error
     plan = changing.current(data, all_of, kind)
     if plan.is_overtaken or plan.is_idle or changing.objection_to(plan):
         return show_account_plan(request, plan)

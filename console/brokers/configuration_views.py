@@ -61,9 +61,9 @@ def field_of(key: BrokerKey) -> forms.Field:
         return forms.ChoiceField(label=key.key, choices=[(each, each) for each in key.choices])
     if key.kind == "int":
         high = f"{grouped(key.high)} {key.unit}".strip()
-        said = _("From %(low)s to %(high)s.") % {"low": grouped(key.low), "high": high}
+        text = _("From %(low)s to %(high)s.") % {"low": grouped(key.low), "high": high}
         return forms.IntegerField(
-            label=key.key, min_value=key.low, max_value=key.high, help_text=said
+            label=key.key, min_value=key.low, max_value=key.high, help_text=text
         )
     return forms.CharField(
         label=key.key,

@@ -123,8 +123,8 @@ def undoing(entry: Entry) -> Plan:
     after: State = entry.after
     gone = [address for address in after if address not in found.state]
     if gone:
-        said = _("%(servers)s isn't reporting its entries. Try undoing again when it responds.")
-        raise MissingError(said % {"servers": ", ".join(gone)})
+        text = _("%(servers)s isn't reporting its entries. Try undoing again when it responds.")
+        raise MissingError(text % {"servers": ", ".join(gone)})
     now: State = {address: found.state[address] for address in after}
     wanted: State = {address: entry.before.get(address) for address in after}
     return Plan(found.subject, after, now, wanted, entry.pk, kind=KIND)
@@ -135,11 +135,11 @@ def objection_to(plan: Plan) -> str:
     silent = entry_of(*names_in(plan.wanted, plan.now, plan.seen)).silent
     if not silent:
         return ""
-    said = _(
+    text = _(
         "%(servers)s isn't responding and wasn't changed. Clients may get different values "
         "from different name servers."
     )
-    return said % {"servers": ", ".join(silent)}
+    return text % {"servers": ", ".join(silent)}
 
 
 def action_of(plan: Plan) -> str:

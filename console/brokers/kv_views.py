@@ -169,8 +169,8 @@ def apply(request: HttpRequest) -> HttpResponse:
     try:
         data = unsealed(request.POST["token"], KIND)
     except signing.BadSignature as error:
-        said = _("This plan isn't for a name server entry, so nothing was changed.")
-        raise MissingError(said) from error
+        text = _("This plan isn't for a name server entry, so nothing was changed.")
+        raise MissingError(text) from error
     plan = kv_changing.current(data)
     if plan.is_overtaken or plan.is_idle:
         return show_kv_plan(request, plan)

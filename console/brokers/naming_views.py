@@ -112,7 +112,7 @@ def name_servers(request: HttpRequest) -> HttpResponse:
     asked = request.GET.get("namespace", "").strip()[:NAME_CHARACTERS_MAX]
     namespace = asked or ORDER_TOPIC_CONFIG
     context = {
-        "told": name_server_reports(topic, namespace),
+        "reports": name_server_reports(topic, namespace),
         "topic": topic,
         "namespace": namespace,
         "read_at_ms": now_ms(),

@@ -116,7 +116,7 @@ def apply_decision(request: HttpRequest, half: Half, wanted: str) -> str:
             gateway().sending.check(half)
         else:
             gateway().sending.decide(half, is_commit=wanted == COMMIT)
-    said = {
+    values = {
         COMMIT: _("Transaction committed. Its message is now in %(topic)s."),
         ROLL_BACK: _("Transaction rolled back. Its message won't be delivered."),
         CHECK: _(
@@ -124,7 +124,7 @@ def apply_decision(request: HttpRequest, half: Half, wanted: str) -> str:
             "transaction."
         ),
     }
-    return said[wanted] % {"topic": half.topic, "group": half.group}
+    return values[wanted] % {"topic": half.topic, "group": half.group}
 
 
 def danger_of(half: Half, wanted: str, back: str, address: str) -> Danger:

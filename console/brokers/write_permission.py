@@ -104,12 +104,12 @@ def refusal_of(broker_name: str, *, is_writable: bool) -> str:
     ]
     if not is_so or not all(is_so):
         return ""
-    said = (
+    text = (
         _("%(broker)s already has write permission, so there's nothing to undo.")
         if is_writable
         else _("%(broker)s already lacks write permission, so there's nothing to undo.")
     )
-    return said % {"broker": broker_name}
+    return text % {"broker": broker_name}
 
 
 def set_writable(

@@ -87,18 +87,18 @@ def distribution_of(wanted: Wanted, condition: Filter) -> Distribution:
     until = time.monotonic() + LOOK_S
     is_whole = False
     while looked_at < LOOKED_AT_MAX and time.monotonic() < until:
-        came = gateway().browse.newest(wanted, before, READ_AT_ONCE)
-        total = total or came.total
-        looked_at += len(came.messages)
-        for message in came.messages:
+        batch = gateway().browse.newest(wanted, before, READ_AT_ONCE)
+        total = total or batch.total
+        looked_at += len(batch.messages)
+        for message in batch.messages:
             if condition.matches(message):
                 found += 1
                 for counter, (_label, value_of) in zip(counters, KINDS, strict=True):
                     counter[value_of(message)] += 1
-        if not came.messages or not came.left:
+        if not batch.messages or not batch.left:
             is_whole = True
             break
-        before = came.messages[-1].place
+        before = batch.messages[-1].place
     spreads = tuple(
         spread_of(kind, label, counter)
         for kind, ((label, _value_of), counter) in enumerate(zip(KINDS, counters, strict=True))

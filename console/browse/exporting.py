@@ -56,12 +56,12 @@ class Collected:
         before: Place | None = None
         until = time.monotonic() + SEARCH_S
         while len(self.messages) < MESSAGES_MAX and time.monotonic() < until:
-            came = gateway().browse.newest(wanted, before, READ_AT_ONCE)
-            self.messages += [each for each in came.messages if condition.matches(each)]
-            if not came.messages or not came.left:
+            batch = gateway().browse.newest(wanted, before, READ_AT_ONCE)
+            self.messages += [each for each in batch.messages if condition.matches(each)]
+            if not batch.messages or not batch.left:
                 self.is_whole = len(self.messages) <= MESSAGES_MAX
                 break
-            before = came.messages[-1].place
+            before = batch.messages[-1].place
         del self.messages[MESSAGES_MAX:]
 
 

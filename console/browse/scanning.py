@@ -123,23 +123,23 @@ def step(wanted: Wanted, condition: Filter, progress: Progress) -> Step:
     unread = 0
     while True:
         count = READ_AT_ONCE if condition else FOUND_MAX
-        came = gateway().browse.newest(wanted, before, count)
-        total = total or came.total
-        begun = begun or came.total
-        left = came.left
-        for at, message in enumerate(came.messages):
+        batch = gateway().browse.newest(wanted, before, count)
+        total = total or batch.total
+        begun = begun or batch.total
+        left = batch.left
+        for at, message in enumerate(batch.messages):
             before = message.place
             if condition.reads_bodies and (message.body is None or message.is_cut):
                 unread += 1
             if condition.matches(message):
                 found.append(message)
                 if len(found) == room:
-                    left += len(came.messages) - at - 1
+                    left += len(batch.messages) - at - 1
                     break
         spent = time.monotonic() - began
-        if not came.messages or not left or len(found) >= room or spent >= STEP_S:
+        if not batch.messages or not left or len(found) >= room or spent >= STEP_S:
             break
-    if not came.messages:
+    if not batch.messages:
         left = 0
     ms = progress.ms + int(spent * 1_000)
     so_far = progress.found + len(found)

@@ -103,11 +103,13 @@ def edit(request: HttpRequest, pages: ConfigPages, name: str) -> HttpResponse:
     return render(request, "configs/label.html", context)
 
 
-def save_label(request: HttpRequest, pages: ConfigPages, name: str, said: dict[str, str]) -> Entry:
+def save_label(
+    request: HttpRequest, pages: ConfigPages, name: str, values: dict[str, str]
+) -> Entry:
     """Save a label under an audit log entry."""
     label = label_of(pages.kind, name)
     before = values_of(label)
-    after = {**before, **said}
+    after = {**before, **values}
     with change(request, f"{pages.kind}.label", name, before=before, after=after) as entry:
         put(label, after)
     return entry

@@ -138,15 +138,15 @@ def read_queue(group: str, row: QueueStatus, low: int, high: int) -> Iterable[De
     done = handled_items(group, row.queue, low, high)
     at = low
     while at < high:
-        came = gateway().repair.copies(topic, row.queue, at, min(AT_ONCE, high - at))
-        for copy in came.messages:
+        batch = gateway().repair.copies(topic, row.queue, at, min(AT_ONCE, high - at))
+        for copy in batch.messages:
             if copy.stored.queue_offset >= high:
                 return
             letter = DeadLetter(copy, None)
             yield DeadLetter(copy, done.get(letter.place))
-        if came.next_offset <= at:
+        if batch.next_offset <= at:
             return
-        at = came.next_offset
+        at = batch.next_offset
 
 
 def matching(

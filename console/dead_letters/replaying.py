@@ -114,8 +114,10 @@ class Replayer:
     def _send(self, item: Item) -> Outcome:
         queue = BrokerQueue(item.broker_name, item.queue_id)
         try:
-            came = gateway().repair.copies(names.dlq_topic(item.group), queue, item.queue_offset, 1)
-            copy = came.messages[0] if came.messages else None
+            copies = gateway().repair.copies(
+                names.dlq_topic(item.group), queue, item.queue_offset, 1
+            )
+            copy = copies.messages[0] if copies.messages else None
             if copy is None or place_of(copy) != item.place:
                 item.become(Outcome.GONE)
                 return Outcome.GONE

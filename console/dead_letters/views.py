@@ -128,8 +128,8 @@ def handled_count(group: str, row: QueueStatus) -> int:
 def oldest_of(group: str, row: QueueStatus) -> int | None:
     # The list shows only a time, so it doesn't require the right to see messages.
     with acts_for(lambda: LOOKING_ON):
-        came = gateway().repair.copies(names.dlq_topic(group), row.queue, row.min_offset, 1)
-    return came.messages[0].stored.store_ms if came.messages else None
+        copies = gateway().repair.copies(names.dlq_topic(group), row.queue, row.min_offset, 1)
+    return copies.messages[0].stored.store_ms if copies.messages else None
 
 
 @page

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 @administrators_action
 def start(request: HttpRequest) -> HttpResponse:
     """Start the demo if it isn't running."""
-    is_new, said = start_demo(request)
-    (messages.success if is_new else messages.info)(request, said)
+    is_new, text = start_demo(request)
+    (messages.success if is_new else messages.info)(request, text)
     return back(request)
 
 
@@ -32,16 +32,16 @@ def start_demo(request: HttpRequest) -> tuple[bool, str]:
     with change(request, "demo.start", ""):
         is_new = demo_process.start()
     if is_new:
-        said = _("Demo traffic is starting. It stops automatically after %(minutes)s minutes.")
-        return True, said % {"minutes": minutes}
+        text = _("Demo traffic is starting. It stops automatically after %(minutes)s minutes.")
+        return True, text % {"minutes": minutes}
     return False, _("Demo traffic is already running.")
 
 
 @administrators_action
 def stop(request: HttpRequest) -> HttpResponse:
     """Stop the demo if it is running."""
-    is_ended, said = stop_demo(request)
-    (messages.success if is_ended else messages.info)(request, said)
+    is_ended, text = stop_demo(request)
+    (messages.success if is_ended else messages.info)(request, text)
     return back(request)
 
 

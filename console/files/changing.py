@@ -139,11 +139,11 @@ def touched_in(plan: Plan) -> list[str]:
 def offset_refusals(name: str, now: Values | None, wanted: Values | None) -> list[str]:
     gone = sorted((now or {}).keys() - (wanted or {}).keys(), key=int)
     if gone:
-        said = _(
+        text = _(
             "%(name)s: you can't delete only the offset of queue %(queue)s. Delete the group with "
             "its offsets on the group's page."
         )
-        return [said % {"name": name, "queue": gone[0]}]
+        return [text % {"name": name, "queue": gone[0]}]
     return []
 
 
@@ -181,18 +181,18 @@ def topic_costs(broker_name: str, plan: Plan) -> Costs:
             stored += sum(row.message_count for row in status_of(name, broker_name).values())
             continue
         befores = {broker_name: topic_config(name, now)}
-        said = shrinking_objection(befores, topic_config(name, wanted))
-        if said is not None:
-            sentences.append(f"{name}: {said}")
+        text = shrinking_objection(befores, topic_config(name, wanted))
+        if text is not None:
+            sentences.append(f"{name}: {text}")
     if gone:
-        said = ngettext(
+        text = ngettext(
             "%(count)d topic will be deleted from %(broker)s, with %(stored)d messages: %(names)s.",
             "%(count)d topics will be deleted from %(broker)s, with %(stored)d messages: "
             "%(names)s.",
             len(gone),
         )
         values = {"count": len(gone), "broker": broker_name, "stored": stored}
-        sentences.append(said % (values | {"names": shorten(gone)}))
+        sentences.append(text % (values | {"names": shorten(gone)}))
     return Costs(tuple(sentences), is_final=stored > 0)
 
 
@@ -213,12 +213,12 @@ def group_costs(plan: Plan) -> Costs:
         )
     if not gone:
         return Costs((), is_final=False)
-    said = ngettext(
+    text = ngettext(
         "%(count)d group loses its configuration but keeps its offsets: %(names)s.",
         "%(count)d groups lose their configuration but keep their offsets: %(names)s.",
         len(gone),
     )
-    return Costs((said % {"count": len(gone), "names": shorten(gone)},), is_final=False)
+    return Costs((text % {"count": len(gone), "names": shorten(gone)},), is_final=False)
 
 
 def offset_costs(broker_name: str, plan: Plan) -> Costs:
@@ -247,12 +247,12 @@ def offset_costs(broker_name: str, plan: Plan) -> Costs:
         raise PlanRefusedError(refused)
     if not skipped and not repeated:
         return Costs((), is_final=False)
-    said = ngettext(
+    text = ngettext(
         "%(repeated)d message will be redelivered, %(skipped)d skipped.",
         "%(repeated)d messages will be redelivered, %(skipped)d skipped.",
         repeated,
     )
-    return Costs((said % {"repeated": repeated, "skipped": skipped},), is_final=False)
+    return Costs((text % {"repeated": repeated, "skipped": skipped},), is_final=False)
 
 
 def out_of_range(name: str, queue: str, row: QueueStatus | None) -> str:
@@ -261,8 +261,8 @@ def out_of_range(name: str, queue: str, row: QueueStatus | None) -> str:
             "name": name,
             "queue": queue,
         }
-    said = _("%(name)s: queue %(queue)s has offsets from %(low)d to %(high)d.")
-    return said % {"name": name, "queue": queue, "low": row.min_offset, "high": row.max_offset}
+    text = _("%(name)s: queue %(queue)s has offsets from %(low)d to %(high)d.")
+    return text % {"name": name, "queue": queue, "low": row.min_offset, "high": row.max_offset}
 
 
 def carry_out(broker_name: str, file: ConfigFile, plan: Plan, done: Callable[[str], None]) -> None:

@@ -64,8 +64,8 @@ def delay_costs(broker_name: str, plan: Plan) -> Costs:
         low, high = ends_of(ends.get(int(level) - 1))
         offset, old = int(wanted[OFFSET]), 0 if now is None else int(now[OFFSET])
         if not low <= offset <= high:
-            said = _("Level %(level)s has offsets from %(low)d to %(high)d.")
-            refused.append(said % {"level": level, "low": low, "high": high})
+            text = _("Level %(level)s has offsets from %(low)d to %(high)d.")
+            refused.append(text % {"level": level, "low": low, "high": high})
             continue
         old = min(max(old, low), high)
         if offset != old:
@@ -81,15 +81,15 @@ def ends_of(row: QueueStatus | None) -> tuple[int, int]:
 
 def said_of(level: str, distance: int) -> str:
     if distance > 0:
-        said = ngettext(
+        text = ngettext(
             "Level %(level)s: %(count)d delayed message will be skipped and never delivered.",
             "Level %(level)s: %(count)d delayed messages will be skipped and never delivered.",
             distance,
         )
     else:
-        said = ngettext(
+        text = ngettext(
             "Level %(level)s: %(count)d delayed message will be delivered again, as a new message.",
             "Level %(level)s: %(count)d delayed messages will be delivered again, as new messages.",
             -distance,
         )
-    return said % {"level": level, "count": abs(distance)}
+    return text % {"level": level, "count": abs(distance)}

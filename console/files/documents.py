@@ -114,8 +114,8 @@ def read_document(text: str) -> Document:
         FileProblemsError: the text is neither.
     """
     if len(text) > CHARACTERS_MAX:
-        said = _("The file has more than %d characters.") % CHARACTERS_MAX
-        raise FileProblemsError([Problem(said)])
+        sentence = _("The file has more than %d characters.") % CHARACTERS_MAX
+        raise FileProblemsError([Problem(sentence)])
     if text.lstrip().startswith("{"):
         return of_json(text)
     try:
@@ -158,9 +158,9 @@ def of_json(text: str) -> Document:
 
 def of_yaml(found: Any, lines: Lines) -> Document:
     if not isinstance(found, dict) or found.get(FORMAT) != VERSION:
-        said = _("The file must start with “%(key)s: %(version)d” or be a broker's JSON file.")
+        text = _("The file must start with “%(key)s: %(version)d” or be a broker's JSON file.")
         values = {"key": FORMAT, "version": VERSION}
-        raise FileProblemsError([Problem(said % values, 1)])
+        raise FileProblemsError([Problem(text % values, 1)])
     known = {FORMAT, DELAYS_SECTION, *SECTIONS}
     unknown = sorted(str(key) for key in found if key not in known)
     problems = [Problem(_("Unknown section %s.") % name, lines.of(name)) for name in unknown]
@@ -189,14 +189,14 @@ def of_yaml(found: Any, lines: Lines) -> Document:
 def of_delays(found: Any, lines: Lines) -> tuple[list[Problem], dict[str, WantedEntry]]:
     """Return a section's delay offsets by broker and level, and its problems."""
     if not isinstance(found, dict):
-        said = _("%s must map broker names to offsets by level.") % DELAYS_SECTION
-        return [Problem(said, lines.of(DELAYS_SECTION))], {}
+        text = _("%s must map broker names to offsets by level.") % DELAYS_SECTION
+        return [Problem(text, lines.of(DELAYS_SECTION))], {}
     problems: list[Problem] = []
     by_level: dict[str, dict[str, dict[str, Any]]] = {}
     for broker_name, levels in found.items():
         if not isinstance(broker_name, str) or not isinstance(levels, dict):
-            said = _("%s must map broker names to offsets by level.") % DELAYS_SECTION
-            problems.append(Problem(said, lines.of(str(broker_name))))
+            text = _("%s must map broker names to offsets by level.") % DELAYS_SECTION
+            problems.append(Problem(text, lines.of(str(broker_name))))
             continue
         table = {str(level): offset for level, offset in levels.items()}
         wrong = list(problems_in(ConfigFile.DELAYS, table, lines))
@@ -213,11 +213,11 @@ def of_entry(
 ) -> tuple[list[Problem], WantedEntry | None]:
     """Return an entry of YAML, or its problems."""
     if not isinstance(name, str):
-        said = _("YAML doesn't read %s as text. Put the name in quotes.") % name
-        return [Problem(said)], None
+        text = _("YAML doesn't read %s as text. Put the name in quotes.") % name
+        return [Problem(text)], None
     if is_made_by_brokers(file, name):
-        said = _("%s is created by the brokers themselves.") % name
-        return [Problem(said, lines.of(name))], None
+        text = _("%s is created by the brokers themselves.") % name
+        return [Problem(text, lines.of(name))], None
     if not isinstance(values or {}, dict):
         return [Problem(_("%s must be an object.") % name, lines.of(name))], None
     own = dict(values or {})
@@ -226,11 +226,11 @@ def of_entry(
     if brokers is not None and not (
         isinstance(brokers, list) and brokers and all(isinstance(each, str) for each in brokers)
     ):
-        said = _("%s: brokers must be a list of names.") % name
-        problems.append(Problem(said, lines.of(name, BROKERS)))
+        text = _("%s: brokers must be a list of names.") % name
+        problems.append(Problem(text, lines.of(name, BROKERS)))
     if not isinstance(at, dict) or not all(isinstance(each, dict) for each in at.values()):
-        said = _("%s: at must map broker names to values.") % name
-        return [*problems, Problem(said, lines.of(name, AT_BROKERS))], None
+        text = _("%s: at must map broker names to values.") % name
+        return [*problems, Problem(text, lines.of(name, AT_BROKERS))], None
     for part in (own, *({**own, **each} for each in at.values())):
         problems += problems_in(file, {name: part}, lines)
         problems += [
@@ -257,8 +257,8 @@ def plans_of(
     """
     strangers = sorted(document.named_brokers - set(broker_names))
     if strangers and document.named_brokers.isdisjoint(broker_names):
-        said = _("The file is for other brokers: %s.") % ", ".join(strangers)
-        raise FileProblemsError([Problem(said)])
+        text = _("The file is for other brokers: %s.") % ", ".join(strangers)
+        raise FileProblemsError([Problem(text)])
     plans = []
     for file, entries in document.wanted.items():
         for broker_name in broker_names:

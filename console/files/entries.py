@@ -153,8 +153,8 @@ def syntax_problem(text: str, error: ValueError) -> Problem:
     """Return the position of a JSON syntax error."""
     at = _AT_BYTE.search(str(error))
     line = text.encode()[: int(at[1])].count(b"\n") + 1 if at else None
-    said = _AT_BYTE.sub("", str(error)).removeprefix("JSON is malformed: ").strip()
-    return Problem(_("The file isn't valid JSON: %(reason)s.") % {"reason": said}, line)
+    sentence = _AT_BYTE.sub("", str(error)).removeprefix("JSON is malformed: ").strip()
+    return Problem(_("The file isn't valid JSON: %(reason)s.") % {"reason": sentence}, line)
 
 
 class Lines:
@@ -190,8 +190,8 @@ def problems_of_shape(table: Mapping[str, Any], lines: Lines) -> Iterator[Proble
     """Yield the problems that prevent a table of filters from being read."""
     for topic, filters in table.items():
         if not isinstance(filters, dict) or not isinstance(filters.get(GROUP_FILTERS), dict):
-            said = _("%(topic)s must have an object %(key)s with its groups.")
-            yield Problem(said % {"topic": topic, "key": GROUP_FILTERS}, lines.of(topic))
+            text = _("%(topic)s must have an object %(key)s with its groups.")
+            yield Problem(text % {"topic": topic, "key": GROUP_FILTERS}, lines.of(topic))
 
 
 def problems_in(file: ConfigFile, table: Mapping[str, Any], lines: Lines) -> Iterator[Problem]:
@@ -202,8 +202,8 @@ def problems_in(file: ConfigFile, table: Mapping[str, Any], lines: Lines) -> Ite
             yield Problem(f"{name}: {wrong}", lines.of(name))
         elif file is ConfigFile.DELAYS:
             if not is_offset(values):
-                said = _("Level %s: the offset must be a whole number, 0 or greater.") % name
-                yield Problem(said, lines.of(name))
+                text = _("Level %s: the offset must be a whole number, 0 or greater.") % name
+                yield Problem(text, lines.of(name))
         elif not isinstance(values, dict):
             yield Problem(_("%s must be an object.") % name, lines.of(name))
         elif file is ConfigFile.OFFSETS:
@@ -218,13 +218,13 @@ def problems_in_entry(
     name_key = NAME_KEYS.get(file, "")
     own_name = values.get(name_key, name)
     if own_name != name:
-        said = _("%(name)s has a different name, %(own)s, in %(key)s.")
-        yield Problem(said % {"name": name, "own": own_name, "key": name_key}, lines.of(name))
+        text = _("%(name)s has a different name, %(own)s, in %(key)s.")
+        yield Problem(text % {"name": name, "own": own_name, "key": name_key}, lines.of(name))
     for key in KEYS[file]:
         if key.name not in values:
             if key.default is NEEDED:
-                said = _("%(name)s is missing %(key)s.") % {"name": name, "key": key.name}
-                yield Problem(said, lines.of(name))
+                text = _("%(name)s is missing %(key)s.") % {"name": name, "key": key.name}
+                yield Problem(text, lines.of(name))
             continue
         wrong = key.problem(values[key.name])
         if wrong is not None:
@@ -239,10 +239,10 @@ def problems_in_offsets(name: str, queues: dict[str, Any], lines: Lines) -> Iter
                 lines.of(name),
             )
         elif not is_offset(offset):
-            said = _(
+            text = _(
                 "%(name)s: the offset of queue %(queue)s must be a whole number, 0 or greater."
             )
-            yield Problem(said % {"name": name, "queue": queue}, lines.of(name))
+            yield Problem(text % {"name": name, "queue": queue}, lines.of(name))
 
 
 def is_offset(value: Any) -> bool:

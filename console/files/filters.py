@@ -33,8 +33,8 @@ def refused_expressions(
         if values is not None and values != now.get(name):
             reason = gateway().files.check_filter(filter_of(name, values), broker_name)
             if reason:
-                said = _("%(name)s: the broker rejected the expression: %(reason)s.")
-                yield name, said % {"name": name, "reason": reason.rstrip(".")}
+                text = _("%(name)s: the broker rejected the expression: %(reason)s.")
+                yield name, text % {"name": name, "reason": reason.rstrip(".")}
 
 
 def filter_costs(broker_name: str, plan: Plan) -> Costs:
@@ -65,16 +65,16 @@ def filter_costs(broker_name: str, plan: Plan) -> Costs:
 
 def said_of_deletion(name: str, *, is_online: bool) -> str:
     if is_online:
-        said = _(
+        text = _(
             "%(name)s: the group has connected consumers. Their pulls are rejected until a "
             "consumer's next heartbeat registers its filter again, within 30 seconds."
         )
     else:
-        said = _(
+        text = _(
             "%(name)s: no consumer is using this filter now. It's recreated when a consumer "
             "subscribes."
         )
-    return said % {"name": name}
+    return text % {"name": name}
 
 
 def said_of_change(broker_name: str, name: str, *, is_online: bool) -> Iterator[str]:
@@ -84,26 +84,26 @@ def said_of_change(broker_name: str, name: str, *, is_online: bool) -> Iterator[
         NotFoundError: no broker has the topic.
     """
     unread = unread_of(broker_name, name)
-    said = ngettext(
+    text = ngettext(
         "%(name)s: of %(count)d message the group hasn't read here, it only receives those "
         "that match the new expression.",
         "%(name)s: of %(count)d messages the group hasn't read here, it only receives those "
         "that match the new expression.",
         unread,
     )
-    yield said % {"name": name, "count": unread}
+    yield text % {"name": name, "count": unread}
     if is_online:
-        said = _(
+        text = _(
             "%(name)s: the group has connected consumers. A consumer that starts or subscribes "
             "again replaces this expression with its own."
         )
     else:
-        said = _(
+        text = _(
             "%(name)s: no consumer is subscribed now. The next consumer to subscribe replaces this "
             "expression with its own. If no consumer subscribes, the broker deletes the filter "
             "after a day."
         )
-    yield said % {"name": name}
+    yield text % {"name": name}
 
 
 def unread_of(broker_name: str, name: str) -> int:

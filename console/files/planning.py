@@ -78,10 +78,10 @@ def shown(plan: Plan, entries_max: int = ENTRIES_MAX) -> Shown:
     parts = tuple((part, list(part.lines({}))) for part in plan.parts if part.now != part.wanted)
     counts = {verb: len(names) for verb, names in changed_of(plan).items()}
     if sum(counts.values()) > entries_max:
-        said = _(
+        text = _(
             "%(count)d entries are too many for this page. Use `manage.py config apply` instead."
         )
-        return Shown(plan, (), counts, refusals=(said % {"count": sum(counts.values())},))
+        return Shown(plan, (), counts, refusals=(text % {"count": sum(counts.values())},))
     try:
         found = costs(*subject_in(plan.name), plan)
     except PlanRefusedError as error:
@@ -199,9 +199,9 @@ def finish(
             return show(request, left, back=back, undoes=undoes, reason=reason, problem=problem)
     assert entry is not None
     changed = sum(sum(each.counts.values()) for each in open_plans)
-    said = _("%(count)d entries of %(subject)s were changed.")
+    text = _("%(count)d entries of %(subject)s were changed.")
     names = ", ".join(each.plan.name for each in open_plans)
-    sentence = said % {"count": changed, "subject": names}
+    sentence = text % {"count": changed, "subject": names}
     if len(open_plans) == 1:
         offer_undo(request, sentence, entry)
         only = open_plans[0]

@@ -85,14 +85,14 @@ def objections(file: ConfigFile, names: Iterable[str]) -> list[str]:
     shown, action = shorten(not_theirs), ACTIONS.get(file)
     why = refused(rights, file, subject_of(file, not_theirs[0]))
     if isinstance(why, ScopeMissingError):
-        said = _(
+        text = _(
             "This token doesn't have the scope %(scope)s, which is required to change %(names)s."
         )
-        return [said % {"names": shown, "scope": why.scope}]
+        return [text % {"names": shown, "scope": why.scope}]
     if action is None:
         return [_("Only administrators can change %(names)s.") % {"names": shown}]
-    said = _("You can't change %(names)s: this requires %(action)s there.")
-    return [said % {"names": shown, "action": action.value}]
+    text = _("You can't change %(names)s: this requires %(action)s there.")
+    return [text % {"names": shown, "action": action.value}]
 
 
 def others(rights: Rights, file: ConfigFile, names: Iterable[str]) -> list[str]:

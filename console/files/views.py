@@ -219,8 +219,8 @@ def checked(kind: ConfigFile, text: str) -> tuple[list[Problem], Entries]:
         return list(error.problems), {}
     unknown = unknown_keys(kind, text)
     if unknown:
-        said = _("These keys can't be changed by a request, so they can't be saved: %s.")
-        return [Problem(said % ", ".join(unknown))], {}
+        sentence = _("These keys can't be changed by a request, so they can't be saved: %s.")
+        return [Problem(sentence % ", ".join(unknown))], {}
     return [], entries
 
 

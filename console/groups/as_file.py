@@ -51,7 +51,7 @@ def groups_file(groups: Sequence[Group], states: GroupStates) -> HttpResponse:
                 config.retry_queue_nums,
             )
         figures = (None if each is None else round(each) for each in (members, lag, age))
-        said = None if reading is None else reading.value
-        return group.name, said, *figures, *values, " ".join(group.configs)
+        state = None if reading is None else reading.value
+        return group.name, state, *figures, *values, " ".join(group.configs)
 
     return csv_file("groups", HEAD, map(row, groups))

@@ -129,14 +129,14 @@ def grows(lag: Spark | None) -> bool:
 def group_states(now_ms: int) -> GroupStates:
     """Return the groups' states from the verdicts; unknown if the rules haven't run recently."""
     try:
-        said = verdicts_of(history_store())
+        verdicts = verdicts_of(history_store())
     except HistoryError as error:
         logger.warning("verdicts unreadable error=%s", error)
         return GroupStates({}, _("The history can't be read."))
-    if now_ms - said.at_ms >= HELD_MS:
+    if now_ms - verdicts.at_ms >= HELD_MS:
         return GroupStates({}, _("The rules haven't run recently."))
     worst: dict[str, Verdict] = {}
-    for verdict in said.verdicts:
+    for verdict in verdicts.verdicts:
         if verdict.kind not in {GROUP, PROGRESS} or verdict.rule not in OF_RULE:
             continue
         group = verdict.name.partition("@")[0]

@@ -111,8 +111,8 @@ def listing(request: HttpRequest) -> HttpResponse:
     query = search_text(request)
     kind = SYSTEM if request.GET.get("kind") == SYSTEM else OWN
     every = list(gateway().groups.all().values())
-    said = labels_of(GROUP)
-    owners = {name: each.owner.lower() for name, each in said.items()}
+    labels = labels_of(GROUP)
+    owners = {name: each.owner.lower() for name, each in labels.items()}
     matching = [
         group
         for group in every
@@ -162,7 +162,7 @@ def listing(request: HttpRequest) -> HttpResponse:
                     has_committed=progresses[group.name].known_lag is not None,
                     lag=lags.get(group.name),
                 ),
-                said.get(group.name),
+                labels.get(group.name),
             )
             for group in rows.object_list
         ],

@@ -56,9 +56,9 @@ def chart_points(request: HttpRequest, kind: str, slug: str, name: str) -> dict[
     state = collector_state(asked.now_ms)
     alerts = alert_marks(kind, name, asked.low_ms, asked.high_ms)
     deployed = deployment_marks(asked.low_ms, asked.high_ms)
-    told = (Mark(*each) for each in (*alerts, *deployed))
+    shown_marks = (Mark(*each) for each in (*alerts, *deployed))
     changed = changes(kind, name, asked)
-    marks = sorted([*data.marks, *changed, *told])[:MARKS_MAX]
+    marks = sorted([*data.marks, *changed, *shown_marks])[:MARKS_MAX]
     return {
         "unit": str(chart.unit),
         "stepMs": data.step_ms,

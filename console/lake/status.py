@@ -56,7 +56,7 @@ def status() -> LakeStatus:
 def _asked() -> LakeStatus:
     command = [sys.executable, "-m", "analytics.lake", "status", "--json"]
     try:
-        said = subprocess.run(
+        completed = subprocess.run(
             [*command, "--lake", settings.TREBUCHET_LAKE],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -68,9 +68,9 @@ def _asked() -> LakeStatus:
     except (OSError, subprocess.TimeoutExpired):
         return LakeStatus(_("The lake program isn't responding."))
     try:
-        found = json.loads(said.stdout)
+        found = json.loads(completed.stdout)
     except ValueError:
         # The last line is a sentence that begins with the program's name.
-        last = (said.stderr.strip().splitlines() or [""])[-1].removeprefix(f"{PROGRAM}: ")
+        last = (completed.stderr.strip().splitlines() or [""])[-1].removeprefix(f"{PROGRAM}: ")
         return LakeStatus(last or _("The lake program isn't responding."))
     return LakeStatus("", found)

@@ -88,17 +88,17 @@ def summary(request: HttpRequest) -> HttpResponse:
 def confirm(request: HttpRequest) -> HttpResponse:
     """Allow requests to a registered broker, if its name and address are as shown."""
     broker_name, address = request.POST.get("broker_name", ""), request.POST.get("address", "")
-    said = {"broker": broker_name, "address": address}
+    names = {"broker": broker_name, "address": address}
     nodes = gateway().cluster.registered().nodes
     if not any((node.broker_name, node.address) == (broker_name, address) for node in nodes):
         messages.error(
             request,
             _("Broker %(broker)s is no longer registered at %(address)s, so it wasn't confirmed.")
-            % said,
+            % names,
         )
     else:
         confirm_broker(request, broker_name, address)
-        messages.success(request, _("Broker %(broker)s at %(address)s was confirmed.") % said)
+        messages.success(request, _("Broker %(broker)s at %(address)s was confirmed.") % names)
     return redirect("overview:index")
 
 

@@ -110,11 +110,11 @@ def wait_for_job(url: str, *, after_work: bool) -> None:
 
 def _wait(redis: Redis) -> None:
     """Return when a job is queued; meanwhile, keep the alive key set."""
-    told_at = float("-inf")
+    reported_at = float("-inf")
     while True:
-        if time.monotonic() - told_at >= ALIVE_TOLD_EVERY_SECONDS:
+        if time.monotonic() - reported_at >= ALIVE_TOLD_EVERY_SECONDS:
             redis.ask("SET", ALIVE_KEY, "standby", "EX", str(ALIVE_SECONDS))
-            told_at = time.monotonic()
+            reported_at = time.monotonic()
         if int(redis.ask("LLEN", QUEUE)):
             return
         time.sleep(ASKED_EVERY_SECONDS)

@@ -107,8 +107,8 @@ def do(words: list[str]) -> bool:
         return True
     end = _end_of(events)
     if end is None or end["event"] == "failed":
-        said = "the analytics program ended" if end is None else end.get("message")
-        logger.error("lake job failed job=%s reason=%s", words[0], said)
+        text = "the analytics program ended" if end is None else end.get("message")
+        logger.error("lake job failed job=%s reason=%s", words[0], text)
         return True
     session.is_warm |= bool(end.get("is_warm"))
     return bool(end.get("is_all", True))

@@ -275,12 +275,12 @@ def _described() -> dict[str, Report]:
             _("The analytics program didn't list its reports within %(seconds)s s.")
             % {"seconds": DESCRIBE_SECONDS_MAX}
         ) from error
-    said = answer.stderr.decode("utf-8", "replace").strip()
+    text = answer.stderr.decode("utf-8", "replace").strip()
     if answer.returncode:
-        logger.error("describe failed code=%d error=%s", answer.returncode, said)
+        logger.error("describe failed code=%d error=%s", answer.returncode, text)
         raise CatalogError(
             _("The analytics program isn't working: %(reason)s")
-            % {"reason": said.rpartition("\n")[2] or _("no reason given.")}
+            % {"reason": text.rpartition("\n")[2] or _("no reason given.")}
         )
     try:
         description = msgspec.json.decode(answer.stdout, type=Description)

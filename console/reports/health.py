@@ -95,8 +95,8 @@ def unmet_need(check: tuple[str, ...]) -> dict[str, str]:
         )
         if answer.returncode == 0:
             return {}
-        said = json.loads(answer.stdout)
-        return {name: str(said[name]) for name in ("sentence", "remedy", "command")}
+        content = json.loads(answer.stdout)
+        return {name: str(content[name]) for name in ("sentence", "remedy", "command")}
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
         return {
             "sentence": _("Couldn't check whether reports have everything they need."),

@@ -139,8 +139,8 @@ class Runner:
             raise ReportFailedError(self._failed)
         if not self._done:
             code = session.exit_code
-            said = f", saying: {self._log[-1][:300]}" if self._log else " and gave no reason."
-            raise ReportFailedError(f"The analytics program ended with code {code}{said}")
+            text = f", saying: {self._log[-1][:300]}" if self._log else " and gave no reason."
+            raise ReportFailedError(f"The analytics program ended with code {code}{text}")
         return read_result(self._out / "result.json")
 
     def _words(self) -> list[str]:

@@ -219,14 +219,14 @@ def run_chart(request: HttpRequest, run_id: int) -> HttpResponse:
         raise Http404(_("This run has no chart."))
     chart = run.result.get("chart") or {"stepSeconds": report.chart.step_seconds, "series": []}
     series = [{**each, "label": series_label(each["label"])} for each in chart["series"]]
-    said = {
+    context = {
         "value": gettext(report.column(report.chart.value).label),
         "per_step": per_step(chart["stepSeconds"]),
     }
     if report.chart.is_reading:
-        step = _("%(value)s, one point %(per_step)s, in your time zone") % said
+        step = _("%(value)s, one point %(per_step)s, in your time zone") % context
     else:
-        step = _("%(value)s %(per_step)s, in your time zone") % said
+        step = _("%(value)s %(per_step)s, in your time zone") % context
     is_reading = report.chart.is_reading
     return JsonResponse({**chart, "series": series, "step": step, "isReading": is_reading})
 
@@ -291,8 +291,8 @@ def parquet_of(request: HttpRequest, run: ReportRun) -> FileResponse:
 def cancel(request: HttpRequest, run_id: int) -> HttpResponse:
     """Cancel a run: at once if it is queued, else by a flag for its worker."""
     run = get_run(request, run_id)
-    is_ending, said = cancel_run(request, run)
-    (messages.success if is_ending else messages.info)(request, said)
+    is_ending, text = cancel_run(request, run)
+    (messages.success if is_ending else messages.info)(request, text)
     return redirect("reports:run", run_id=run.pk)
 
 

@@ -130,11 +130,11 @@ class Desk:
                 if last.get("event") == "progress":
                     working.percent = last.get("percent", working.percent)
                     working.rows = last.get("rows", working.rows)
-            said = process.stderr.read(4_096).decode("utf-8", "replace").strip()
+            text = process.stderr.read(4_096).decode("utf-8", "replace").strip()
         timer.cancel()
-        if said:
+        if text:
             # The text may name files of the lake, which not everyone with SQL access may see.
-            logger.warning("query process wrote errors run=%s text=%r", working.run.id, said)
+            logger.warning("query process wrote errors run=%s text=%r", working.run.id, text)
         outcome = _outcome(last, process.returncode)
         because = working.ended_because
         if because is not None and outcome.state != "done":
@@ -225,7 +225,7 @@ def tables() -> dict[str, Any]:
 
 def _described(command: Callable[[], list[str]]) -> dict[str, Any]:
     try:
-        said = subprocess.run(
+        completed = subprocess.run(
             command(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -233,7 +233,7 @@ def _described(command: Callable[[], list[str]]) -> dict[str, Any]:
             cwd=settings.BASE_DIR,
             env=without_secrets(os.environ),
         )
-        found: dict[str, Any] = json.loads(said.stdout)
+        found: dict[str, Any] = json.loads(completed.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError):
         return {
             "tables": [],

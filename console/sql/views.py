@@ -135,8 +135,8 @@ def get_run(request: HttpRequest, run_id: UUID) -> tuple[Run, Outcome | None]:
     if found is None or not is_seen:
         raise Http404(_("This result is no longer stored. Run the query again."))
     if not found.is_masked:
-        said = _("A masking rule was added after this result was created. Run the query again.")
-        raise Http404(said)
+        text = _("A masking rule was added after this result was created. Run the query again.")
+        raise Http404(text)
     # Check in this order, since a run that ends in between has an outcome. Scheduled runs belong to
     # another process.
     is_new = found.scheduled and now_ms() - found.began_ms < RUN_MS_MAX
@@ -269,8 +269,8 @@ class TooManyError(Exception):
     """The person has the maximum number of saved queries."""
 
     def __init__(self) -> None:
-        said = _("You already have %(count)d saved queries. Delete one first.")
-        super().__init__(said % {"count": SAVED_MAX})
+        text = _("You already have %(count)d saved queries. Delete one first.")
+        super().__init__(text % {"count": SAVED_MAX})
 
 
 def save_query(request: HttpRequest, form: SaveForm) -> SavedQuery:

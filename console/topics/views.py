@@ -152,8 +152,8 @@ def listing(request: HttpRequest) -> HttpResponse:
     query = search_text(request)
     kind = request.GET.get("kind", TopicKind.NORMAL)
     every = list(gateway().topics.all().values())
-    said = labels_of(TOPIC)
-    owners = {name: each.owner.lower() for name, each in said.items()}
+    labels = labels_of(TOPIC)
+    owners = {name: each.owner.lower() for name, each in labels.items()}
     matching = [
         topic
         for topic in every
@@ -204,7 +204,7 @@ def listing(request: HttpRequest) -> HttpResponse:
                 traffic.get(topic.name),
                 received_of.get(topic.name),
                 lags.get(topic.name),
-                said.get(topic.name),
+                labels.get(topic.name),
             )
             for topic in topics
         ],
@@ -443,8 +443,8 @@ def purge(request: HttpRequest, topic: str) -> HttpResponse:
         problem = f"{error.what} {error.advice}".strip()
         if not deleted:
             return ask(request, replace(danger, problem=problem))
-        said = _("Topic %(name)s was deleted, but wasn't recreated on every broker: %(problem)s")
-        messages.error(request, said % {"name": topic, "problem": problem})
+        text = _("Topic %(name)s was deleted, but wasn't recreated on every broker: %(problem)s")
+        messages.error(request, text % {"name": topic, "problem": problem})
         return redirect(undo_address(deleted[0]))
     messages.success(request, _("Topic %(name)s was purged.") % {"name": topic})
     return redirect("topics:detail", topic)

@@ -36,8 +36,8 @@ class Lifespan:
     ) -> None:
         beside: Service | None = None
         while True:
-            said = (await receive())["type"]
-            if said == "lifespan.startup":
+            event = (await receive())["type"]
+            if event == "lifespan.startup":
                 try:
                     beside = self._make()
                 except ImproperlyConfigured as error:
@@ -47,8 +47,8 @@ class Lifespan:
                     beside.start()
             elif beside is not None:
                 await beside.shutdown()
-            await send({"type": f"{said}.complete"})
-            if said == "lifespan.shutdown":
+            await send({"type": f"{event}.complete"})
+            if event == "lifespan.shutdown":
                 return
 
 

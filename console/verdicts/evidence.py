@@ -41,18 +41,18 @@ def poison(seen: Evidence) -> str:
     """Return a sentence about the message that blocks a queue."""
     if "offset" not in seen:
         return ""
-    said = {
+    values = {
         "message": seen.get("message") or _("without an ID"),
         "offset": seen["offset"],
         "size": bytes_text(int(seen["bytes"])),
         "host": seen["host"],
     }
-    first = _("The message is %(message)s at offset %(offset)s: %(size)s, from %(host)s.") % said
+    first = _("The message is %(message)s at offset %(offset)s: %(size)s, from %(host)s.") % values
     return f" {first}{redelivery(seen)}"
 
 
 def queue_stuck(seen: Evidence) -> str:
-    said = ngettext(
+    text = ngettext(
         "Queue %(queue)d has been stuck at the same message for %(age)s with %(lag)s unread; "
         "other queues are progressing.",
         "%(count)d queues are stuck; queue %(queue)d has been at the same message for %(age)s "
@@ -64,7 +64,7 @@ def queue_stuck(seen: Evidence) -> str:
         "age": span(seen["age_ms"]),
         "lag": number(seen["lag"]),
     }
-    return said + poison(seen)
+    return text + poison(seen)
 
 
 def stopped(seen: Evidence) -> str:
@@ -101,7 +101,7 @@ def falling_behind(seen: Evidence) -> str:
 
 
 def retention(seen: Evidence) -> str:
-    said = {
+    values = {
         "lag": number(seen["lag"]),
         "kept": span(seen["kept_ms"]),
         "left": span(seen["left_ms"]),
@@ -109,14 +109,14 @@ def retention(seen: Evidence) -> str:
     if not seen["left_ms"]:
         return (
             _("Messages are deleted after %(kept)s without being read; %(lag)s are unread now.")
-            % said
+            % values
         )
     return (
         _(
             "The oldest of %(lag)s unread messages will be deleted in %(left)s. Retention is "
             "%(kept)s."
         )
-        % said
+        % values
     )
 
 
@@ -144,23 +144,23 @@ def no_consumer(seen: Evidence) -> str:
 
 def dead_letters(seen: Evidence) -> str:
     count = round(seen["count"])
-    said = ngettext(
+    text = ngettext(
         "%(count)s message became a dead letter within %(minutes)d min.",
         "%(count)s messages became dead letters within %(minutes)d min.",
         count,
     ) % {"count": grouped(count), "minutes": seen["minutes"]}
-    return said + redelivery(seen)
+    return text + redelivery(seen)
 
 
 def many_retries(seen: Evidence) -> str:
-    said = _(
+    text = _(
         "%(count)s messages were retried within %(minutes)d min: %(share)d %% of those consumed."
     ) % {
         "count": number(seen["count"]),
         "minutes": seen["minutes"],
         "share": round(seen["share"] * 100),
     }
-    return said + redelivery(seen)
+    return text + redelivery(seen)
 
 
 def requests_refused(seen: Evidence) -> str:
@@ -257,14 +257,14 @@ def mismatch(seen: Evidence) -> str:
 
 
 def many_versions(seen: Evidence) -> str:
-    said = _("The consumers run %(versions)d different client versions.") % {
+    text = _("The consumers run %(versions)d different client versions.") % {
         "versions": round(seen["versions"])
     }
-    return f"{said} {seen['kinds']}." if seen.get("kinds") else said
+    return f"{text} {seen['kinds']}." if seen.get("kinds") else text
 
 
 def hot_queue(seen: Evidence) -> str:
-    said = {
+    values = {
         "queue": seen["queue"],
         "share": percent(seen["share"]),
         "rate": rate(seen["rate"]),
@@ -276,9 +276,9 @@ def hot_queue(seen: Evidence) -> str:
                 "Queue %(queue)d receives %(share)d %% of the topic's %(rate)s msg/s. The "
                 "topic has %(queues)s queues."
             )
-            % said
+            % values
         )
-    return _("Queue %(queue)d receives %(share)d %% of the topic's %(rate)s msg/s.") % said
+    return _("Queue %(queue)d receives %(share)d %% of the topic's %(rate)s msg/s.") % values
 
 
 def hot_key(seen: Evidence) -> str:
@@ -289,20 +289,20 @@ def hot_key(seen: Evidence) -> str:
 
 
 def near_limit(seen: Evidence) -> str:
-    said = _("A message of %(size)s was received. The broker's limit is %(limit)s.") % {
+    text = _("A message of %(size)s was received. The broker's limit is %(limit)s.") % {
         "size": bytes_text(seen["size"]),
         "limit": bytes_text(seen["limit"]),
     }
     if "message_offset" not in seen:
-        return said
+        return text
     place = {"queue": seen["message_queue"], "offset": seen["message_offset"]}
-    return said + " " + _("It's in queue %(queue)s at offset %(offset)s.") % place
+    return text + " " + _("It's in queue %(queue)s at offset %(offset)s.") % place
 
 
 def clock_off(seen: Evidence) -> str:
     if not seen.get("host"):
         return _("A client's clock is off by %(off)s.") % {"off": span(seen["off_ms"])}
-    said = {"host": seen["host"], "off": span(seen["off_ms"]), "topic": seen.get("topic", "")}
+    values = {"host": seen["host"], "off": span(seen["off_ms"]), "topic": seen.get("topic", "")}
     text = (
         _("The clock of %(host)s, which sends to %(topic)s, is %(off)s ahead of the broker's.")
         if seen.get("way") == "ahead"
@@ -315,7 +315,7 @@ def clock_off(seen: Evidence) -> str:
             "%(more)d other clients are affected too.",
             more,
         ) % {"more": more}
-    return text % said
+    return text % values
 
 
 def cold_reads(seen: Evidence) -> str:

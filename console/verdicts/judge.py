@@ -159,11 +159,11 @@ class Judge:
                 for rule in RULES
                 if (was := before.get((rule.name, *subject))) is not None
             }
-            for name, said in verdicts_on(RULES_OF[subject.kind], seen, standing).items():
+            for name, findings in verdicts_on(RULES_OF[subject.kind], seen, standing).items():
                 with isolated("storing the evidence of a verdict", (name, *subject)):
-                    evidence = {key: float(value) for key, value in said.evidence.items()}
+                    evidence = {key: float(value) for key, value in findings.evidence.items()}
                     found[name, *subject] = Verdict(
-                        name, said.severity, *subject, now_ms, now_ms, evidence
+                        name, findings.severity, *subject, now_ms, now_ms, evidence
                     )
         return found
 
@@ -181,18 +181,18 @@ def verdicts_on(
     rules: Iterable[Rule], seen: Seen, standing: Mapping[str, Evidence]
 ) -> dict[str, Found]:
     """Return the verdicts on a subject; `standing` has the evidence of its earlier verdicts."""
-    said = {}
+    findings = {}
     for rule in rules:
         with isolated("applying a rule to the history", (rule.name, seen.own.subject)):
             found = rule.judge(seen)
             if found is None and rule.persists is not None and rule.name in standing:
                 found = rule.persists(seen, standing[rule.name])
             if found is not None:
-                said[rule.name] = found
-    if "stopped" in said:
+                findings[rule.name] = found
+    if "stopped" in findings:
         # Both apply to a group that stopped over an hour ago; report the more severe one.
-        said.pop("stalled", None)
-    return said
+        findings.pop("stalled", None)
+    return findings
 
 
 def disk_used(store: HistoryStore, number: int, now_ms: int, days: int = 0) -> Values:

@@ -249,7 +249,7 @@ def test_each_broker_says_whether_and_by_which_line(actors, accounts) -> None:
 
     page = actors.admin.get(f"{LIST}may/", {**asked, "name": "orders"})
 
-    ours, theirs = page.context["told"]
+    ours, theirs = page.context["answers"]
     assert (ours.is_allowed, ours.rule) == (True, "topicPerms: orders=PUB")
     assert theirs.is_allowed is None
     assert actors.admin.get(f"{LIST}may/", asked).status_code == 422
@@ -262,10 +262,10 @@ def test_where_an_extension_has_to_agree_nothing_is_allowed_for_certain(actors, 
     sent = actors.admin.get(f"{LIST}may/", {**asked, "action": "send"})
     read = actors.admin.get(f"{LIST}may/", {**asked, "action": "read"})
 
-    assert sent.context["told"][0].is_allowed is None
+    assert sent.context["answers"][0].is_allowed is None
     assert "plain_acl.yml allows it, but badge also has to allow it" in sent.text
     # One broker that denies is enough.
-    assert read.context["told"][0].is_allowed is False
+    assert read.context["answers"][0].is_allowed is False
 
 
 def test_a_plan_of_something_else_changes_no_account(actors, accounts) -> None:

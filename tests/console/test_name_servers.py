@@ -29,7 +29,7 @@ def test_what_name_servers_say_differently_is_named(actors, brokers) -> None:
 
     answer = actors.reader.get(PAGE, {"topic": "Orders"})
 
-    told = answer.context["told"]
+    told = answer.context["reports"]
     assert [each.missing for each in told.brokers] == [("10.0.0.2:9876",)]
     assert told.entries[0].values == (
         ("broker-a:2", ("127.0.0.1:9876",)),

@@ -17,6 +17,10 @@ def alerts_firing() -> dict[str, Any]:
     """Render a link to the alerts, or nothing if no alert is firing."""
     firing = Alert.objects.filter(state=Alert.State.FIRING).order_by()
     counts = dict(firing.values_list("muted").annotate(number=Count("pk")))
-    told = counts.pop("", 0)
-    is_urgent = bool(told) and firing.filter(muted="", severity="bad").exists()
-    return {"count": told, "quiet": sum(counts.values()), "state": "bad" if is_urgent else "warn"}
+    notifying = counts.pop("", 0)
+    is_urgent = bool(notifying) and firing.filter(muted="", severity="bad").exists()
+    return {
+        "count": notifying,
+        "quiet": sum(counts.values()),
+        "state": "bad" if is_urgent else "warn",
+    }

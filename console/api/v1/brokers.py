@@ -226,8 +226,8 @@ def broker(request: HttpRequest, broker_name: Text, broker_id: Number) -> dict[s
 
 
 def links_of(each: BrokerSet) -> list[SlaveOut]:
-    said = each.said
-    return [] if said is None else [SlaveOut.from_orm(link) for link in said.links]
+    report = each.said
+    return [] if report is None else [SlaveOut.from_orm(link) for link in report.links]
 
 
 @operation(

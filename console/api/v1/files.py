@@ -197,9 +197,9 @@ def preview_or_apply(
         more = {"refusal": refusal, "objection": objection}
         raise ProblemError(HTTPStatus.CONFLICT, refusal or objection, more=more)
     entry = planning.apply_one(partial(change, request), shown, " ".join(reason.split()), undoes)
-    said = _("%(count)d entries of %(subject)s were changed.")
+    text = _("%(count)d entries of %(subject)s were changed.")
     values = {"count": sum(shown.counts.values()), "subject": plan.name}
-    return Done(detail=said % values, entry=entry.pk)
+    return Done(detail=text % values, entry=entry.pk)
 
 
 @operation(

@@ -46,8 +46,8 @@ def update_label(request: HttpRequest, pages: ConfigPages, name: str) -> Done:
     """Change the label's fields that are in the body."""
     before = values_of(label_of(pages.kind, name))
     form = valid_form(request, lambda data: LabelForm(pages.kind, data, initial=before))
-    said = {**before, **form.cleaned_data}
-    if said == before:
+    after = {**before, **form.cleaned_data}
+    if after == before:
         return Done(detail=_("The account already has these values, so nothing was changed."))
     entry = labels.save_label(request, pages, name, form.cleaned_data)
     return Done(detail=_("The label of %(name)s was changed.") % {"name": name}, entry=entry.pk)

@@ -284,8 +284,8 @@ def report_start(request: HttpRequest) -> dict[str, Any]:
 )
 def report_cancel(request: HttpRequest, run: Number) -> Done:
     """Cancel a run: at once if it is queued, soon if it is running."""
-    _is_ending, said = views.cancel_run(request, views.get_run(request, run))
-    return Done(detail=said)
+    _is_ending, text = views.cancel_run(request, views.get_run(request, run))
+    return Done(detail=text)
 
 
 @operation(

@@ -132,15 +132,15 @@ class RemoteBrowse:
             range(begin, end, AT_ONCE_MAX),
             lambda at: self._block(wanted.topic, cursor, at, min(end, at + AT_ONCE_MAX)),
         )
-        came = [message for _at, block in parts for message in block]
+        messages = [message for _at, block in parts for message in block]
         cursor.end_offset = begin
-        if came:
-            cursor.reached = came[0].place
+        if messages:
+            cursor.reached = messages[0].place
         elif cursor.reached is None:
             # Skip a hole in the queue, where no message is readable.
             cursor.reached = Place(cursor.high_ms, cursor.queue, begin)
         cursor.messages += [
-            each for each in came if wanted.low_ms <= each.store_ms < cursor.high_ms
+            each for each in messages if wanted.low_ms <= each.store_ms < cursor.high_ms
         ]
 
     async def _block(self, topic: str, cursor: Cursor, begin: int, end: int) -> list[StoredMessage]:
@@ -148,7 +148,7 @@ class RemoteBrowse:
         found: list[StoredMessage] = []
         at = begin
         while at < end:
-            came = await browse.read(
+            batch = await browse.read(
                 self._brokers.ask,
                 cursor.address,
                 cursor.queue.broker_name,
@@ -157,10 +157,10 @@ class RemoteBrowse:
                 at,
                 end - at,
             )
-            found += [each for each in came.messages if begin <= each.queue_offset < end]
-            if came.next_offset <= at:
+            found += [each for each in batch.messages if begin <= each.queue_offset < end]
+            if batch.next_offset <= at:
                 break
-            at = came.next_offset
+            at = batch.next_offset
         return found
 
     async def _by_id(self, offset_msg_id: OffsetMsgId) -> StoredMessage | None:
@@ -244,7 +244,7 @@ class RemoteBrowse:
             )
             if halves is not None:
                 return next(iter(halves), None)
-        came = await browse.read(
+        batch = await browse.read(
             self._brokers.ask,
             address[queue.broker_name],
             queue.broker_name,
@@ -254,4 +254,4 @@ class RemoteBrowse:
             1,
             BODY_WHOLE_MAX if is_whole else BODY_SHOWN_MAX,
         )
-        return next((each for each in came.messages if each.queue_offset == offset), None)
+        return next((each for each in batch.messages if each.queue_offset == offset), None)

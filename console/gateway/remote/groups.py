@@ -75,10 +75,10 @@ class RemoteGroups:
 
     async def _producers(self) -> tuple[Producer, ...]:
         found: dict[tuple[str, str], Producer] = {}
-        told = await self._brokers.on_masters(
+        answers = await self._brokers.on_masters(
             lambda node: clients.producers(self._brokers.ask, node)
         )
-        for node, producers in told:
+        for node, producers in answers:
             for one in producers:
                 key = one.group, one.client_id
                 seen = found.get(key)
@@ -93,10 +93,10 @@ class RemoteGroups:
     async def _connected(
         self, group: str, client_id: str, closing: list[str] | None = None
     ) -> tuple[Connected, ...]:
-        told = await self._brokers.on_masters(
+        answers = await self._brokers.on_masters(
             lambda node: clients.connected(self._brokers.ask, node, client_id, group, closing)
         )
-        return tuple(one for _node, connections in told for one in connections)
+        return tuple(one for _node, connections in answers for one in connections)
 
     async def _all(self) -> dict[str, Group]:
         async def one(node: BrokerNode) -> tuple[dict[str, GroupConfig], set[str]]:

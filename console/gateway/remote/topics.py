@@ -120,20 +120,20 @@ async def status(brokers: RemoteBrokers, topic: str) -> tuple[QueueStatus, ...]:
 
     async def one(node: BrokerNode) -> tuple[QueueStatus, ...] | NotFoundError:
         try:
-            told = await requests.topic_stats(brokers.ask, node.address, topic)
+            rows = await requests.topic_stats(brokers.ask, node.address, topic)
         except NotFoundError as error:
             return error
         queues = routed.get(node.broker_name)
         if queues is None:
-            return told
-        known = {row.queue_id for row in told}
+            return rows
+        known = {row.queue_id for row in rows}
         rest = await each(
             [number for number in range(queues.read_queue_nums) if number not in known],
             lambda number: requests.queue_ends(
                 brokers.ask, node.address, topic, node.broker_name, number
             ),
         )
-        return (*told, *(row for _number, row in rest))
+        return (*rows, *(row for _number, row in rest))
 
     found = [result for _node, result in await brokers.on_masters(one)]
     absent = [result for result in found if isinstance(result, NotFoundError)]

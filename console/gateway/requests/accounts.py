@@ -91,8 +91,8 @@ async def save(ask: Ask, address: str, account: BrokerAccount, secret: str | Non
         if secret is None:
             raise
         # RocketMQ brokers repeat the secret when they refuse.
-        said = error.remark.replace(secret, "…")
-        raise RequestFailedError(address, error.code, said) from None
+        text = error.remark.replace(secret, "…")
+        raise RequestFailedError(address, error.code, text) from None
 
 
 def listed(perms: Mapping[str, str]) -> str:

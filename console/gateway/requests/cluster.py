@@ -44,8 +44,8 @@ async def promote(ask: Ask, node: BrokerNode, *, force: bool) -> Promoted:
     fields = {"brokerRole": "", "force": force}
     answer = await call(ask, node.address, code, fields, timeout_s=PROMOTION_SECONDS)
     with reading(node.address, code):
-        told = answer.ext_fields
-        return Promoted(int(told["epoch"]), int(told["startOffset"]), str(told["brokerRole"]))
+        info = answer.ext_fields
+        return Promoted(int(info["epoch"]), int(info["startOffset"]), str(info["brokerRole"]))
 
 
 async def runtime_info(ask: Ask, node: BrokerNode, read_at_ms: int) -> RuntimeInfo:

@@ -29,12 +29,12 @@ def sparkline(spark: Spark | None, unit: str = "") -> SafeString:
         return unknown(_("The collector has no data for the last hour."))
     known = [value for value in spark.values if value is not None]
     low, high = min(known), max(known)
-    said = (
+    text = (
         _("last 24 hours: %(low)s to %(high)s %(unit)s")
         if spark.is_day
         else _("last hour: %(low)s to %(high)s %(unit)s")
     )
-    words = said % {
+    words = text % {
         "low": short(low),
         "high": short(high),
         "unit": unit,

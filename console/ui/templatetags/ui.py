@@ -131,11 +131,11 @@ def duration(seconds: float | None, reason: object = "") -> SafeString | str:
         whole_days = ngettext("%(count)d day", "%(count)d days", days) % {"count": days}
         return f"{whole_days} {_('%s h') % hours}" if hours else whole_days
     if hours:
-        said = _("%s h") % hours
-        return f"{said} {_('%s min') % minutes}" if minutes else said
+        text = _("%s h") % hours
+        return f"{text} {_('%s min') % minutes}" if minutes else text
     if minutes:
-        said = _("%s min") % minutes
-        return f"{said} {_('%s s') % left}" if left else said
+        text = _("%s min") % minutes
+        return f"{text} {_('%s s') % left}" if left else text
     return _("%s s") % left
 
 

@@ -50,7 +50,7 @@ class Command(BaseCommand):
             users.create_superuser(username=username, password=password)
             done_by_command("account.create", username, after={"role": Role.ADMINISTRATOR.value})
         if given:
-            said = _("Administrator %(name)s, password from the environment.")
+            text = _("Administrator %(name)s, password from the environment.")
         else:
-            said = _("Administrator %(name)s, password %(password)s (won't be shown again).")
-        self.stdout.write(said % {"name": username, "password": password})
+            text = _("Administrator %(name)s, password %(password)s (won't be shown again).")
+        self.stdout.write(text % {"name": username, "password": password})
