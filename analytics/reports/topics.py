@@ -120,7 +120,7 @@ def cleanup_finding(table: pa.Table) -> Finding:
 REPORT = Report(
     name="topics",
     title=gettext_noop("Empty, unread and idle topics"),
-    question=gettext_noop("Which topics may no longer be needed?"),
+    question=gettext_noop("Which topics might no longer be needed?"),
     parameters=(HOURS, TOPIC, IDLE_HOURS),
     reads=("topic", "store_timestamp", "store_size"),
     prepare=with_every_topic,

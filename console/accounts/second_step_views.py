@@ -188,7 +188,7 @@ def removal_danger(account: User) -> Danger:
     return Danger(
         title=_("Turn off two-step authentication for %(name)s?") % {"name": name},
         text=_(
-            "The password alone will then open the account. Make sure the request comes from "
+            "The password alone will then be enough to sign in. Make sure the request comes from "
             "%(name)s and not from someone who knows the password."
         )
         % {"name": name},

@@ -119,9 +119,9 @@ def danger_of(node: BrokerNode) -> Danger:
         title=_("Promote %(address)s to master of %(name)s?")
         % {"address": node.address, "name": node.broker_name},
         text=_(
-            "The slave starts accepting messages, and the old master becomes its slave when it "
-            "comes back. Messages that exist only on the old master are saved separately there "
-            "and are no longer visible to consumers."
+            "The slave starts accepting messages. When the old master returns, it becomes the "
+            "slave. Messages that exist only on the old master are saved separately there and are "
+            "no longer visible to consumers."
         ),
         effects=(
             Effect(

@@ -105,7 +105,7 @@ def stored_at(topic: str, queue: BrokerQueue, offset: int) -> StoredMessage:
     if found is None:
         raise MissingError(
             _(
-                "Queue %(queue)s of %(topic)s has no message at offset %(offset)d. It has "
+                "Queue %(queue)s of %(topic)s has no message at offset %(offset)d. The message has "
                 "expired or hasn't been stored yet."
             )
             % {"queue": queue, "topic": topic, "offset": offset}

@@ -48,8 +48,8 @@ def danger_of(group: str, client_id: str) -> Danger:
         connections = found_connections(group, client_id)
     except RequestFailedError as error:
         refusal = _(
-            "A broker can't disconnect clients; Apache RocketMQ brokers don't support it. It "
-            "answered: %(why)s"
+            "A broker can't disconnect clients, which Apache RocketMQ brokers don't support. The "
+            "broker responded: %(why)s"
         ) % {"why": error.what}
     consumed = consumer_groups_of(connections)
     query = urlencode({"client": client_id})

@@ -255,7 +255,7 @@ def _withheld(halves: Sequence[StoredMessage], root: StoredMessage) -> Iterator[
             label=_("checked"),
             who=copy.properties.get(names.PROPERTY_PRODUCER_GROUP, ""),
             begin_us=us(copy.store_ms),
-            how=_("The broker has asked the producer for the outcome: %(times)s.")
+            how=_("Checks that the broker sent to the producer: %(times)s.")
             % {"times": times or "0"},
             facts=_facts_of(copy),
         )

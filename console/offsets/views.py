@@ -161,7 +161,7 @@ def danger_of(plan: Plan) -> Danger:
     group, topic = plan.wish.group, plan.wish.topic
     if plan.is_online:
         text = _(
-            "The group is consuming. The broker tells its consumers the new offsets, and they "
+            "The group is consuming. The broker sends the new offsets to its consumers, which "
             "pause for about 10 seconds. The numbers may shift slightly because of messages "
             "consumed or received until then. The audit log records the offsets actually set."
         )

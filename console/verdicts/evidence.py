@@ -296,7 +296,7 @@ def near_limit(seen: Evidence) -> str:
     if "message_offset" not in seen:
         return text
     place = {"queue": seen["message_queue"], "offset": seen["message_offset"]}
-    return text + " " + _("It's in queue %(queue)s at offset %(offset)s.") % place
+    return text + " " + _("The message is in queue %(queue)s at offset %(offset)s.") % place
 
 
 def clock_off(seen: Evidence) -> str:

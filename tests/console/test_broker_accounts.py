@@ -239,7 +239,7 @@ def test_favourites_stand_beside_forms_of_accounts_as_everywhere(actors, account
 def test_what_cannot_be_is_no_plan(wrong, actors, accounts) -> None:
     answer = actors.admin.post(f"{LIST}new/", {**FORM, "access_key": "invoice-service", **wrong})
 
-    assert "What will change" not in answer.text
+    assert "Planned changes" not in answer.text
     assert "field__error" in answer.text
 
 

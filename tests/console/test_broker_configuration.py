@@ -82,7 +82,7 @@ def test_what_somebody_else_changed_meanwhile_is_shown_and_not_overwritten(actor
 def test_a_value_that_the_key_does_not_take_is_no_plan(value, actors, brokers) -> None:
     answer = actors.admin.post(CHECKS, {"value": value, "seen": "20"})
 
-    assert "What will change" not in answer.text
+    assert "Planned changes" not in answer.text
     assert "field__error" in answer.text
 
 

@@ -126,7 +126,7 @@ def test_a_broker_that_cannot_disconnect_is_said_before_anybody_tries(actors, cl
 
     html = actors.operator.get(url_of()).content.decode()
 
-    assert "disconnect clients; Apache RocketMQ" in html
+    assert "disconnect clients, which Apache RocketMQ" in html
     assert "danger-reason" not in html
 
 

@@ -60,7 +60,7 @@ def everywhere(brokers) -> tuple[str | None, str | None]:
 def test_an_entry_is_shown_as_a_plan_put_and_undone_at_each_name_server(actors, entries) -> None:
     plan = actors.admin.post(PUT, values("new"))
     assert everywhere(entries) == ("old", None)
-    assert "What will change" in plan.text
+    assert "Planned changes" in plan.text
 
     notice = actors.admin.post(PUT, {"token": token_on(plan)}, follow=True)
     assert everywhere(entries) == ("new", "new")
@@ -82,7 +82,7 @@ def test_a_deleted_entry_comes_back_by_undo(actors, entries) -> None:
     assert everywhere(entries) == (None, None)
     assert actors.admin.get(f"{PAGE}kv/N/orders/delete/").status_code == 404
     undo = f"{PAGE}undo/{Entry.objects.get().pk}/"
-    assert "What will change" in actors.admin.get(undo).text
+    assert "Planned changes" in actors.admin.get(undo).text
     actors.admin.post(undo)
 
     assert everywhere(entries) == ("old", None)

@@ -115,7 +115,7 @@ def test_a_plan_leads_back_to_the_form_with_what_was_entered(
     form = actors.admin.post(EDIT, entries | {"back": "on"})
 
     assert 'value="8"' in form.content.decode()
-    assert "What will change" not in form.content.decode()
+    assert "Planned changes" not in form.content.decode()
     assert queues(orders) == 4
 
 

@@ -169,7 +169,7 @@ class RemoteGroups:
         async def one(member: Member) -> RunningInfo | GatewayError:
             at = next((address[name] for name in member.broker_names if name in address), None)
             if at is None:
-                return GatewayError(_("No available broker knows this consumer."))
+                return GatewayError(_("This consumer isn't connected to any available broker."))
             try:
                 return await running_info(
                     self._brokers.ask, at, group, member.client_id, with_threads=with_threads

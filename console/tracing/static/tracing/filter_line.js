@@ -10,7 +10,7 @@ const FilterLine = (() => {
     client: gettext("client ID, address or host"), stage: gettext("one stage, or several separated by commas"),
     property: gettext("name=value"), latency: gettext("minimum latency in milliseconds"),
     total: gettext("minimum time since it was stored, in milliseconds"), took: gettext("minimum stage duration: delivered>5ms,flushed>800us"),
-    sample: gettext("one in this many messages, with all stages"), rate: gettext("maximum events per second, for example 100/s"), errors: gettext("only errors"),
+    sample: gettext("one in N messages, with all stages"), rate: gettext("maximum events per second, for example 100/s"), errors: gettext("only errors"),
   };
   const SHOWN_MAX = 12;
   // Possible values by field name; set when completion starts.
